@@ -1,0 +1,81 @@
+"""What can go wrong at the facade, said so that a person can act on it."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class HoldfastError(ValueError):
+    """An argument that cannot be used. The model it was given to is unchanged."""
+
+
+class SnapshotError(HoldfastError):
+    """A file or byte string that is not a snapshot this version can read."""
+
+
+def unknown(argument: str, got: object, known: Iterable[str]) -> HoldfastError:
+    """Error for a name that is not in `known`, with the nearest one suggested."""
+    names = list(known)
+    near = difflib.get_close_matches(str(got), names, n=1)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    return HoldfastError(f"{argument}={got!r} is not known; choose from {', '.join(names)}.{hint}")
+
+
+def positive(argument: str, value: Any) -> float:
+    """`value` as a float above zero (infinity allowed)."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise HoldfastError(f"{argument} must be a number above 0, got {value!r}.") from None
+    if math.isnan(number) or number <= 0:
+        raise HoldfastError(f"{argument} must be above 0, got {value!r}.")
+    return number
+
+
+def whole(argument: str, value: Any, least: int = 1) -> int:
+    """`value` as an integer of at least `least`."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+        raise HoldfastError(f"{argument} must be a whole number, got {value!r}.")
+    if value < least:
+        raise HoldfastError(f"{argument} must be at least {least}, got {value}.")
+    return int(value)
+
+
+def share(argument: str, value: Any) -> float:
+    """`value` as a float in [0, 1]."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise HoldfastError(f"{argument} must be a share in [0, 1], got {value!r}.") from None
+    if not 0 <= number <= 1:
+        raise HoldfastError(f"{argument} must be a share in [0, 1], got {value!r}.")
+    return number
+
+
+def numbers(argument: str, value: Any) -> NDArray[np.float64]:
+    """A fresh float array (never a view of the caller's)."""
+    try:
+        return np.array(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise HoldfastError(f"{argument} must be numeric, got {type(value).__name__}.") from None
+
+
+def observation(y: Any, dim: int | None = None) -> NDArray[np.float64]:
+    """One observation as a vector of length `dim`; NaN means not observed."""
+    vector = numbers("y", math.nan if y is None else y)
+    if vector.ndim > 1 or vector.size == 0:
+        raise HoldfastError(f"y must be a number or a vector, got shape {vector.shape}.")
+    vector = vector.reshape(-1)
+    if dim is not None and vector.size != dim:
+        if vector.size == 1 and math.isnan(vector[0]):
+            return np.full(dim, math.nan)
+        raise HoldfastError(f"y must have {dim} value(s) as before, got {vector.size}.")
+    if np.isinf(vector).any():
+        raise HoldfastError("y is infinite; pass NaN for a value that was not observed.")
+    return vector

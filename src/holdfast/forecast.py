@@ -1,0 +1,230 @@
+"""One predictive distribution for every model: a finite mixture.
+
+    p(y) = sum_k share_k t_{dof_k}(y; location_k, spread_k)
+
+`spread` is a variance (d = 1) or a covariance matrix (d > 1) in the scale sense; a component
+with infinite degrees of freedom is Gaussian. Scalars come back for d = 1, arrays for d > 1,
+where `cdf`, `quantile` and `interval` speak of each coordinate on its own and `log_density`
+and `sample` of all of them together.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import special
+
+from holdfast.errors import HoldfastError
+
+Array = NDArray[np.float64]
+_BISECTIONS = 200  # a ceiling: the loop ends when the bracket is two adjacent floats
+
+
+@dataclass(frozen=True, eq=False)
+class Forecast:
+    """A mixture of K components in R^d.
+
+    Attributes:
+        share: (K,) weights that sum to one.
+        location: (K, d) centres.
+        spread: (K, d, d) scale matrices.
+        dof: (K,) degrees of freedom; infinity is Gaussian.
+
+    Example:
+        >>> import holdfast as hf
+        >>> forecast = hf.Forecast.gaussian(mean=1.0, variance=4.0)
+        >>> forecast.mean, forecast.sd
+        (1.0, 2.0)
+        >>> round(forecast.cdf(1.0), 3)
+        0.5
+    """
+
+    share: Array
+    location: Array
+    spread: Array
+    dof: Array
+
+    @classmethod
+    def gaussian(cls, mean: ArrayLike, variance: ArrayLike) -> Forecast:
+        """A single Gaussian: numbers, or a vector and a covariance matrix."""
+        location = np.atleast_1d(np.asarray(mean, dtype=float))
+        spread = np.asarray(variance, dtype=float).reshape(location.size, location.size)
+        return cls(np.ones(1), location[None], spread[None], np.full(1, np.inf))
+
+    @classmethod
+    def mixture(
+        cls, share: Array, location: Array, spread: Array, dof: Array | None = None
+    ) -> Forecast:
+        """Components given as (K,) or (K, d) locations with (K,) or (K, d, d) spreads.
+
+        Shares need not be normalised; components without a share are dropped.
+        """
+        total = share.sum()
+        if not total > 0:
+            raise HoldfastError("share must have a positive sum.")
+        keep = share > 1e-14 * total
+        kept = share[keep]
+        location = location[keep].reshape(kept.size, -1)
+        spread = spread[keep].reshape(kept.size, location.shape[1], location.shape[1])
+        degrees = np.full(kept.size, np.inf) if dof is None else dof[keep]
+        return cls(kept / kept.sum(), location, spread, degrees)
+
+    @property
+    def dim(self) -> int:
+        """Number of coordinates d."""
+        return int(self.location.shape[1])
+
+    @property
+    def variance(self) -> float | Array:
+        """Variance of each coordinate; infinite where a component has dof <= 2."""
+        finite = np.isfinite(self.dof) & (self.dof > 2)
+        inflate = np.where(self.dof > 2, 1.0, np.inf)
+        inflate[finite] = self.dof[finite] / (self.dof[finite] - 2)
+        within = np.einsum("kii->ki", self.spread) * inflate[:, None]
+        centred = self.location - self._mean()
+        return self._plain(self.share @ (within + centred**2))
+
+    @property
+    def mean(self) -> float | Array:
+        """Centre of mass of the mixture's locations."""
+        return self._plain(self._mean())
+
+    @property
+    def sd(self) -> float | Array:
+        """Standard deviation of each coordinate."""
+        return self._plain(np.sqrt(np.atleast_1d(self.variance)))
+
+    def cdf(self, y: ArrayLike) -> Any:
+        """P(Y <= y), coordinate by coordinate. For d = 1 `y` may be any array of points."""
+        points = np.asarray(y, dtype=float)
+        if self.dim == 1:
+            flat = self._cdf(points.reshape(-1, 1))[:, 0]
+            return float(flat[0]) if points.ndim == 0 else flat.reshape(points.shape)
+        return self._cdf(self._points(points)).reshape(points.shape)
+
+    def quantile(self, q: float) -> float | Array:
+        """The value below which a share `q` of the probability lies."""
+        return self._plain(quantiles([self], q)[0])
+
+    def interval(self, level: float = 0.9) -> tuple[Any, Any]:
+        """Central interval that holds a share `level` of the probability."""
+        if not 0 < level < 1:
+            raise HoldfastError(f"level must lie strictly between 0 and 1, got {level!r}.")
+        return self.quantile((1 - level) / 2), self.quantile((1 + level) / 2)
+
+    def log_density(self, y: ArrayLike) -> Any:
+        """Log density of one observation. A NaN coordinate is integrated out; all NaN gives NaN."""
+        points = np.asarray(y, dtype=float)
+        if self.dim == 1:
+            flat = self._log_density_1d(points.reshape(-1))
+            return float(flat[0]) if points.ndim == 0 else flat.reshape(points.shape)
+        point = points.reshape(-1)
+        if point.size != self.dim:
+            raise HoldfastError(f"y must have {self.dim} values, got {point.size}.")
+        seen = ~np.isnan(point)
+        if not seen.any():
+            return math.nan
+        residual = (point - self.location)[:, seen]
+        spread = self.spread[:, seen][:, :, seen]
+        factor = np.linalg.cholesky(spread)
+        white = np.linalg.solve(factor, residual[..., None])[..., 0]
+        log_det = np.log(np.einsum("kii->ki", factor)).sum(axis=1)
+        terms = _log_t((white**2).sum(axis=1), log_det, self.dof, int(seen.sum()))
+        return float(_log_mean(terms[None], self.share)[0])
+
+    def sample(self, n: int, rng: np.random.Generator) -> Array:
+        """`n` draws: shape (n,) for d = 1, (n, d) otherwise."""
+        which = rng.choice(self.share.size, size=n, p=self.share)
+        factor = np.linalg.cholesky(self.spread)[which]
+        noise = np.einsum("nij,nj->ni", factor, rng.standard_normal((n, self.dim)))
+        degrees = self.dof[which]
+        finite = np.isfinite(degrees)
+        noise[finite] /= np.sqrt(rng.chisquare(degrees[finite]) / degrees[finite])[:, None]
+        draws = self.location[which] + noise
+        return draws[:, 0] if self.dim == 1 else draws
+
+    def _mean(self) -> Array:
+        return np.asarray(self.share @ self.location)
+
+    def _plain(self, values: Array) -> float | Array:
+        return float(values[0]) if self.dim == 1 else values
+
+    def _points(self, points: Array) -> Array:
+        if points.shape[-1:] != (self.dim,):
+            raise HoldfastError(f"y must have {self.dim} values, got shape {points.shape}.")
+        return points.reshape(-1, self.dim)
+
+    def _cdf(self, points: Array) -> Array:
+        scale = np.sqrt(np.einsum("kii->ki", self.spread))
+        z = (points[:, None] - self.location) / scale
+        return np.einsum("k,nkd->nd", self.share, _cdf_t(z, self.dof[:, None]))
+
+    def _log_density_1d(self, points: Array) -> Array:
+        scale = np.sqrt(self.spread[:, 0, 0])
+        z = np.abs(points[:, None] - self.location[:, 0]) / scale
+        terms = _log_t(np.minimum(z, 1e150) ** 2, np.log(scale), self.dof, 1)
+        return _log_mean(terms, self.share)
+
+
+def quantiles(forecasts: Sequence[Forecast], q: float) -> Array:
+    """The q-quantile of each coordinate of many forecasts at once: (T, d), by bisection."""
+    if not 0 < q < 1:
+        raise HoldfastError(f"q must lie strictly between 0 and 1, got {q!r}.")
+    share, location, scale, dof = _padded(forecasts)
+    each = special.ndtri(q)
+    if np.isfinite(dof).any():
+        each = np.where(np.isinf(dof), each, special.stdtrit(np.where(np.isinf(dof), 1, dof), q))
+    ends = location + scale * each  # the mixture's quantile lies among its components'
+    low, high = ends.min(axis=1), ends.max(axis=1)
+    for _ in range(_BISECTIONS):
+        middle = low + (high - low) / 2
+        if ((middle <= low) | (middle >= high)).all():
+            break
+        below = np.einsum("tk,tkd->td", share, _cdf_t((middle[:, None] - location) / scale, dof)) < q
+        low, high = np.where(below, middle, low), np.where(below, high, middle)
+    return np.asarray(high)
+
+
+def _padded(forecasts: Sequence[Forecast]) -> tuple[Array, Array, Array, Array]:
+    """Forecasts side by side, filled up with copies of a component that have no share."""
+    width = max(f.share.size for f in forecasts)
+    pick = np.array([np.minimum(np.arange(width), f.share.size - 1) for f in forecasts])
+    share = np.zeros((len(forecasts), width))
+    for row, f in zip(share, forecasts, strict=True):
+        row[: f.share.size] = f.share
+    location = np.stack([f.location[i] for f, i in zip(forecasts, pick, strict=True)])
+    scale = np.stack(
+        [np.sqrt(np.einsum("kii->ki", f.spread))[i] for f, i in zip(forecasts, pick, strict=True)]
+    )
+    dof = np.stack([f.dof[i] for f, i in zip(forecasts, pick, strict=True)])[..., None]
+    return share, location, scale, dof
+
+
+def _cdf_t(z: Array, dof: Array) -> Array:
+    """Distribution function of a standard t (normal where dof is infinite)."""
+    gaussian = special.ndtr(z)
+    if np.isinf(dof).all():
+        return np.asarray(gaussian)
+    return np.where(np.isinf(dof), gaussian, special.stdtr(np.where(np.isinf(dof), 1, dof), z))
+
+
+def _log_mean(terms: Array, share: Array) -> Array:
+    """log sum_k share_k exp(terms_k) along the last axis."""
+    top = terms.max(axis=-1, keepdims=True)
+    return np.asarray(np.log((share * np.exp(terms - top)).sum(axis=-1)) + top[..., 0])
+
+
+def _log_t(z2: Array, log_scale: Array, dof: Array, d: int) -> Array:
+    """Log density of a d-variate t at squared Mahalanobis length z2 (Gaussian for dof = inf)."""
+    gaussian = -0.5 * (d * math.log(2 * math.pi) + z2)
+    if np.isinf(dof).all():
+        return gaussian - log_scale
+    nu = np.where(np.isinf(dof), 1.0, dof)
+    student = special.gammaln((nu + d) / 2) - special.gammaln(nu / 2)
+    student = student - 0.5 * (d * np.log(nu * np.pi) + (nu + d) * np.log1p(z2 / nu))
+    return np.where(np.isinf(dof), gaussian, student) - log_scale

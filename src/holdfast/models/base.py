@@ -1,0 +1,219 @@
+"""What every model can do, and what a new one must write.
+
+A model is `predict` (pure) and `update` (one observation). A subclass gives
+
+    _check(x)            refuses covariates it cannot use
+    _predict(x)          the forecast of the next observation
+    _observe(y, x)       that forecast and the Step of learning y
+    settings()           what it was made with, ready for JSON
+    _pack() / _unpack()  its state as JSON values and arrays
+
+and inherits running over a stream, saving, loading and the checks of the observation.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from holdfast import snapshot
+from holdfast.errors import HoldfastError, observation, whole
+from holdfast.forecast import Forecast, quantiles
+from holdfast.frames import Row, Table, read_series, read_table
+from holdfast.results import NO_REGIME, Event, Regime, Run, Step, Transitions
+
+Array = NDArray[np.float64]
+_CHUNK = 1024  # forecasts summarised together in `run`
+
+
+class Model(ABC):
+    """An online forecaster that may also know regimes."""
+
+    name: ClassVar[str]
+    dim: int | None = None  # coordinates of y, known at the latest after the first update
+
+    def predict(self, x: Any = None) -> Forecast:
+        """Forecast the next observation; changes nothing, draws nothing.
+
+        Args:
+            x: covariates of the next observation, if the features need any.
+        """
+        return self._predict(self._check(x))
+
+    def update(self, y: Any, x: Any = None) -> Step:
+        """Learn one observation.
+
+        Args:
+            y: a number, or a vector for d > 1. NaN (or None) means not observed.
+            x: covariates of this observation, if the features need any.
+        """
+        return self._observe(observation(y, self.dim), self._check(x))[1]
+
+    def run(
+        self, y: Any, X: Any = None, progress: bool = False, level: float = 0.9
+    ) -> Run:
+        """Predict and update along a stream.
+
+        Args:
+            y: observations, (T,) or (T, d): array, list, series or frame.
+            X: covariates, one row per observation.
+            progress: show a progress bar.
+            level: probability that the interval `lower` .. `upper` should hold.
+        """
+        series = read_series(y)
+        table = read_table(X, length=len(series.values))
+        if not 0 < level < 1:
+            raise HoldfastError(f"level must lie strictly between 0 and 1, got {level!r}.")
+        self._check_stream(series.values, table)
+        tape = _Tape(level)
+        for t in _ticks(len(series.values), progress):
+            x = None if table is None else table.row(t)
+            tape.add(*self._observe(observation(series.values[t], self.dim), self._check(x)))
+        return tape.run(series.backend, series.values.shape[1])
+
+    def forecast(self, horizon: int, X: Any = None) -> list[Forecast]:
+        """Forecast the next `horizon` observations; changes nothing.
+
+        Args:
+            horizon: how many steps ahead.
+            X: covariates of those steps, one row each, if the features need any.
+        """
+        table = read_table(X, length=whole("horizon", horizon))
+        rows = [None if table is None else table.row(h) for h in range(horizon)]
+        return self._forecast([self._check(row) for row in rows])
+
+    def regimes(self) -> list[Regime]:
+        """The regimes remembered now, oldest first."""
+        return []
+
+    def transitions(self) -> Transitions:
+        """Expected transition probabilities between the regimes of `regimes()`."""
+        return Transitions([], np.zeros((0, 0)))
+
+    def to_bytes(self) -> bytes:
+        """The whole model as bytes: settings, state, random state. No pickle."""
+        values, arrays = self._pack()
+        return snapshot.write(self.name, self.settings(), values, arrays)
+
+    def save(self, path: str | Path) -> None:
+        """Write the model to one file, to be read by `holdfast.load`."""
+        snapshot.write_file(Path(path), self.to_bytes())
+
+    def copy(self) -> Self:
+        """An independent model with the same state."""
+        values, arrays = self._pack()
+        twin = self._make(self.settings())
+        twin._unpack(values, {name: array.copy() for name, array in arrays.items()})
+        return twin
+
+    @abstractmethod
+    def settings(self) -> dict[str, Any]:
+        """What this model was made with, as JSON values: `make(name, **settings)` makes its like."""
+
+    @classmethod
+    @abstractmethod
+    def _make(cls, settings: dict[str, Any]) -> Self:
+        """A fresh model from what `settings` gave."""
+
+    @abstractmethod
+    def _check(self, x: Any) -> Any:
+        """`x` as this model wants it, or a HoldfastError."""
+
+    @abstractmethod
+    def _predict(self, x: Any) -> Forecast: ...
+
+    @abstractmethod
+    def _observe(self, y: Array, x: Any) -> tuple[Forecast, Step]: ...
+
+    def _forecast(self, rows: list[Any]) -> list[Forecast]:
+        raise HoldfastError(f"{self.name} forecasts one step ahead only; use predict().")
+
+    @abstractmethod
+    def _pack(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]: ...
+
+    @abstractmethod
+    def _unpack(self, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None: ...
+
+    def _check_stream(self, y: Array, table: Table | None) -> None:
+        """Refuse a stream before its first observation changes anything."""
+        if np.isinf(y).any():
+            where = int(np.flatnonzero(np.isinf(y).any(axis=1))[0])
+            raise HoldfastError(
+                f"y is infinite at row {where}; pass NaN for a value that was not observed."
+            )
+        if len(y):
+            observation(y[0], self.dim)
+        if table is not None and np.isnan(table.values).any():
+            where = int(np.flatnonzero(np.isnan(table.values).any(axis=1))[0])
+            raise HoldfastError(f"x is NaN at row {where} of X; covariates must be known.")
+
+
+class _Tape:
+    """Collects forecasts and steps into the columns of a Run."""
+
+    def __init__(self, level: float) -> None:
+        self.tail = ((1 - level) / 2, (1 + level) / 2)
+        self.pending: list[Forecast] = []
+        self.blocks: list[tuple[Array, Array, Array, Array]] = []
+        self.steps: list[Step] = []
+        self.path: list[int] = []
+
+    def add(self, forecast: Forecast, step: Step) -> None:
+        self.pending.append(forecast)
+        self.steps.append(step)
+        self.path.append(step.regime)
+        if step.settled:
+            recent = min(step.settled, len(self.path))
+            self.path[-recent:] = [step.regime] * recent
+        if len(self.pending) == _CHUNK:
+            self._flush()
+
+    def _flush(self) -> None:
+        if not self.pending:
+            return
+        mean = np.stack([np.atleast_1d(f.mean) for f in self.pending])
+        sd = np.stack([np.atleast_1d(f.sd) for f in self.pending])
+        lower, upper = (quantiles(self.pending, q) for q in self.tail)
+        self.blocks.append((mean, sd, lower, upper))
+        self.pending = []
+
+    def run(self, backend: Any, dim: int) -> Run:
+        self._flush()
+        if self.blocks:
+            moments = [np.concatenate(column) for column in zip(*self.blocks, strict=True)]
+        else:
+            moments = [np.zeros((0, dim)) for _ in range(4)]
+        mean, sd, lower, upper = (m[:, 0] if dim == 1 else m for m in moments)
+        return Run(
+            mean=mean, sd=sd, lower=lower, upper=upper,
+            log_score=self._column("log_score", float),
+            weight=self._column("weight", float),
+            outlier=self._column("outlier", bool),
+            regime=self._column("regime", np.int64),
+            regime_probability=self._column("regime_probability", float),
+            change_probability=self._column("change_probability", float),
+            n_regimes=self._column("n_regimes", np.int64),
+            ess=self._column("ess", float),
+            path=np.array(self.path, dtype=np.int64),
+            events=[event for step in self.steps for event in step.events],
+            native=backend,
+        )  # fmt: skip
+
+    def _column(self, name: str, kind: Any) -> NDArray[Any]:
+        return np.array([getattr(step, name) for step in self.steps], dtype=kind)
+
+
+def _ticks(n: int, progress: bool) -> Any:
+    """0 .. n - 1, with a progress bar if asked for."""
+    if not progress:
+        return range(n)
+    from rich.progress import track
+
+    return track(range(n), description="observations")
+
+
+__all__ = ["NO_REGIME", "Array", "ArrayLike", "Event", "Model", "Row"]

@@ -1,0 +1,78 @@
+"""The models by name: `make`, `models`, and reading them back from snapshots."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from holdfast import snapshot
+from holdfast.errors import HoldfastError, SnapshotError, unknown
+from holdfast.models.base import Model
+
+
+class Entry(NamedTuple):
+    """A model by name: where its maker lives, what it is, where it comes from."""
+
+    name: str
+    module: str
+    summary: str
+    reference: str
+    online: bool = True
+
+
+_ENTRIES = (
+    Entry("br_ihmm", "holdfast.models.ihmm", "doubly robust online infinite HMM: weighted updates, one regime per batch", "Yiu et al. 2026"),
+    Entry("wolf_ihmm", "holdfast.models.ihmm", "online infinite HMM with robust parameter updates, plain likelihood for regimes", "Yiu et al. 2026; Duran-Martin et al. 2024"),
+    Entry("ihmm", "holdfast.models.ihmm", "online infinite HMM by particle learning, not robust", "Rodriguez 2011"),
+)  # fmt: skip
+
+REGISTRY = {entry.name: entry for entry in _ENTRIES}
+
+
+def models() -> dict[str, str]:
+    """Every model's name with a line that says what it is and where it comes from.
+
+    Example:
+        >>> import holdfast as hf
+        >>> print(hf.models()["ihmm"])
+        online infinite HMM by particle learning, not robust (Rodriguez 2011)
+    """
+    return {entry.name: f"{entry.summary} ({entry.reference})" for entry in _ENTRIES}
+
+
+def make(name: str, **settings: Any) -> Model:
+    """Make a model by name; `make("br_ihmm", batch=4)` is `br_ihmm(batch=4)`.
+
+    Example:
+        >>> import holdfast as hf
+        >>> hf.make("br_ihmm", batch=4).settings()["batch"]
+        4
+    """
+    if name not in REGISTRY:
+        raise unknown("name", name, REGISTRY)
+    maker = getattr(importlib.import_module(REGISTRY[name].module), name)
+    model: Model = maker(**settings)
+    return model
+
+
+def from_bytes(data: bytes) -> Model:
+    """The model that `to_bytes` packed, exactly as it was."""
+    content = snapshot.read(data)
+    if content.model not in REGISTRY:
+        raise SnapshotError(f"The snapshot holds the model {content.model!r}, unknown here.")
+    try:
+        model = make(content.model, **content.settings)
+        model._unpack(content.values, content.arrays)
+    except (KeyError, TypeError, IndexError, AttributeError) as error:
+        raise SnapshotError(f"The snapshot lacks or garbles {error}.") from None
+    return model
+
+
+def load(path: str | Path) -> Model:
+    """The model that `save` wrote to `path`."""
+    try:
+        data = Path(path).read_bytes()
+    except OSError as error:
+        raise HoldfastError(f"path cannot be read: {error}.") from None
+    return from_bytes(data)

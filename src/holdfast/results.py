@@ -1,0 +1,156 @@
+"""What the models hand back: a `Step` per observation, a `Run` per stream, `Regime`s and `Event`s."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+OPENED = "regime opened"
+RETURNED = "regime returned"
+SWITCHED = "regime switched"
+PRUNED = "regime pruned"
+OUTLIER = "outlier"
+
+NO_REGIME = -1  # before the first batch has been seen
+
+
+class Event(NamedTuple):
+    """Something worth telling a person, at the observation where it became known."""
+
+    time: int
+    kind: str
+    regime: int
+    previous: int = NO_REGIME
+
+
+class Regime(NamedTuple):
+    """A regime as it is remembered now.
+
+    Attributes:
+        id: stays the same for the regime's life.
+        visits: observations learnt from.
+        first_seen: time index of its first observation.
+        last_seen: time index of its latest observation.
+        mean: posterior mean of its coefficients.
+        sd: posterior standard deviation of its coefficients.
+        probability: share of the particles' weight that remembers it.
+    """
+
+    id: int
+    visits: int
+    first_seen: int
+    last_seen: int
+    mean: Array
+    sd: Array
+    probability: float = 1.0
+
+
+class Transitions(NamedTuple):
+    """Expected probabilities of moving between regimes from one batch to the next.
+
+    Rows may sum to less than one: the rest belongs to regimes not opened yet.
+    """
+
+    ids: list[int]
+    matrix: Array
+
+
+class Step(NamedTuple):
+    """What one observation did.
+
+    Attributes:
+        regime: id of the regime with most of the weight (NO_REGIME before any is known).
+        regime_probability: posterior probability of that regime.
+        weight: how much the observation was believed, in (0, 1].
+        outlier: whether the weight fell below the model's outlier level.
+        change_probability: posterior probability that the regime has just changed.
+        n_regimes: regimes that most of the weight remembers.
+        ess: effective sample size of the particles.
+        log_score: log predictive density of the observation before it was learnt.
+        settled: how many of the latest observations were given `regime` for good just now:
+            the whole batch at its end, 0 inside it.
+        events: what became known with this observation.
+    """
+
+    regime: int = NO_REGIME
+    regime_probability: float = 1.0
+    weight: float = 1.0
+    outlier: bool = False
+    change_probability: float = 0.0
+    n_regimes: int = 0
+    ess: float = 1.0
+    log_score: float = float("nan")
+    settled: int = 1
+    events: tuple[Event, ...] = ()
+
+
+@dataclass(eq=False)
+class Run:
+    """One row per observation of a stream, each known at the moment of that observation.
+
+    `mean`, `sd`, `lower`, `upper` are the one-step forecast made *before* the observation
+    (shape (T,) for d = 1, (T, d) otherwise). `path` is the one column that is completed later:
+    the regime that the observation's whole batch was given when the batch ended, which is
+    what the paper scores.
+    """
+
+    mean: Array
+    sd: Array
+    lower: Array
+    upper: Array
+    log_score: Array
+    weight: Array
+    outlier: NDArray[np.bool_]
+    regime: NDArray[np.int64]
+    regime_probability: Array
+    change_probability: Array
+    n_regimes: NDArray[np.int64]
+    ess: Array
+    path: NDArray[np.int64]
+    events: list[Event] = field(default_factory=list)
+    native: Any = None  # the caller's data-frame module, for `frame()`
+
+    def __len__(self) -> int:
+        return len(self.regime)
+
+    @property
+    def changepoints(self) -> list[int]:
+        """First index of each new segment of `regime`, sorted; the first segment has none."""
+        known = self.regime != NO_REGIME
+        moved = (self.regime[1:] != self.regime[:-1]) & known[:-1]
+        return [int(t) + 1 for t in np.flatnonzero(moved)]
+
+    def columns(self) -> dict[str, NDArray[Any]]:
+        """The rows as named one-dimensional columns (`mean_0`, `mean_1`, .. for d > 1)."""
+        table: dict[str, NDArray[Any]] = {}
+        for name in ("mean", "sd", "lower", "upper"):
+            values = getattr(self, name)
+            if values.ndim == 1:
+                table[name] = values
+            else:
+                table |= {f"{name}_{j}": values[:, j] for j in range(values.shape[1])}
+        for name in _SCALAR_COLUMNS:
+            table[name] = getattr(self, name)
+        return table
+
+    def frame(self) -> Any:
+        """The rows as a data frame of the caller's library (pandas when arrays were given)."""
+        import narwhals as nw
+
+        native = self.native
+        if native is None:
+            import pandas
+
+            native = pandas
+        return nw.from_dict(self.columns(), backend=native).to_native()
+
+
+_SCALAR_COLUMNS = (
+    "log_score", "weight", "outlier", "regime", "regime_probability",
+    "change_probability", "n_regimes", "ess", "path",
+)  # fmt: skip
