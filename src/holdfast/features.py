@@ -1,0 +1,654 @@
+"""What an observation is regressed on: phi_t = f(x_t, t, y_{t-1}, y_{t-2}, ...), k numbers.
+
+    f = f_1 + f_2 + ...        joined end to end: intercept() + powers(2) + lags(1, 24)
+
+x_t is known before y_t, and of y only the past goes in: no feature can look ahead. The same
+code fills one row and a whole frame, so that both give the same floats.
+
+Example:
+    >>> from holdfast import features
+    >>> f = features.intercept() + features.lags(1)
+    >>> f.frame(None, [10.0, 20.0, 30.0]).tolist()
+    [[1.0, 0.0], [1.0, 10.0], [1.0, 20.0]]
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple
+
+import narwhals as nw
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.errors import HoldfastError, SnapshotError, numbers, positive, unknown, whole
+from holdfast.frames import Row, Table, read_series, read_table
+
+Array = NDArray[np.float64]
+Index = NDArray[np.intp]
+Names = tuple[str, ...] | None
+_LARGEST = float(np.finfo(np.float64).max)
+_PLANS = 8  # shapes of x remembered at a time
+
+
+class Moment(NamedTuple):
+    """What features are made from: of one observation or, with a leading axis, of all."""
+
+    values: Any  # (.., n) covariates
+    t: Any  # time index from 0
+    past: Array  # (.., depth, d) earlier y, the latest last, without gaps
+
+
+@dataclass(frozen=True, repr=False)
+class Term(ABC):
+    """A part of a feature map. Its fields are the arguments it was made with."""
+
+    kind: ClassVar[str]
+    needs_x: ClassVar[bool] = False
+
+    @property
+    def depth(self) -> int:
+        return 0
+
+    def picks(self, names: Names, size: int) -> Index | None:
+        """Positions that it reads, of covariates or of the past; None for all."""
+        return None
+
+    @abstractmethod
+    def labels(self, columns: list[str], dim: int) -> list[str]:
+        """Names of its features, given those of the covariates it picks."""
+
+    @abstractmethod
+    def fill(self, out: Array, index: Index | None, moment: Moment) -> None:
+        """Write its features to the last axis of `out`."""
+
+    def to_json(self) -> dict[str, Any]:
+        given = {f.name: getattr(self, f.name) for f in fields(self)}
+        lists = {name: list(v) if isinstance(v, tuple) else v for name, v in given.items()}
+        return {"term": self.kind, **lists}
+
+    def __repr__(self) -> str:
+        given = [getattr(self, f.name) for f in fields(self) if getattr(self, f.name) != f.default]
+        flat = [v for value in given for v in (value if isinstance(value, tuple) else [value])]
+        return f"{self.kind}({', '.join(map(repr, flat))})"
+
+    def _set(self, **tidied: Any) -> None:
+        for name, value in tidied.items():
+            object.__setattr__(self, name, value)
+
+
+@dataclass(frozen=True, repr=False)
+class Intercept(Term):
+    kind: ClassVar[str] = "intercept"
+
+    def labels(self, columns: list[str], dim: int) -> list[str]:
+        return ["intercept"]
+
+    def fill(self, out: Array, index: Index | None, moment: Moment) -> None:
+        out[...] = 1.0
+
+
+@dataclass(frozen=True, repr=False)
+class Powers(Term):
+    """x, x^2, .. of covariates by name or position (all if none is named), power by power."""
+
+    degree: int
+    names: tuple[str | int, ...] = ()
+    kind: ClassVar[str] = "powers"
+    needs_x: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        names = _distinct("names", self.names, _column)
+        self._set(degree=whole("degree", self.degree), names=names)
+
+    @property
+    def limit(self) -> float:
+        """The largest |x| whose powers are all finite, rounding included."""
+        return _LARGEST if self.degree == 1 else _LARGEST ** (1 / self.degree) * (1 - 1e-12)
+
+    def picks(self, names: Names, size: int) -> Index | None:
+        if not self.names:
+            return None
+        return np.array([_position(name, names, size) for name in self.names], dtype=np.intp)
+
+    def labels(self, columns: list[str], dim: int) -> list[str]:
+        powers = ["", *(f"^{power}" for power in range(2, self.degree + 1))]
+        return [name + power for power in powers for name in columns]
+
+    def fill(self, out: Array, index: Index | None, moment: Moment) -> None:
+        base = moment.values if index is None else moment.values[..., index]
+        n = base.shape[-1]
+        out[..., :n] = power = base
+        for start in range(n, n * self.degree, n):
+            power = power * base  # a product is the same to the bit everywhere, pow is not
+            out[..., start : start + n] = power
+
+
+@dataclass(frozen=True, repr=False)
+class Columns(Powers):
+    """Covariates as they are."""
+
+    degree: int = field(default=1, init=False)
+    kind: ClassVar[str] = "columns"
+
+    def to_json(self) -> dict[str, Any]:
+        return {"term": self.kind, "names": list(self.names)}
+
+
+@dataclass(frozen=True, repr=False)
+class Season(Term):
+    """cos and sin of 2 pi h t / period for h = 1 .. harmonics."""
+
+    period: float
+    harmonics: int = 1
+    kind: ClassVar[str] = "season"
+
+    def __post_init__(self) -> None:
+        period = positive("period", self.period)
+        if math.isinf(period):
+            raise HoldfastError("period must be finite, got inf.")
+        period = int(period) if period.is_integer() else period
+        self._set(period=period, harmonics=whole("harmonics", self.harmonics))
+
+    def labels(self, columns: list[str], dim: int) -> list[str]:
+        parts = ["", *(f"/{h}" for h in range(2, self.harmonics + 1))]
+        return [f"{wave} {self.period}{part}" for part in parts for wave in ("cos", "sin")]
+
+    def fill(self, out: Array, index: Index | None, moment: Moment) -> None:
+        if not isinstance(moment.t, np.ndarray):
+            out[...] = self._waves(moment.t)
+        elif moment.t.size:
+            # numpy's cosine of an array may differ from that of a number in the last bit, so
+            # the frame asks for numbers too, once for each phase.
+            phases, where = np.unique(np.fmod(moment.t, self.period), return_inverse=True)
+            out[...] = np.array([self._waves(phase) for phase in phases.tolist()])[where]
+
+    def _waves(self, t: float) -> list[float]:
+        # fmod is exact: the phase stays sharp however long the stream
+        angle = 2 * math.pi * (math.fmod(t, self.period) / self.period)
+        angles = [h * angle for h in range(1, self.harmonics + 1)]
+        return [wave(a) for a in angles for wave in (math.cos, math.sin)]
+
+
+@dataclass(frozen=True, repr=False)
+class Lags(Term):
+    """y some steps ago, every coordinate of it."""
+
+    steps: tuple[int, ...]
+    kind: ClassVar[str] = "lags"
+
+    def __post_init__(self) -> None:
+        self._set(steps=_distinct("steps", self.steps, whole))
+        if not self.steps:
+            raise HoldfastError("steps is empty; say how far back to look, as in lags(1, 24).")
+
+    @property
+    def depth(self) -> int:
+        return max(self.steps)
+
+    def picks(self, names: Names, size: int) -> Index | None:
+        return -np.array(self.steps, dtype=np.intp)
+
+    def labels(self, columns: list[str], dim: int) -> list[str]:
+        ends = [""] if dim == 1 else [f" of y{j}" for j in range(dim)]
+        return [f"lag {step}{end}" for step in self.steps for end in ends]
+
+    def fill(self, out: Array, index: Index | None, moment: Moment) -> None:
+        out[...] = moment.past[..., index, :].reshape(out.shape)
+
+
+@dataclass(frozen=True, repr=False)
+class Matrix(Term):
+    """x itself is the design matrix: (d, width), or `width` numbers for d = 1."""
+
+    width: int
+    kind: ClassVar[str] = "matrix"
+    needs_x: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        self._set(width=whole("width", self.width))
+
+    def labels(self, columns: list[str], dim: int) -> list[str]:
+        return columns
+
+    def fill(self, out: Array, index: Index | None, moment: Moment) -> None:
+        out[...] = moment.values
+
+
+_TERMS: dict[str, type[Term]] = {
+    term.kind: term for term in (Intercept, Columns, Powers, Season, Lags, Matrix)
+}
+
+
+def _read_term(entry: Any) -> Term:
+    if not isinstance(entry, Mapping) or not isinstance(entry.get("term"), str):
+        raise HoldfastError(f'features: a term reads {{"term": "lags", ..}}, got {entry!r}.')
+    if entry["term"] not in _TERMS:
+        raise unknown("features", entry["term"], _TERMS)
+    try:
+        return _TERMS[entry["term"]](**{k: v for k, v in entry.items() if k != "term"})
+    except TypeError:
+        raise HoldfastError(f"features: {dict(entry)!r} has the wrong arguments.") from None
+
+
+def _distinct(argument: str, given: Any, tidy: Callable[[str, Any], Any]) -> tuple[Any, ...]:
+    if not isinstance(given, (list, tuple)):
+        raise HoldfastError(f"{argument} must be a list, got {given!r}.")
+    tidied = tuple(tidy(argument, value) for value in given)
+    if len(set(tidied)) < len(tidied):
+        raise HoldfastError(f"{argument} must differ from each other, got {tidied}.")
+    return tidied
+
+
+def _column(argument: str, name: Any) -> str | int:
+    if isinstance(name, str):
+        return str(name)
+    if isinstance(name, (int, np.integer)):
+        return whole(argument, name, 0)
+    raise HoldfastError(f"{argument} must be column names or positions, got {name!r}.")
+
+
+def _position(name: str | int, names: Names, size: int) -> int:
+    if isinstance(name, int):
+        if name >= size:
+            raise HoldfastError(f"x has {size} column(s), so none at position {name} (from 0).")
+        return name
+    if names is None:
+        raise HoldfastError(
+            f"x has no column names but the features ask for {name!r}; pass a mapping or a row "
+            "of a data frame, or choose columns by position."
+        )
+    if name not in names:
+        raise HoldfastError(f"x has no column {name!r}; it has {', '.join(map(str, names))}.")
+    return names.index(name)
+
+
+def _read_row(x: Any) -> Row:
+    """Covariates of one observation as callers hold them; never a view of theirs."""
+    if isinstance(x, Row):
+        row = Row(np.atleast_1d(numbers("x", x.values)), x.names)
+        if row.names is not None and len(row.names) != row.values.shape[-1]:
+            raise HoldfastError(f"x has {len(row.names)} names for {row.values.shape[-1]} values.")
+        return row
+    if not isinstance(x, (Mapping, np.ndarray, list, tuple, float, int)):
+        x = _read_native(x)
+    if not isinstance(x, Mapping):
+        return Row(np.atleast_1d(numbers("x", x)))
+    return Row(np.array([_number(*item) for item in x.items()]), tuple(x))
+
+
+def _read_native(x: Any) -> Any:
+    """A row of a data frame as a mapping; anything else as it is."""
+    native = nw.from_native(x, pass_through=True, allow_series=True)
+    if isinstance(native, nw.DataFrame):
+        if len(native) != 1:
+            raise HoldfastError(f"x must be one row, got a frame of {len(native)}.")
+        return native.rows(named=True)[0]
+    if isinstance(native, nw.Series):
+        labels = nw.maybe_get_index(native)
+        return native.to_list() if labels is None else dict(zip(labels, native, strict=True))
+    return x
+
+
+def _number(name: Any, value: Any) -> float:
+    try:
+        return math.nan if value is None else float(value)
+    except (TypeError, ValueError):
+        raise HoldfastError(
+            f"x has {name!r} = {value!r}, which is not a number; leave it out or encode it."
+        ) from None
+
+
+def _aligned(row: Row, like: Row) -> Row:
+    if row.names is None or like.names is None or row.names == like.names:
+        if row.values.shape != like.values.shape:
+            raise HoldfastError(
+                f"x must have shape {like.values.shape} as before, got {row.values.shape}."
+            )
+        return row
+    order = [_position(name, row.names, row.values.size) for name in like.names]
+    return Row(row.values[order], like.names)
+
+
+class _Plan(NamedTuple):
+    """Where each term reads and writes, for covariates of one shape."""
+
+    shape: tuple[int, ...]
+    labels: list[str]
+    parts: list[tuple[Term, slice, Index | None]]
+
+    def fill(self, out: Array, moment: Moment) -> Array:
+        for term, where, index in self.parts:
+            term.fill(out[..., where], index, moment)
+        return out
+
+
+@dataclass(frozen=True, repr=False)
+class Features:
+    """A feature map; `+` joins two. Immutable."""
+
+    terms: tuple[Term, ...]
+    _plans: dict[Any, _Plan] = field(default_factory=dict, init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if not self.terms:
+            raise HoldfastError("features is empty; use intercept() for a level alone.")
+        if len(self.terms) > 1 and any(isinstance(term, Matrix) for term in self.terms):
+            raise HoldfastError(f"features: matrix stands alone, it cannot be joined ({self!r}).")
+
+    def __add__(self, other: Features) -> Features:
+        if not isinstance(other, Features):
+            raise HoldfastError(f"features: {self!r} cannot be joined with {other!r}.")
+        return Features(self.terms + other.terms)
+
+    def __repr__(self) -> str:
+        return " + ".join(map(repr, self.terms))
+
+    @cached_property
+    def depth(self) -> int:
+        """How far back the deepest lag reaches; 0 without lags."""
+        return max(term.depth for term in self.terms)
+
+    @cached_property
+    def needs_x(self) -> bool:
+        """Whether any feature is made from covariates."""
+        return any(term.needs_x for term in self.terms)
+
+    def check(self, x: Any, like: Row | None = None) -> Row | None:
+        """Covariates of one observation, ready for `row`; None if no feature needs any.
+
+        Args:
+            x: number, vector, mapping of names to numbers, Row, or a row of a data frame.
+            like: an earlier row; x must offer the same covariates, and takes their order.
+        """
+        if not self.needs_x:
+            return None
+        if x is None:
+            raise HoldfastError(f"x is missing; {self!r} needs covariates.")
+        row = _read_row(x)
+        row = row if like is None else _aligned(row, like)
+        if self.is_matrix and row.values.ndim == 2 and len(row.values) == 1:
+            row = Row(row.values[0], row.names)
+        self._plan(row.names, row.values.shape, len(row.values) if row.values.ndim == 2 else 1)
+        if not np.maximum.reduce(np.abs(row.values), axis=None) <= self._limit:
+            self._refuse(row)
+        return row
+
+    def row(self, x: Row | None, t: int, past: Array) -> Array:
+        """Features of one observation: (k,), or the (d, width) design of a matrix.
+
+        Args:
+            x: covariates as `check` gave them.
+            t: time index, counted from 0, missing observations included.
+            past: (depth, d) earlier observations, latest last, as `Past.values`.
+        """
+        if self._constant is not None:
+            return self._constant
+        values, names = (None, None) if x is None else x
+        plan = self._plan(names, () if values is None else values.shape, past.shape[1])
+        return plan.fill(np.empty(plan.shape), Moment(values, t, past))
+
+    def frame(self, X: Any, y: Any = None, dim: int = 1) -> Array:
+        """Features of a whole stream, (T, k); row t is what `row` gives at time t.
+
+        Args:
+            X: covariates, one row per observation; None if no feature needs any.
+            y: observations, needed for lags.
+            dim: coordinates of y, where y is not given.
+        """
+        if y is None and self.depth:
+            raise HoldfastError(f"y is missing; {self!r} needs past observations.")
+        series = None if y is None else read_series(y).values
+        values, names = self._table(X, series)
+        n = len(values) if series is None else len(series)
+        past = self._windows(np.full((n, whole("dim", dim)), np.nan) if series is None else series)
+        plan = self._plan(names, values.shape[1:] if self.needs_x else (), past.shape[2])
+        return plan.fill(np.empty((n, *plan.shape)), Moment(values, np.arange(n), past))
+
+    def width(self, x: Row | None, dim: int) -> int:
+        """How many features there are, for covariates of this shape."""
+        return len(self.names(x, dim))
+
+    def names(self, x: Row | None, dim: int) -> list[str]:
+        """What the features are, in words."""
+        values, names = (None, None) if x is None else x
+        return list(self._plan(names, () if values is None else values.shape, dim).labels)
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """The map as JSON values, to be read by `from_json`."""
+        return [term.to_json() for term in self.terms]
+
+    @cached_property
+    def is_matrix(self) -> bool:
+        return isinstance(self.terms[0], Matrix)
+
+    @cached_property
+    def _constant(self) -> Array | None:
+        """The features, if they never change: shared by all callers, so nobody may write."""
+        if not all(isinstance(term, Intercept) for term in self.terms):
+            return None
+        ones = np.ones(len(self.terms))
+        ones.flags.writeable = False
+        return ones
+
+    @cached_property
+    def _limit(self) -> float:
+        """Covariates up to this size need no closer look."""
+        return min((t.limit for t in self.terms if isinstance(t, Powers)), default=_LARGEST)
+
+    def _plan(self, names: Names, shape: tuple[int, ...], dim: int) -> _Plan:
+        key = (names, shape, dim)
+        plan = self._plans.get(key)
+        if plan is None:
+            plan = self._make_plan(names, shape, dim)
+            if len(self._plans) >= _PLANS:
+                self._plans.clear()
+            self._plans[key] = plan
+        return plan
+
+    def _make_plan(self, names: Names, shape: tuple[int, ...], dim: int) -> _Plan:
+        if self.needs_x:
+            self._check_shape(shape, dim)
+        size = shape[-1] if shape else 0
+        known = names or (None,) * size
+        columns = [name if isinstance(name, str) else f"x{i}" for i, name in enumerate(known)]
+        labels: list[str] = []
+        parts = []
+        for term in self.terms:
+            index = term.picks(names, size)
+            if index is None or not term.needs_x:
+                own = term.labels(columns, dim)
+            else:
+                own = term.labels([columns[i] for i in index], dim)
+            parts.append((term, slice(len(labels), len(labels) + len(own)), index))
+            labels += own
+        lead = (dim,) if self.is_matrix and dim > 1 else ()
+        return _Plan((*lead, len(labels)), labels, parts)
+
+    def _check_shape(self, shape: tuple[int, ...], dim: int) -> None:
+        first = self.terms[0]
+        if not shape:
+            raise HoldfastError(f"x is missing; {self!r} needs covariates.")
+        if isinstance(first, Matrix):
+            wanted = (first.width,) if dim == 1 else (dim, first.width)
+            if shape != wanted:
+                raise HoldfastError(f"x must have shape {wanted} for {self!r}, got {shape}.")
+        elif len(shape) != 1:
+            raise HoldfastError(f"x must be one row of numbers, got shape {shape}.")
+        elif not shape[0]:
+            raise HoldfastError(f"x is empty; {self!r} needs covariates.")
+
+    def _refuse(self, row: Row, place: str = "") -> None:
+        """Raise if covariates cannot be used; large ones may still be fine."""
+        bad = np.argwhere(~np.isfinite(row.values))
+        if len(bad):
+            what = "NaN" if np.isnan(row.values[tuple(bad[0])]) else "infinite"
+            at = int(bad[0][-1])
+            column = at if row.names is None else row.names[at]
+            raise HoldfastError(f"x is {what} in column {column!r}{place}; it must be known.")
+        for term in self.terms:
+            if isinstance(term, Powers):
+                index = term.picks(row.names, row.values.size)
+                largest = np.abs(row.values if index is None else row.values[index]).max()
+                if largest > term.limit:
+                    raise HoldfastError(f"x = {largest:g}{place} overflows in {term!r}; rescale x.")
+
+    def _table(self, X: Any, series: Array | None) -> Table:
+        """The covariates of a whole stream, found usable."""
+        if series is not None and not self.needs_x:
+            return Table(np.empty((len(series), 0)))
+        table = read_table(X, length=None if series is None else len(series))
+        if table is None:
+            need = f"{self!r} needs covariates" if self.needs_x else "X or y must say how many rows"
+            raise HoldfastError(f"X is missing; {need}.")
+        if self.is_matrix and table.values.ndim == 3 and table.values.shape[1] == 1:
+            table = Table(table.values[:, 0], table.names)
+        if self.needs_x:
+            size = np.abs(table.values).reshape(len(table.values), -1).max(axis=1, initial=0.0)
+            for t in np.flatnonzero(~(size <= self._limit)).tolist():
+                self._refuse(table.row(t), f" at row {t} of X")
+        return table
+
+    def _windows(self, series: Array) -> Array:
+        """(T, depth, d): what `Past.values` holds before each observation, as one view."""
+        n, dim = series.shape
+        if np.isinf(series).any():
+            where = int(np.flatnonzero(np.isinf(series).any(axis=1))[0])
+            raise HoldfastError(f"y is infinite at row {where}; pass NaN for a missing value.")
+        if not self.depth:
+            return np.empty((n, 0, dim))
+        seen = np.where(np.isnan(series), -1, np.arange(n)[:, None])
+        latest = np.maximum.accumulate(seen, axis=0)
+        carried = np.take_along_axis(series, np.maximum(latest, 0), axis=0)
+        padded = np.concatenate([np.zeros((self.depth, dim)), np.where(latest < 0, 0.0, carried)])
+        windows = np.lib.stride_tricks.sliding_window_view(padded, self.depth, axis=0)
+        return np.moveaxis(windows[:n], -1, 1)
+
+
+def intercept() -> Features:
+    """The constant 1: a level.
+
+    Example:
+        >>> intercept().frame(None, [5.0, 6.0]).tolist()
+        [[1.0], [1.0]]
+    """
+    return Features((Intercept(),))
+
+
+def columns(*names: str | int) -> Features:
+    """Covariates by name or position; without names all of them, in order.
+
+    Example:
+        >>> columns("wind").names(columns("wind").check({"rain": 0.0, "wind": 3.0}), dim=1)
+        ['wind']
+    """
+    return Features((Columns(names),))
+
+
+def powers(degree: int, *names: str | int) -> Features:
+    """Powers 1 .. degree of covariates: all of them, then all squared, and so on.
+
+    Example:
+        >>> powers(2).frame([[2.0, 3.0]]).tolist()
+        [[2.0, 3.0, 4.0, 9.0]]
+    """
+    return Features((Powers(degree, names),))
+
+
+def season(period: float, harmonics: int = 1) -> Features:
+    """cos and sin of 2 pi h t / period for h = 1 .. harmonics; t counts observations from 0.
+
+    Example:
+        >>> season(4).frame(None, [0.0, 0.0, 0.0]).round(12).tolist()
+        [[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0]]
+    """
+    return Features((Season(period, harmonics),))
+
+
+def lags(*steps: int) -> Features:
+    """y that many steps ago; if it was not observed, the last one before it that was, else 0.
+
+    Example:
+        >>> lags(1, 2).frame(None, [5.0, None, 7.0]).tolist()
+        [[0.0, 0.0], [5.0, 0.0], [5.0, 5.0]]
+    """
+    return Features((Lags(steps),))
+
+
+def matrix(width: int) -> Features:
+    """x itself is the design matrix, (d, width); for d = 1 `width` numbers. Stands alone.
+
+    Example:
+        >>> matrix(3).frame([[1.0, 2.0, 3.0]]).tolist()
+        [[1.0, 2.0, 3.0]]
+    """
+    return Features((Matrix(width),))
+
+
+def from_json(spec: Any) -> Features:
+    """The map that `Features.to_json` described.
+
+    Example:
+        >>> from_json([{"term": "intercept"}, {"term": "lags", "steps": [1, 24]}])
+        intercept() + lags(1, 24)
+    """
+    if not isinstance(spec, (list, tuple)):
+        raise HoldfastError(f"features must be Features or a list of terms, got {spec!r}.")
+    return Features(tuple(_read_term(entry) for entry in spec))
+
+
+def read(spec: Any) -> Features:
+    """`spec` as Features: one already, its JSON, or None for `intercept()`.
+
+    Example:
+        >>> read(None)
+        intercept()
+    """
+    if spec is None:
+        return intercept()
+    return spec if isinstance(spec, Features) else from_json(spec)
+
+
+class Past:
+    """The last observations, for lags: a missing value repeats the one before it, or 0.
+
+    Example:
+        >>> past = Past(depth=2, dim=1)
+        >>> for y in (5.0, math.nan):
+        ...     past.push(np.array([y]))
+        >>> past.values.tolist()
+        [[5.0], [5.0]]
+    """
+
+    values: Array  # (depth, d), latest last
+
+    def __init__(self, depth: int, dim: int) -> None:
+        self.values = np.zeros((whole("depth", depth, 0), whole("dim", dim)))
+
+    def push(self, y: Array) -> None:
+        """Remember one more observation and forget the oldest."""
+        if len(self.values):
+            self.values[:-1] = self.values[1:]
+            np.copyto(self.values[-1], y, where=~np.isnan(y))
+
+    def copy(self) -> Past:
+        """An independent memory of the same observations."""
+        twin = Past(*self.values.shape)
+        twin.values[:] = self.values
+        return twin
+
+    def pack(self) -> dict[str, Array]:
+        """The memory as arrays, for a snapshot."""
+        return {"past": self.values.copy()}
+
+    def unpack(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Take up what `pack` gave."""
+        if arrays["past"].shape != self.values.shape:
+            raise SnapshotError(
+                f"The snapshot's past has shape {arrays['past'].shape}, not {self.values.shape}."
+            )
+        self.values[:] = arrays["past"]

@@ -1,0 +1,79 @@
+"""Makers of the infinite HMM family with linear-Gaussian emissions."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any, TypeVar
+
+from holdfast.emissions.base import EmissionSpec
+from holdfast.emissions.linear_gaussian import GaussianSpec
+from holdfast.errors import unknown
+from holdfast.models.regime_model import RegimeModel, RegimeSettings
+
+Spec = TypeVar("Spec", bound=EmissionSpec)
+
+
+def br_ihmm(**settings: Any) -> RegimeModel:
+    """The doubly robust model: weighted parameters, weighted regimes, one regime per batch.
+
+    Args:
+        features: f(x), from `holdfast.features`; an intercept by default.
+        noise: R, the variance of one observation around its regime: a number or a (d, d) matrix.
+        prior_mean: mu0 of the coefficients: a number or a vector.
+        prior_var: Sigma0 of the coefficients: a number, a vector or a matrix.
+        batch: B, observations that share one regime; "adaptive" lets the outlier rate choose.
+        threshold: c, the length in standard deviations where an observation starts to lose
+            its say. Infinity means never.
+        weight: "imq", "huber", "mahalanobis" or "none".
+        weigh_regimes: weight the evidence for regimes too.
+        particles: how many hypotheses of the path are kept.
+        ess_threshold: resample when the effective sample size falls to this share of them.
+        max_regimes: forget a regime when this many are open.
+        prune_pool: forget the least recently seen of this many least visited ones.
+        rule: "holdfast", "paper", or a mapping such as {"D3": "paper"}; see docs/deviations.md.
+        resampling: "systematic", "stratified" or "multinomial"; by default the rule's.
+        structure_sweeps: Gibbs passes over the regime prior per batch; by default the rule's.
+        sticky: kappa, an extra weight on staying in the regime from batch to batch.
+        alpha_prior: (shape, rate) of the Gamma prior of alpha.
+        gamma_prior: (shape, rate) of the Gamma prior of gamma.
+        outlier_weight: an observation with a weight below this is flagged as an outlier.
+        dim: number of coordinates of y, where the first observation should not settle it.
+        seed: of the random draws.
+
+    Example:
+        >>> import holdfast as hf
+        >>> model = hf.br_ihmm(noise=0.25, batch=4, particles=20)
+        >>> for y in [0.1, -0.2, 0.0, 0.3, 50.0, 0.1, -0.1, 0.2]:
+        ...     step = model.update(y)
+        >>> step.regime, len(model.regimes()), abs(model.predict().mean) < 0.5
+        (0, 1, True)
+    """
+    return build("br_ihmm", GaussianSpec, {}, settings)
+
+
+def wolf_ihmm(**settings: Any) -> RegimeModel:
+    """Weighted parameters, plain likelihood for regimes, batch 1. Settings as `br_ihmm`.
+
+    Its parameters are robust, its regimes are not: one outlier can open a regime.
+    """
+    return build("wolf_ihmm", GaussianSpec, {"batch": 1, "weigh_regimes": False}, settings)
+
+
+def ihmm(**settings: Any) -> RegimeModel:
+    """The plain online infinite HMM: batch 1, no weight. Settings as `br_ihmm`."""
+    return build("ihmm", GaussianSpec, {"batch": 1, "weight": "none"}, settings)
+
+
+def build(
+    name: str, spec: type[Spec], defaults: dict[str, Any], settings: dict[str, Any]
+) -> RegimeModel:
+    """A model of the family from its emission's settings type, its defaults and the user's."""
+    of_emission = {f.name for f in fields(spec)}  # type: ignore[arg-type]
+    of_family = {f.name for f in fields(RegimeSettings)}
+    for given in settings:
+        if given not in of_emission | of_family:
+            raise unknown("setting", given, sorted(of_emission | of_family))
+    chosen = defaults | settings
+    emission = spec(**{k: v for k, v in chosen.items() if k in of_emission})
+    shared = RegimeSettings(**{k: v for k, v in chosen.items() if k in of_family})
+    return RegimeModel(name, shared, emission)
