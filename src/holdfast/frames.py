@@ -47,7 +47,7 @@ def read_series(y: Any) -> Series:
         values, backend = numbers("y", y), None
     if values.ndim not in (1, 2):
         raise HoldfastError(f"y must have one or two dimensions, got shape {values.shape}.")
-    return Series(values.reshape(len(values), -1), backend)
+    return Series(values[:, None] if values.ndim == 1 else values, backend)
 
 
 def read_table(X: Any, length: int | None = None) -> Table | None:

@@ -1,0 +1,41 @@
+"""Measuring: prequential runs, scores of forecasts, scores of segmentations, oracles."""
+
+from __future__ import annotations
+
+from holdfast.evaluate.oracle import Oracle, oracle
+from holdfast.evaluate.prequential import Prequential, last_value, prequential, running_mean
+from holdfast.evaluate.scores import (
+    coverage,
+    crps,
+    crps_scores,
+    cumulative_rmse,
+    ess,
+    log_score,
+    log_scores,
+    lookahead_mae,
+    mae,
+    pit,
+    pit_distance,
+    pit_values,
+    rmse,
+    rolling_rmse,
+)
+from holdfast.evaluate.segmentation import (
+    Matching,
+    adjusted_rand,
+    changepoints,
+    covering,
+    detection_delay,
+    f1,
+    match_regimes,
+    n_regimes,
+    switches,
+)
+
+__all__ = [
+    "Matching", "Oracle", "Prequential", "adjusted_rand", "changepoints", "coverage", "covering",
+    "crps", "crps_scores", "cumulative_rmse", "detection_delay", "ess", "f1", "last_value",
+    "log_score", "log_scores", "lookahead_mae", "mae", "match_regimes", "n_regimes", "oracle",
+    "pit", "pit_distance", "pit_values", "prequential", "rmse", "rolling_rmse", "running_mean",
+    "switches",
+]  # fmt: skip

@@ -269,7 +269,8 @@ def _column_means(values: Array) -> Array:
     seen = ~np.isnan(values)
     count = seen.sum(axis=0)
     total = np.where(seen, values, 0.0).sum(axis=0)
-    return np.divide(total, count, out=np.full(count.shape, np.nan), where=count > 0)
+    means = np.divide(total, count, out=np.full(count.shape, np.nan), where=count > 0)
+    return np.asarray(means)
 
 
 def _average(values: Array) -> float:
@@ -278,5 +279,4 @@ def _average(values: Array) -> float:
 
 def _root_mean(total: Array, count: Array) -> Array:
     means = np.divide(total, count, out=np.full(total.shape, np.nan), where=count > 0)
-    rows = [_average(row) for row in np.sqrt(means)] if means.shape[1] > 1 else None
-    return np.sqrt(means[:, 0]) if rows is None else np.array(rows)
+    return _column_means(np.sqrt(means).T)

@@ -68,11 +68,10 @@ class Model(ABC):
         table = read_table(X, length=len(series.values))
         if not 0 < level < 1:
             raise HoldfastError(f"level must lie strictly between 0 and 1, got {level!r}.")
-        self._check_stream(series.values, table)
+        rows = self._check_stream(series.values, table)
         tape = _Tape(level)
         for t in _ticks(len(series.values), progress):
-            x = None if table is None else table.row(t)
-            tape.add(*self._observe(observation(series.values[t], self.dim), self._check(x)))
+            tape.add(*self._observe(observation(series.values[t], self.dim), rows[t]))
         return tape.run(series.backend, series.values.shape[1])
 
     def forecast(self, horizon: int, X: Any = None) -> list[Forecast]:
@@ -138,8 +137,8 @@ class Model(ABC):
     @abstractmethod
     def _unpack(self, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None: ...
 
-    def _check_stream(self, y: Array, table: Table | None) -> None:
-        """Refuse a stream before its first observation changes anything."""
+    def _check_stream(self, y: Array, table: Table | None) -> list[Any]:
+        """Refuse a stream before its first observation changes anything; its checked rows of x."""
         if np.isinf(y).any():
             where = int(np.flatnonzero(np.isinf(y).any(axis=1))[0])
             raise HoldfastError(
@@ -147,9 +146,13 @@ class Model(ABC):
             )
         if len(y):
             observation(y[0], self.dim)
-        if table is not None and np.isnan(table.values).any():
-            where = int(np.flatnonzero(np.isnan(table.values).any(axis=1))[0])
-            raise HoldfastError(f"x is NaN at row {where} of X; covariates must be known.")
+        rows = []
+        for t in range(len(y)):
+            try:
+                rows.append(self._check(None if table is None else table.row(t)))
+            except HoldfastError as error:
+                raise HoldfastError(f"Row {t} of X: {error}") from None
+        return rows
 
 
 class _Tape:

@@ -110,12 +110,13 @@ class RegimeModel(Model):
         self.dim = emission.dim_hint() if settings.dim is None else whole("dim", settings.dim)
         self.reporter = Reporter()
         self.engine: Engine | None = None
+        self._like: Row | None = None  # the first covariates: later ones take their order
         self.past = Past(self.features.depth, self.dim or 1)
 
     # ------------------------------------------------------------------ one observation
 
     def _check(self, x: Any) -> Row | None:
-        return self.features.check(x)
+        return self.features.check(x, like=self._like)
 
     def _predict(self, x: Row | None) -> Forecast:
         if self.engine is None:
@@ -170,8 +171,7 @@ class RegimeModel(Model):
 
     def _forecast(self, rows: list[Any]) -> list[Forecast]:
         engine = self.engine or self._build(self.dim or 1, rows[0])
-        past = Past(self.features.depth, engine.emission.shape.dim)
-        past.unpack(self.past.pack())
+        past = self.past.copy()
         mass = engine.ahead(len(rows))
         which = np.arange(mass.shape[1])
         forecasts = []
@@ -254,7 +254,7 @@ class RegimeModel(Model):
     def _start(self, dim: int, x: Row | None) -> None:
         """The first observation settles d and the number of features."""
         self.engine = self._build(dim, x)
-        self.dim = dim
+        self.dim, self._like = dim, x
         self.past = Past(self.features.depth, dim)
 
     def _check_width(self, engine: Engine, x: Row | None) -> None:
@@ -269,6 +269,9 @@ class RegimeModel(Model):
         values, arrays = self.engine.pack()
         values |= {"started": True, "shape": list(self.engine.emission.shape)}
         values["report"] = self.reporter.pack()
+        if self._like is not None:
+            values["columns"] = self._like.names
+            arrays = arrays | {"first_x": self._like.values}
         return values, arrays | self.past.pack()
 
     def _unpack(self, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
@@ -278,6 +281,9 @@ class RegimeModel(Model):
         self.dim = shape.dim
         self.engine = self._engine(shape)
         self.engine.unpack(values, arrays)
+        if "columns" in values:
+            names = values["columns"]
+            self._like = Row(arrays["first_x"], None if names is None else tuple(names))
         self.reporter.unpack(values["report"])
         self.past = Past(self.features.depth, self.dim)
         self.past.unpack(arrays)

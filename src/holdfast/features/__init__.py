@@ -14,304 +14,34 @@ Example:
 
 from __future__ import annotations
 
-import math
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
-import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.errors import HoldfastError, SnapshotError, numbers, positive, unknown, whole
+from holdfast.features.covariates import aligned, read_row
+from holdfast.errors import HoldfastError, SnapshotError, whole
+from holdfast.features.terms import (
+    LARGEST,
+    Array,
+    Columns,
+    Index,
+    Intercept,
+    Lags,
+    Matrix,
+    Moment,
+    Names,
+    Powers,
+    Season,
+    Term,
+    read_term,
+)  # fmt: skip
 from holdfast.frames import Row, Table, read_series, read_table
 
-Array = NDArray[np.float64]
-Index = NDArray[np.intp]
-Names = tuple[str, ...] | None
-_LARGEST = float(np.finfo(np.float64).max)
 _PLANS = 8  # shapes of x remembered at a time
-
-
-class Moment(NamedTuple):
-    """What features are made from: of one observation or, with a leading axis, of all."""
-
-    values: Any  # (.., n) covariates
-    t: Any  # time index from 0
-    past: Array  # (.., depth, d) earlier y, the latest last, without gaps
-
-
-@dataclass(frozen=True, repr=False)
-class Term(ABC):
-    """A part of a feature map. Its fields are the arguments it was made with."""
-
-    kind: ClassVar[str]
-    needs_x: ClassVar[bool] = False
-
-    @property
-    def depth(self) -> int:
-        return 0
-
-    def picks(self, names: Names, size: int) -> Index | None:
-        """Positions that it reads, of covariates or of the past; None for all."""
-        return None
-
-    @abstractmethod
-    def labels(self, columns: list[str], dim: int) -> list[str]:
-        """Names of its features, given those of the covariates it picks."""
-
-    @abstractmethod
-    def fill(self, out: Array, index: Index | None, moment: Moment) -> None:
-        """Write its features to the last axis of `out`."""
-
-    def to_json(self) -> dict[str, Any]:
-        given = {f.name: getattr(self, f.name) for f in fields(self)}
-        lists = {name: list(v) if isinstance(v, tuple) else v for name, v in given.items()}
-        return {"term": self.kind, **lists}
-
-    def __repr__(self) -> str:
-        given = [getattr(self, f.name) for f in fields(self) if getattr(self, f.name) != f.default]
-        flat = [v for value in given for v in (value if isinstance(value, tuple) else [value])]
-        return f"{self.kind}({', '.join(map(repr, flat))})"
-
-    def _set(self, **tidied: Any) -> None:
-        for name, value in tidied.items():
-            object.__setattr__(self, name, value)
-
-
-@dataclass(frozen=True, repr=False)
-class Intercept(Term):
-    kind: ClassVar[str] = "intercept"
-
-    def labels(self, columns: list[str], dim: int) -> list[str]:
-        return ["intercept"]
-
-    def fill(self, out: Array, index: Index | None, moment: Moment) -> None:
-        out[...] = 1.0
-
-
-@dataclass(frozen=True, repr=False)
-class Powers(Term):
-    """x, x^2, .. of covariates by name or position (all if none is named), power by power."""
-
-    degree: int
-    names: tuple[str | int, ...] = ()
-    kind: ClassVar[str] = "powers"
-    needs_x: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        names = _distinct("names", self.names, _column)
-        self._set(degree=whole("degree", self.degree), names=names)
-
-    @property
-    def limit(self) -> float:
-        """The largest |x| whose powers are all finite, rounding included."""
-        return _LARGEST if self.degree == 1 else _LARGEST ** (1 / self.degree) * (1 - 1e-12)
-
-    def picks(self, names: Names, size: int) -> Index | None:
-        if not self.names:
-            return None
-        return np.array([_position(name, names, size) for name in self.names], dtype=np.intp)
-
-    def labels(self, columns: list[str], dim: int) -> list[str]:
-        powers = ["", *(f"^{power}" for power in range(2, self.degree + 1))]
-        return [name + power for power in powers for name in columns]
-
-    def fill(self, out: Array, index: Index | None, moment: Moment) -> None:
-        base = moment.values if index is None else moment.values[..., index]
-        n = base.shape[-1]
-        out[..., :n] = power = base
-        for start in range(n, n * self.degree, n):
-            power = power * base  # a product is the same to the bit everywhere, pow is not
-            out[..., start : start + n] = power
-
-
-@dataclass(frozen=True, repr=False)
-class Columns(Powers):
-    """Covariates as they are."""
-
-    degree: int = field(default=1, init=False)
-    kind: ClassVar[str] = "columns"
-
-    def to_json(self) -> dict[str, Any]:
-        return {"term": self.kind, "names": list(self.names)}
-
-
-@dataclass(frozen=True, repr=False)
-class Season(Term):
-    """cos and sin of 2 pi h t / period for h = 1 .. harmonics."""
-
-    period: float
-    harmonics: int = 1
-    kind: ClassVar[str] = "season"
-
-    def __post_init__(self) -> None:
-        period = positive("period", self.period)
-        if math.isinf(period):
-            raise HoldfastError("period must be finite, got inf.")
-        period = int(period) if period.is_integer() else period
-        self._set(period=period, harmonics=whole("harmonics", self.harmonics))
-
-    def labels(self, columns: list[str], dim: int) -> list[str]:
-        parts = ["", *(f"/{h}" for h in range(2, self.harmonics + 1))]
-        return [f"{wave} {self.period}{part}" for part in parts for wave in ("cos", "sin")]
-
-    def fill(self, out: Array, index: Index | None, moment: Moment) -> None:
-        if not isinstance(moment.t, np.ndarray):
-            out[...] = self._waves(moment.t)
-        elif moment.t.size:
-            # numpy's cosine of an array may differ from that of a number in the last bit, so
-            # the frame asks for numbers too, once for each phase.
-            phases, where = np.unique(np.fmod(moment.t, self.period), return_inverse=True)
-            out[...] = np.array([self._waves(phase) for phase in phases.tolist()])[where]
-
-    def _waves(self, t: float) -> list[float]:
-        # fmod is exact: the phase stays sharp however long the stream
-        angle = 2 * math.pi * (math.fmod(t, self.period) / self.period)
-        angles = [h * angle for h in range(1, self.harmonics + 1)]
-        return [wave(a) for a in angles for wave in (math.cos, math.sin)]
-
-
-@dataclass(frozen=True, repr=False)
-class Lags(Term):
-    """y some steps ago, every coordinate of it."""
-
-    steps: tuple[int, ...]
-    kind: ClassVar[str] = "lags"
-
-    def __post_init__(self) -> None:
-        self._set(steps=_distinct("steps", self.steps, whole))
-        if not self.steps:
-            raise HoldfastError("steps is empty; say how far back to look, as in lags(1, 24).")
-
-    @property
-    def depth(self) -> int:
-        return max(self.steps)
-
-    def picks(self, names: Names, size: int) -> Index | None:
-        return -np.array(self.steps, dtype=np.intp)
-
-    def labels(self, columns: list[str], dim: int) -> list[str]:
-        ends = [""] if dim == 1 else [f" of y{j}" for j in range(dim)]
-        return [f"lag {step}{end}" for step in self.steps for end in ends]
-
-    def fill(self, out: Array, index: Index | None, moment: Moment) -> None:
-        out[...] = moment.past[..., index, :].reshape(out.shape)
-
-
-@dataclass(frozen=True, repr=False)
-class Matrix(Term):
-    """x itself is the design matrix: (d, width), or `width` numbers for d = 1."""
-
-    width: int
-    kind: ClassVar[str] = "matrix"
-    needs_x: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        self._set(width=whole("width", self.width))
-
-    def labels(self, columns: list[str], dim: int) -> list[str]:
-        return columns
-
-    def fill(self, out: Array, index: Index | None, moment: Moment) -> None:
-        out[...] = moment.values
-
-
-_TERMS: dict[str, type[Term]] = {
-    term.kind: term for term in (Intercept, Columns, Powers, Season, Lags, Matrix)
-}
-
-
-def _read_term(entry: Any) -> Term:
-    if not isinstance(entry, Mapping) or not isinstance(entry.get("term"), str):
-        raise HoldfastError(f'features: a term reads {{"term": "lags", ..}}, got {entry!r}.')
-    if entry["term"] not in _TERMS:
-        raise unknown("features", entry["term"], _TERMS)
-    try:
-        return _TERMS[entry["term"]](**{k: v for k, v in entry.items() if k != "term"})
-    except TypeError:
-        raise HoldfastError(f"features: {dict(entry)!r} has the wrong arguments.") from None
-
-
-def _distinct(argument: str, given: Any, tidy: Callable[[str, Any], Any]) -> tuple[Any, ...]:
-    if not isinstance(given, (list, tuple)):
-        raise HoldfastError(f"{argument} must be a list, got {given!r}.")
-    tidied = tuple(tidy(argument, value) for value in given)
-    if len(set(tidied)) < len(tidied):
-        raise HoldfastError(f"{argument} must differ from each other, got {tidied}.")
-    return tidied
-
-
-def _column(argument: str, name: Any) -> str | int:
-    if isinstance(name, str):
-        return str(name)
-    if isinstance(name, (int, np.integer)):
-        return whole(argument, name, 0)
-    raise HoldfastError(f"{argument} must be column names or positions, got {name!r}.")
-
-
-def _position(name: str | int, names: Names, size: int) -> int:
-    if isinstance(name, int):
-        if name >= size:
-            raise HoldfastError(f"x has {size} column(s), so none at position {name} (from 0).")
-        return name
-    if names is None:
-        raise HoldfastError(
-            f"x has no column names but the features ask for {name!r}; pass a mapping or a row "
-            "of a data frame, or choose columns by position."
-        )
-    if name not in names:
-        raise HoldfastError(f"x has no column {name!r}; it has {', '.join(map(str, names))}.")
-    return names.index(name)
-
-
-def _read_row(x: Any) -> Row:
-    """Covariates of one observation as callers hold them; never a view of theirs."""
-    if isinstance(x, Row):
-        row = Row(np.atleast_1d(numbers("x", x.values)), x.names)
-        if row.names is not None and len(row.names) != row.values.shape[-1]:
-            raise HoldfastError(f"x has {len(row.names)} names for {row.values.shape[-1]} values.")
-        return row
-    if not isinstance(x, (Mapping, np.ndarray, list, tuple, float, int)):
-        x = _read_native(x)
-    if not isinstance(x, Mapping):
-        return Row(np.atleast_1d(numbers("x", x)))
-    return Row(np.array([_number(*item) for item in x.items()]), tuple(x))
-
-
-def _read_native(x: Any) -> Any:
-    """A row of a data frame as a mapping; anything else as it is."""
-    native = nw.from_native(x, pass_through=True, allow_series=True)
-    if isinstance(native, nw.DataFrame):
-        if len(native) != 1:
-            raise HoldfastError(f"x must be one row, got a frame of {len(native)}.")
-        return native.rows(named=True)[0]
-    if isinstance(native, nw.Series):
-        labels = nw.maybe_get_index(native)
-        return native.to_list() if labels is None else dict(zip(labels, native, strict=True))
-    return x
-
-
-def _number(name: Any, value: Any) -> float:
-    try:
-        return math.nan if value is None else float(value)
-    except (TypeError, ValueError):
-        raise HoldfastError(
-            f"x has {name!r} = {value!r}, which is not a number; leave it out or encode it."
-        ) from None
-
-
-def _aligned(row: Row, like: Row) -> Row:
-    if row.names is None or like.names is None or row.names == like.names:
-        if row.values.shape != like.values.shape:
-            raise HoldfastError(
-                f"x must have shape {like.values.shape} as before, got {row.values.shape}."
-            )
-        return row
-    order = [_position(name, row.names, row.values.size) for name in like.names]
-    return Row(row.values[order], like.names)
 
 
 class _Plan(NamedTuple):
@@ -358,6 +88,11 @@ class Features:
         """Whether any feature is made from covariates."""
         return any(term.needs_x for term in self.terms)
 
+    @cached_property
+    def is_matrix(self) -> bool:
+        """Whether x itself is the design matrix."""
+        return isinstance(self.terms[0], Matrix)
+
     def check(self, x: Any, like: Row | None = None) -> Row | None:
         """Covariates of one observation, ready for `row`; None if no feature needs any.
 
@@ -369,8 +104,8 @@ class Features:
             return None
         if x is None:
             raise HoldfastError(f"x is missing; {self!r} needs covariates.")
-        row = _read_row(x)
-        row = row if like is None else _aligned(row, like)
+        row = read_row(x)
+        row = row if like is None else aligned(row, like)
         if self.is_matrix and row.values.ndim == 2 and len(row.values) == 1:
             row = Row(row.values[0], row.names)
         self._plan(row.names, row.values.shape, len(row.values) if row.values.ndim == 2 else 1)
@@ -423,10 +158,6 @@ class Features:
         return [term.to_json() for term in self.terms]
 
     @cached_property
-    def is_matrix(self) -> bool:
-        return isinstance(self.terms[0], Matrix)
-
-    @cached_property
     def _constant(self) -> Array | None:
         """The features, if they never change: shared by all callers, so nobody may write."""
         if not all(isinstance(term, Intercept) for term in self.terms):
@@ -438,7 +169,7 @@ class Features:
     @cached_property
     def _limit(self) -> float:
         """Covariates up to this size need no closer look."""
-        return min((t.limit for t in self.terms if isinstance(t, Powers)), default=_LARGEST)
+        return min((t.limit for t in self.terms if isinstance(t, Powers)), default=LARGEST)
 
     def _plan(self, names: Names, shape: tuple[int, ...], dim: int) -> _Plan:
         key = (names, shape, dim)
@@ -508,7 +239,8 @@ class Features:
         if self.is_matrix and table.values.ndim == 3 and table.values.shape[1] == 1:
             table = Table(table.values[:, 0], table.names)
         if self.needs_x:
-            size = np.abs(table.values).reshape(len(table.values), -1).max(axis=1, initial=0.0)
+            within_row = tuple(range(1, table.values.ndim))
+            size = np.abs(table.values).max(axis=within_row, initial=0.0)
             for t in np.flatnonzero(~(size <= self._limit)).tolist():
                 self._refuse(table.row(t), f" at row {t} of X")
         return table
@@ -598,7 +330,7 @@ def from_json(spec: Any) -> Features:
     """
     if not isinstance(spec, (list, tuple)):
         raise HoldfastError(f"features must be Features or a list of terms, got {spec!r}.")
-    return Features(tuple(_read_term(entry) for entry in spec))
+    return Features(tuple(read_term(entry) for entry in spec))
 
 
 def read(spec: Any) -> Features:
@@ -618,7 +350,7 @@ class Past:
 
     Example:
         >>> past = Past(depth=2, dim=1)
-        >>> for y in (5.0, math.nan):
+        >>> for y in (5.0, np.nan):
         ...     past.push(np.array([y]))
         >>> past.values.tolist()
         [[5.0], [5.0]]
