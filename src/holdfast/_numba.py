@@ -15,9 +15,11 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
-from numba.core import config
+from numba.core import config as _config
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+
+config: Any = _config  # its attributes are made at run time
 
 # `ninf` and `nnan` stay out: -inf is an honest log-weight here.
 FASTMATH = {"nsz", "arcp", "contract", "afn", "reassoc"}

@@ -146,7 +146,7 @@ class Forecast:
         finite = np.isfinite(degrees)
         noise[finite] /= np.sqrt(rng.chisquare(degrees[finite]) / degrees[finite])[:, None]
         draws = self.location[which] + noise
-        return draws[:, 0] if self.dim == 1 else draws
+        return np.asarray(draws[:, 0] if self.dim == 1 else draws)
 
     def _mean(self) -> Array:
         return np.asarray(self.share @ self.location)
@@ -162,7 +162,7 @@ class Forecast:
     def _cdf(self, points: Array) -> Array:
         scale = np.sqrt(np.einsum("kii->ki", self.spread))
         z = (points[:, None] - self.location) / scale
-        return np.einsum("k,nkd->nd", self.share, _cdf_t(z, self.dof[:, None]))
+        return np.asarray(np.einsum("k,nkd->nd", self.share, _cdf_t(z, self.dof[:, None])))
 
     def _log_density_1d(self, points: Array) -> Array:
         scale = np.sqrt(self.spread[:, 0, 0])
@@ -185,7 +185,9 @@ def quantiles(forecasts: Sequence[Forecast], q: float) -> Array:
         middle = low + (high - low) / 2
         if ((middle <= low) | (middle >= high)).all():
             break
-        below = np.einsum("tk,tkd->td", share, _cdf_t((middle[:, None] - location) / scale, dof)) < q
+        below = (
+            np.einsum("tk,tkd->td", share, _cdf_t((middle[:, None] - location) / scale, dof)) < q
+        )
         low, high = np.where(below, middle, low), np.where(below, high, middle)
     return np.asarray(high)
 
@@ -210,7 +212,8 @@ def _cdf_t(z: Array, dof: Array) -> Array:
     gaussian = special.ndtr(z)
     if np.isinf(dof).all():
         return np.asarray(gaussian)
-    return np.where(np.isinf(dof), gaussian, special.stdtr(np.where(np.isinf(dof), 1, dof), z))
+    student = special.stdtr(np.where(np.isinf(dof), 1, dof), z)
+    return np.asarray(np.where(np.isinf(dof), gaussian, student))
 
 
 def _log_mean(terms: Array, share: Array) -> Array:

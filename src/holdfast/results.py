@@ -1,4 +1,4 @@
-"""What the models hand back: a `Step` per observation, a `Run` per stream, `Regime`s and `Event`s."""
+"""What the models hand back: a Step per observation, a Run per stream, Regimes and Events."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from holdfast.weights import Caution
 
 Array = NDArray[np.float64]
-Rows = tuple[NDArray[Any], ...]  # a NamedTuple of arrays whose first axis is the row
+Rows = Any  # the emission's own NamedTuple of arrays whose first axis is the row
 
 
 class Components(NamedTuple):

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -103,13 +103,11 @@ class LinearGaussian(Emission):
     def design(self, features: Array) -> Array:
         if features.ndim == 2:
             return features
-        return features[None] if self.dim == 1 else np.kron(np.eye(self.dim), features)
+        return features[None] if self.dim == 1 else np.asarray(np.kron(np.eye(self.dim), features))
 
     def advance(self, running: Rows, pool: Rows, batch: Batch, y: Array, design: Array) -> None:
         if self.dim == 1:
-            _advance_scalar(
-                running, pool, batch, y[0], design[0], self.noise[0, 0], self.caution
-            )
+            _advance_scalar(running, pool, batch, y[0], design[0], self.noise[0, 0], self.caution)
             return
         seen = ~np.isnan(y)
         root = self.noise_root
@@ -296,7 +294,7 @@ def read_vector(argument: str, value: Any, size: int) -> Array:
         )
     if not np.isfinite(vector).all():
         raise HoldfastError(f"{argument} must be finite, got {value!r}.")
-    return cast(Array, np.broadcast_to(vector, (size,)).copy())
+    return np.broadcast_to(vector, (size,)).copy()
 
 
 def read_covariance(argument: str, value: Any, size: int) -> Array:
@@ -317,4 +315,4 @@ def read_covariance(argument: str, value: Any, size: int) -> Array:
             f"{argument} must be positive"
             f"{'' if size == 1 else ' definite and symmetric'}, got {value!r}."
         )
-    return cast(Array, given)
+    return given

@@ -79,6 +79,7 @@ class Engine:
         self.time = 0
         self.next_id = 0
         self.ess = float(settings.particles)
+        self.log_nu = np.empty((0, 0))
         if not rule.D6:  # regime 1 exists before it has seen anything
             self._draw_prospects(np.ones(settings.particles, bool), slot_back=1)
             self.pool.ledger.identity[np.unique(self.particles.slots[:, 0])] = self._new_id()
@@ -114,9 +115,7 @@ class Engine:
             self.particles, sticky, self.lookup, self.batch.score, births,
             self.log_nu, self.evidence,
         )  # fmt: skip
-        return step.spread_mass(
-            self.particles, self.lookup, self.log_nu, self.evidence, self.mass
-        )
+        return step.spread_mass(self.particles, self.lookup, self.log_nu, self.evidence, self.mass)
 
     # ------------------------------------------------------------------ the end of a batch
 

@@ -12,9 +12,7 @@ from holdfast.hdp import START, Concentration, Particles, log_stick_rest
 _FIRST_SLOTS = 8
 
 
-def initial(
-    n: int, prior: Concentration, open_first: bool, rng: np.random.Generator
-) -> Particles:
+def initial(n: int, prior: Concentration, open_first: bool, rng: np.random.Generator) -> Particles:
     """N particles with alpha, gamma from their priors.
 
     With the start row (D6) nothing is open yet and the first batch opens regime 1. Without it

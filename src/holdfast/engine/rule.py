@@ -41,7 +41,7 @@ RULES = {"holdfast": Rule(), "paper": Rule(*[False] * 9)}
 
 
 def read_rule(given: Any) -> Rule:
-    """"holdfast", "paper", or a mapping such as {"D3": "paper"} (the rest as holdfast)."""
+    """ "holdfast", "paper", or a mapping such as {"D3": "paper"} (the rest as holdfast)."""
     if isinstance(given, Rule):
         return given
     if isinstance(given, str):

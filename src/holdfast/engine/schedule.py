@@ -43,7 +43,9 @@ class Schedule:
     def __init__(self, fixed: int | None, adaptive: AdaptiveBatch | None) -> None:
         self.fixed, self.adaptive = fixed, adaptive
         self.counts = np.zeros(2)
-        self._table = None if adaptive is None else np.arange(adaptive.smallest, adaptive.largest + 1)
+        self._table = (
+            None if adaptive is None else np.arange(adaptive.smallest, adaptive.largest + 1)
+        )
 
     def next_size(self) -> int:
         """Length of the batch about to begin."""

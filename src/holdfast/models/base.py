@@ -53,9 +53,7 @@ class Model(ABC):
         """
         return self._observe(observation(y, self.dim), self._check(x))[1]
 
-    def run(
-        self, y: Any, X: Any = None, progress: bool = False, level: float = 0.9
-    ) -> Run:
+    def run(self, y: Any, X: Any = None, progress: bool = False, level: float = 0.9) -> Run:
         """Predict and update along a stream.
 
         Args:

@@ -84,13 +84,14 @@ class RegimeSettings:
         sticky = 0.0 if self.sticky == 0 else positive("sticky", self.sticky)
         if math.isinf(sticky):
             raise HoldfastError("sticky must be finite; a batch is the infinite bias.")
-        pairs = []
+        pairs: list[float] = []
         for argument in ("alpha_prior", "gamma_prior"):
             pair = tuple(getattr(self, argument))
             if len(pair) != 2:
                 raise HoldfastError(f"{argument} must be (shape, rate), got {pair!r}.")
             pairs += [positive(argument, value) for value in pair]
-        return Concentration(*pairs, sticky=sticky)
+        a, b, c, d = pairs
+        return Concentration(a, b, c, d, sticky)
 
 
 class RegimeModel(Model):

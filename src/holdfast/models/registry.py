@@ -22,10 +22,25 @@ class Entry(NamedTuple):
 
 
 _ENTRIES = (
-    Entry("br_ihmm", "holdfast.models.ihmm", "doubly robust online infinite HMM: weighted updates, one regime per batch", "Yiu et al. 2026"),
-    Entry("wolf_ihmm", "holdfast.models.ihmm", "online infinite HMM with robust parameter updates, plain likelihood for regimes", "Yiu et al. 2026; Duran-Martin et al. 2024"),
-    Entry("ihmm", "holdfast.models.ihmm", "online infinite HMM by particle learning, not robust", "Rodriguez 2011"),
-)  # fmt: skip
+    Entry(
+        "br_ihmm",
+        "holdfast.models.ihmm",
+        "doubly robust online infinite HMM: weighted updates, one regime per batch",
+        "Yiu et al. 2026",
+    ),
+    Entry(
+        "wolf_ihmm",
+        "holdfast.models.ihmm",
+        "online infinite HMM with robust parameters, plain likelihood for regimes",
+        "Yiu et al. 2026; Duran-Martin et al. 2024",
+    ),
+    Entry(
+        "ihmm",
+        "holdfast.models.ihmm",
+        "online infinite HMM by particle learning, not robust",
+        "Rodriguez 2011",
+    ),
+)
 
 REGISTRY = {entry.name: entry for entry in _ENTRIES}
 

@@ -1,0 +1,53 @@
+# Everything runs in .venv with the versions of constraints.txt.
+PYTHON ?= python3
+BIN := .venv/bin
+HOLDFAST_DATA ?= $(abspath ../shared/data)
+export HOLDFAST_DATA
+
+# Witness 1: these run again without the compiler.
+NOJIT_TESTS := tests/test_agreement.py tests/test_emission.py tests/test_hdp.py tests/test_weights.py
+
+.PHONY: venv demo test check lint types imports nojit bench reproduce lock clean
+
+venv: .venv/.made
+
+.venv/.made: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "holdfast needs Python 3.11 or newer; say which with: make PYTHON=python3.11 ..."; exit 1; }
+	$(PYTHON) -m venv .venv
+	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $@
+
+demo: venv
+	$(BIN)/holdfast demo --out out/demo
+
+test: venv
+	$(BIN)/python -m pytest -n 2
+
+check: test lint types imports nojit
+
+lint: venv
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: venv
+	$(BIN)/mypy
+
+imports: venv
+	$(BIN)/lint-imports
+
+nojit: venv
+	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -n 2 -m 'not slow' $(NOJIT_TESTS)
+
+bench: venv
+	$(BIN)/python -m benchmarks
+
+# Writes the lock anew from what pyproject.toml allows. Names and exact versions, nothing else.
+lock:
+	rm -rf .venv-lock && $(PYTHON) -m venv .venv-lock
+	.venv-lock/bin/python -m pip install --quiet '.[dev]'
+	.venv-lock/bin/python -m pip freeze --all --exclude holdfast --exclude pip --exclude setuptools > constraints.txt
+	rm -rf .venv-lock
+
+clean:
+	rm -rf .venv out .mypy_cache .ruff_cache .pytest_cache

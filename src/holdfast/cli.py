@@ -1,0 +1,271 @@
+"""The command line: thin, over the library's public functions."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.table import Table
+
+import holdfast as hf
+from holdfast import data, evaluate, plot
+from holdfast._numba import cache_folder
+from holdfast.errors import HoldfastError
+from holdfast.results import OUTLIER, Run
+
+app = typer.Typer(
+    help="Online regimes and honest forecasts from a stream, unshaken by outliers.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+console = Console()
+
+Out = Annotated[Path, typer.Option("--out", help="Folder for the results.")]
+Setting = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="A setting of the model, as name=value; repeat for more."),
+]
+
+
+def main() -> None:
+    """Run the command line; a bad argument gives one line instead of a traceback."""
+    try:
+        app()
+    except HoldfastError as error:
+        console.print(f"[red]holdfast:[/red] {error}", highlight=False)
+        raise SystemExit(2) from None
+
+
+@app.command()
+def demo(
+    out: Out = Path("out/demo"),
+    n: Annotated[int, typer.Option(help="Length of the stream.")] = 2000,
+    seed: Annotated[int, typer.Option(help="Seed of the stream and of the model.")] = 0,
+) -> None:
+    """Run the model on a generated stream whose truth is known."""
+    _greet_compiler()
+    stream = data.regime_stream(seed=seed, n=n)
+    model = hf.br_ihmm(noise=0.16, prior_var=4.0, seed=seed)
+    result = evaluate.prequential(model, stream.y, clean=stream.clean, skip=50, progress=True)
+    _print_scores(result.scores(), "errors against the uncontaminated values")
+    assert stream.regimes is not None and stream.outliers is not None
+    console.print(_truth_table(result.run, stream.regimes, stream.outliers))
+    figure = plot.run_figure(
+        result.run, stream.y, "br_ihmm on a generated stream", truth=stream.regimes
+    )
+    console.print(f"picture: {plot.save(figure, out / 'demo.png')}")
+
+
+@app.command()
+def run(
+    file: Annotated[Path, typer.Argument(help="CSV, Parquet or JSON lines, one row per time.")],
+    target: Annotated[str, typer.Option(help="Column to forecast.")],
+    out: Out = Path("out"),
+    columns: Annotated[str, typer.Option(help="Covariates: column names, comma-separated.")] = "",
+    lags: Annotated[str, typer.Option(help="Lags of the target, comma-separated.")] = "",
+    season: Annotated[str, typer.Option(help="Season lengths, comma-separated.")] = "",
+    model: Annotated[str, typer.Option(help="Model by name; see `holdfast models`.")] = "br_ihmm",
+    burn_in: Annotated[
+        int, typer.Option(help="First rows that set the units and are not scored.")
+    ] = 100,
+    set_: Setting = None,
+) -> None:
+    """Forecast a column and name its regimes, one row at a time."""
+    table = _read_file(file)
+    y, X = _pick(table, target, _words(columns))
+    scaled, centre, scale = _standardised(y, burn_in)
+    settings = _settings(set_ or [])
+    settings.setdefault("features", _features(columns, lags, season))
+    maker = hf.make(model, **settings)
+    _greet_compiler()
+    skip = min(burn_in, len(y) // 2)
+    result = evaluate.prequential(maker, scaled, X, skip=skip, progress=True)
+    out.mkdir(parents=True, exist_ok=True)
+    found = _in_units(result.run, centre, scale)
+    _write_run(found, out)
+    maker.save(out / "model.holdfast")
+    _write_units(out, file, target, centre, scale)
+    _print_scores(result.scores(), f"errors in units of {scale:.6g} (the first {skip} rows apart)")
+    figure = plot.run_figure(found, y, f"{target}: {model}")
+    plot.save(figure, out / "run.png")
+    console.print(f"results in {out}: run.csv, events.csv, run.png, model.holdfast, units.json")
+
+
+@app.command()
+def models() -> None:
+    """List the models."""
+    table = Table("model", "what it is", box=None)
+    for name, line in hf.models().items():
+        table.add_row(name, line)
+    console.print(table)
+
+
+@app.command()
+def warm_up() -> None:
+    """Compile the kernels now, so that the first run starts at once."""
+    _greet_compiler()
+    rng = np.random.default_rng(0)
+    for name in hf.models():
+        hf.make(name).run(rng.standard_normal(20))
+    hf.br_ihmm().run(rng.standard_normal((20, 2)))
+    console.print(f"kernels are ready in {cache_folder()}")
+
+
+def _greet_compiler() -> None:
+    folder = cache_folder()
+    if not folder.exists() and os.environ.get("NUMBA_DISABLE_JIT", "0") in ("", "0"):
+        console.print("compiling kernels, once (about half a minute)")
+
+
+def _read_file(file: Path) -> dict[str, NDArray[Any]]:
+    """Columns of a CSV, Parquet or JSON file."""
+    import duckdb
+
+    if not file.exists():
+        raise HoldfastError(f"FILE {file} does not exist.")
+    try:
+        frame = duckdb.sql(f"SELECT * FROM '{str(file).replace(chr(39), chr(39) * 2)}'")
+        return dict(frame.fetchnumpy())
+    except duckdb.Error as error:
+        first = str(error).splitlines()[0]
+        raise HoldfastError(f"FILE {file} cannot be read as a table: {first}") from None
+
+
+def _pick(
+    table: dict[str, NDArray[Any]], target: str, columns: list[str]
+) -> tuple[NDArray[np.float64], Any]:
+    """The target, and the covariates as named columns or None."""
+    for name in [target, *columns]:
+        if name not in table:
+            raise HoldfastError(
+                f"The file has no column {name!r}; it has {', '.join(map(str, table))}."
+            )
+    y = _column(table, target)
+    if not columns:
+        return y, None
+    import narwhals as nw
+
+    native = {name: _column(table, name) for name in columns}
+    import pandas
+
+    return y, nw.from_dict(native, backend=pandas).to_native()
+
+
+def _column(table: dict[str, NDArray[Any]], name: str) -> NDArray[np.float64]:
+    values = np.ma.asarray(table[name])
+    try:
+        return np.ma.filled(values.astype(float), np.nan)
+    except (TypeError, ValueError):
+        raise HoldfastError(f"The column {name!r} is not numeric.") from None
+
+
+def _standardised(y: NDArray[np.float64], burn_in: int) -> tuple[NDArray[np.float64], float, float]:
+    """y in units of its first rows: median and normal-consistent median deviation."""
+    first = y[: max(burn_in, 2)]
+    first = first[np.isfinite(first)]
+    if first.size == 0:
+        raise HoldfastError("The target has no observed value among the burn-in rows.")
+    centre = float(np.median(first))
+    scale = 1.4826 * float(np.median(np.abs(first - centre))) or float(first.std()) or 1.0
+    return (y - centre) / scale, centre, scale
+
+
+def _features(columns: str, lags: str, season: str) -> Any:
+    parts = hf.features.intercept()
+    if columns:
+        parts = parts + hf.features.columns(*_words(columns))
+    for period in _words(season):
+        parts = parts + hf.features.season(_number("--season", period))
+    if lags:
+        parts = parts + hf.features.lags(*(int(_number("--lags", w)) for w in _words(lags)))
+    return parts
+
+
+def _settings(given: list[str]) -> dict[str, Any]:
+    chosen = {}
+    for item in given:
+        name, equals, value = item.partition("=")
+        if not equals:
+            raise HoldfastError(f"--set takes name=value, got {item!r}.")
+        try:
+            chosen[name] = json.loads(value)
+        except ValueError:
+            chosen[name] = value
+    return chosen
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def _number(option: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise HoldfastError(f"{option} takes numbers, got {text!r}.") from None
+
+
+def _in_units(run: Run, centre: float, scale: float) -> Run:
+    """The run's forecasts back in the target's units."""
+    moved = {name: getattr(run, name) * scale + centre for name in ("mean", "lower", "upper")}
+    return replace(run, sd=run.sd * scale, log_score=run.log_score - np.log(scale), **moved)
+
+
+def _write_run(run: Run, out: Path) -> None:
+    columns = run.columns()
+    with (out / "run.csv").open("w", newline="") as target:
+        writer = csv.writer(target)
+        writer.writerow(columns)
+        writer.writerows(zip(*(values.tolist() for values in columns.values()), strict=True))
+    with (out / "events.csv").open("w", newline="") as target:
+        writer = csv.writer(target)
+        writer.writerow(["time", "kind", "regime", "previous"])
+        writer.writerows(run.events)
+
+
+def _write_units(out: Path, file: Path, target: str, centre: float, scale: float) -> None:
+    units = {"file": file.name, "target": target, "centre": centre, "scale": scale}
+    (out / "units.json").write_text(json.dumps(units, indent=2) + "\n")
+
+
+def _print_scores(scores: dict[str, float], heading: str) -> None:
+    table = Table("", "RMSE", "MAE", box=None)
+    table.add_row("model", f"{scores['rmse']:.4g}", f"{scores['mae']:.4g}")
+    for name in scores:
+        if name.startswith("rmse_"):
+            label = name.removeprefix("rmse_")
+            table.add_row(
+                label.replace("_", " "), f"{scores[name]:.4g}", f"{scores['mae_' + label]:.4g}"
+            )
+    console.print(heading)
+    console.print(table)
+    console.print(
+        f"coverage of the 90 % interval {scores['coverage']:.1%}, "
+        f"{scores['n_regimes']:.0f} regimes, {scores['switches']:.0f} switches, "
+        f"{1e3 * scores['seconds_per_observation']:.2g} ms per observation\n"
+    )
+
+
+def _truth_table(found: Run, regimes: NDArray[np.int64], outliers: NDArray[np.bool_]) -> Table:
+    caught = int((found.outlier & outliers).sum())
+    table = Table("", "found", "true", box=None)
+    table.add_row("regimes", str(evaluate.n_regimes(found.path)), str(evaluate.n_regimes(regimes)))
+    table.add_row("switches", str(evaluate.switches(found.path)), str(evaluate.switches(regimes)))
+    table.add_row("outliers caught", str(caught), str(int(outliers.sum())))
+    flagged = sum(event.kind == OUTLIER for event in found.events)
+    table.add_row("flagged besides", str(flagged - caught), "0")
+    table.add_row("agreement (ARI)", f"{evaluate.adjusted_rand(found.path, regimes):.3f}", "1")
+    return table
+
+
+if __name__ == "__main__":
+    main()
