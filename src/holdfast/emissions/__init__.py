@@ -1,0 +1,1 @@
+"""Emissions: the distribution of one observation given its regime, one file each."""

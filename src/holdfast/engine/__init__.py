@@ -1,0 +1,1 @@
+"""The filter: particles over regime paths that share their regimes."""

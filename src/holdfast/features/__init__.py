@@ -22,8 +22,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.features.covariates import aligned, read_row
 from holdfast.errors import HoldfastError, SnapshotError, whole
+from holdfast.features.covariates import aligned, read_row
 from holdfast.features.terms import (
     LARGEST,
     Array,

@@ -11,8 +11,8 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.features.covariates import position
 from holdfast.errors import HoldfastError, positive, unknown, whole
+from holdfast.features.covariates import position
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -68,6 +68,8 @@ class Term(ABC):
 
 @dataclass(frozen=True, repr=False)
 class Intercept(Term):
+    """The number 1: a level of its own for each regime."""
+
     kind: ClassVar[str] = "intercept"
 
     def labels(self, columns: list[str], dim: int) -> list[str]:
@@ -210,6 +212,7 @@ _TERMS: dict[str, type[Term]] = {
 
 
 def read_term(entry: Any) -> Term:
+    """The term that its JSON form describes."""
     if not isinstance(entry, Mapping) or not isinstance(entry.get("term"), str):
         raise HoldfastError(f'features: a term reads {{"term": "lags", ..}}, got {entry!r}.')
     if entry["term"] not in _TERMS:
