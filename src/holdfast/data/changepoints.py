@@ -26,9 +26,7 @@ _WELL_LOG_EVERY_SIXTH = {
 _RUN_LOG = (60, 96, 114, 174, 204, 240, 258, 317)
 
 BY_PEOPLE: Mapping[str, Mapping[str, tuple[int, ...]]] = {
-    "well_log": {
-        who: tuple(6 * t for t in marks) for who, marks in _WELL_LOG_EVERY_SIXTH.items()
-    },
+    "well_log": {who: tuple(6 * t for t in marks) for who, marks in _WELL_LOG_EVERY_SIXTH.items()},
     "tcpd/run_log": {
         "6": _RUN_LOG,
         "7": (60, 96, 114, 177, 204, 240, 258, 317),

@@ -86,7 +86,7 @@ def contaminate(
     values = numbers("y", y)
     if values.ndim not in (1, 2):
         raise HoldfastError(f"y must have one or two dimensions, got shape {values.shape}.")
-    table = values.reshape(len(values), -1)
+    table = values[:, None] if values.ndim == 1 else values
     mask = np.zeros(len(table), dtype=bool)
     if kind == "adversarial":
         _adversarial(table, mask, positions, offset)

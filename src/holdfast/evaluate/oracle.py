@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from holdfast.data.base import Dataset
 from holdfast.errors import HoldfastError, positive
+from holdfast.evaluate.scores import as_rows
 from holdfast.forecast import Forecast
 
 Array = NDArray[np.float64]
@@ -58,7 +59,7 @@ def oracle(
     if dataset.regimes is None:
         raise HoldfastError("dataset has no true regimes; an oracle needs generated data.")
     variance, spread = positive("noise", noise), positive("prior_var", prior_var)
-    table = dataset.y.reshape(len(dataset), -1)
+    table = as_rows(dataset.y)
     features = np.ones((len(dataset), 1)) if dataset.X is None else dataset.X
     learn = np.asarray(~np.isnan(table).any(axis=1))
     if dataset.outliers is not None:

@@ -1,6 +1,6 @@
 """The honest run: every forecast is made before its observation, and stands beside trivial ones.
 
-    for each t:   forecast y_t from y_1 .. y_{t-1};   score it;   learn y_t
+for each t:   forecast y_t from y_1 .. y_{t-1};   score it;   learn y_t
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Prequential:
         """
         part = slice(self.skip, None)
         run, y = self.run, self.target[part]
-        mean, lower, upper = (_rows(a)[part] for a in (run.mean, run.lower, run.upper))
+        mean, lower, upper = (scores.as_rows(a)[part] for a in (run.mean, run.lower, run.upper))
         table = {
             "rmse": scores.rmse(y, mean),
             "mae": scores.mae(y, mean),
@@ -128,7 +128,7 @@ def prequential(
         run = model.run(y, X, progress=progress, level=level)
         record.seconds = time.perf_counter() - begin
         record.unseen(run, scored_on_y=clean is None)
-    trivial = trivial_forecasts(series.values, period, first=_rows(run.mean))
+    trivial = trivial_forecasts(series.values, period, first=scores.as_rows(run.mean))
     return Prequential(run, target, *record.columns(), trivial, record.seconds, skip)
 
 
@@ -242,10 +242,6 @@ def _target(y: Array, clean: Any) -> Array:
     if target.shape != y.shape:
         raise HoldfastError(f"clean has shape {target.shape} but y has {y.shape}.")
     return target
-
-
-def _rows(values: Array) -> Array:
-    return values.reshape(len(values), -1)
 
 
 def _mean(values: Array) -> float:

@@ -28,10 +28,10 @@ from holdfast.forecast import Forecast, _cdf_t, _padded
 Array = NDArray[np.float64]
 
 _CHUNK = 256
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(10)
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(6)
 _PANEL = 0.5
 _GAUSSIAN_REACH = 10.0
-_TAIL_DIGITS = 13.0  # what is cut off is below 1e-13 of a component's scale ..
+_TAIL_DIGITS = 11.0  # what is cut off is below 1e-11 of a component's scale ..
 _FARTHEST = 1e13  # .. or, for dof close to 1/2, lies beyond this many scales
 
 

@@ -7,6 +7,7 @@ truth's labels: only where they change, and what they hold together, is compared
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -124,7 +125,7 @@ def match_regimes(regimes: ArrayLike, truth: Iterable[int], run_threshold: int) 
     bounds = [0, *_sorted("truth", truth, len(labels)).tolist(), len(labels)]
     tp = fp = fn = 0
     before: int | None = None  # not -1: that is a label here
-    for a, b in zip(bounds[:-1], bounds[1:], strict=True):
+    for a, b in pairwise(bounds):
         segment = labels[a:b]
         if not segment.size:
             continue
