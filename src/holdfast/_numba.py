@@ -39,7 +39,7 @@ def cache_folder() -> Path:
 
 
 def kernel(function: Function) -> Function:
-    """Compile `function` on first use and cache it on disk; plain Python under NUMBA_DISABLE_JIT."""
+    """Compile on first use and cache on disk; plain Python under NUMBA_DISABLE_JIT."""
     if config.DISABLE_JIT:
         return function
     before = config.CACHE_DIR

@@ -13,12 +13,13 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 from rich.console import Console
-from rich.table import Table
+from rich.table import Table as Grid
 
 import holdfast as hf
 from holdfast import data, evaluate, plot
 from holdfast._numba import cache_folder
 from holdfast.errors import HoldfastError
+from holdfast.frames import Table
 from holdfast.results import OUTLIER, Run
 
 app = typer.Typer(
@@ -103,7 +104,7 @@ def run(
 @app.command()
 def models() -> None:
     """List the models."""
-    table = Table("model", "what it is", box=None)
+    table = Grid("model", "what it is", box=None)
     for name, line in hf.models().items():
         table.add_row(name, line)
     console.print(table)
@@ -133,8 +134,8 @@ def _read_file(file: Path) -> dict[str, NDArray[Any]]:
     if not file.exists():
         raise HoldfastError(f"FILE {file} does not exist.")
     try:
-        frame = duckdb.sql(f"SELECT * FROM '{str(file).replace(chr(39), chr(39) * 2)}'")
-        return dict(frame.fetchnumpy())
+        quoted = str(file).replace("'", "''")
+        return dict(duckdb.execute(f"SELECT * FROM '{quoted}'").fetchnumpy())
     except duckdb.Error as error:
         first = str(error).splitlines()[0]
         raise HoldfastError(f"FILE {file} cannot be read as a table: {first}") from None
@@ -152,12 +153,8 @@ def _pick(
     y = _column(table, target)
     if not columns:
         return y, None
-    import narwhals as nw
-
-    native = {name: _column(table, name) for name in columns}
-    import pandas
-
-    return y, nw.from_dict(native, backend=pandas).to_native()
+    values = np.column_stack([_column(table, name) for name in columns])
+    return y, Table(values, tuple(columns))
 
 
 def _column(table: dict[str, NDArray[Any]], name: str) -> NDArray[np.float64]:
@@ -238,7 +235,7 @@ def _write_units(out: Path, file: Path, target: str, centre: float, scale: float
 
 
 def _print_scores(scores: dict[str, float], heading: str) -> None:
-    table = Table("", "RMSE", "MAE", box=None)
+    table = Grid("", "RMSE", "MAE", box=None)
     table.add_row("model", f"{scores['rmse']:.4g}", f"{scores['mae']:.4g}")
     for name in scores:
         if name.startswith("rmse_"):
@@ -255,9 +252,9 @@ def _print_scores(scores: dict[str, float], heading: str) -> None:
     )
 
 
-def _truth_table(found: Run, regimes: NDArray[np.int64], outliers: NDArray[np.bool_]) -> Table:
+def _truth_table(found: Run, regimes: NDArray[np.int64], outliers: NDArray[np.bool_]) -> Grid:
     caught = int((found.outlier & outliers).sum())
-    table = Table("", "found", "true", box=None)
+    table = Grid("", "found", "true", box=None)
     table.add_row("regimes", str(evaluate.n_regimes(found.path)), str(evaluate.n_regimes(regimes)))
     table.add_row("switches", str(evaluate.switches(found.path)), str(evaluate.switches(regimes)))
     table.add_row("outliers caught", str(caught), str(int(outliers.sum())))

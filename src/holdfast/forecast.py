@@ -23,6 +23,7 @@ from holdfast.errors import HoldfastError
 
 Array = NDArray[np.float64]
 _BISECTIONS = 200  # a ceiling: the loop ends when the bracket is two adjacent floats
+_LONGEST = 1e150  # residuals beyond this say nothing more; its square is still finite
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,10 +130,11 @@ class Forecast:
         seen = ~np.isnan(point)
         if not seen.any():
             return math.nan
-        residual = (point - self.location)[:, seen]
+        residual = np.clip((point - self.location)[:, seen], -_LONGEST, _LONGEST)
         spread = self.spread[:, seen][:, :, seen]
         factor = np.linalg.cholesky(spread)
         white = np.linalg.solve(factor, residual[..., None])[..., 0]
+        white = np.clip(white, -_LONGEST, _LONGEST)
         log_det = np.log(np.einsum("kii->ki", factor)).sum(axis=1)
         terms = _log_t((white**2).sum(axis=1), log_det, self.dof, int(seen.sum()))
         return float(_log_mean(terms[None], self.share)[0])
@@ -162,12 +164,12 @@ class Forecast:
     def _cdf(self, points: Array) -> Array:
         scale = np.sqrt(np.einsum("kii->ki", self.spread))
         z = (points[:, None] - self.location) / scale
-        return np.asarray(np.einsum("k,nkd->nd", self.share, _cdf_t(z, self.dof[:, None])))
+        return np.asarray(np.einsum("k,nkd->nd", self.share, standard_cdf(z, self.dof[:, None])))
 
     def _log_density_1d(self, points: Array) -> Array:
         scale = np.sqrt(self.spread[:, 0, 0])
         z = np.abs(points[:, None] - self.location[:, 0]) / scale
-        terms = _log_t(np.minimum(z, 1e150) ** 2, np.log(scale), self.dof, 1)
+        terms = _log_t(np.minimum(z, _LONGEST) ** 2, np.log(scale), self.dof, 1)
         return _log_mean(terms, self.share)
 
 
@@ -175,7 +177,7 @@ def quantiles(forecasts: Sequence[Forecast], q: float) -> Array:
     """The q-quantile of each coordinate of many forecasts at once: (T, d), by bisection."""
     if not 0 < q < 1:
         raise HoldfastError(f"q must lie strictly between 0 and 1, got {q!r}.")
-    share, location, scale, dof = _padded(forecasts)
+    share, location, scale, dof = side_by_side(forecasts)
     each = special.ndtri(q)
     if np.isfinite(dof).any():
         each = np.where(np.isinf(dof), each, special.stdtrit(np.where(np.isinf(dof), 1, dof), q))
@@ -185,14 +187,13 @@ def quantiles(forecasts: Sequence[Forecast], q: float) -> Array:
         middle = low + (high - low) / 2
         if ((middle <= low) | (middle >= high)).all():
             break
-        below = (
-            np.einsum("tk,tkd->td", share, _cdf_t((middle[:, None] - location) / scale, dof)) < q
-        )
+        reached = standard_cdf((middle[:, None] - location) / scale, dof)
+        below = np.einsum("tk,tkd->td", share, reached) < q
         low, high = np.where(below, middle, low), np.where(below, high, middle)
     return np.asarray(high)
 
 
-def _padded(forecasts: Sequence[Forecast]) -> tuple[Array, Array, Array, Array]:
+def side_by_side(forecasts: Sequence[Forecast]) -> tuple[Array, Array, Array, Array]:
     """Forecasts side by side, filled up with copies of a component that have no share."""
     width = max(f.share.size for f in forecasts)
     pick = np.array([np.minimum(np.arange(width), f.share.size - 1) for f in forecasts])
@@ -207,7 +208,7 @@ def _padded(forecasts: Sequence[Forecast]) -> tuple[Array, Array, Array, Array]:
     return share, location, scale, dof
 
 
-def _cdf_t(z: Array, dof: Array) -> Array:
+def standard_cdf(z: Array, dof: Array) -> Array:
     """Distribution function of a standard t (normal where dof is infinite)."""
     gaussian = special.ndtr(z)
     if np.isinf(dof).all():

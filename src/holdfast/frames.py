@@ -54,6 +54,8 @@ def read_table(X: Any, length: int | None = None) -> Table | None:
     """`X` as a table of covariates, or None; `length` is what it must have."""
     if X is None:
         return None
+    if isinstance(X, Table):
+        return _checked(X, length)
     native = nw.from_native(X, pass_through=True, allow_series=True)
     names: tuple[str, ...] | None = None
     if isinstance(native, nw.DataFrame):
@@ -65,9 +67,13 @@ def read_table(X: Any, length: int | None = None) -> Table | None:
         values = numbers("X", X)
     if values.ndim == 1:
         values = values[:, None]
-    if length is not None and len(values) != length:
-        raise HoldfastError(f"X has {len(values)} rows but y has {length}.")
-    return Table(values, names)
+    return _checked(Table(values, names), length)
+
+
+def _checked(table: Table, length: int | None) -> Table:
+    if length is not None and len(table.values) != length:
+        raise HoldfastError(f"X has {len(table.values)} rows but y has {length}.")
+    return table
 
 
 def _frame_values(frame: nw.DataFrame[Any]) -> Array:

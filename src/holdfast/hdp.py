@@ -5,7 +5,7 @@
 A particle carries the transition counts n, the shares beta of its L regimes and, last, of all
 regimes not opened yet, and alpha and gamma. With pi integrated out,
 
-    P(l | s) = (n_sl + alpha beta_l) / (n_s. + alpha)                           Eq. (transition_prob)
+    P(l | s) = (n_sl + alpha beta_l) / (n_s. + alpha)                    Eq. (transition_prob)
 
 and given table counts m ~ Antoniak(n, alpha beta) the rest has closed-form conditionals.
 A finite `sticky` kappa adds kappa to the self-transition (Fox et al. 2008).

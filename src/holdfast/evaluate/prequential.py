@@ -16,7 +16,8 @@ from holdfast.errors import HoldfastError, numbers, observation, whole
 from holdfast.evaluate import scores, segmentation
 from holdfast.forecast import Forecast
 from holdfast.frames import Series, Table, read_series, read_table
-from holdfast.models.base import Model, _Tape, _ticks
+from holdfast.models.base import Model
+from holdfast.models.tape import Tape, ticks
 from holdfast.results import Run
 
 Array = NDArray[np.float64]
@@ -223,8 +224,8 @@ def _stream(
     if not 0 < level < 1:
         raise HoldfastError(f"level must lie strictly between 0 and 1, got {level!r}.")
     model._check_stream(series.values, table)
-    tape = _Tape(level)
-    for t in _ticks(len(series.values), progress):
+    tape = Tape(level)
+    for t in ticks(len(series.values), progress):
         x = None if table is None else table.row(t)
         begin = time.perf_counter()
         forecast, step = model._observe(observation(series.values[t], model.dim), model._check(x))

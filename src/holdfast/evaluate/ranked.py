@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from holdfast.forecast import Forecast, _cdf_t, _padded
+from holdfast.forecast import Forecast, side_by_side, standard_cdf
 
 Array = NDArray[np.float64]
 
@@ -45,7 +45,7 @@ def ranked_scores(forecasts: Sequence[Forecast], y: Array) -> Array:
 
 
 def _chunk(forecasts: Sequence[Forecast], y: Array) -> Array:
-    share, location, scale, dof = _padded(forecasts)
+    share, location, scale, dof = side_by_side(forecasts)
     score = _gaussian if np.isinf(dof).all() else _student
     columns = [
         score(y[:, j], share, location[:, :, j], scale[:, :, j], dof[:, :, 0])
@@ -100,7 +100,7 @@ def _upper_tail(
         half = 0.5 * (stop - x)
         nodes = x[:, None] + half[:, None] * (_NODES + 1)
         z = (centre[:, None] - nodes[:, :, None]) / width[:, None]  # P(X > x) by symmetry
-        survival = np.einsum("tk,tnk->tn", share[live], _cdf_t(z, dof[live][:, None]))
+        survival = np.einsum("tk,tnk->tn", share[live], standard_cdf(z, dof[live][:, None]))
         total[live] += half * (survival**2 @ _WEIGHTS)
         at[live] = stop
         live = live[(stop < end[live]) & (stop > x)]  # a panel too short for a float ends it

@@ -1,0 +1,225 @@
+"""Expected evidence of a level shift for a new regime against the present one.
+
+Everything is in standard deviations of the noise, with the present regime's level at 0. A regime
+is a belief N(mean, 1 / precision) about its level. An observation y = h + e, e ~ N(0, 1), leaves
+
+    r = y - mean,   S = 1 + 1 / precision,   w^2 = w^2(|r| / sqrt(S)),   gain = w^2 / (precision + w^2)
+    mean += gain r,   precision += w^2,   score = log N(y; mean, S / w^2)                        (D1)
+
+and the *expected* course of a belief takes the expectation over e at every step, by quadrature.
+The mean itself wobbles with the noise already learnt (variance v); with k the average slope of
+gain(r) r, a step takes v to (1 - k)^2 v + k^2. The evidence of a batch is the sum of the expected
+differences of scores, its variance the sum of their variances over e.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import expit, ndtr
+
+from holdfast._numba import kernel
+from holdfast.emissions.base import Array
+from holdfast.weights import LONGEST, Caution, log_score, log_weight2, update_weight2
+
+_NODES = 24  # of the quadrature over one observation's noise
+
+
+class Belief(NamedTuple):
+    """Beliefs about a level, one per case: mean, precision and the variance of the mean (C,)."""
+
+    mean: np.ndarray
+    precision: np.ndarray
+    wobble: np.ndarray
+
+    def copy(self) -> Belief:
+        """An independent belief."""
+        return Belief(*(array.copy() for array in self))
+
+
+class Contest(NamedTuple):
+    """A regime that would take over, against the one that holds.
+
+    Attributes:
+        holder: the belief of the present regime.
+        rival: the belief of the other as it enters; a new one's is the prior.
+        fresh: whether the rival has learnt nothing yet (D3).
+        log_enter: log odds of entering the rival against staying, before any evidence.
+        log_stay: (J,) log odds of staying in the rival, j batches after entering it, against
+            staying in the holder.
+        particles: N; an entry that no particle draws is no entry.
+    """
+
+    holder: Belief
+    rival: Belief
+    fresh: bool
+    log_enter: float
+    log_stay: Array
+    particles: int
+
+
+class Quadrature(NamedTuple):
+    """Nodes and weights of an expectation over a standard normal."""
+
+    nodes: np.ndarray
+    weights: np.ndarray
+
+
+class Course(NamedTuple):
+    """What a signal does, case by case.
+
+    Attributes:
+        probability: (C, J) that the rival is the reported regime at the end of batch j.
+        evidence: (C, T) expected evidence of each observation for a rival that enters with its
+            batch.
+        log_odds: (C, J) expected log odds of the best entry so far.
+    """
+
+    probability: Array
+    evidence: Array
+    log_odds: Array
+
+
+def believe(mean: Array | float, variance: float, cases: int, wobble: float = 0.0) -> Belief:
+    """Beliefs of one variance for every case."""
+    level = np.broadcast_to(np.asarray(mean, np.float64), (cases,)).copy()
+    return Belief(level, np.full(cases, 1.0 / variance), np.full(cases, wobble))
+
+
+def quadrature() -> Quadrature:
+    """Gauss-Hermite nodes for a standard normal."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(_NODES)
+    return Quadrature(nodes, weights / weights.sum())
+
+
+def play(signal: Array, batch: int, contest: Contest, caution: Caution) -> Course:
+    """Follow the contest over signals (C, T) of expected levels, T a multiple of `batch`.
+
+    An entry at batch i competes with never having entered: its log odds are those of entering,
+    plus the evidence since, plus what staying costs. The reported regime is the largest, so the
+    best entry counts.
+    """
+    rule = quadrature()
+    cases, length = signal.shape
+    batches = length // batch
+    holder = contest.holder.copy()
+    entries: list[_Entry] = []
+    evidence, log_odds = np.empty(signal.shape), np.empty((cases, batches))
+    probability = np.empty((cases, batches))
+    for j in range(batches):
+        part = signal[:, j * batch : (j + 1) * batch]
+        held = _scores(holder, part, False, caution, rule)
+        entries.append(_Entry(contest, cases))
+        for entry in entries:
+            entry.compete(part, held, caution, rule)
+        evidence[:, j * batch : (j + 1) * batch] = entries[-1].latest
+        log_odds[:, j] = np.max([entry.mean for entry in entries], axis=0)
+        probability[:, j] = _any_ahead(entries)
+    return Course(probability, evidence, log_odds)
+
+
+class _Entry:
+    """The rival entering with one particular batch: its belief, its log odds as mean and variance."""
+
+    def __init__(self, contest: Contest, cases: int) -> None:
+        self.contest, self.belief = contest, contest.rival.copy()
+        self.mean, self.variance = np.full(cases, contest.log_enter), np.zeros(cases)
+        self.drawn = np.zeros(cases)  # chance that at least one particle enters
+        self.latest = np.zeros((cases, 0))
+        self.batches = 0
+
+    def compete(
+        self, part: Array, held: tuple[Array, Array], caution: Caution, rule: Quadrature
+    ) -> None:
+        """Take in one batch."""
+        fresh = self.contest.fresh and self.batches == 0
+        ours = _scores(self.belief, part, fresh, caution, rule)
+        self.latest = ours[0] - held[0]
+        gap = ours[1] - held[1]
+        centred = gap - (gap @ rule.weights)[..., None]
+        self.variance += (centred**2 @ rule.weights).sum(axis=1)
+        self.mean = self.mean + self.latest.sum(axis=1)
+        if self.batches:
+            self.mean += self.contest.log_stay[min(self.batches, self.contest.log_stay.size) - 1]
+        else:
+            share = _expected_share(self.mean, self.variance)
+            self.drawn = -np.expm1(self.contest.particles * np.log1p(-share))
+            self.mean = self.mean - np.log(self.drawn)  # drawn at all, it has at least its 1 / N
+        self.batches += 1
+
+    def ahead(self) -> Array:
+        """P(the rival outweighs the holder), once drawn."""
+        return np.asarray(ndtr(self.mean / np.sqrt(self.variance + 1e-12)))
+
+
+def _any_ahead(entries: list[_Entry]) -> Array:
+    """P(some entry was drawn and is ahead): draws are independent, the noise is shared."""
+    ahead = np.maximum(np.array([entry.ahead() for entry in entries]), 1e-300)
+    best = ahead.max(axis=0)
+    drawn = np.array([entry.drawn for entry in entries])
+    return np.asarray(best * -np.expm1(np.log1p(-drawn * ahead / best * (1 - 1e-15)).sum(axis=0)))
+
+
+def _expected_share(mean: Array, variance: Array) -> Array:
+    """E of 1 / (1 + exp(-L)), L normal: the logistic is nearly a normal cdf."""
+    scaled = mean / np.sqrt(1.0 + math.pi * variance / 8.0)
+    return np.asarray(np.minimum(expit(scaled), 1.0 - 1e-15))
+
+
+def _scores(
+    belief: Belief, part: Array, fresh: bool, caution: Caution, rule: Quadrature
+) -> tuple[Array, Array]:
+    """Expected scores (C, B), and scores at the nodes of each observation's noise (C, B, Q).
+
+    `belief` moves along.
+    """
+    cases, length = part.shape
+    expected, at_nodes = np.empty((cases, length)), np.empty((cases, length, rule.nodes.size))
+    start = belief.copy()
+    for b in range(length):
+        scored = belief if caution.sequential else start  # D4
+        _observe(
+            belief, scored, part[:, b].copy(), fresh, caution, rule, expected[:, b], at_nodes[:, b]
+        )
+    return expected, at_nodes
+
+
+@kernel
+def _judge(r: float, spread: float, caution: Caution) -> tuple[float, float]:
+    """Score of a residual and the w^2 of its update, as the linear-Gaussian emission has them."""
+    z = min(abs(r) / math.sqrt(spread), LONGEST)
+    far = z if caution.predictive else min(abs(r), LONGEST)  # D2; the noise is the unit
+    log_w2 = log_weight2(caution.kind, far, caution.threshold) if caution.weigh_regimes else 0.0
+    score = log_score(z, 0.5 * math.log(spread), log_w2, 1, caution.unit_free)
+    return score, update_weight2(caution.kind, far, caution.threshold)
+
+
+@kernel
+def _observe(
+    belief: Belief, scored: Belief, height: np.ndarray, fresh: bool, caution: Caution,
+    rule: Quadrature, out_expected: np.ndarray, out_at_nodes: np.ndarray,
+) -> None:  # fmt: skip
+    """One observation of expected level `height` for every case."""
+    for k in range(height.size):
+        spread = 1.0 + 1.0 / scored.precision[k]
+        scored_gap, gap = height[k] - scored.mean[k], height[k] - belief.mean[k]
+        seen_sd = math.sqrt(1.0 + scored.wobble[k])
+        shift_sd = math.sqrt(1.0 + belief.wobble[k])
+        total, moved, slope, trust = 0.0, 0.0, 0.0, 0.0
+        for q in range(rule.nodes.size):
+            node, weight = rule.nodes[q], rule.weights[q]
+            out_at_nodes[k, q] = _judge(scored_gap + node, spread, caution)[0]
+            score, w2 = _judge(scored_gap + seen_sd * node, spread, caution)
+            if fresh and not caution.weigh_births:  # D3
+                w2 = 1.0
+            step = w2 / (belief.precision[k] + w2) * (gap + shift_sd * node)
+            total += weight * score
+            trust += weight * w2
+            moved += weight * step
+            slope += weight * step * node / shift_sd  # Stein: E[f'] = E[f node] / sd
+        out_expected[k] = total
+        belief.mean[k] += moved
+        belief.precision[k] += trust
+        belief.wobble[k] = (1.0 - slope) ** 2 * belief.wobble[k] + slope**2

@@ -1,0 +1,341 @@
+"""The run-length recursion (Adams and MacKay 2007), shared by `bocd` and `dsm_bocd`.
+
+A *segment* is a stretch between two changepoints; one row of statistics stands for each time s at
+which the present segment may have begun. Before every observation the segment ends with
+probability `hazard`, and the observation that begins a segment is scored by the prior predictive
+and learnt by that row. With p_t(s) = P(segment began at s | y_1..y_t) and h the hazard:
+
+    p_t(s) ~ (1 - h) p_{t-1}(s) p(y_t | y_s..y_{t-1})   s < t
+    p_t(t) ~ h p(y_t)                                                  (the first h is 1)
+
+A missing observation says nothing but that time goes on: after a gap of g observations
+1 - h = (1 - hazard)^(g + 1). Starts inside a gap cannot be told from a start at its end, so one row
+for all of them is exact.
+
+Only K starts are kept: when there are more, the least probable one is dropped and its mass
+e_t recorded. *Stated error*: what is kept is exactly the posterior given that the path of segments
+never was on a dropped start, so its total-variation distance to the full posterior is the
+posterior probability of such a path. Between drops that is a martingale under the model, so its
+mean is at most `dropped` = sum e_t, and the chance that it ever exceeds delta is at most
+dropped / delta.
+
+Beside the sums the same recursion with maxima keeps the most probable path (`segmentation`).
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast._numba import kernel
+from holdfast.emissions.base import Rows, Shape
+from holdfast.errors import HoldfastError, whole
+from holdfast.logspace import normalise
+from holdfast.results import NO_REGIME, OPENED, SWITCHED, Event
+
+Array = NDArray[np.float64]
+LONGEST_TRAIL = 1000  # segments of the most probable path that are remembered
+
+
+class Mixture(NamedTuple):
+    """One-step predictive of n rows with J components each.
+
+    share: (n, J). location: (n, J, d). spread: (n, J, d, d). dof: (n, J).
+    """
+
+    share: Array
+    location: Array
+    spread: Array
+    dof: Array
+
+
+class Segments(ABC):
+    """What the recursion asks of the rows: their prior, how they learn, what they predict."""
+
+    shape: Shape
+
+    @abstractmethod
+    def blank(self, capacity: int) -> Rows:
+        """Room for `capacity` rows."""
+
+    @abstractmethod
+    def write_prior(self, rows: Rows, row: int) -> None:
+        """Make `row` a segment that has seen nothing."""
+
+    def design(self, features: Array) -> Array:
+        """The features of one observation in the shape the kernels want."""
+        return features
+
+    @abstractmethod
+    def advance(self, rows: Rows, y: Array, design: Array, score: Array, weight: Array) -> None:
+        """Score y under the first score.size rows, then let them learn it; the last is new.
+
+        Writes `score` (log predictive density) and `weight` (how much each row believed y).
+        """
+
+    @abstractmethod
+    def predictive(self, rows: Rows, n: int, design: Array) -> Mixture:
+        """One-step predictive of the first n rows."""
+
+    @abstractmethod
+    def coefficients(self, rows: Rows, row: int) -> tuple[Array, Array]:
+        """Posterior mean and standard deviation of a row's coefficients."""
+
+
+class Book(NamedTuple):
+    """Per kept start: time index, observations learnt, log p_t(s), log of its best path."""
+
+    start: np.ndarray
+    visits: np.ndarray
+    log_mass: np.ndarray
+    log_best: np.ndarray
+
+
+class RunLengths:
+    """The posterior over segment starts, with one row of statistics each.
+
+    Args:
+        segments: what the rows mean.
+        hazard: chance that a segment ends before an observation.
+        kept: K, how many starts are kept.
+    """
+
+    def __init__(self, segments: Segments, hazard: float, kept: int) -> None:
+        self.segments, self.hazard, self.kept = segments, hazard, kept
+        self.rows = segments.blank(kept + 1)
+        self.book = Book(
+            np.zeros(kept + 1, np.int64), np.zeros(kept + 1, np.int64),
+            np.full(kept + 1, -np.inf), np.full(kept + 1, -np.inf),
+        )  # fmt: skip
+        self.n = self.time = 0
+        self.gap = 0  # observations missing since the latest
+        self.dropped = self.latest_dropped = 0.0
+        self.trail = Trail()
+        self._show_prior()
+
+    def log_stay(self, steps: int) -> float:
+        """Log chance that the observation `steps` ahead is of the latest one's segment."""
+        if not self.n:
+            return -math.inf  # the first observation begins a segment for certain
+        return (self.gap + steps) * math.log1p(-self.hazard)
+
+    @property
+    def mass(self) -> Array:
+        """(n,) posterior probabilities of the kept starts."""
+        return np.asarray(np.exp(self.book.log_mass[: self.n]))
+
+    @property
+    def start(self) -> NDArray[np.int64]:
+        """(n,) the kept starts, in no particular order."""
+        return self.book.start[: self.n]
+
+    def skip(self) -> None:
+        """An observation that is missing: only the chance of a change grows."""
+        self.gap += 1
+        self.latest_dropped = 0.0
+        self.time += 1
+
+    def observe(self, y: Array, design: Array) -> float:
+        """Learn one observation; the posterior mean of how much it was believed."""
+        n = self.n
+        self.book.start[n], self.book.visits[n] = self.time, 0
+        score, weight = np.zeros(n + 1), np.ones(n + 1)
+        self.segments.advance(self.rows, y, design, score, weight)
+        previous = _weigh(self.book, n, score, self.log_stay(1))
+        self.trail.push(self.time, int(self.book.start[previous]) if n else -1)
+        self.n, self.gap = n + 1, 0
+        self.time += 1
+        believed = float(self.mass @ weight)
+        self._drop()
+        self._show_prior()
+        return believed
+
+    def ahead(self, steps: int, design: Array) -> tuple[Array, Mixture]:
+        """Shares of the kept starts and of a new segment, and what each predicts.
+
+        Args:
+            steps: how many observations ahead, from 1.
+            design: features of that observation.
+        """
+        log_stay = self.log_stay(steps)
+        share = np.append(math.exp(log_stay) * self.mass, -math.expm1(log_stay))
+        return share, self.segments.predictive(self.rows, self.n + 1, design)
+
+    def best(self) -> int:
+        """The slot of the most probable start."""
+        return int(np.argmax(self.book.log_mass[: self.n]))
+
+    def segmentation(self) -> list[int]:
+        """First index of every segment but the first, on the most probable path so far."""
+        if not self.n:
+            return []
+        winner = int(np.argmax(self.book.log_best[: self.n]))
+        return self.trail.path(int(self.book.start[winner]))[1:]
+
+    def _drop(self) -> None:
+        """Forget the least probable start if there is one too many."""
+        self.latest_dropped = 0.0
+        if self.n > self.kept:
+            self.n -= 1
+            self.latest_dropped = _forget(self.book, self.n, self.rows)
+            self.dropped += self.latest_dropped
+        self.trail.tidy(self.start)
+
+    def _show_prior(self) -> None:
+        """The row after the last one is the segment that may begin next."""
+        self.segments.write_prior(self.rows, self.n)
+
+    def pack(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        values = {
+            "n": self.n, "time": self.time, "gap": self.gap, "dropped": self.dropped,
+            "latest_dropped": self.latest_dropped, "trail_limit": self.trail.limit,
+        }  # fmt: skip
+        arrays: dict[str, NDArray[Any]] = {
+            f"book_{name}": array[: self.n].copy()
+            for name, array in zip(Book._fields, self.book, strict=True)
+        }
+        arrays |= {f"rows_{j}": array[: self.n].copy() for j, array in enumerate(self.rows)}
+        arrays["trail"] = np.array(list(self.trail.before.items()), np.int64).reshape(-1, 2)
+        return values, arrays
+
+    def unpack(self, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+        self.n, self.time, self.gap = values["n"], values["time"], values["gap"]
+        if not 0 <= self.n <= self.kept:
+            raise HoldfastError(f"max_run_lengths is {self.kept}, too few for {self.n} starts.")
+        self.dropped, self.latest_dropped = values["dropped"], values["latest_dropped"]
+        for name, array in zip(Book._fields, self.book, strict=True):
+            array[: self.n] = arrays[f"book_{name}"]
+        for j, array in enumerate(self.rows):
+            array[: self.n] = arrays[f"rows_{j}"]
+        self.trail.limit = values["trail_limit"]
+        self.trail.before = {int(s): int(p) for s, p in arrays["trail"]}
+        self._show_prior()
+
+
+class Trail:
+    """For every start that a kept path still uses: where the segment before it began (-1: none)."""
+
+    def __init__(self) -> None:
+        self.before: dict[int, int] = {}
+        self.limit = 0
+
+    def push(self, start: int, previous: int) -> None:
+        self.before[start] = previous
+
+    def path(self, start: int) -> list[int]:
+        """The starts up to and with this one, oldest first, as far back as remembered."""
+        chain = []
+        while start in self.before:
+            chain.append(start)
+            start = self.before[start]
+        return chain[::-1]
+
+    def tidy(self, live: NDArray[np.int64]) -> None:
+        """Forget what no live start leads to, when half of it may be such, and the distant past."""
+        if len(self.before) <= self.limit:
+            return
+        used: set[int] = set()
+        for start in live.tolist():
+            while start in self.before and start not in used:
+                used.add(start)
+                start = self.before[start]
+        recent = sorted(used)[-LONGEST_TRAIL - live.size :]
+        self.before = {start: self.before[start] for start in recent}
+        self.limit = 2 * len(self.before) + live.size
+
+
+class Announcer:
+    """Turns the posterior over starts into segment ids that only ever go up."""
+
+    def __init__(self) -> None:
+        self.regime = NO_REGIME
+        self.given = -1  # time index at which the present id was given
+        self.given_before = -1  # and the one before it
+
+    def change_probability(self, lengths: RunLengths) -> float:
+        """Posterior probability of a change since the present id was given."""
+        if self.regime == NO_REGIME:
+            return 0.0
+        later = float(lengths.mass[lengths.start > self.given].sum())
+        return min(1.0, 1.0 - (1.0 - later) * (1.0 - lengths.hazard) ** lengths.gap)
+
+    def certainty(self, lengths: RunLengths) -> float:
+        """Posterior probability that the present id names the segment."""
+        if self.regime == NO_REGIME:
+            return 1.0
+        start = lengths.start
+        ours = (start > self.given_before) & (start <= self.given)
+        return min(1.0, float(lengths.mass[ours].sum()) * (1.0 - lengths.hazard) ** lengths.gap)
+
+    def announce(self, lengths: RunLengths, time: int) -> list[Event]:
+        """Give a new id if the most probable start is later than the present id."""
+        if lengths.start[lengths.best()] <= self.given:
+            return []
+        previous, self.regime = self.regime, self.regime + 1
+        self.given_before, self.given = self.given, time
+        events = [Event(time, OPENED, self.regime, previous)]
+        if previous != NO_REGIME:
+            events.append(Event(time, SWITCHED, self.regime, previous))
+        return events
+
+    def pack(self) -> list[int]:
+        return [self.regime, self.given, self.given_before]
+
+    def unpack(self, values: list[int]) -> None:
+        self.regime, self.given, self.given_before = values
+
+
+@kernel
+def _weigh(book: Book, n: int, score: np.ndarray, log_stay: float) -> int:
+    """One step of the sums and of the maxima; the best predecessor of the new start n."""
+    before, previous = 0.0, 0
+    if n > 0:
+        before = -np.inf
+        for k in range(n):
+            if book.log_best[k] > before:
+                before, previous = book.log_best[k], k
+        for k in range(n):
+            book.log_mass[k] += log_stay + score[k]
+            book.log_best[k] += log_stay + score[k]
+    log_hazard = math.log(-math.expm1(log_stay))
+    book.log_mass[n] = log_hazard + score[n]
+    book.log_best[n] = before + log_hazard + score[n]
+    top = -np.inf
+    for k in range(n + 1):
+        book.visits[k] += 1
+        top = max(top, book.log_best[k])
+    total = normalise(book.log_mass, n + 1, np.empty(n + 1))
+    for k in range(n + 1):
+        book.log_mass[k] -= total
+        book.log_best[k] -= top  # only differences matter, and they must not drift
+    return previous
+
+
+def _forget(book: Book, last: int, rows: Rows) -> float:
+    """Put slot `last` in the place of the least probable start; the mass that was lost."""
+    least = int(np.argmin(book.log_mass[: last + 1]))
+    lost = math.exp(book.log_mass[least])
+    for array in (*book, *rows):
+        array[least] = array[last]
+    book.log_mass[:last] -= math.log1p(-lost)
+    return lost
+
+
+def read_hazard(value: Any) -> float:
+    """The hazard as a float strictly between 0 and 1."""
+    try:
+        hazard = float(value)
+    except (TypeError, ValueError):
+        raise HoldfastError(f"hazard must be a number in (0, 1), got {value!r}.") from None
+    if not 0 < hazard < 1:
+        raise HoldfastError(f"hazard must lie strictly between 0 and 1, got {value!r}.")
+    return hazard
+
+
+def read_kept(value: Any) -> int:
+    """K as an integer of at least 2: a segment and its possible successor."""
+    return whole("max_run_lengths", value, least=2)
