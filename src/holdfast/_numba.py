@@ -1,14 +1,16 @@
 """The one door to Numba: the `@kernel` decorator.
 
 Kernels see arrays, scalars and NamedTuples of them; they never validate and never raise.
-Compiled code is cached on disk. Numba notices an edit of the kernel itself but not of a
-helper in another module, so the cache folder is keyed by a hash of every kernel source.
+Compiled code is cached on disk. Numba notices an edit of the kernel itself but not of a helper
+in another module, so the cache folder is keyed by a hash of the kernel's module and of every
+kernel module it imports.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -18,24 +20,43 @@ import numba
 from numba.core import config as _config
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-
 config: Any = _config  # its attributes are made at run time
 
 # `ninf` and `nnan` stay out: -inf is an honest log-weight here.
 FASTMATH = {"nsz", "arcp", "contract", "afn", "reassoc"}
 
+_SOURCE = Path(__file__).parent.parent
+_IMPORT = re.compile(r"^from (holdfast[\w.]*) import ([\w ,]*)", re.MULTILINE)
+
+
+def cache_root() -> Path:
+    """Folder of all compiled kernels; HOLDFAST_CACHE moves it."""
+    return Path(os.environ.get("HOLDFAST_CACHE") or Path.home() / ".cache" / "holdfast")
+
 
 @cache
-def cache_folder() -> Path:
-    """Folder of the compiled kernels of exactly these sources."""
-    package = Path(__file__).parent
+def cache_folder(module: str) -> Path:
+    """Folder of the compiled kernels of exactly this module and what it imports."""
     digest = hashlib.sha256()
-    for source in sorted(package.rglob("*.py")):
-        text = source.read_bytes()
-        if b"@kernel" in text:
-            digest.update(text)
-    root = os.environ.get("HOLDFAST_CACHE") or Path.home() / ".cache" / "holdfast"
-    return Path(root) / f"kernels-{digest.hexdigest()[:16]}"
+    for source in sorted(_kernel_sources(module)):
+        digest.update(source.read_bytes())
+    return cache_root() / f"{module.rpartition('.')[2]}-{digest.hexdigest()[:16]}"
+
+
+def _kernel_sources(module: str) -> set[Path]:
+    """Source files with kernels that `module` reaches by imports, itself included."""
+    found: dict[Path, None] = {}
+    queue = [module]
+    while queue:
+        path = _SOURCE.joinpath(*queue.pop().split(".")).with_suffix(".py")
+        if path in found or not path.exists():
+            continue
+        text = path.read_text()
+        if "@kernel" in text:
+            found[path] = None
+            for package, names in _IMPORT.findall(text):  # a name may itself be a module
+                queue += [package, *(f"{package}.{name}" for name in re.findall(r"\w+", names))]
+    return set(found)
 
 
 def kernel(function: Function) -> Function:
@@ -43,7 +64,7 @@ def kernel(function: Function) -> Function:
     if config.DISABLE_JIT:
         return function
     before = config.CACHE_DIR
-    config.CACHE_DIR = str(cache_folder())  # read by Numba while it decorates, and only then
+    config.CACHE_DIR = str(cache_folder(function.__module__))  # read while Numba decorates
     try:
         return cast(Function, numba.njit(cache=True, fastmath=FASTMATH)(function))
     finally:

@@ -17,7 +17,7 @@ from rich.table import Table as Grid
 
 import holdfast as hf
 from holdfast import data, evaluate, plot
-from holdfast._numba import cache_folder
+from holdfast._numba import cache_folder, cache_root
 from holdfast.errors import HoldfastError
 from holdfast.frames import Table
 from holdfast.results import OUTLIER, Run
@@ -118,11 +118,11 @@ def warm_up() -> None:
     for name in hf.models():
         hf.make(name).run(rng.standard_normal(20))
     hf.br_ihmm().run(rng.standard_normal((20, 2)))
-    console.print(f"kernels are ready in {cache_folder()}")
+    console.print(f"kernels are ready in {cache_root()}")
 
 
 def _greet_compiler() -> None:
-    folder = cache_folder()
+    folder = cache_folder("holdfast.engine.step")
     if not folder.exists() and os.environ.get("NUMBA_DISABLE_JIT", "0") in ("", "0"):
         console.print("compiling kernels, once (about half a minute)")
 
