@@ -40,6 +40,13 @@ _ENTRIES = (
         "online infinite HMM by particle learning, not robust",
         "Rodriguez 2011",
     ),
+    Entry(
+        "beam_ihmm",
+        "holdfast.models.beam",
+        "offline infinite HMM by beam sampling; reads the whole stream",
+        "Van Gael et al. 2008",
+        online=False,
+    ),
 )
 
 REGISTRY = {entry.name: entry for entry in _ENTRIES}
@@ -79,8 +86,10 @@ def from_bytes(data: bytes) -> Model:
     try:
         model = make(content.model, **content.settings)
         model._unpack(content.values, content.arrays)
-    except (KeyError, TypeError, IndexError, AttributeError) as error:
-        raise SnapshotError(f"The snapshot lacks or garbles {error}.") from None
+    except SnapshotError:
+        raise
+    except (KeyError, TypeError, IndexError, AttributeError, ValueError) as error:
+        raise SnapshotError(f"The snapshot lacks or garbles something: {error}") from None
     return model
 
 

@@ -6,7 +6,7 @@
 A slice u_t ~ U(0, pi_{s_{t-1}, s_t}) leaves finitely many regimes able to reach time t, so the
 whole path is drawn at once:
 
-    p(s_t | y_1:t, u_1:t)  ~  p(y_t | s_t)  sum_j 1[u_t <= pi_{j, s_t}] p(s_{t-1} = j | y_1:t-1, u_1:t-1)
+    a_t(k) = p(s_t = k | y_1:t, u_1:t)  ~  p(y_t | s_t = k)  sum_j 1[u_t <= pi_jk] a_{t-1}(j)
 
 Shares, rows, slices and the filter are held in logs: an outlier makes every density underflow,
 and a row's smallest entries do so on their own. Row 0 of the transition matrix is the start.
@@ -77,11 +77,11 @@ def sweep(chain: Chain, data: Data, prior: Prior, rng: np.random.Generator) -> t
 def resample_parameters(
     chain: Chain, data: Data, prior: Prior, rng: np.random.Generator
 ) -> float:
-    """Draw everything but the path given the path and beta; return log p(y, s | alpha, beta)."""
+    """Draw everything but the path given the path; return its log joint with y, alpha, gamma."""
     counts = count_transitions(chain)
-    sample_structure(chain, counts, prior, rng)
+    log_joint = sample_structure(chain, counts, prior, rng)
     sample_rows(chain, counts, rng)
-    return sample_emissions(chain, data, prior, rng) + log_path(chain, counts)
+    return log_joint + sample_emissions(chain, data, prior, rng)
 
 
 @kernel
@@ -276,26 +276,51 @@ def count_transitions(chain: Chain) -> np.ndarray:
 @kernel
 def sample_structure(
     chain: Chain, counts: np.ndarray, prior: Prior, rng: np.random.Generator
-) -> None:
-    """Table counts, then alpha, gamma and beta given them (rows integrated out)."""
+) -> float:
+    """Table counts, then alpha, gamma and beta given them (rows integrated out).
+
+    Returns log p(path, alpha, gamma) as it was on entry: see `log_marginal_path`.
+    """
     n = chain.size[0]
-    alpha = chain.concentration[0]
+    alpha, gamma = chain.concentration
     tables, customers = np.zeros(n), np.zeros(n + 1)
     for j in range(n + 1):
         for k in range(n):
             if counts[j, k] > 0:
                 customers[j] += counts[j, k]
                 tables[k] += antoniak(counts[j, k], alpha * math.exp(chain.log_beta[k]), rng)
-    total = tables.sum()
+    log_joint = log_marginal_path(chain, counts, tables)
+    total = np.array([tables.sum()])
+    for i, value in enumerate((alpha, gamma)):
+        shape, rate = prior.concentration[i]
+        log_joint += (shape - 1.0) * math.log(value) - rate * value
     chain.concentration[0] = draw_concentration(
-        alpha, total, customers, prior.concentration[0], rng
+        alpha, total[0], customers, prior.concentration[0], rng
     )
     chain.concentration[1] = draw_concentration(
-        chain.concentration[1], float(n), np.array([total]), prior.concentration[1], rng
+        gamma, float(n), total, prior.concentration[1], rng
     )
     chain.log_beta[:n] = tables
     chain.log_beta[n] = chain.concentration[1]
     log_dirichlet(chain.log_beta, n + 1, rng)
+    return log_joint
+
+
+@kernel
+def log_marginal_path(chain: Chain, counts: np.ndarray, tables: np.ndarray) -> float:
+    """log p(path | alpha, gamma), beta integrated out, by one draw of the tables m_k.
+
+    p(path, m | alpha, gamma) / p(m | path, alpha, beta) is unbiased for p(path | alpha, gamma)
+    if m was drawn from the denominator. The Stirling numbers of both cancel, and it hardly
+    depends on m as long as beta_k is about m_k / m. Paths with different numbers of regimes can
+    be compared by it; by p(path | alpha, beta) they cannot, each comes with a beta of its own.
+    """
+    gamma, n = chain.concentration[1], chain.size[0]
+    total = log_path(chain, counts)
+    total += math.lgamma(gamma) - math.lgamma(gamma + tables.sum())
+    for k in range(n):
+        total += math.log(gamma) + math.lgamma(tables[k]) - tables[k] * chain.log_beta[k]
+    return total
 
 
 @kernel
@@ -313,7 +338,7 @@ def draw_concentration(
             rate -= math.log(max(rng.beta(value + 1.0, n), SMALLEST))
             if rng.random() * (n + value) < n:
                 shape -= 1.0
-    return max(rng.standard_gamma(shape) / rate, SMALLEST)
+    return float(max(rng.standard_gamma(shape) / rate, SMALLEST))
 
 
 @kernel
@@ -339,11 +364,13 @@ def log_path(chain: Chain, counts: np.ndarray) -> float:
     for j in range(n + 1):
         customers = 0
         for k in range(n):
-            if counts[j, k] > 0:
-                share = max(alpha * math.exp(chain.log_beta[k]), SMALLEST)
-                total += math.lgamma(share + counts[j, k]) - math.lgamma(share)
+            if counts[j, k] > 0:  # G(a + n) / G(a) as a G(a + n) / G(a + 1): a may underflow
+                log_share = math.log(alpha) + chain.log_beta[k]
+                share = math.exp(log_share)
+                total += log_share + math.lgamma(share + counts[j, k]) - math.lgamma(share + 1.0)
                 customers += counts[j, k]
-        total += math.lgamma(alpha) - math.lgamma(alpha + customers)
+        if customers > 0:
+            total -= math.log(alpha) + math.lgamma(alpha + customers) - math.lgamma(alpha + 1.0)
     return total
 
 

@@ -96,7 +96,7 @@ def residual(data: Data, t: int, coefficients: np.ndarray) -> float:
     fit = 0.0
     for i in range(coefficients.size):
         fit += data.design[t, i] * coefficients[i]
-    return min(max(data.y[t] - fit, -LONGEST), LONGEST)
+    return float(min(max(data.y[t] - fit, -LONGEST), LONGEST))
 
 
 @kernel
