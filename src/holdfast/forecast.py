@@ -185,11 +185,13 @@ def quantiles(forecasts: Sequence[Forecast], q: float) -> Array:
     low, high = ends.min(axis=1), ends.max(axis=1)
     for _ in range(_BISECTIONS):
         middle = low + (high - low) / 2
-        if ((middle <= low) | (middle >= high)).all():
+        apart = (low < middle) & (middle < high)
+        if not apart.any():
             break
-        reached = standard_cdf((middle[:, None] - location) / scale, dof)
-        below = np.einsum("tk,tkd->td", share, reached) < q
-        low, high = np.where(below, middle, low), np.where(below, high, middle)
+        reached = share[..., None] * standard_cdf((middle[:, None] - location) / scale, dof)
+        # Summed in order: the padding and the company it is in change no bit of a quantile.
+        below = reached.cumsum(axis=1)[:, -1] < q
+        low, high = np.where(apart & below, middle, low), np.where(apart & ~below, middle, high)
     return np.asarray(high)
 
 

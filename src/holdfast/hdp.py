@@ -22,6 +22,7 @@ from holdfast._numba import kernel
 
 START = -1  # the regime before the first batch
 
+LEAST = 1e-300  # a concentration below this is taken for this: its log must stay finite
 _SHORTEST_STICK = 1e-300
 _ONE_BY_ONE = 16  # customers seated singly before jumping from table to table
 
@@ -152,6 +153,14 @@ def log_gamma_draw(shape: float, rng: np.random.Generator) -> float:
 
 
 @kernel
+def log_beta_draw(a: float, b: float, rng: np.random.Generator) -> float:
+    """Log of a Beta(a, b) draw; for small a it would underflow to 0 if drawn directly."""
+    x, y = log_gamma_draw(a, rng), log_gamma_draw(b, rng)
+    top = max(x, y)
+    return x - top - math.log(math.exp(x - top) + math.exp(y - top))
+
+
+@kernel
 def row_tables(
     p: Particles, i: int, source: int, sticky: float, diagonal: bool,
     rng: np.random.Generator, out_tables: np.ndarray,
@@ -202,9 +211,10 @@ def sweep(
             v += rng.random() * (customers + alpha) < customers  # Eq. (sample_v)
         else:  # with kappa fixed, u ~ Beta(alpha + kappa, n) alone makes alpha conjugate
             bias = 0.0 if source == START else prior.sticky
-            log_u += math.log(rng.beta(alpha + bias, customers))
-    p.alpha[i] = rng.gamma(prior.alpha_shape + total - v, 1.0 / (prior.alpha_rate - log_u))
-    p.gamma[i] = draw_gamma(p.gamma[i], n, total, prior, rng)
+            log_u += log_beta_draw(alpha + bias, float(customers), rng)
+    alpha = rng.gamma(prior.alpha_shape + total - v, 1.0 / (prior.alpha_rate - log_u))
+    p.alpha[i] = max(alpha, LEAST)
+    p.gamma[i] = max(draw_gamma(p.gamma[i], n, total, prior, rng), LEAST)
     draw_beta(p, i, rng, tables)
 
 
@@ -298,6 +308,7 @@ def forget(p: Particles, i: int, victim: int, keep_start: bool) -> None:
         for k in range(n - 1):
             entries = p.start[i, k]
             for l in range(n - 1):
-                entries += p.counts[i, l, k]
+                if l != k:  # staying is no entry, and its tables may all be the bias's or zeroed
+                    entries += p.counts[i, l, k]
             if entries == 0:
                 p.start[i, k] = 1

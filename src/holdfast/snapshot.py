@@ -12,6 +12,7 @@ import io
 import json
 import os
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,6 +24,8 @@ from holdfast.errors import SnapshotError
 MAGIC = "holdfast snapshot"
 FORMAT = 1
 _HEADER = "header.json"
+# What zipfile raises on damaged bytes; the last two where they ask for a method it has not.
+_DAMAGE = (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError)
 _STAMP = (1980, 1, 1, 0, 0, 0)  # a fixed date, so that equal states are equal bytes
 
 
@@ -66,14 +69,14 @@ def read(data: bytes) -> Content:
                 for name in archive.namelist()
                 if name != _HEADER
             }
-    except zipfile.BadZipFile as error:
+    except _DAMAGE as error:
         raise SnapshotError(
             f"Not a whole holdfast snapshot ({len(data)} bytes): truncated, damaged or foreign "
             f"({error})."
         ) from None
-    except (ValueError, EOFError) as error:
-        if isinstance(error, SnapshotError):
-            raise
+    except SnapshotError:
+        raise
+    except (ValueError, EOFError, OSError) as error:
         raise SnapshotError(f"The snapshot's arrays cannot be read: {error}.") from None
     return Content(header["model"], header["settings"], header["values"], arrays)
 
@@ -99,7 +102,7 @@ def _header(text: bytes) -> dict[str, Any]:
     if not isinstance(header, dict) or header.get("magic") != MAGIC:
         raise SnapshotError("This is not a holdfast snapshot: its header says something else.")
     version = header.get("format")
-    if not isinstance(version, int) or version > FORMAT:
+    if type(version) is not int or not 1 <= version <= FORMAT:
         raise SnapshotError(
             f"The snapshot has format {version}; this holdfast reads up to {FORMAT}. "
             "Update holdfast to read it."
@@ -107,4 +110,6 @@ def _header(text: bytes) -> dict[str, Any]:
     missing = {"model", "settings", "values"} - set(header)
     if missing:
         raise SnapshotError(f"The snapshot's header lacks {', '.join(sorted(missing))}.")
+    if not isinstance(header["model"], str):
+        raise SnapshotError(f"The snapshot's header garbles the model: {header['model']!r}.")
     return header

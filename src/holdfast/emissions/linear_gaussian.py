@@ -1,8 +1,8 @@
 """Linear-Gaussian emission with known noise, learnt by the weighted filter (WoLF).
 
     y = F theta + e,   e ~ N(0, R),   theta ~ N(mu0, Sigma0)
-    S = F Sigma F' + R,   S~ = F Sigma F' + R / w^2,   K = Sigma F' S~^-1             Eq. (wolf_update)
-    mu += K (y - F mu),   Sigma -= K S~ K'                                              Eq. (kf-update)
+    S = F Sigma F' + R,   S~ = F Sigma F' + R / w^2,   K = Sigma F' S~^-1       Eq. (wolf_update)
+    mu += K (y - F mu),   Sigma -= K S~ K'                                      Eq. (kf-update)
 
 Sigma is carried as a square root, Sigma = A A', and updated by Potter's formula one scalar at a
 time: positive definite by construction, however long the stream and however small R. For d > 1
@@ -113,7 +113,8 @@ class LinearGaussian(Emission):
         root = self.noise_root
         if not seen.all():
             root = np.linalg.cholesky(self.noise[np.ix_(seen, seen)])
-        white = np.linalg.solve(root, np.column_stack([y[seen], design[seen]]))
+        observed = np.clip(y[seen], -LONGEST, LONGEST)  # room for the division by a small root
+        white = np.linalg.solve(root, np.column_stack([observed, design[seen]]))
         log_scale = float(np.log(np.diag(root)).sum())
         _advance_vector(
             running, pool, batch, white[:, 0].copy(), white[:, 1:].copy(), log_scale, self.caution
@@ -221,7 +222,7 @@ def _advance_vector(
     running: GaussianRows, pool: GaussianRows, batch: Batch,
     y: np.ndarray, design: np.ndarray, log_scale: float, caution: Caution,
 ) -> None:  # fmt: skip
-    """One whitened vector observation (unit noise, log_scale = log det R / 2) for every candidate."""
+    """One whitened vector (unit noise, log_scale = log det R / 2) for every candidate."""
     d = y.size
     v = np.empty(design.shape[1])
     white = np.empty(d)
@@ -246,16 +247,20 @@ def _advance_vector(
 def whiten(
     mean: np.ndarray, root: np.ndarray, y: np.ndarray, design: np.ndarray, out_residual: np.ndarray
 ) -> tuple[float, float]:
-    """Residual of a whitened observation, its length under S and log det S / 2."""
-    d = y.size
-    projected = np.empty((d, mean.size))
+    """Residual of a whitened observation, its length under S and log det S / 2.
+
+    S = P P' + I with P = F root. Forming P P' would drown the I where the noise is small, so
+    its factor comes from the QR decomposition of (P, I)'.
+    """
+    d, m = design.shape
+    stacked = np.zeros((m + d, d))
+    v = np.empty(m)
     for j in range(d):
-        fitted = projection(mean, root, design[j], projected[j])
+        fitted = projection(mean, root, design[j], v)
         out_residual[j] = min(max(y[j] - fitted, -LONGEST / d), LONGEST / d)
-    spread = projected @ projected.T
-    for j in range(d):
-        spread[j, j] += 1.0
-    factor = np.linalg.cholesky(spread)
+        stacked[:m, j] = v
+        stacked[m + j, j] = 1.0
+    factor = np.linalg.qr(stacked)[1].T
     squared, log_det = 0.0, 0.0
     solved = np.empty(d)
     for j in range(d):
@@ -263,7 +268,7 @@ def whiten(
         for b in range(j):
             solved[j] -= factor[j, b] * solved[b]
         solved[j] /= factor[j, j]
-        log_det += math.log(factor[j, j])
+        log_det += math.log(abs(factor[j, j]))
         squared += solved[j] * solved[j]
     return min(math.sqrt(squared), LONGEST), log_det
 

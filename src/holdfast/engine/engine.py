@@ -80,9 +80,8 @@ class Engine:
         self.next_id = 0
         self.ess = float(settings.particles)
         self.log_nu = np.empty((0, 0))
-        if not rule.D6:  # regime 1 exists before it has seen anything
-            self._draw_prospects(np.ones(settings.particles, bool), slot_back=1)
-            self.pool.ledger.identity[np.unique(self.particles.slots[:, 0])] = self._new_id()
+        if not rule.D6:
+            self._open_first()
         self._draw_prospects(np.ones(settings.particles, bool), slot_back=0)
         self._open_batch()
 
@@ -223,6 +222,18 @@ class Engine:
             _forget_rows(self.pool, rows)
         self.pool.recount(p.slots, p.n_regimes)
 
+    def _open_first(self) -> None:
+        """The paper's regime 1 exists before it has seen anything, in rows of its own.
+
+        On the prior's row its id would pass to every regime opened later.
+        """
+        p = self.particles
+        if self.settings.rule.D9:
+            p.slots[:, 0] = self.pool.free(1)
+            self.emission.write_prior(self.pool.rows, int(p.slots[0, 0]))
+        self._draw_prospects(np.ones(p.alpha.size, bool), slot_back=1)
+        self.pool.ledger.identity[np.unique(p.slots[:, 0])] = self._new_id()
+
     def _new_id(self) -> int:
         self.next_id += 1
         return self.next_id - 1
@@ -261,13 +272,16 @@ class Engine:
         return mass
 
     def identity_shares(self, measure: Any) -> dict[int, float]:
-        """The same, summed by regime id, oldest id first."""
-        mass = self.row_mass(measure)
-        identity = self.pool.ledger.identity
-        shares: dict[int, float] = {}
-        for row in np.flatnonzero((mass > 0) & (identity != UNBORN)):
-            shares[int(identity[row])] = shares.get(int(identity[row]), 0.0) + float(mass[row])
-        return dict(sorted(shares.items()))
+        """The same by regime id, oldest id first.
+
+        Summed particle by particle, so that as many equal votes are equal to the bit and a tie
+        goes to the oldest, not to rounding.
+        """
+        ids, place = np.unique(self.pool.ledger.identity, return_inverse=True)
+        mass = np.empty(ids.size)
+        measure(self.particles._replace(slots=place[self.particles.slots]), mass)
+        shares = zip(ids.tolist(), mass.tolist(), strict=True)
+        return {identity: m for identity, m in shares if m > 0 and identity != UNBORN}
 
     def probability_of(self, identity: int) -> float:
         """Posterior probability, inside the batch, that the regime is the one with this id."""
@@ -294,7 +308,7 @@ class Engine:
         self.rng.bit_generator.state = values["rng"]
         self.schedule.counts[:] = values["schedule"]
         self.time, self.next_id, self.ess = values["time"], values["next_id"], values["ess"]
-        self.particles = particle_arrays.unpack(arrays)
+        self.particles = particle_arrays.unpack(arrays, self.settings.particles)
         self.pool.unpack(arrays)
         self._open_batch()
         self.size, self.position = values["size"], values["position"]

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.hdp import START, Concentration, Particles, log_stick_rest
+from holdfast.errors import SnapshotError
+from holdfast.hdp import LEAST, START, Concentration, Particles, log_stick_rest
 
 _FIRST_SLOTS = 8
 
@@ -19,8 +20,8 @@ def initial(n: int, prior: Concentration, open_first: bool, rng: np.random.Gener
     regime 1 exists from the beginning, with a share beta_1 ~ Beta(1, gamma).
     """
     c = _FIRST_SLOTS
-    alpha = rng.gamma(prior.alpha_shape, 1.0 / prior.alpha_rate, n)
-    gamma = rng.gamma(prior.gamma_shape, 1.0 / prior.gamma_rate, n)
+    alpha = np.maximum(rng.gamma(prior.alpha_shape, 1.0 / prior.alpha_rate, n), LEAST)
+    gamma = np.maximum(rng.gamma(prior.gamma_shape, 1.0 / prior.gamma_rate, n), LEAST)
     log_beta = np.zeros((n, c + 1))
     if open_first:
         for i in range(n):
@@ -63,11 +64,18 @@ def descend(p: Particles, parents: NDArray[np.int64]) -> Particles:
 
 
 def pack(p: Particles) -> dict[str, NDArray[Any]]:
+    """The particles as named arrays, for a snapshot."""
     return {f"particle_{name}": array for name, array in p._asdict().items()}
 
 
-def unpack(arrays: dict[str, NDArray[Any]]) -> Particles:
-    return Particles(*(arrays[f"particle_{name}"].copy() for name in Particles._fields))
+def unpack(arrays: dict[str, NDArray[Any]], n: int) -> Particles:
+    """The `n` particles that `pack` named; kernels trust their shapes, so they are checked here."""
+    p = Particles(*(arrays[f"particle_{name}"].copy() for name in Particles._fields))
+    c = p.start.shape[-1]
+    wanted = [(n,), (n,), (n,), (n, c + 1), (n, c, c), (n, c), (n, c + 1), (n,), (n,)]
+    if [array.shape for array in p] != wanted:
+        raise SnapshotError(f"The snapshot's arrays do not fit {n} particles of {c} regimes.")
+    return p
 
 
 def _widen(array: NDArray[Any], width: int) -> NDArray[Any]:

@@ -66,7 +66,7 @@ def _from_mapping(given: Mapping[str, Any]) -> Rule:
     for key, value in given.items():
         if key not in Rule._fields:
             raise unknown("rule", key, Rule._fields)
-        if value not in RULES:
+        if not isinstance(value, str) or value not in RULES:
             raise unknown(f"rule[{key!r}]", value, RULES)
         switches[key] = value == "holdfast"
     return Rule(**switches)

@@ -28,15 +28,20 @@ def weigh(
     """log nu_l = log P(l | s) + score_l for l = 1 .. L + 1, and log sum_l nu_l per particle.
 
     The sum includes the new regime. `lookup` maps a pool row to its candidate. Without `births`
-    (nothing was observed) a new regime is opened only where there is no other.
+    (nothing was observed) a new regime is opened only where there is no other, and the others
+    share its probability: a batch that nobody saw must not tell particles apart.
+    Scores count from the best one, lest a far outlier's swallow all else that is added to them.
     """
+    best = score.max()
     for i in range(p.alpha.size):
         n = p.n_regimes[i]
         log_nu = out_log_nu[i]
         log_transition_row(p, i, sticky, log_nu)
         for l in range(n + 1):
-            log_nu[l] += score[lookup[p.slots[i, l]]]
-        if n > 0 and not births:
+            log_nu[l] += score[lookup[p.slots[i, l]]] - best
+        open_mass = logsumexp(log_nu, n)
+        if not births and open_mass > -np.inf:
+            log_nu[:n] -= open_mass
             log_nu[n] = -np.inf
         out_evidence[i] = logsumexp(log_nu, n + 1)
 

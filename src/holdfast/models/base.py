@@ -142,8 +142,9 @@ class Model(ABC):
             raise HoldfastError(
                 f"y is infinite at row {where}; pass NaN for a value that was not observed."
             )
-        if len(y):
-            observation(y[0], self.dim)
+        seen = y[~np.isnan(y).all(axis=1)]
+        if len(seen):
+            observation(seen[0], self.dim)
         rows = []
         for t in range(len(y)):
             try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import fields
 from typing import Any, TypeVar
 
@@ -73,7 +74,7 @@ def build(
     for given in settings:
         if given not in of_emission | of_family:
             raise unknown("setting", given, sorted(of_emission | of_family))
-    chosen = defaults | settings
+    chosen = defaults | deepcopy(settings)  # the caller may go on to change a list or an array
     emission = spec(**{k: v for k, v in chosen.items() if k in of_emission})
     shared = RegimeSettings(**{k: v for k, v in chosen.items() if k in of_family})
     return RegimeModel(name, shared, emission)

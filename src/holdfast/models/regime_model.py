@@ -8,7 +8,7 @@ gives one regime to each batch.
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -86,10 +86,12 @@ class RegimeSettings:
             raise HoldfastError("sticky must be finite; a batch is the infinite bias.")
         pairs: list[float] = []
         for argument in ("alpha_prior", "gamma_prior"):
-            pair = tuple(getattr(self, argument))
-            if len(pair) != 2:
+            pair = getattr(self, argument)
+            if not isinstance(pair, (tuple, list)) or len(pair) != 2:
                 raise HoldfastError(f"{argument} must be (shape, rate), got {pair!r}.")
             pairs += [positive(argument, value) for value in pair]
+        if math.inf in pairs:
+            raise HoldfastError("alpha_prior and gamma_prior must be finite.")
         a, b, c, d = pairs
         return Concentration(a, b, c, d, sticky)
 
@@ -230,9 +232,9 @@ class RegimeModel(Model):
     # ------------------------------------------------------------------ making and keeping
 
     def settings(self) -> dict[str, Any]:
-        chosen = asdict(self.chosen) | {"rule": write_rule(self._engine_settings.rule)}
-        spec = {f.name: _plain(getattr(self.spec, f.name)) for f in fields(self.spec)}  # type: ignore[arg-type]
-        return spec | {key: _plain(value) for key, value in chosen.items()}
+        chosen = asdict(self.spec) | asdict(self.chosen)  # type: ignore[call-overload]
+        chosen["rule"] = write_rule(self._engine_settings.rule)
+        return {key: _plain(value) for key, value in chosen.items()}
 
     @classmethod
     def _make(cls, settings: dict[str, Any]) -> Self:
