@@ -63,6 +63,14 @@ class Verdict(NamedTuple):
     committed: int
 
 
+class Outlook(NamedTuple):
+    """Who forecasts: the rows `which` of `rows`, with (horizon, K) shares `mass`."""
+
+    rows: Rows
+    which: NDArray[np.int64]
+    mass: Array
+
+
 class Engine:
     """The filter: particles over paths, a pool of regimes, and the batch under way."""
 
@@ -240,23 +248,32 @@ class Engine:
 
     # ------------------------------------------------------------------ what it knows
 
-    def components(self, design: Array) -> tuple[Array, Components]:
-        """Shares and one-step predictives of the next observation."""
-        rule = self.settings.rule
-        if rule.D7:
-            return self.mass, self.emission.predictive(
-                self.running, np.arange(self.mass.size), design
-            )
-        mass = self.row_mass(step.current_mass)
-        which = np.flatnonzero(mass)
-        parts = self.emission.predictive(self.pool.rows, which, design)
-        if not rule.D8:
-            ahead = parts.spread + self.position * self.emission.noise_covariance()
-            parts = parts._replace(spread=ahead)
-        return mass[which], parts
+    def outlook(self, horizon: int = 1) -> Outlook:
+        """Which rows forecast the next observations, with what shares.
 
-    def ahead(self, horizon: int) -> Array:
-        """(horizon, K) masses of the candidates for the next observations (D8)."""
+        D7: the candidates, informed by the batch so far; the paper's text takes each particle's
+        regime as the batch began. D8: beyond this batch regimes move by their transitions.
+        """
+        rule = self.settings.rule
+        if not rule.D7:
+            mass = self.row_mass(step.current_mass)
+            which = np.flatnonzero(mass)
+            return Outlook(self.pool.rows, which, np.tile(mass[which], (horizon, 1)))
+        which = np.arange(self.mass.size)
+        if horizon == 1 or not rule.D8:
+            return Outlook(self.running, which, np.tile(self.mass, (horizon, 1)))
+        return Outlook(self.running, which, self._propagated(horizon))
+
+    def components(self, outlook: Outlook, h: int, design: Array) -> Components:
+        """Predictives of the observation h steps after the next."""
+        parts = self.emission.predictive(outlook.rows, outlook.which, design)
+        if self.settings.rule.D8:
+            return parts
+        steps = h if self.settings.rule.D7 else self.position + h  # Eq. (multistep_pred)
+        return parts._replace(spread=parts.spread + steps * self.emission.noise_covariance())
+
+    def _propagated(self, horizon: int) -> Array:
+        """(horizon, K) masses of the candidates, moved once per batch."""
         batches = (self.position + np.arange(horizon)) // self.size
         mass = np.empty((int(batches[-1]) + 1, self.mass.size))
         step.propagate(

@@ -27,8 +27,8 @@ class Ledger(NamedTuple):
     Attributes:
         owners: (cap,) how many particle slots point here.
         identity: (cap,) regime id, or UNBORN.
-        first_seen: (cap,) time of its first observation.
-        last_seen: (cap,) time of its latest observation.
+        first_seen: (cap,) time its first batch began.
+        last_seen: (cap,) time its latest batch ended, whether anything was observed or not.
         visits: (cap,) observations it has learnt from.
         batches: (cap,) batches it was given.
     """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from numpy.typing import NDArray
 
 from holdfast._numba import kernel
 
@@ -21,20 +22,21 @@ def effective_sample_size(log_weight: np.ndarray) -> float:
     return 1.0 / total
 
 
-@kernel
-def ancestors(log_weight: np.ndarray, scheme: int, rng: np.random.Generator) -> np.ndarray:
+def ancestors(
+    log_weight: NDArray[np.float64], scheme: int, rng: np.random.Generator
+) -> NDArray[np.int64]:
     """Index of each new particle's parent, in ascending order."""
     n = log_weight.size
-    if scheme == SYSTEMATIC:
-        points = (rng.random() + np.arange(n)) / n
-    else:
-        points = np.empty(n)
-        for i in range(n):
-            points[i] = rng.random()
-        if scheme == STRATIFIED:
-            points = (points + np.arange(n)) / n
-        else:
-            points.sort()
+    if scheme == MULTINOMIAL:
+        return _select(log_weight, np.sort(rng.random(n)))
+    jitter = rng.random() if scheme == SYSTEMATIC else rng.random(n)
+    return _select(log_weight, (jitter + np.arange(n)) / n)
+
+
+@kernel
+def _select(log_weight: np.ndarray, points: np.ndarray) -> np.ndarray:
+    """The particle whose share of the unit interval holds each of the ascending points."""
+    n = log_weight.size
     parents = np.empty(n, np.int64)
     parent, cumulative = 0, math.exp(log_weight[0])
     for i in range(n):

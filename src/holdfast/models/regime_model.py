@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from holdfast import features as feature_maps
 from holdfast.emissions.base import EmissionSpec, Shape
 from holdfast.engine import step
-from holdfast.engine.engine import MEMORY, Engine, EngineSettings
+from holdfast.engine.engine import MEMORY, Engine, EngineSettings, Outlook
 from holdfast.engine.resampling import SCHEMES
 from holdfast.engine.rule import read_rule, write_rule
 from holdfast.engine.schedule import read_schedule
@@ -166,26 +166,26 @@ class RegimeModel(Model):
     # ------------------------------------------------------------------ forecasts
 
     def _mixture(self, engine: Engine, past: Past, x: Row | None) -> Forecast:
-        mass, parts = engine.components(self._design(engine, past, x))
-        return Forecast.mixture(mass, parts.location, parts.spread, parts.dof)
+        return self._ahead(engine, engine.outlook(), 0, past, x)
 
-    def _design(self, engine: Engine, past: Past, x: Row | None) -> Array:
-        return engine.emission.design(self.features.row(x, engine.time, past.values))
+    def _ahead(
+        self, engine: Engine, outlook: Outlook, h: int, past: Past, x: Row | None
+    ) -> Forecast:
+        """The observation h steps after the next."""
+        parts = engine.components(outlook, h, self._design(engine, past, x, h))
+        return Forecast.mixture(outlook.mass[h], parts.location, parts.spread, parts.dof)
+
+    def _design(self, engine: Engine, past: Past, x: Row | None, h: int = 0) -> Array:
+        return engine.emission.design(self.features.row(x, engine.time + h, past.values))
 
     def _forecast(self, rows: list[Any]) -> list[Forecast]:
         engine = self.engine or self._build(self.dim or 1, rows[0])
         past = self.past.copy()
-        mass = engine.ahead(len(rows))
-        which = np.arange(mass.shape[1])
+        outlook = engine.outlook(len(rows))
         forecasts = []
         for h, x in enumerate(rows):
             self._check_width(engine, x)
-            phi = self.features.row(x, engine.time + h, past.values)
-            parts = engine.emission.predictive(engine.running, which, engine.emission.design(phi))
-            if not engine.settings.rule.D8:
-                extra = (engine.position + h) * engine.emission.noise_covariance()
-                parts = parts._replace(spread=parts.spread + extra)
-            forecasts.append(Forecast.mixture(mass[h], parts.location, parts.spread, parts.dof))
+            forecasts.append(self._ahead(engine, outlook, h, past, x))
             past.push(np.atleast_1d(forecasts[-1].mean))  # lags beyond now: the forecast itself
         return forecasts
 

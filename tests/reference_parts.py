@@ -1,0 +1,200 @@
+"""The reference's small parts: what it is told, what a particle holds, densities and draws."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+ONE_BY_ONE = 16  # customers seated with a uniform each; after that one uniform per new table
+
+
+@dataclass
+class Settings:
+    """What the model is told; names as in the public surface."""
+
+    noise: Array
+    prior_mean: Array
+    prior_var: Array
+    batch: Any = 1
+    threshold: float = 2.0
+    weight: str = "imq"
+    weigh_regimes: bool = True
+    particles: int = 6
+    ess_threshold: float = 0.5
+    max_regimes: int = 5
+    prune_pool: int = 2
+    paper: frozenset[str] = frozenset()
+    resampling: str = "systematic"
+    structure_sweeps: int | None = None
+    sticky: float = 0.0
+    alpha_prior: tuple[float, float] = (1.0, 1.0)
+    gamma_prior: tuple[float, float] = (1.0, 1.0)
+    lags: tuple[int, ...] = ()
+    seed: int = 0
+
+
+class Regime:
+    """Posterior of one regime of one particle, and what the batch under way would make of it."""
+
+    def __init__(self, mean: Array, covariance: Array) -> None:
+        self.mean, self.covariance = mean.copy(), covariance.copy()
+        self.identity: int | None = None
+        self.visits = 0
+        self.first_seen: int | None = None
+        self.last_seen = 0
+        self.begin()
+
+    def begin(self) -> None:
+        """A new batch: the candidate starts from the regime itself."""
+        self.next_mean, self.next_covariance = self.mean.copy(), self.covariance.copy()
+        self.score = 0.0
+        self.weights: list[float] = []
+
+
+class Particle:
+    """One hypothesis of the path, with everything that follows from it."""
+
+    def __init__(self, n: int, alpha: float, gamma: float) -> None:
+        self.log_weight = -math.log(n)
+        self.regimes: list[Regime] = []
+        self.unopened: Regime
+        self.current: int | None = None
+        self.counts: list[list[int]] = []
+        self.start: list[int] = []
+        self.log_beta = [0.0]
+        self.alpha, self.gamma = alpha, gamma
+        self.log_nu: list[float] = []
+
+    def candidates(self) -> list[Regime]:
+        return [*self.regimes, self.unopened]
+
+
+@dataclass
+class Report:
+    """What the reference says after one observation."""
+
+    regime: int
+    regime_probability: float
+    weight: float
+    change_probability: float
+    n_regimes: int
+    ess: float
+    committed: int
+
+
+@dataclass
+class Happened:
+    """How often each rare thing happened."""
+
+    births: int = 0
+    resamplings: int = 0
+    prunings: int = 0
+    sizes: list[int] = field(default_factory=list)
+
+
+def log_sum(values: list[float]) -> float:
+    top = max(values)
+    if top == -math.inf:
+        return top
+    return top + math.log(math.fsum(math.exp(v - top) for v in values))
+
+
+def squared_length(residual: Array, covariance: Array) -> float:
+    return float(residual @ np.linalg.solve(covariance, residual))
+
+
+def log_normal(residual: Array, covariance: Array) -> float:
+    log_det = np.linalg.slogdet(2.0 * math.pi * covariance)[1]
+    return -0.5 * float(log_det + squared_length(residual, covariance))
+
+
+def weight2(kind: str, z2: float, c: float) -> float:
+    if kind == "none" or z2 == 0.0:
+        return 1.0
+    if kind == "imq":
+        return 1.0 / (1.0 + z2 / c**2)
+    if kind == "huber":
+        return min(1.0, c**2 / z2)
+    return 1.0 if math.sqrt(z2) <= c else 0.0
+
+
+def kalman(mean: Array, covariance: Array, y: Array, design: Array, noise: Array) -> Any:
+    """Condition N(mean, covariance) on y = design theta + N(0, noise), Joseph's form."""
+    spread = design @ covariance @ design.T + noise
+    gain = covariance @ design.T @ np.linalg.inv(spread)
+    keep = np.eye(mean.size) - gain @ design
+    return mean + gain @ (y - design @ mean), keep @ covariance @ keep.T + gain @ noise @ gain.T
+
+
+def log_stick_rest(gamma: float, rng: np.random.Generator) -> float:
+    """log (1 - v), v ~ Beta(1, gamma): by inversion 1 - v = U^(1 / gamma)."""
+    return math.log(1.0 - rng.random()) / gamma
+
+
+def draw_tables(n: int, concentration: float, rng: np.random.Generator) -> int:
+    """Tables of n customers; customer j + 1 opens one with probability a / (a + j)."""
+    if n == 0:
+        return 0
+    tables, seated = 1, 1
+    while seated < min(n, ONE_BY_ONE):
+        tables += rng.random() * (concentration + seated) < concentration
+        seated += 1
+    while seated < n and concentration > 0.0:
+        log_u, log_none = math.log(1.0 - rng.random()), 0.0
+        while seated < n:
+            log_none += math.log(seated) - math.log(concentration + seated)
+            seated += 1
+            if log_none <= log_u:
+                tables += 1
+                break
+    return int(tables)
+
+
+def draw_log_gamma(shape: float, rng: np.random.Generator) -> float:
+    """Log of Gamma(shape, 1); for shape < 1 as Gamma(shape + 1, 1) U^(1 / shape)."""
+    if shape == 0.0:
+        return -math.inf
+    if shape >= 1.0:
+        return math.log(rng.gamma(shape, 1.0))
+    boosted = math.log(rng.gamma(shape + 1.0, 1.0))
+    return boosted + math.log(1.0 - rng.random()) / shape
+
+
+def draw_log_beta(a: float, b: float, rng: np.random.Generator) -> float:
+    """Log of Beta(a, b), as X / (X + Y) of two Gamma draws."""
+    x, y = draw_log_gamma(a, rng), draw_log_gamma(b, rng)
+    return x - float(np.logaddexp(x, y))
+
+
+def draw_choice(log_values: list[float], rng: np.random.Generator) -> int:
+    total = log_sum(log_values)
+    shares = [math.exp(v - total) for v in log_values]
+    u, cumulative = rng.random(), 0.0
+    for k, share in enumerate(shares):
+        cumulative += share
+        if u < cumulative:
+            return k
+    return max(k for k, share in enumerate(shares) if share > 0.0)
+
+
+def draw_parents(weights: Array, scheme: str, rng: np.random.Generator) -> list[int]:
+    n = weights.size
+    if scheme == "systematic":
+        points = (np.arange(n) + rng.random()) / n
+    elif scheme == "stratified":
+        points = (np.arange(n) + rng.random(n)) / n
+    else:
+        points = np.sort(rng.random(n))
+    found = np.searchsorted(np.cumsum(weights), points, side="right")
+    return [int(min(parent, n - 1)) for parent in found]
+
+
+def poisson_gamma(k: int, a: float, b: float, size: int) -> float:
+    """P(k events) of Poisson(rate * size), rate ~ Gamma(a, b)."""
+    log_p = math.lgamma(a + k) - math.lgamma(a) - math.lgamma(k + 1)
+    return math.exp(log_p + a * math.log(b / (b + size)) + k * math.log(size / (b + size)))
