@@ -21,6 +21,7 @@ from holdfast._numba import cache_folder, cache_root
 from holdfast.errors import HoldfastError
 from holdfast.frames import Table
 from holdfast.results import OUTLIER, Run
+from holdfast.tune import TuneResult, tune
 
 app = typer.Typer(
     help="Online regimes and honest forecasts from a stream, unshaken by outliers.",
@@ -30,7 +31,12 @@ app = typer.Typer(
 )
 console = Console()
 
+File = Annotated[Path, typer.Argument(help="CSV, Parquet or JSON lines, one row per time.")]
+Target = Annotated[str, typer.Option(help="Column to forecast.")]
 Out = Annotated[Path, typer.Option("--out", help="Folder for the results.")]
+Columns = Annotated[str, typer.Option(help="Covariates: column names, comma-separated.")]
+Lags = Annotated[str, typer.Option(help="Lags of the target, comma-separated.")]
+Season = Annotated[str, typer.Option(help="Season lengths, comma-separated.")]
 Setting = Annotated[
     list[str] | None,
     typer.Option("--set", help="A setting of the model, as name=value; repeat for more."),
@@ -68,24 +74,31 @@ def demo(
 
 @app.command()
 def run(
-    file: Annotated[Path, typer.Argument(help="CSV, Parquet or JSON lines, one row per time.")],
-    target: Annotated[str, typer.Option(help="Column to forecast.")],
+    file: File,
+    target: Target,
     out: Out = Path("out"),
-    columns: Annotated[str, typer.Option(help="Covariates: column names, comma-separated.")] = "",
-    lags: Annotated[str, typer.Option(help="Lags of the target, comma-separated.")] = "",
-    season: Annotated[str, typer.Option(help="Season lengths, comma-separated.")] = "",
-    model: Annotated[str, typer.Option(help="Model by name; see `holdfast models`.")] = "br_ihmm",
+    columns: Columns = "",
+    lags: Lags = "",
+    season: Season = "",
+    model: Annotated[str, typer.Option(help="Model by name (br_ihmm); see `models`.")] = "",
     burn_in: Annotated[
-        int, typer.Option(help="First rows that set the units and are not scored.")
-    ] = 100,
+        int | None, typer.Option(help="First rows that set the units and are not scored (100).")
+    ] = None,
+    settings_file: Annotated[
+        Path | None, typer.Option("--settings", help="What `tune` wrote; other options win.")
+    ] = None,
     set_: Setting = None,
 ) -> None:
     """Forecast a column and name its regimes, one row at a time."""
-    table = _read_file(file)
-    y, X = _pick(table, target, _words(columns))
+    tuned = _tuned(settings_file)
+    settings = tuned.best | _settings(set_ or [])
+    if columns or lags or season or "features" not in settings:
+        settings["features"] = _features(columns, lags, season)
+    columns = columns or tuned.info.get("columns", "")
+    burn_in = int(tuned.info.get("burn_in", 100)) if burn_in is None else burn_in
+    model = model or tuned.model_name
+    y, X = _pick(_read_file(file), target, _words(columns))
     scaled, centre, scale = _standardised(y, burn_in)
-    settings = _settings(set_ or [])
-    settings.setdefault("features", _features(columns, lags, season))
     maker = hf.make(model, **settings)
     _greet_compiler()
     skip = min(burn_in, len(y) // 2)
@@ -99,6 +112,52 @@ def run(
     figure = plot.run_figure(found, y, f"{target}: {model}")
     plot.save(figure, out / "run.png")
     console.print(f"results in {out}: run.csv, events.csv, run.png, model.holdfast, units.json")
+
+
+@app.command("tune")
+def tune_command(
+    file: File,
+    target: Target,
+    out: Annotated[Path, typer.Option("--out", help="Settings file.")] = Path("settings.json"),
+    columns: Columns = "",
+    lags: Lags = "",
+    season: Season = "",
+    model: Annotated[str, typer.Option(help="Model by name; see `models`.")] = "br_ihmm",
+    objective: Annotated[
+        str, typer.Option(help="rmse, mae, lookahead_mae, log_score or crps.")
+    ] = "rmse",
+    budget: Annotated[int, typer.Option(help="Number of trials.")] = 50,
+    train: Annotated[int | None, typer.Option(help="Rows of the training part (all).")] = None,
+    seeds: Annotated[int, typer.Option(help="Seeds of the model to average over.")] = 1,
+    jobs: Annotated[int, typer.Option(help="Trials run side by side.")] = 1,
+    backend: Annotated[str, typer.Option(help="optuna or bayesopt.")] = "optuna",
+    space: Annotated[
+        Path | None, typer.Option(help='JSON file of settings: {"batch": ["int", 1, 24, "log"]}.')
+    ] = None,
+    log: Annotated[
+        Path | None,
+        typer.Option(help="File of finished trials; a rerun continues."),
+    ] = None,
+    burn_in: Annotated[
+        int, typer.Option(help="First rows that set the units and are not scored.")
+    ] = 100,
+    set_: Setting = None,
+) -> None:
+    """Choose settings by how well they forecast a training part; `run --settings` takes them."""
+    y, X = _pick(_read_file(file), target, _words(columns))
+    rows = len(y) if train is None else train
+    burn_in = min(burn_in, rows)  # the units too are of the training part alone
+    _greet_compiler()
+    result = tune(
+        model, _standardised(y, burn_in)[0], X, _read_space(space), objective, budget,
+        backend=backend, train=train, skip=min(burn_in, rows // 2), seeds=seeds, jobs=jobs,
+        settings={"features": _features(columns, lags, season)} | _settings(set_ or []),
+        storage=log, progress=True,
+    )  # fmt: skip
+    about = {"file": file.name, "target": target, "columns": columns, "burn_in": burn_in}
+    out.parent.mkdir(parents=True, exist_ok=True)
+    replace(result, info=result.info | about).save(out)
+    _print_tuned(result, out)
 
 
 @app.command()
@@ -200,6 +259,23 @@ def _settings(given: list[str]) -> dict[str, Any]:
     return chosen
 
 
+def _tuned(file: Path | None) -> TuneResult:
+    """What `tune` wrote to a file; without one, the plain model."""
+    if file is None:
+        return TuneResult("br_ihmm", {}, float("nan"), [], "")
+    return TuneResult.read(file)
+
+
+def _read_space(file: Path | None) -> dict[str, Any] | None:
+    if file is None:
+        return None
+    try:
+        space: dict[str, Any] = json.loads(file.read_text())
+    except (OSError, ValueError) as error:
+        raise HoldfastError(f"--space {file} cannot be read as JSON: {error}.") from None
+    return space
+
+
 def _words(text: str) -> list[str]:
     return [word.strip() for word in text.split(",") if word.strip()]
 
@@ -250,6 +326,19 @@ def _print_scores(scores: dict[str, float], heading: str) -> None:
         f"{scores['n_regimes']:.0f} regimes, {scores['switches']:.0f} switches, "
         f"{1e3 * scores['seconds_per_observation']:.2g} ms per observation\n"
     )
+
+
+def _print_tuned(result: TuneResult, out: Path) -> None:
+    table = Grid("setting", "best", box=None)
+    for name in result.trials[0]["settings"]:
+        value = result.best[name]
+        table.add_row(name, f"{value:.4g}" if isinstance(value, float) else str(value))
+    console.print(table)
+    failed = f", {len(result.failures)} failed" if result.failures else ""
+    console.print(
+        f"{result.objective} {result.value:.4g} after {len(result.trials)} trials{failed}"
+    )
+    console.print(f"settings in {out}; use them with: holdfast run FILE --settings {out}")
 
 
 def _truth_table(found: Run, regimes: NDArray[np.int64], outliers: NDArray[np.bool_]) -> Grid:

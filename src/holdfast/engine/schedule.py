@@ -12,7 +12,7 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from holdfast.errors import HoldfastError, positive, share, unknown, whole
 
@@ -54,7 +54,7 @@ class Schedule:
         rule, sizes = self.adaptive, self._table
         a, b = rule.shape + self.counts[0], rule.rate + self.counts[1]
         # Delta | B is negative binomial: a Gamma(a, b) mixture of Poisson(lambda B).
-        too_many = stats.nbinom.sf(np.ceil(sizes / 2) - 1, a, b / (b + sizes))
+        too_many = special.betainc(np.ceil(sizes / 2), a, sizes / (b + sizes))
         fine = np.flatnonzero(too_many < rule.tolerance)
         return int(sizes[fine[0]]) if fine.size else rule.largest
 
