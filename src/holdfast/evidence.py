@@ -3,25 +3,29 @@
 Everything is in standard deviations of the noise, with the present regime's level at 0. A regime
 is a belief N(mean, 1 / precision) about its level. An observation y = h + e, e ~ N(0, 1), leaves
 
-    r = y - mean,   S = 1 + 1 / precision,   w^2 = w^2(|r| / sqrt(S)),   gain = w^2 / (precision + w^2)
-    mean += gain r,   precision += w^2,   score = log N(y; mean, S / w^2)                        (D1)
+    r = y - mean,   S = 1 + 1 / precision,   w^2 = w^2(|r| / sqrt(S))
+    mean += r w^2 / (precision + w^2),   precision += w^2,   score = log N(y; mean, S / w^2)
 
 and the *expected* course of a belief takes the expectation over e at every step, by quadrature.
 The mean itself wobbles with the noise already learnt (variance v); with k the average slope of
-gain(r) r, a step takes v to (1 - k)^2 v + k^2. The evidence of a batch is the sum of the expected
-differences of scores, its variance the sum of their variances over e.
+the mean's step in r, v becomes (1 - k)^2 v + k^2. The evidence of a batch is the sum of the
+expected differences of scores, its variance the sum of their variances over e.
 """
 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from functools import cache
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import expit, ndtr
 
 from holdfast._numba import kernel
 from holdfast.emissions.base import Array
+from holdfast.engine import particles as particle_arrays
+from holdfast.engine import step
+from holdfast.hdp import Concentration, Particles, log_transition_row
 from holdfast.weights import LONGEST, Caution, log_score, log_weight2, update_weight2
 
 _NODES = 24  # of the quadrature over one observation's noise
@@ -49,6 +53,7 @@ class Contest(NamedTuple):
         log_enter: log odds of entering the rival against staying, before any evidence.
         log_stay: (J,) log odds of staying in the rival, j batches after entering it, against
             staying in the holder.
+        log_hold: (J,) log odds of staying in the rival then, against going back to the holder.
         particles: N; an entry that no particle draws is no entry.
     """
 
@@ -57,7 +62,24 @@ class Contest(NamedTuple):
     fresh: bool
     log_enter: float
     log_stay: Array
+    log_hold: Array
     particles: int
+
+
+class Chances(NamedTuple):
+    """What the prior over regimes says, as log odds against staying.
+
+    Attributes:
+        enter: of a new regime.
+        back: of a known regime that was left once.
+        stay: (J,) of staying in a regime j = 1 .. J batches after entering it.
+        hold: (J,) the same against going back from it.
+    """
+
+    enter: float
+    back: float
+    stay: Array
+    hold: Array
 
 
 class Quadrature(NamedTuple):
@@ -121,12 +143,12 @@ def play(signal: Array, batch: int, contest: Contest, caution: Caution) -> Cours
 
 
 class _Entry:
-    """The rival entering with one particular batch: its belief, its log odds as mean and variance."""
+    """The rival entering with one batch: its belief, its log odds as mean and variance."""
 
     def __init__(self, contest: Contest, cases: int) -> None:
         self.contest, self.belief = contest, contest.rival.copy()
         self.mean, self.variance = np.full(cases, contest.log_enter), np.zeros(cases)
-        self.drawn = np.zeros(cases)  # chance that at least one particle enters
+        self.drawn = np.ones(cases)  # chance that some particle carries the entry
         self.latest = np.zeros((cases, 0))
         self.batches = 0
 
@@ -140,14 +162,27 @@ class _Entry:
         gap = ours[1] - held[1]
         centred = gap - (gap @ rule.weights)[..., None]
         self.variance += (centred**2 @ rule.weights).sum(axis=1)
-        self.mean = self.mean + self.latest.sum(axis=1)
-        if self.batches:
-            self.mean += self.contest.log_stay[min(self.batches, self.contest.log_stay.size) - 1]
-        else:
-            share = _expected_share(self.mean, self.variance)
-            self.drawn = -np.expm1(self.contest.particles * np.log1p(-share))
-            self.mean = self.mean - np.log(self.drawn)  # drawn at all, it has at least its 1 / N
+        gained = self.latest.sum(axis=1)
+        self.mean = self.mean + gained
+        survived = self._stay(gained) if self.batches else self._enter()
+        self.drawn = self.drawn * survived
+        self.mean = self.mean - np.log(survived)  # a path that is carried at all has its 1 / N
         self.batches += 1
+
+    def _enter(self) -> Array:
+        """P(at least one particle draws the rival)."""
+        share = _expected_share(self.mean, self.variance)
+        return np.asarray(-np.expm1(self.contest.particles * np.log1p(-share)))
+
+    def _stay(self, gained: Array) -> Array:
+        """P(not every particle of the entry goes back); few particles may all do."""
+        stay, hold = self.contest.log_stay, self.contest.log_hold
+        j = min(self.batches, stay.size) - 1
+        self.mean = self.mean + stay[j]
+        each = np.clip(expit(gained + hold[j]), 1e-12, 1.0 - 1e-12)
+        share = _expected_share(self.mean, self.variance)
+        carried = np.maximum(self.contest.particles * share / each, 1.0)
+        return np.asarray(-np.expm1(carried * np.log1p(-each)))
 
     def ahead(self) -> Array:
         """P(the rival outweighs the holder), once drawn."""
@@ -160,6 +195,55 @@ def _any_ahead(entries: list[_Entry]) -> Array:
     best = ahead.max(axis=0)
     drawn = np.array([entry.drawn for entry in entries])
     return np.asarray(best * -np.expm1(np.log1p(-drawn * ahead / best * (1 - 1e-15)).sum(axis=0)))
+
+
+@cache
+def prior_chances(visits: float, prior: Concentration, particles: int = 400) -> Chances:
+    """Log odds that the prior over regimes makes of `visits` batches in the present one.
+
+    Its own Gibbs sweep averages alpha, gamma and beta, once before and once after an entry.
+
+    Example:
+        >>> few, many = prior_chances(5, Concentration()), prior_chances(500, Concentration())
+        >>> few.enter > many.enter, bool(few.stay[0] < few.stay[3])
+        (True, True)
+    """
+    rng = np.random.default_rng(0)
+    counts = np.array([[max(round(visits) - 1, 1), 1], [1, 0]])
+    alone = _swept(counts[:1, :1], prior, particles, rng)
+    pair = _swept(counts, prior, particles, rng)
+    stay, hold = np.empty(8), np.empty(8)
+    for j in range(8):
+        entered = _swept(np.array([counts[0], [0, j]]), prior, particles, rng)
+        stay[j] = _odds(entered, 1, 1, prior) - _odds(entered, 0, 0, prior)
+        hold[j] = _odds(entered, 1, 1, prior) - _odds(entered, 1, 0, prior)
+    enter = _odds(alone, 0, 1, prior) - _odds(alone, 0, 0, prior)
+    back = _odds(pair, 0, 1, prior) - _odds(pair, 0, 0, prior)
+    return Chances(enter, back, stay, hold)
+
+
+def _swept(counts: Any, prior: Concentration, n: int, rng: np.random.Generator) -> Particles:
+    """Particles with these transition counts, after enough sweeps to forget where they began."""
+    p = particle_arrays.initial(n, prior, False, rng)
+    regimes = len(counts)
+    p.n_regimes[:] = regimes
+    p.current[:] = 0
+    p.start[:, 0] = 1
+    p.counts[:, :regimes, :regimes] = counts
+    p.log_beta[:, : regimes + 1] = -math.log(regimes + 1)
+    step.structure(p, prior, 30, True, rng)
+    return p
+
+
+def _odds(p: Particles, source: int, target: int, prior: Concentration) -> float:
+    """log of the particles' average P(target | source)."""
+    p.current[:] = source
+    row = np.empty(p.log_beta.shape[1])
+    total = 0.0
+    for i in range(p.alpha.size):
+        log_transition_row(p, i, prior.sticky, row)
+        total += math.exp(row[target])
+    return math.log(total / p.alpha.size)
 
 
 def _expected_share(mean: Array, variance: Array) -> Array:

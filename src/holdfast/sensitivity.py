@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,11 +21,9 @@ import numpy as np
 from holdfast import features as feature_maps
 from holdfast.emissions.base import Array
 from holdfast.emissions.linear_gaussian import GaussianSpec
-from holdfast.engine import particles as particle_arrays
-from holdfast.engine import step
 from holdfast.errors import HoldfastError, numbers, positive, share, whole
-from holdfast.evidence import Contest, Course, believe, play
-from holdfast.hdp import Concentration, Particles, log_transition_row
+from holdfast.evidence import Chances, Contest, Course, believe, play, prior_chances
+from holdfast.hdp import log_transition_row
 from holdfast.models.ihmm import br_ihmm
 from holdfast.models.regime_model import RegimeModel
 from holdfast.weights import Caution
@@ -120,12 +117,14 @@ class Sensitivity:
         left, right = figure.subplots(1, 2)
         for delay, label in ((self.delay, "a new regime"), (self.delay_known, "a known one")):
             left.plot(self.shift, delay, marker="o", label=label)
-        left.set(xlabel="shift / sd", ylabel="observations until seen", xscale="log", ylim=(0, None))
+        left.set(xlabel="shift / sd", ylabel="observations until seen", xscale="log")
+        left.set_ylim(bottom=0)
         left.set_title(f"B = {self.batch}, c = {self.threshold:g}")
         left.legend()
         image = right.pcolormesh(
-            self.burst_height, self.burst_length, self.burst_opens, vmin=0, vmax=1, shading="nearest"
-        )
+            self.burst_height, self.burst_length, self.burst_opens,
+            vmin=0, vmax=1, shading="nearest",
+        )  # fmt: skip
         right.axhline(self.longest_burst + 0.5, color="white")
         right.set(xlabel="burst height / sd", ylabel="burst length", xscale="log")
         right.set_title("probability that a burst opens a regime")
@@ -159,62 +158,53 @@ def sensitivity(
         (True, True)
     """
     read = read_model(model)
-    shifts = np.atleast_1d(numbers("shift", shift))
+    shifts, batch = np.atleast_1d(numbers("shift", shift)), int(read.chosen.batch)
+    farthest = max(2 * batch, 8) if longest is None else whole("longest", longest)
+    accepted = share("risk", risk)
     situation = _situation(read, visits, openness)
-    batch = situation.batch
     phases = np.unique(np.linspace(0, batch - 1, min(batch, _PHASES)).round().astype(int))
     horizon = max(math.ceil(_REACH / batch), 6)
     heights = np.geomspace(0.5, _TALLEST, 34)
-    lengths = np.arange(1, (max(2 * batch, 8) if longest is None else whole("longest", longest)) + 1)
+    lengths = np.arange(1.0, farthest + 1)
     course = _shift_course(situation, shifts, phases, horizon, None)
     opened = _opened(course, batch, phases)
     known = _opened(_shift_course(situation, shifts, phases, horizon, shifts), batch, phases)
     whole_batch = course.evidence.reshape(shifts.size, phases.size, -1)[:, 0, :batch]
     return Sensitivity(
         batch, situation.caution.threshold, situation.visits, math.exp(situation.chances.enter),
-        share("risk", risk), shifts, whole_batch, _median(opened), _median(known), opened,
+        accepted, shifts, whole_batch, _median(opened), _median(known), opened,
         lengths, heights, _burst_opens(situation, lengths, heights, phases),
     )  # fmt: skip
 
 
 def choice_table(
-    batches: tuple[int, ...] = (1, 2, 4, 6, 8, 12), thresholds: tuple[float, ...] = (1.5, 2.0, 3.0, 4.0),
-    **settings: Any,
+    batches: tuple[int, ...] = (1, 2, 4, 6, 8, 12),
+    thresholds: tuple[float, ...] = (1.5, 2.0, 3.0, 4.0), observations: int = 240, **settings: Any,
 ) -> str:  # fmt: skip
     """A Markdown table to choose B and c from.
 
     Args:
         batches: values of B, down the table.
         thresholds: values of c.
+        observations: how many the present regime has been given.
         settings: other settings of `br_ihmm`.
 
     Example:
         >>> print(choice_table((4,), (2.0,)).splitlines()[0])
-        | B | c | seen after: 2 sd | 3 sd | 5 sd | 10 sd | returned after: 3 sd | longest burst ignored |
+        | B | c | new: 2 sd | 3 sd | 5 sd | 10 sd | known: 3 sd | bursts ignored |
     """
     shifts = (2.0, 3.0, 5.0, 10.0)
-    columns = ["B", "c", "seen after: 2 sd", "3 sd", "5 sd", "10 sd", "returned after: 3 sd"]
-    lines = [_row([*columns, "longest burst ignored"]), _row(["---"] * 8)]
+    columns = ["B", "c", "new: 2 sd", "3 sd", "5 sd", "10 sd", "known: 3 sd", "bursts ignored"]
+    lines = [_row(columns), _row(["---"] * len(columns))]
     for batch in batches:
         for threshold in thresholds:
-            answer = sensitivity({**settings, "batch": batch, "threshold": threshold}, shift=shifts)
+            chosen = {**settings, "batch": batch, "threshold": threshold}
+            answer = sensitivity(chosen, shift=shifts, visits=max(observations // batch, 1))
             cells = [batch, f"{threshold:g}", *map(_count, answer.delay)]
-            lines.append(_row([*cells, _count(answer.delay_known[1]), answer.longest_burst]))
+            capped = "+" if answer.longest_burst == answer.burst_length.max() else ""
+            cells += [_count(answer.delay_known[1]), f"{answer.longest_burst}{capped}"]
+            lines.append(_row(cells))
     return "\n".join(lines)
-
-
-class Chances(NamedTuple):
-    """What the prior over regimes says, as log odds against staying.
-
-    Attributes:
-        enter: of a new regime.
-        back: of a known regime that was left once.
-        stay: (J,) of staying in a regime j = 1 .. J batches after entering it.
-    """
-
-    enter: float
-    back: float
-    stay: Array
 
 
 class _Situation(NamedTuple):
@@ -257,12 +247,13 @@ def _situation(model: RegimeModel, visits: int | None, openness: float | None) -
         float(np.ravel(a)[0]) for a in (model.spec.prior_mean, model.spec.prior_var)
     )
     batch = int(model.chosen.batch)
-    level, stays, enter = prior_mean, float(whole("visits", visits or _VISITS)), None
+    stays = float(_VISITS if visits is None else whole("visits", visits))
+    level, enter = prior_mean, None
     if model.engine is not None and model.regimes() and visits is None:
         level, stays, enter = _learnt(model)
-    chances = prior_chances(stays, model.chosen.concentration())
     if openness is not None:
         enter = math.log(positive("openness", openness) / (stays + 1.0))
+    chances = prior_chances(stays, model.chosen.concentration())
     chances = chances if enter is None else chances._replace(enter=enter)
     precision = noise / prior_var + stays * batch
     return _Situation(
@@ -288,55 +279,6 @@ def _learnt(model: RegimeModel) -> tuple[float, float, float]:
     return float(regime.mean[0]), visits, math.log(new / stay)
 
 
-@cache
-def prior_chances(visits: float, prior: Concentration, particles: int = 400) -> Chances:
-    """Log odds that the prior over regimes makes of `visits` batches in the present one.
-
-    Its own Gibbs sweep averages alpha, gamma and beta, once before and once after an entry.
-
-    Example:
-        >>> few, many = prior_chances(5, Concentration()), prior_chances(500, Concentration())
-        >>> few.enter > many.enter, bool(few.stay[0] < few.stay[3] < 0)
-        (True, True)
-    """
-    rng = np.random.default_rng(0)
-    counts = np.array([[max(round(visits) - 1, 1), 1], [1, 0]])
-    alone = _swept(counts[:1, :1], prior, particles, rng)
-    pair = _swept(counts, prior, particles, rng)
-    stay = []
-    for j in range(8):
-        counts[1, 1] = j
-        entered = _swept(counts - [[0, 0], [1, 0]], prior, particles, rng)
-        stay.append(_odds(entered, 1, 1, prior) - _odds(entered, 0, 0, prior))
-    enter = _odds(alone, 0, 1, prior) - _odds(alone, 0, 0, prior)
-    back = _odds(pair, 0, 1, prior) - _odds(pair, 0, 0, prior)
-    return Chances(enter, back, np.array(stay))
-
-
-def _swept(counts: Any, prior: Concentration, n: int, rng: np.random.Generator) -> Particles:
-    """Particles with these transition counts, after enough sweeps to forget where they began."""
-    p = particle_arrays.initial(n, prior, False, rng)
-    regimes = len(counts)
-    p.n_regimes[:] = regimes
-    p.current[:] = 0
-    p.start[:, 0] = 1
-    p.counts[:, :regimes, :regimes] = counts
-    p.log_beta[:, : regimes + 1] = -math.log(regimes + 1)
-    step.structure(p, prior, 30, True, rng)
-    return p
-
-
-def _odds(p: Particles, source: int, target: int, prior: Concentration) -> float:
-    """log of the particles' average P(target | source)."""
-    p.current[:] = source
-    row = np.empty(p.log_beta.shape[1])
-    total = 0.0
-    for i in range(p.alpha.size):
-        log_transition_row(p, i, prior.sticky, row)
-        total += math.exp(row[target])
-    return math.log(total / p.alpha.size)
-
-
 def _contest(s: _Situation, cases: int, known: Array | None) -> Contest:
     """A new regime, or one known at the levels `known`, against the present one."""
     holder = believe(0.0, s.present_var, cases, s.present_var)
@@ -344,7 +286,10 @@ def _contest(s: _Situation, cases: int, known: Array | None) -> Contest:
         rival, enter = believe(s.prior_mean, s.prior_var, cases), s.chances.enter
     else:
         rival, enter = believe(known, s.present_var, cases, s.present_var), s.chances.back
-    return Contest(holder, rival, known is None, enter, s.chances.stay, s.particles)
+    chances = s.chances
+    return Contest(
+        holder, rival, known is None, enter, chances.stay, chances.hold, s.particles
+    )
 
 
 def _shift_course(
@@ -361,7 +306,7 @@ def _shift_course(
 def _opened(course: Course, batch: int, phases: Array) -> Array:
     """(Z, T): probability of being open 1 .. T observations after the shift, over the phases."""
     by_batch = np.maximum.accumulate(course.probability, axis=1)
-    cases, batches = by_batch.shape
+    batches = by_batch.shape[1]
     by_batch = by_batch.reshape(-1, phases.size, batches)
     after = np.arange(1, batches * batch - int(phases.max()) + 1)
     ended = (after + phases[:, None]) // batch  # batches ended by then, for each phase
