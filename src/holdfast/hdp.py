@@ -289,10 +289,10 @@ def forget(p: Particles, i: int, victim: int, keep_start: bool) -> None:
     D6: a regime whose every entry led through the forgotten one keeps a table in the start row.
     """
     n = p.n_regimes[i]
-    for l in range(victim, n - 1):
-        p.counts[i, l, :n] = p.counts[i, l + 1, :n]
+    for l in range(n - 1):
+        for k in range(n - 1):
+            p.counts[i, l, k] = p.counts[i, l + (l >= victim), k + (k >= victim)]
     for k in range(victim, n - 1):
-        p.counts[i, : n - 1, k] = p.counts[i, : n - 1, k + 1]
         p.start[i, k] = p.start[i, k + 1]
     for k in range(victim, n):
         p.slots[i, k] = p.slots[i, k + 1]

@@ -41,7 +41,8 @@ def weigh(
             log_nu[l] += score[lookup[p.slots[i, l]]] - best
         open_mass = logsumexp(log_nu, n)
         if not births and open_mass > -np.inf:
-            log_nu[:n] -= open_mass
+            for l in range(n):
+                log_nu[l] -= open_mass
             log_nu[n] = -np.inf
         out_evidence[i] = logsumexp(log_nu, n + 1)
 
@@ -51,7 +52,9 @@ def spread_mass(
     p: Particles, lookup: np.ndarray, log_nu: np.ndarray, evidence: np.ndarray, out_mass: np.ndarray
 ) -> float:
     """Posterior mass of each candidate given the batch so far; returns P(the regime changed)."""
-    log_joint = p.log_weight + evidence
+    log_joint = np.empty(evidence.size)
+    for i in range(evidence.size):
+        log_joint[i] = p.log_weight[i] + evidence[i]
     total = logsumexp(log_joint, log_joint.size)
     out_mass[:] = 0.0
     stayed = 0.0
@@ -67,10 +70,12 @@ def spread_mass(
 @kernel
 def settle(p: Particles, evidence: np.ndarray) -> None:
     """omega <- omega * evidence, normalised (Alg. 1, weights)."""
-    p.log_weight[:] += evidence
-    total = logsumexp(p.log_weight, evidence.size)
-    for i in range(evidence.size):
-        p.log_weight[i] = p.log_weight[i] - total if total > -np.inf else -math.log(evidence.size)
+    n = evidence.size
+    for i in range(n):
+        p.log_weight[i] += evidence[i]
+    total = logsumexp(p.log_weight, n)
+    for i in range(n):
+        p.log_weight[i] = p.log_weight[i] - total if total > -np.inf else -math.log(n)
 
 
 @kernel
