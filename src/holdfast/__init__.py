@@ -10,12 +10,13 @@ from holdfast.forecast import Forecast
 from holdfast.models.beam import beam_ihmm
 from holdfast.models.ihmm import br_ihmm, ihmm, wolf_ihmm
 from holdfast.models.registry import from_bytes, load, make, models
+from holdfast.models.student_t import student_t_ihmm
 from holdfast.results import Event, Regime, Run, Step, Transitions
 from holdfast.sensitivity import sensitivity
 from holdfast.tune import tune
 
 __all__ = [
     "Event", "Forecast", "HoldfastError", "Regime", "Run", "SnapshotError", "Step", "Transitions",
-    "beam_ihmm", "br_ihmm", "data", "evaluate", "features", "from_bytes", "ihmm", "influence", "load", "make",
-    "models", "sensitivity", "tune", "wolf_ihmm",
+    "beam_ihmm", "br_ihmm", "data", "evaluate", "features", "from_bytes", "ihmm", "influence",
+    "load", "make", "models", "sensitivity", "student_t_ihmm", "tune", "wolf_ihmm",
 ]  # fmt: skip

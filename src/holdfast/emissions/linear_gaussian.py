@@ -33,6 +33,9 @@ from holdfast.errors import HoldfastError, numbers
 from holdfast.weights import LONGEST, Caution, log_score, log_weight2, update_weight2
 
 
+FARTHEST = 1e100  # residuals beyond this are taken for this
+
+
 class GaussianRows(NamedTuple):
     """mean: (cap, m). root: (cap, m, m), Sigma = root root'."""
 
@@ -172,8 +175,12 @@ def potter(
 
 @kernel
 def bounded(residual: float) -> float:
-    """A residual whose square still fits a float."""
-    return min(max(residual, -LONGEST), LONGEST)
+    """A residual whose square still fits a float, and whose length stays below LONGEST.
+
+    Were lengths cut off too, regimes with a smaller S would be cut off sooner, and an outlier
+    beyond all measure would tell regimes apart.
+    """
+    return min(max(residual, -FARTHEST), FARTHEST)
 
 
 @kernel

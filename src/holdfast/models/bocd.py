@@ -50,14 +50,15 @@ class RunLengthModel(Model):
     A subclass gives `_segments(shape)`, `settings()` and `_make()`.
     """
 
-    def __init__(self, shared: RunLengthSettings) -> None:
-        self.features: Features = feature_maps.read(shared.features)
+    def __init__(self, shared: RunLengthSettings, features: Features) -> None:
+        self.features = features
         self._hazard = read_hazard(shared.hazard)
         self._kept = read_kept(shared.max_run_lengths)
         self._outlier_weight = share("outlier_weight", shared.outlier_weight)
         self.announcer = Announcer()
         self.lengths: RunLengths | None = None
         self.past = Past(self.features.depth, 1)
+        self._like: Row | None = None  # the first covariates: later ones take their order
 
     @abstractmethod
     def _segments(self, shape: Shape) -> Segments:
@@ -93,7 +94,7 @@ class RunLengthModel(Model):
         return self.lengths.latest_dropped if self.lengths else 0.0
 
     def _check(self, x: Any) -> Row | None:
-        return self.features.check(x)
+        return self.features.check(x, like=self._like)
 
     def _predict(self, x: Row | None) -> Forecast:
         return self._forecast([x])[0]
@@ -183,7 +184,7 @@ class RunLengthModel(Model):
     def _start(self, dim: int, x: Row | None) -> None:
         """The first observation settles d and the number of features."""
         self.lengths = self._build(self._shape(dim, x))
-        self.dim = dim
+        self.dim, self._like = dim, x
         self.past = Past(self.features.depth, dim)
 
     def _pack(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
@@ -192,6 +193,9 @@ class RunLengthModel(Model):
         values, arrays = self.lengths.pack()
         values |= {"started": True, "shape": list(self.lengths.segments.shape)}
         values["announcer"] = self.announcer.pack()
+        if self._like is not None:
+            values["columns"] = self._like.names
+            arrays["first_x"] = self._like.values.copy()
         return values, arrays | self.past.pack()
 
     def _unpack(self, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
@@ -203,6 +207,9 @@ class RunLengthModel(Model):
         past.unpack(arrays)
         self.announcer.unpack(values["announcer"])
         self.dim, self.lengths, self.past = shape.dim, lengths, past
+        if "first_x" in arrays:
+            names = values["columns"]
+            self._like = Row(arrays["first_x"], None if names is None else tuple(names))
 
 
 def _mixed(lengths: RunLengths, steps: int, design: Array) -> Forecast:
@@ -252,7 +259,6 @@ class EmissionSegments(Segments):
 class RunLengthSettings:
     """Settings of every run-length model; `bocd` documents them."""
 
-    features: Any = None
     hazard: float = 0.01
     max_run_lengths: int = 100
     outlier_weight: float = 0.2
@@ -262,6 +268,7 @@ class RunLengthSettings:
 class BocdSettings(RunLengthSettings):
     """Settings of `bocd` beside those of its emission; `bocd` documents them."""
 
+    features: Any = None
     emission: str = "linear_gaussian"
     weight: str = "none"
     threshold: float = 2.0
@@ -282,7 +289,7 @@ class Bocd(RunLengthModel):
     name = "bocd"
 
     def __init__(self, settings: BocdSettings, spec: EmissionSpec) -> None:
-        super().__init__(settings)
+        super().__init__(settings, feature_maps.read(settings.features))
         spec.check()
         self.spec = spec
         self.chosen = replace(settings, features=self.features.to_json())
@@ -293,8 +300,8 @@ class Bocd(RunLengthModel):
         return EmissionSegments(self.spec.build(shape, self._caution), self._kept)
 
     def settings(self) -> dict[str, Any]:
-        given = asdict(self.spec) | asdict(self.chosen)  # type: ignore[call-overload]
-        return {name: json_value(value) for name, value in given.items()}
+        chosen: dict[str, Any] = asdict(self.spec)  # type: ignore[call-overload]
+        return chosen | asdict(self.chosen)
 
     @classmethod
     def _make(cls, settings: dict[str, Any]) -> Self:
@@ -330,7 +337,8 @@ def bocd(**settings: Any) -> Bocd:
 
 
 def split_settings(settings: dict[str, Any]) -> tuple[EmissionSpec, BocdSettings]:
-    """The emission's settings and the model's own."""
+    """The emission's settings and the model's own, none of them shared with the caller."""
+    settings = {name: json_value(value) for name, value in settings.items()}
     spec = emission_spec(settings.get("emission", EMISSIONS[0]))
     of_emission = {f.name for f in fields(spec)}  # type: ignore[arg-type]
     of_model = {f.name for f in fields(BocdSettings)}
@@ -353,9 +361,9 @@ def emission_spec(name: Any) -> type[EmissionSpec]:
 
 
 def json_value(value: Any) -> Any:
-    """A setting as a JSON value."""
-    if isinstance(value, np.ndarray):
+    """A setting as a JSON value of its own."""
+    if isinstance(value, (np.ndarray, np.generic)):
         return value.tolist()
-    if isinstance(value, np.generic):
-        return value.item()
-    return list(value) if isinstance(value, tuple) else value
+    if isinstance(value, (list, tuple)):
+        return [json_value(entry) for entry in value]
+    return value

@@ -41,6 +41,12 @@ _ENTRIES = (
         "Rodriguez 2011",
     ),
     Entry(
+        "student_t_ihmm",
+        "holdfast.models.student_t",
+        "infinite HMM with unknown noise per regime: doubly robust, needs no noise level",
+        "Yiu et al. 2026",
+    ),
+    Entry(
         "beam_ihmm",
         "holdfast.models.beam",
         "offline infinite HMM by beam sampling; reads the whole stream",

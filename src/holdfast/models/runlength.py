@@ -269,7 +269,8 @@ class Announcer:
             return 1.0
         start = lengths.start
         ours = (start > self.given_before) & (start <= self.given)
-        return min(1.0, float(lengths.mass[ours].sum()) * (1.0 - lengths.hazard) ** lengths.gap)
+        held = float(lengths.mass[ours].sum()) * (1.0 - lengths.hazard) ** lengths.gap
+        return min(max(held, float(np.finfo(float).tiny)), 1.0)
 
     def announce(self, lengths: RunLengths, time: int) -> list[Event]:
         """Give a new id if the most probable start is later than the present id."""

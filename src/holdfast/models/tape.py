@@ -12,6 +12,7 @@ from holdfast.results import Run, Step
 
 Array = NDArray[np.float64]
 _CHUNK = 1024  # forecasts summarised together
+_TOLERANCE = 1e-6  # of the interval's ends, in probability
 
 
 class Tape:
@@ -39,7 +40,7 @@ class Tape:
             return
         mean = np.stack([np.atleast_1d(f.mean) for f in self.pending])
         sd = np.stack([np.atleast_1d(f.sd) for f in self.pending])
-        lower, upper = (quantiles(self.pending, q) for q in self.tail)
+        lower, upper = (quantiles(self.pending, q, _TOLERANCE) for q in self.tail)
         self.blocks.append((mean, sd, lower, upper))
         self.pending = []
 

@@ -1,0 +1,400 @@
+"""The trivial forecasters that every honest table needs beside its scores.
+
+    last_value            the latest observation
+    seasonal_last_value   the observation one period ago
+    running_mean          the mean of all observations
+    least_squares         online ridge regression on the same features as the other models
+
+The spread is learnt from their own one-step errors e_t: with Var e_t = s^2 leverage_t and an
+inverse-gamma prior of s^2 worth three errors of size `error_sd`,
+
+    y ~ t_{3 + n}(prediction, leverage (3 error_sd^2 + sum e_t^2 / leverage_t) / (3 + n))
+
+coordinate by coordinate, as if they were independent. The leverage is 1 one step ahead; for the
+last values it grows with the steps, as a random walk's does. For `least_squares` it is
+1 + f'(sum f f' + ridge)^-1 f: Bayesian regression with unknown noise. The one regime is 0.
+"""
+
+from __future__ import annotations
+
+import inspect
+from abc import abstractmethod
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast import features as feature_maps
+from holdfast.emissions.base import Batch, Rows, Shape
+from holdfast.emissions.linear_gaussian import GaussianSpec, LinearGaussian
+from holdfast.errors import HoldfastError, positive, unknown, whole
+from holdfast.features import Past
+from holdfast.forecast import Forecast
+from holdfast.frames import Row
+from holdfast.models.base import Array, Model
+from holdfast.results import OPENED, Event, Regime, Step, Transitions
+from holdfast.weights import LONGEST, NONE, Caution
+
+_PRIOR_ERRORS = 3.0  # the least whole number that gives the first forecast a variance
+_PLAIN = Caution(NONE, np.inf, False, True, True, True, True)
+
+
+class Spread:
+    """Running sums of squared one-step errors, per coordinate."""
+
+    def __init__(self, error_sd: float, dim: int) -> None:
+        self.start = _PRIOR_ERRORS * error_sd**2
+        self.squares = np.zeros(dim)
+        self.count = np.zeros(dim, np.int64)
+
+    def learn(self, y: Array, location: Array, leverage: Array) -> None:
+        """Count the error of one observation; NaN where a coordinate was not observed."""
+        seen = ~np.isnan(y)
+        error = np.clip(y[seen] / 2 - location[seen] / 2, -LONGEST, LONGEST)  # no overflow
+        self.squares[seen] += (2 * error) ** 2 / leverage[seen]
+        self.count[seen] += 1
+
+    def variance(self) -> Array:
+        """Of an error with leverage 1, per coordinate."""
+        return np.asarray((self.start + self.squares) / (_PRIOR_ERRORS + self.count))
+
+    def forecast(self, location: Array, leverage: Array) -> Forecast:
+        """A t distribution around `location`; the degrees of the least observed coordinate."""
+        spread = np.diag(leverage * self.variance())
+        dof = np.array([_PRIOR_ERRORS + self.count.min()])
+        return Forecast(np.ones(1), location[None], spread[None], dof)
+
+
+class Naive(Model):
+    """A point forecast with the spread of its own errors, and one regime.
+
+    A subclass says how it begins, what it expects and how it learns.
+    """
+
+    def __init__(self, error_sd: Any = 1.0, dim: Any = None) -> None:
+        self.error_sd = positive("error_sd", error_sd)
+        if np.isinf(self.error_sd):
+            raise HoldfastError(f"error_sd must be finite, got {error_sd!r}.")
+        self.dim = self._given_dim = None if dim is None else whole("dim", dim)
+        self.time = 0
+        self.spread: Spread | None = None
+
+    @abstractmethod
+    def _begin(self, shape: Shape) -> None:
+        """Make room for observations and features of this shape."""
+
+    @abstractmethod
+    def _point(self, x: Row | None, ahead: int) -> tuple[Array, Array]:
+        """Location of the observation `ahead` steps on (from 1), and its leverage."""
+
+    @abstractmethod
+    def _remember(self, y: Array, x: Row | None) -> None:
+        """Learn an observation; NaN where a coordinate was not observed."""
+
+    @abstractmethod
+    def _memory(self) -> dict[str, NDArray[Any]]:
+        """The arrays that `_remember` writes to, by name."""
+
+    @abstractmethod
+    def _level(self) -> Array:
+        """What the model holds for constant now, as a fresh array."""
+
+    def _level_sd(self) -> Array:
+        """Its standard deviation; that of the errors where it has none of its own."""
+        assert self.spread is not None
+        return np.sqrt(self.spread.variance())
+
+    def _check(self, x: Any) -> Row | None:
+        return None
+
+    def _shape(self, dim: int, x: Row | None) -> Shape:
+        return Shape(dim, 0)
+
+    def _predict(self, x: Row | None) -> Forecast:
+        return self._forecast([x])[0]
+
+    def _forecast(self, rows: list[Any]) -> list[Forecast]:
+        if self.spread is None:
+            twin = self._make(self.settings())
+            twin._start(self._shape(self.dim or 1, rows[0]))
+            return twin._forecast(rows)
+        return [self.spread.forecast(*self._point(x, h + 1)) for h, x in enumerate(rows)]
+
+    def _observe(self, y: Array, x: Row | None) -> tuple[Forecast, Step]:
+        if self.spread is None:
+            self._start(self._shape(y.size, x))
+        assert self.spread is not None
+        location, leverage = self._point(x, 1)
+        forecast = self.spread.forecast(location, leverage)
+        log_score = float(forecast.log_density(y if y.size > 1 else y[0]))
+        self.spread.learn(y, location, leverage)
+        self._remember(y, x)
+        events = (Event(0, OPENED, 0),) if self.time == 0 else ()
+        self.time += 1
+        return forecast, Step(regime=0, n_regimes=1, log_score=log_score, events=events)
+
+    def _start(self, shape: Shape) -> None:
+        self._begin(shape)
+        self.dim, self.shape = shape.dim, shape
+        self.spread = Spread(self.error_sd, shape.dim)
+
+    def regimes(self) -> list[Regime]:
+        """The one regime there is: its level, and the standard deviation of its errors."""
+        if self.spread is None:
+            return []
+        visits = int(self.spread.count.max())
+        return [Regime(0, visits, 0, self.time - 1, self._level(), self._level_sd())]
+
+    def transitions(self) -> Transitions:
+        """The one regime stays."""
+        ids = [regime.id for regime in self.regimes()]
+        return Transitions(ids, np.ones((len(ids), len(ids))))
+
+    def settings(self) -> dict[str, Any]:
+        return {"error_sd": self.error_sd, "dim": self._given_dim}
+
+    @classmethod
+    def _make(cls, settings: dict[str, Any]) -> Self:
+        known = list(inspect.signature(cls).parameters)
+        for given in settings:
+            if given not in known:
+                raise unknown("setting", given, known)
+        return cls(**settings)
+
+    def _state(self) -> dict[str, NDArray[Any]]:
+        assert self.spread is not None
+        return {"squares": self.spread.squares, "count": self.spread.count} | self._memory()
+
+    def _pack(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        if self.spread is None:
+            return {"started": False}, {}
+        values = {"started": True, "time": self.time, "shape": list(self.shape)}
+        return values, {name: array.copy() for name, array in self._state().items()}
+
+    def _unpack(self, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+        if not values["started"]:
+            return
+        self._start(Shape(*values["shape"]))
+        self.time = values["time"]
+        for name, array in self._state().items():
+            array[...] = arrays[name]
+
+
+class SeasonalLastValue(Naive):
+    """The observation one period ago; made by `seasonal_last_value`.
+
+    Where a phase has not been seen, the latest value of all stands in; where nothing has, 0.
+    """
+
+    name = "seasonal_last_value"
+
+    def __init__(self, period: Any = 1, error_sd: Any = 1.0, dim: Any = None) -> None:
+        super().__init__(error_sd, dim)
+        self.period = whole("period", period)
+
+    def _begin(self, shape: Shape) -> None:
+        self.slots = np.full((self.period, shape.dim), np.nan)
+        self.latest = np.zeros(shape.dim)
+
+    def _point(self, x: Row | None, ahead: int) -> tuple[Array, Array]:
+        slot = self.slots[(self.time + ahead - 1) % self.period]
+        cycles = 1 + (ahead - 1) // self.period
+        return np.where(np.isnan(slot), self.latest, slot), np.full(slot.size, float(cycles))
+
+    def _remember(self, y: Array, x: Row | None) -> None:
+        for target in (self.slots[self.time % self.period], self.latest):
+            np.copyto(target, y, where=~np.isnan(y))
+
+    def _memory(self) -> dict[str, NDArray[Any]]:
+        return {"slots": self.slots, "latest": self.latest}
+
+    def _level(self) -> Array:
+        return self.latest.copy()
+
+    def settings(self) -> dict[str, Any]:
+        return {"period": self.period} | super().settings()
+
+
+class LastValue(SeasonalLastValue):
+    """The latest observation: a season of one; made by `last_value`."""
+
+    name = "last_value"
+
+    def __init__(self, error_sd: Any = 1.0, dim: Any = None) -> None:
+        super().__init__(1, error_sd, dim)
+
+    def settings(self) -> dict[str, Any]:
+        return Naive.settings(self)
+
+
+class RunningMean(Naive):
+    """The mean of all observations so far, 0 before the first; made by `running_mean`."""
+
+    name = "running_mean"
+
+    def _begin(self, shape: Shape) -> None:
+        self.mean = np.zeros(shape.dim)
+        self.seen = np.zeros(shape.dim, np.int64)
+
+    def _point(self, x: Row | None, ahead: int) -> tuple[Array, Array]:
+        return self.mean.copy(), np.ones(self.mean.size)
+
+    def _remember(self, y: Array, x: Row | None) -> None:
+        known = ~np.isnan(y)
+        self.seen[known] += 1
+        n = self.seen[known]
+        self.mean[known] += y[known] / n - self.mean[known] / n  # y - mean could overflow
+
+    def _memory(self) -> dict[str, NDArray[Any]]:
+        return {"mean": self.mean, "seen": self.seen}
+
+    def _level(self) -> Array:
+        return self.mean.copy()
+
+
+class LeastSquares(Naive):
+    """Online ridge regression on features; made by `least_squares`."""
+
+    name = "least_squares"
+
+    def __init__(
+        self, features: Any = None, ridge: Any = 1e-3, error_sd: Any = 1.0, dim: Any = None
+    ) -> None:
+        super().__init__(error_sd, dim)
+        self.features = feature_maps.read(features)
+        self.ridge = positive("ridge", ridge)
+        if np.isinf(self.ridge):
+            raise HoldfastError(f"ridge must be finite, got {ridge!r}.")
+        self._like: Row | None = None  # the first covariates: later ones take their order
+
+    def _check(self, x: Any) -> Row | None:
+        return self.features.check(x, like=self._like)
+
+    def _shape(self, dim: int, x: Row | None) -> Shape:
+        return Shape(dim, self.features.width(x, dim), not self.features.is_matrix)
+
+    def _begin(self, shape: Shape) -> None:
+        spec = GaussianSpec(noise=np.eye(shape.dim).tolist(), prior_var=1.0 / self.ridge)
+        self.emission = LinearGaussian(shape, spec, _PLAIN)
+        self.rows: Rows = self.emission.blank(1)
+        self.emission.write_prior(self.rows, 0)
+        self.past = Past(self.features.depth, shape.dim)
+
+    def _forecast(self, rows: list[Any]) -> list[Forecast]:
+        if self.spread is None:
+            return super()._forecast(rows)
+        past, forecasts = self.past.copy(), []
+        for h, x in enumerate(rows):
+            location, leverage = self._regress(self._design(x, h, past))
+            forecasts.append(self.spread.forecast(location, leverage))
+            past.push(location)  # lags beyond now: the forecast itself
+        return forecasts
+
+    def _point(self, x: Row | None, ahead: int) -> tuple[Array, Array]:
+        return self._regress(self._design(x, ahead - 1, self.past))
+
+    def _regress(self, design: Array) -> tuple[Array, Array]:
+        parts = self.emission.predictive(self.rows, np.zeros(1, np.int64), design)
+        return parts.location[0], np.diag(parts.spread[0]).copy()
+
+    def _design(self, x: Row | None, later: int, past: Past) -> Array:
+        width = self.features.width(x, self.shape.dim)
+        if width != self.shape.width:
+            raise HoldfastError(f"x gives {width} features; the model has {self.shape.width}.")
+        return self.emission.design(self.features.row(x, self.time + later, past.values))
+
+    def _remember(self, y: Array, x: Row | None) -> None:
+        if not np.isnan(y).all():
+            batch = Batch(np.zeros(1, np.int64), np.zeros(1, bool), np.zeros(1), np.ones(1))
+            self.emission.advance(self.rows, self.rows, batch, y, self._design(x, 0, self.past))
+        self.past.push(y)
+        if self.time == 0:
+            self._like = x
+
+    def _memory(self) -> dict[str, NDArray[Any]]:
+        return {"past": self.past.values} | {f"rows_{j}": a for j, a in enumerate(self.rows)}
+
+    def _level(self) -> Array:
+        return self.emission.coefficients(self.rows, 0)[0]
+
+    def _level_sd(self) -> Array:
+        each = np.repeat(super()._level_sd(), self.shape.width) if self.shape.shared else 1.0
+        return self.emission.coefficients(self.rows, 0)[1] * each
+
+    def settings(self) -> dict[str, Any]:
+        return {"features": self.features.to_json(), "ridge": self.ridge} | super().settings()
+
+    def _pack(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        values, arrays = super()._pack()
+        if self._like is not None:
+            values["columns"], arrays["first_x"] = self._like.names, self._like.values.copy()
+        return values, arrays
+
+    def _unpack(self, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+        super()._unpack(values, arrays)
+        if "first_x" in arrays:
+            names = values["columns"]
+            self._like = Row(arrays["first_x"], None if names is None else tuple(names))
+
+
+def last_value(**settings: Any) -> LastValue:
+    """The forecast that is hard to beat: the latest observation.
+
+    Args:
+        error_sd: how large errors are expected to be before any was seen; worth three of them.
+        dim: number of coordinates of y, where the first observation should not settle it.
+
+    Example:
+        >>> from holdfast.models.naive import last_value
+        >>> last_value().run([1.0, 3.0, 2.0]).mean.tolist()
+        [0.0, 1.0, 3.0]
+    """
+    return LastValue._make(settings)
+
+
+def seasonal_last_value(**settings: Any) -> SeasonalLastValue:
+    """The observation one period ago.
+
+    Args:
+        period: observations per season; 1, without a season, is `last_value`.
+        error_sd, dim: as for `last_value`.
+
+    Example:
+        >>> from holdfast.models.naive import seasonal_last_value
+        >>> seasonal_last_value(period=2).run([1.0, 5.0, 2.0, 6.0]).mean.tolist()
+        [0.0, 1.0, 1.0, 5.0]
+    """
+    return SeasonalLastValue._make(settings)
+
+
+def running_mean(**settings: Any) -> RunningMean:
+    """The mean of all observations so far.
+
+    Args:
+        error_sd, dim: as for `last_value`.
+
+    Example:
+        >>> from holdfast.models.naive import running_mean
+        >>> running_mean().run([1.0, 3.0, 2.0, 4.0]).mean.tolist()
+        [0.0, 1.0, 2.0, 2.0]
+    """
+    return RunningMean._make(settings)
+
+
+def least_squares(**settings: Any) -> LeastSquares:
+    """Online least squares on the same features as the other models.
+
+    Args:
+        features: f(x), from `holdfast.features`; an intercept by default.
+        ridge: penalty on the squared coefficients, in units of the noise variance.
+        error_sd, dim: as for `last_value`.
+
+    Example:
+        >>> import holdfast as hf
+        >>> from holdfast.models.naive import least_squares
+        >>> line = least_squares(features=hf.features.columns(), ridge=1e-9)
+        >>> run = line.run([2.0, 4.0, 6.0], [[1.0], [2.0], [3.0]])
+        >>> round(line.predict([4.0]).mean, 6)
+        8.0
+    """
+    return LeastSquares._make(settings)
