@@ -215,7 +215,7 @@ class _Mixture(NamedTuple):
         return np.asarray((self.share * each).cumsum(axis=1)[:, -1])
 
     def density(self, x: Array) -> Array:
-        z = np.minimum(np.abs(x[:, None] - self.location) / self.scale, 1e150)
+        z = np.minimum(np.abs(x[:, None] - self.location) / self.scale, _LONGEST)
         each = np.exp(_log_t(z**2, np.log(self.scale), self.dof, 1))
         return np.asarray((self.share * each).cumsum(axis=1)[:, -1])
 

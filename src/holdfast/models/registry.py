@@ -53,6 +53,32 @@ _ENTRIES = (
         "Van Gael et al. 2008",
         online=False,
     ),
+    Entry(
+        "bocd",
+        "holdfast.models.bocd",
+        "Bayesian online changepoint detection on the same emissions; regimes never return",
+        "Adams and MacKay 2007",
+    ),
+    Entry(
+        "dsm_bocd",
+        "holdfast.models.dsm_bocd",
+        "changepoint detection with a robust score-matching posterior",
+        "Altamirano, Briol and Knoblauch 2023",
+    ),
+    Entry("last_value", "holdfast.models.naive", "the latest observation again", "trivial"),
+    Entry(
+        "seasonal_last_value",
+        "holdfast.models.naive",
+        "the observation one season ago again",
+        "trivial",
+    ),
+    Entry("running_mean", "holdfast.models.naive", "the mean of all observations", "trivial"),
+    Entry(
+        "least_squares",
+        "holdfast.models.naive",
+        "online least squares on the same features, without regimes",
+        "trivial",
+    ),
 )
 
 REGISTRY = {entry.name: entry for entry in _ENTRIES}
