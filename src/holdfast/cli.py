@@ -18,7 +18,7 @@ from rich.table import Table as Grid
 import holdfast as hf
 from holdfast import data, evaluate, plot
 from holdfast._numba import cache_folder, cache_root
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, whole
 from holdfast.frames import Table
 from holdfast.results import OUTLIER, Run
 from holdfast.tune import TuneResult, tune
@@ -158,6 +158,39 @@ def tune_command(
     out.parent.mkdir(parents=True, exist_ok=True)
     replace(result, info=result.info | about).save(out)
     _print_tuned(result, out)
+
+
+@app.command()
+def reproduce(
+    items: Annotated[
+        list[str] | None, typer.Argument(help="Tables and figures by name, `all`, or `list`.")
+    ] = None,
+    runs: Annotated[int, typer.Option(help="Seeds of a cheap run; dear ones get fewer.")] = 100,
+    jobs: Annotated[int, typer.Option(help="Runs side by side, each in a process.")] = 2,
+    out: Out = Path("out/reproduction"),
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Few rows and particles, one run: a smoke test.")
+    ] = False,
+) -> None:
+    """Make the paper's tables and figures; what was run before is not run again."""
+    from holdfast import experiments
+
+    if not items or "list" in items:
+        table = Grid("item", "what it is", "in the paper", box=None)
+        for item in experiments.ITEMS.values():
+            table.add_row(item.name, item.title, item.source)
+        console.print(table)
+        return
+    chosen = experiments.choose(items)
+    plan = experiments.Plan(whole("--runs", runs), quick)
+    _greet_compiler()
+    for done in experiments.reproduce(chosen, out, plan, whole("--jobs", jobs), progress=True):
+        console.print(
+            f"[bold]{done.name}[/bold]: {done.runs} runs; figure: {done.figure or 'none'}"
+        )
+        for what, reason in done.absent.items():
+            console.print(f"  {what}: {reason}", highlight=False)
+    console.print(f"all of it: {out / 'index.md'}")
 
 
 @app.command()

@@ -36,6 +36,8 @@ class _Plan:
     starts: NDArray[np.int64]  # first observations of windows
     length: int
     offset: Array  # (d,) size times noise level
+    factor: float
+    value: float
 
     def windows(self, n: int) -> list[slice]:
         return [slice(int(s), min(int(s) + self.length, n)) for s in self.starts]
@@ -53,6 +55,8 @@ def contaminate(
     size: float = 10.0,
     scale: float | None = None,
     offset: float | Sequence[float] | None = None,
+    factor: float = 1000.0,
+    value: float = 1e300,
 ) -> Contaminated:
     """A contaminated copy of `y` and the mask of what was touched; `y` itself stays as it is.
 
@@ -61,8 +65,9 @@ def contaminate(
         kind: `isolated` (single points up or down), `one_sided` (single points, all up),
             `burst` (windows shifted up or down), `alternating` (windows shifted up, down,
             up, ..), `drift` (windows that ramp away, then jump back), `stuck` (windows that
-            repeat their first value), `missing` (windows of NaN), `adversarial` (`offset`
-            added at `positions`).
+            repeat their first value), `missing` (windows of NaN), `scaled` (windows multiplied
+            by `factor`: a change of unit), `replaced` (windows filled with `value`),
+            `adversarial` (`offset` added at `positions`).
         seed: an integer, or a Generator to draw from.
         positions: where: the points, or the first observations of the windows. Drawn if
             not given.
@@ -73,6 +78,8 @@ def contaminate(
         scale: the noise level; estimated from the differences of `y` if not given.
         offset: shift in the units of y, instead of `size`; one number, or one per position
             for `adversarial`.
+        factor: what the windows of `scaled` are multiplied by.
+        value: what the windows of `replaced` are filled with.
 
     Example:
         >>> import numpy as np
@@ -92,17 +99,37 @@ def contaminate(
         _adversarial(table, mask, positions, offset)
     else:
         shift = _shift(table, size, scale, offset)
-        plan = _plan(len(table), seed, positions, rate, windows, length, shift)
+        rng = np.random.default_rng(seed)
+        points, starts = _where(len(table), rng, positions, rate, windows, whole("length", length))
+        plan = _Plan(rng, points, starts, length, shift, float(factor), float(value))
         _KINDS[kind](table, mask, plan)
     return Contaminated(table.reshape(values.shape), mask)
 
 
-def _plan(
-    n: int, seed: int | np.random.Generator, positions: Sequence[int] | None, rate: float,
-    windows: int, length: int, offset: Array,
-) -> _Plan:  # fmt: skip
-    rng = np.random.default_rng(seed)
-    whole("length", length)
+def duplicate(y: Any, positions: Sequence[int]) -> Contaminated:
+    """A stream in which the observations at `positions` are delivered twice.
+
+    The stream grows by the second deliveries, which are what the mask marks: `y[~mask]` is the
+    stream as it was.
+
+    Example:
+        >>> from holdfast.data.contamination import duplicate
+        >>> y, mask = duplicate([1.0, 2.0, 3.0], [1])
+        >>> y.tolist(), mask.tolist()
+        ([1.0, 2.0, 2.0, 3.0], [False, False, True, False])
+    """
+    values = numbers("y", y)
+    where = np.unique(_checked(positions, len(values)))
+    mask = np.zeros(len(values) + where.size, dtype=bool)
+    mask[where + 1 + np.arange(where.size)] = True
+    return Contaminated(np.insert(values, where + 1, values[where], axis=0), mask)
+
+
+def _where(
+    n: int, rng: np.random.Generator, positions: Sequence[int] | None, rate: float, windows: int,
+    length: int,
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:  # fmt: skip
+    """The points and the first observations of the windows."""
     if positions is not None:
         points = starts = _checked(positions, n)
     else:
@@ -110,7 +137,7 @@ def _plan(
         room = max(n - length + 1, 1)
         drawn = rng.choice(room, size=min(whole("windows", windows, 0), room, n), replace=False)
         starts = np.sort(drawn)
-    return _Plan(rng, points, starts, length, offset)
+    return points, starts
 
 
 def _checked(positions: Sequence[int], n: int) -> NDArray[np.int64]:
@@ -187,6 +214,18 @@ def _missing(table: Array, mask: Mask, plan: _Plan) -> None:
         mask[window] = True
 
 
+def _scaled(table: Array, mask: Mask, plan: _Plan) -> None:
+    for window in plan.windows(len(table)):
+        mask[window] = True
+    table[mask] *= plan.factor  # once, where windows overlap
+
+
+def _replaced(table: Array, mask: Mask, plan: _Plan) -> None:
+    for window in plan.windows(len(table)):
+        table[window] = plan.value
+        mask[window] = True
+
+
 def _adversarial(
     table: Array, mask: Mask, positions: Sequence[int] | None,
     offset: float | Sequence[float] | None,
@@ -209,6 +248,8 @@ _KINDS: dict[str, Callable[..., None]] = {
     "drift": _drift,
     "stuck": _stuck,
     "missing": _missing,
+    "scaled": _scaled,
+    "replaced": _replaced,
     "adversarial": _adversarial,
 }
 

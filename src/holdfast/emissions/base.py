@@ -107,6 +107,10 @@ class Emission(ABC):
         began. Adds to `batch.score`, writes `batch.weight`, moves `running` in place.
         """
 
+    def rest(self, rows: Rows) -> None:
+        """What a moment without an observation does to rows, in place; nothing by default."""
+        return None
+
     def carry(self, running: Rows, pool: Rows, live: NDArray[np.int64]) -> None:
         """What time does to every row at the end of a batch, chosen or not; nothing by default."""
         return None

@@ -273,8 +273,8 @@ def _advance(
         weighed = not batch.fresh[k] or caution.weigh_births  # D3
         learnt = seen.cautious if weighed else seen.plain
         scored = seen.cautious if caution.weigh_regimes else seen.plain
-        believed = held if caution.sequential else pool.log_weight[batch.live[k]]  # D4
-        batch.score[k] += logsumexp(believed + scored, n)
+        prior = held if caution.sequential else pool.log_weight[batch.live[k]]  # D4
+        batch.score[k] += logsumexp(prior + scored, n)
         held += learnt
         held -= logsumexp(held, n)
         move_on(running.coefficients[k], running.variance[k], seen.believed)

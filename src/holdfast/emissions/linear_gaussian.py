@@ -32,7 +32,6 @@ from holdfast.emissions.base import (
 from holdfast.errors import HoldfastError, numbers
 from holdfast.weights import LONGEST, Caution, log_score, log_weight2, update_weight2
 
-
 FARTHEST = 1e100  # residuals beyond this are taken for this
 
 

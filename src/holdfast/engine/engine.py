@@ -102,6 +102,7 @@ class Engine:
             self.emission.advance(self.running, self.pool.rows, self.batch, y, design)
             self.n_observed += 1
         else:
+            self.emission.rest(self.running)
             self.batch.weight[:] = 1.0
         self.batch_weights[:, self.position] = self.batch.weight
         self.position += 1

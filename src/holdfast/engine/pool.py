@@ -78,7 +78,7 @@ class Pool:
 
     def take(self, which: NDArray[np.int64]) -> Rows:
         """A copy of some rows."""
-        return _like(self.rows, [array[which] for array in self.rows])
+        return type(self.rows)(*(array[which] for array in self.rows))
 
     def pack(self) -> dict[str, NDArray[Any]]:
         """Live rows and the ledger, as arrays; vacant rows are not worth saving."""
@@ -114,6 +114,6 @@ def _blank_ledger(capacity: int) -> Ledger:
     return ledger
 
 
-def _like(rows: Rows, arrays: list[NDArray[Any]]) -> Rows:
-    """`arrays` in the NamedTuple type of `rows`."""
-    return type(rows)(*arrays)
+def copied(rows: Rows) -> Rows:
+    """Rows of the same kind in memory of their own."""
+    return type(rows)(*(array.copy() for array in rows))

@@ -12,6 +12,7 @@ import os
 import time
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,16 @@ from numpy.typing import NDArray
 
 import holdfast
 from holdfast import evaluate
+from holdfast.errors import HoldfastError
 from holdfast.experiments.streams import Stream, stream
+from holdfast.models.registry import REGISTRY
 
 Array = NDArray[np.float64]
+COLUMNS = (
+    "mean", "sd", "lower", "upper", "weight", "outlier", "regime", "path", "n_regimes",
+    "regime_probability",
+)  # fmt: skip
+KEPT_SEED = 0  # figures draw this run, so only its columns are kept
 RUN_THRESHOLD = 10  # minority runs shorter than this are misses, not false alarms (paper: unstated)
 
 
@@ -59,10 +67,11 @@ class Part:
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What a part gave: scores by name, and the columns figures need."""
+    """What a part gave: scores by name, the columns figures need, the code's fingerprint."""
 
     scores: dict[str, float]
     columns: dict[str, NDArray[Any]]
+    source: str = ""
 
 
 def run_part(part: Part) -> Outcome:
@@ -70,12 +79,20 @@ def run_part(part: Part) -> Outcome:
     source = part.load()
     settings = {"features": source.features.to_json(), "seed": part.seed} | part.settings
     model = holdfast.make(part.model, **_accepted(part.model, settings))
+    _warm_up(part.model, model.settings(), source)
     begin = time.perf_counter()
     run = model.run(source.data.y, source.data.X)
     seconds = time.perf_counter() - begin
-    names = ("mean", "sd", "lower", "upper", "weight", "outlier", "regime", "path", "n_regimes")
-    columns = {name: getattr(run, name) for name in names}
-    return Outcome(_scores(source, columns, seconds), columns)
+    columns = {name: getattr(run, name) for name in COLUMNS}
+    scores = _scores(source, columns) | {"seconds": seconds}
+    return Outcome(scores, columns if part.seed == KEPT_SEED else {}, fingerprint())
+
+
+def _warm_up(name: str, settings: dict[str, Any], source: Stream) -> None:
+    """Compile, or load, the kernels on a few rows, so that `seconds` is the run's own time."""
+    few = source.head(8).data
+    brief = settings | ({} if REGISTRY[name].online else {"iterations": 2})
+    holdfast.make(name, **brief).run(few.y, few.X)
 
 
 def _accepted(model: str, settings: dict[str, Any]) -> dict[str, Any]:
@@ -84,8 +101,9 @@ def _accepted(model: str, settings: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in settings.items() if name in known}
 
 
-def _scores(source: Stream, columns: dict[str, NDArray[Any]], seconds: float) -> dict[str, float]:
+def _scores(source: Stream, columns: dict[str, NDArray[Any]]) -> dict[str, float]:
     y, mean = source.target, columns["mean"]
+    trivial = evaluate.last_value(source.data.y)
     scores = {
         "rmse": evaluate.rmse(y, mean),
         "rmse_observed": evaluate.rmse(source.data.y, mean),
@@ -94,7 +112,8 @@ def _scores(source: Stream, columns: dict[str, NDArray[Any]], seconds: float) ->
         "coverage": evaluate.coverage(source.data.y, columns["lower"], columns["upper"]),
         "regimes": float(evaluate.n_regimes(columns["path"])),
         "switches": float(evaluate.switches(columns["path"])),
-        "seconds": seconds,
+        "rmse_last_value": evaluate.rmse(y, trivial),
+        "rmse_observed_last_value": evaluate.rmse(source.data.y, trivial),
     }
     if source.data.changepoints:
         for label in ("path", "regime"):
@@ -102,6 +121,11 @@ def _scores(source: Stream, columns: dict[str, NDArray[Any]], seconds: float) ->
     if source.data.regimes is not None:
         scores["adjusted_rand"] = evaluate.adjusted_rand(columns["path"], source.data.regimes)
         scores["true_switches"] = float(evaluate.switches(source.data.regimes))
+        scores["true_regimes"] = float(evaluate.n_regimes(source.data.regimes))
+    if source.truth is not None:
+        told = evaluate.oracle(source.data, source.truth.noise, source.truth.prior_var)
+        scores["rmse_oracle"] = evaluate.rmse(y, told.mean)
+        scores["oracle_ratio"] = scores["rmse"] / scores["rmse_oracle"]
     return scores
 
 
@@ -116,12 +140,28 @@ def _segmentation(labels: NDArray[Any], truth: Iterable[int], label: str) -> dic
     }
 
 
+@lru_cache
+def fingerprint() -> str:
+    """A short name of the state of the library's source, apart from this package."""
+    root = Path(holdfast.__file__).parent
+    own = Path(__file__).parent
+    digest = hashlib.sha256()
+    for path in sorted(root.rglob("*.py")):
+        if own not in path.parents:
+            digest.update(path.read_bytes())
+    return digest.hexdigest()[:12]
+
+
 class Cache:
     """Outcomes in a folder, one file each, written all or nothing."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
+
+    def has(self, part: Part) -> bool:
+        """Whether the outcome of a part is here."""
+        return self._path(part).exists()
 
     def get(self, part: Part) -> Outcome | None:
         """The outcome of a part if it is here."""
@@ -130,25 +170,27 @@ class Cache:
             return None
         with np.load(path, allow_pickle=False) as stored:
             scores = json.loads(str(stored["scores"]))
-            columns = {name: stored[name] for name in stored.files if name != "scores"}
-        return Outcome(scores, columns)
+            columns = {name: stored[name] for name in stored.files if name in COLUMNS}
+            return Outcome(scores, columns, str(stored["source"]))
 
     def put(self, part: Part, outcome: Outcome) -> None:
         """Keep an outcome."""
         path = self._path(part)
         temporary = path.with_suffix(f".{os.getpid()}.part")
+        arrays: dict[str, Any] = {"scores": np.array(json.dumps(outcome.scores))}
+        arrays |= outcome.columns | {"source": np.array(outcome.source)}
         with temporary.open("wb") as target:
-            np.savez_compressed(
-                target, scores=np.array(json.dumps(outcome.scores)), **outcome.columns
-            )  # type: ignore[arg-type]
+            np.savez_compressed(target, **arrays)
         os.replace(temporary, path)
 
     def _path(self, part: Part) -> Path:
         return self.folder / f"{part.stream}-{part.model}-{part.key}.npz"
 
 
-def run_into(part: Part, folder: Path) -> None:
-    """Run a part unless the cache in `folder` has it (the unit of parallel work)."""
-    cache = Cache(folder)
-    if cache.get(part) is None:
-        cache.put(part, run_part(part))
+def run_into(part: Part, folder: Path) -> tuple[Part, str]:
+    """Run a part into the cache in `folder`; the part, and why it failed ("" if it did not)."""
+    try:
+        Cache(folder).put(part, run_part(part))
+    except (HoldfastError, ArithmeticError, np.linalg.LinAlgError) as error:
+        return part, f"{type(error).__name__}: {error}"
+    return part, ""

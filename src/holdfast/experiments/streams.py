@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +25,13 @@ OFI_BUCKET = 60  # ticks per bucket: 8333 sums, beside the paper's 8273
 SEMI_ANNUAL = 24 * 182
 
 
+class Truth(NamedTuple):
+    """What the oracle's filter is told beside regimes and outliers."""
+
+    noise: float
+    prior_var: float
+
+
 @dataclass(frozen=True)
 class Stream:
     """A data set with the features the paper regresses it on."""
@@ -32,6 +41,7 @@ class Stream:
     features: Features
     train: int  # rows given to tuning
     generated: bool
+    truth: Truth | None = None  # for the oracle, where the stream is generated
 
     @property
     def target(self) -> Array:
@@ -56,8 +66,14 @@ class Stream:
         return replace(self, data=cut, train=min(self.train, n))
 
 
+@lru_cache(maxsize=4)
 def stream(name: str, seed: int = 0, degree: int = 2) -> Stream:
-    """A stream by name; `degree` is the power of the electricity covariates."""
+    """A stream by name; `degree` is the power of the electricity covariates.
+
+    Example:
+        >>> stream("iid_gauss", seed=1).data.y.shape
+        (1180,)
+    """
     if name not in _MAKERS:
         raise unknown("stream", name, _MAKERS)
     return _MAKERS[name](seed, degree)
@@ -70,13 +86,16 @@ def names() -> list[str]:
 
 def _synthetic(seed: int, _: int) -> Stream:
     made = data.synthetic_regression(seed)
-    return Stream("synthetic", made, features.columns(), train=700, generated=True)
+    truth = Truth(noise=1.0, prior_var=1.0)
+    return Stream("synthetic", made, features.columns(), 700, generated=True, truth=truth)
 
 
 def _iid(noise: str) -> Callable[[int, int], Stream]:
     def make(seed: int, _: int) -> Stream:
         made = data.iid_regimes(seed, noise=noise)
-        return Stream(f"iid_{noise}", made, features.intercept(), train=400, generated=True)
+        truth = Truth(noise=0.25 if noise == "gauss" else 1.125, prior_var=4.0)
+        design = features.intercept()
+        return Stream(f"iid_{noise}", made, design, 400, generated=True, truth=truth)
 
     return make
 
@@ -87,7 +106,7 @@ def _well_log(_: int, __: int) -> Stream:
 
 
 def _electricity(_: int, degree: int) -> Stream:
-    """The paper's covariates (temperature, pressure, humidity, wind), standardised over all rows."""
+    """The paper's four covariates of the weather, standardised over all rows as the paper does."""
     loaded = data.load("electricity")
     chosen = loaded.select(*loaded.columns[:4])
     scaled = standardise(chosen)
@@ -106,6 +125,11 @@ def _ofi(_: int, __: int) -> Stream:
     return Stream("ofi", scaled, design, train=2000, generated=False)
 
 
+def _garch(seed: int, _: int) -> Stream:
+    made = data.garch_regimes(seed)
+    return Stream("garch", made, features.intercept(), train=500, generated=True)
+
+
 _MAKERS: dict[str, Callable[[int, int], Stream]] = {
     "synthetic": _synthetic,
     "electricity": _electricity,
@@ -113,4 +137,5 @@ _MAKERS: dict[str, Callable[[int, int], Stream]] = {
     "well_log": _well_log,
     "iid_gauss": _iid("gauss"),
     "iid_t": _iid("t"),
+    "garch": _garch,
 }

@@ -18,6 +18,7 @@ from holdfast import features as feature_maps
 from holdfast.emissions.base import EmissionSpec, Shape
 from holdfast.engine import step
 from holdfast.engine.engine import MEMORY, Engine, EngineSettings, Outlook
+from holdfast.engine.pool import copied
 from holdfast.engine.resampling import SCHEMES
 from holdfast.engine.rule import read_rule, write_rule
 from holdfast.engine.schedule import read_schedule
@@ -182,11 +183,13 @@ class RegimeModel(Model):
         engine = self.engine or self._build(self.dim or 1, rows[0])
         past = self.past.copy()
         outlook = engine.outlook(len(rows))
+        outlook = outlook._replace(rows=copied(outlook.rows))
         forecasts = []
         for h, x in enumerate(rows):
             self._check_width(engine, x)
             forecasts.append(self._ahead(engine, outlook, h, past, x))
             past.push(np.atleast_1d(forecasts[-1].mean))  # lags beyond now: the forecast itself
+            engine.emission.rest(outlook.rows)
         return forecasts
 
     # ------------------------------------------------------------------ what it knows

@@ -47,6 +47,12 @@ _ENTRIES = (
         "Yiu et al. 2026",
     ),
     Entry(
+        "garch_ihmm",
+        "holdfast.models.garch",
+        "infinite HMM of GARCH(1, 1) volatilities, learnt by particle clouds",
+        "Haas, Mittnik and Paolella 2004; Liu and West 2001",
+    ),
+    Entry(
         "beam_ihmm",
         "holdfast.models.beam",
         "offline infinite HMM by beam sampling; reads the whole stream",
