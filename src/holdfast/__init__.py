@@ -21,6 +21,6 @@ from holdfast.tune import tune
 __all__ = [
     "Event", "Forecast", "HoldfastError", "Regime", "Run", "SnapshotError", "Step", "Transitions",
     "beam_ihmm", "bocd", "br_ihmm", "data", "dsm_bocd", "evaluate", "features", "from_bytes",
-    "garch_ihmm", "ihmm", "influence", "load", "make", "models", "sensitivity", "student_t_ihmm", "tune",
-    "wolf_ihmm",
+    "garch_ihmm", "ihmm", "influence", "load", "make", "models", "sensitivity", "student_t_ihmm",
+    "tune", "wolf_ihmm",
 ]  # fmt: skip

@@ -36,8 +36,8 @@ Maker = Callable[[int], Model]
 
 LEVELS = (-1.0, 1.0, 3.0)  # 0 is none of them: a window of zeros is a lie
 NOISE_SD = 0.5
-_PATH = ((0, 90), (1, 60), (2, 180), (0, 60), (1, 45), (2, 45))  # level, observations
-_START = 240  # after 90 observations of the regime that is contaminated
+_PATH = ((0, 30), (1, 20), (2, 60), (0, 20), (1, 15), (2, 15))  # level, half batches
+_START = 40  # batches; 15 of them in the regime that is contaminated
 _SETTLING = 2  # batches
 _SPARSE = 8  # an interval costs more than the rest of a forecast: every eighth is looked at
 _OFFSETS = np.geomspace(0.5, 1e12, 60)  # what the adversary tries, in standard deviations
@@ -67,15 +67,13 @@ class Cell(NamedTuple):
     """One model under one contamination, over all seeds.
 
     Attributes:
-        model: label of the model.
-        kind: the contamination.
+        model, kind: what it is a cell of.
         excess: relative rise of the RMSE after the contamination; NaN where the model failed.
         opened: regimes opened by it, per run.
         during: relative rise of the RMSE from its first observation to the end of the settling.
         rmse: mean RMSE after it.
         clean_rmse: mean RMSE of the same observations without it.
-        finite: whether every forecast, every eighth interval and every log score was a finite
-            number.
+        finite: whether every mean, sd and log score and every eighth interval was finite.
         n_bytes: largest snapshot at the end of a run.
         failure: what the model raised, or nothing.
     """
@@ -152,7 +150,7 @@ def torture(
         kinds: names from `KINDS`; all of them by default.
         seeds: one stream and one model each. As many as a multiple of the batch meet every
             position of a switch within a batch equally often.
-        batch: B of the models that have one; lengths are measured in it.
+        batch: B of the models that have one; all lengths are measured in it.
         burst: observations in a short burst; `holdfast.sensitivity` says which are ignored.
         size: height of spikes, bursts and drift, in standard deviations of the noise.
 
@@ -165,10 +163,9 @@ def torture(
         >>> [(row.model, row.kind, row.finite) for row in result.rows]
         [('br_ihmm', 'isolated', True)]
     """
-    chosen = list(KINDS) if kinds is None else list(kinds)
-    for kind in chosen:
-        if kind not in KINDS:
-            raise unknown("kinds", kind, KINDS)
+    chosen = list(KINDS if kinds is None else kinds)
+    for kind in set(chosen) - set(KINDS):
+        raise unknown("kinds", kind, KINDS)
     stages = [stage(seed, batch=batch, burst=burst, size=size) for seed in seeds]
     if not (stages and models and chosen):
         raise HoldfastError("models, kinds and seeds must hold at least one entry each.")
@@ -182,9 +179,9 @@ def torture(
 def stage(seed: int, *, batch: int = 6, burst: int = 3, size: float = 10.0) -> Stage:
     """The stream of one seed: levels -1, 1 and 3, noise of standard deviation 0.5.
 
-    The third level is contaminated after 90 observations of it; after it the stream goes on in
-    it, returns to the first, to the second and to the third. Every switch falls `seed` modulo
-    `batch` observations later than with seed 0.
+    The third level is contaminated after 15 batches of it; then the stream goes on in it, returns
+    to the first, to the second and to the third: 80 batches in all. Every switch falls `seed`
+    modulo `batch` observations later than with seed 0.
 
     Example:
         >>> from holdfast.evaluate.torture import stage
@@ -194,10 +191,11 @@ def stage(seed: int, *, batch: int = 6, burst: int = 3, size: float = 10.0) -> S
     """
     wait = whole("seed", seed, least=0) % whole("batch", batch)
     rng = np.random.default_rng([seed, 1])
-    levels = np.repeat([LEVELS[k] for k, _ in _PATH], [n for _, n in _PATH])
+    levels = np.repeat([LEVELS[k] for k, _ in _PATH], [n * batch // 2 for _, n in _PATH])
     levels = np.concatenate([np.full(wait, LEVELS[0]), levels])
     y = levels + NOISE_SD * rng.standard_normal(levels.size)
-    return Stage(y, _START + wait, batch, whole("burst", burst), positive("size", size), seed)
+    start, height = _START * batch + wait, positive("size", size)
+    return Stage(y, start, batch, whole("burst", burst), height, seed)
 
 
 @dataclass(frozen=True)

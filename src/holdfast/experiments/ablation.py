@@ -18,7 +18,7 @@ VARIANTS: dict[str, Any] = {
     **{name: {name: "paper"} for name in Rule._fields},
     "all nine": "paper",
 }
-_SCORES = ("rmse", "oracle_ratio", "regimes", "switches", "ppv", "tpr", "delay")
+_SCORES = ("rmse", "oracle_ratio", "regimes", "switches", "ppv", "tpr", "delay", "delay_online")
 
 
 def _parts(plan: Plan, stream: str, variant: str) -> list[Part]:

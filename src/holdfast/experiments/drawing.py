@@ -77,11 +77,13 @@ def both_rules(
     return figure
 
 
-def grid(n_rows: int, n_columns: int, title: str, width: float = 6.5) -> tuple[Any, Any]:
-    """A figure and its axes (n_rows, n_columns) with shared time."""
+def grid(
+    n_rows: int, n_columns: int, title: str, width: float = 6.5, share: str = "row"
+) -> tuple[Any, Any]:
+    """A figure and its axes (n_rows, n_columns); x is shared, y as `share` says."""
     figure, axes = pyplot().subplots(
         n_rows, n_columns, figsize=(width * n_columns, 2.6 * n_rows + 0.6), sharex=True,
-        sharey="row", layout="constrained", squeeze=False,
+        sharey=share, layout="constrained", squeeze=False,
     )  # fmt: skip
     figure.suptitle(title, x=0.01, ha="left", fontsize=11)
     return figure, axes

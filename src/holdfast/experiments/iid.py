@@ -13,7 +13,10 @@ from holdfast.experiments.settings import ONLINE
 from holdfast.experiments.tables import Item, Line, Made, Results, comparison, parts_of
 from holdfast.plot import PALETTE
 
-_SCORES = ("regimes", "switches", "rmse", "oracle_ratio", "adjusted_rand", "ppv", "tpr", "delay")
+_SCORES = (
+    "regimes", "switches", "rmse", "oracle_ratio", "adjusted_rand", "ppv", "tpr", "delay",
+    "delay_online",
+)  # fmt: skip
 
 
 def _lines(stream: str, models: tuple[str, ...] = ONLINE) -> list[Line]:

@@ -34,7 +34,9 @@ MEASURES = {
     "ppv": "PPV",
     "tpr": "TPR",
     "delay": "delay",
+    "delay_online": "delay, by when it was known",
     "seconds": "seconds",
+    "cpu_seconds": "seconds of CPU",
 }
 
 

@@ -82,7 +82,9 @@ def _preference(_: Results) -> Made:
 
 def _draw_preference() -> Any:
     y = np.linspace(-10.0, 15.0, 401)
-    figure, axes = drawing.grid(2, 3, "Preference of regimes: below 0 prefers regime 0", width=4.5)
+    figure, axes = drawing.grid(
+        2, 3, "Preference of regimes: below 0 prefers regime 0", 4.5, "none"
+    )
     for row, rule in zip(axes, RULES, strict=True):
         for ax, (name, path) in zip(row, _PATHS.items(), strict=True):
             for colour, sd in zip(PALETTE, _SPREADS, strict=False):

@@ -17,7 +17,7 @@ _PAPER = {
 PLAIN = {"weight": "none", "batch": 1}  # the unknown-variance model as the paper compares it
 _UNKNOWN = "student_t_ihmm, plain"
 _ZOOM = (100, 500)
-_EXTRA = ("regimes", "switches", "lookahead_mae")
+_EXTRA = ("delay_online", "regimes", "switches", "lookahead_mae")
 BATCHES = (1, 2, 3, 6, 9, 12, 15, 18, 21, 24, 30, 40, 50)
 
 

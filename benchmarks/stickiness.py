@@ -1,0 +1,49 @@
+"""`python -m benchmarks.stickiness`: a batch B against a finite bias kappa, side by side.
+
+Both say that regimes last. A batch decides once for B observations; kappa adds to the odds of
+staying at every decision. Streams: the iid regimes with bursts, Gaussian and t noise, seeds 0 .. 4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from joblib import Parallel, delayed
+from rich.console import Console
+from rich.table import Table
+
+import holdfast as hf
+
+SEEDS = range(5)
+SETTINGS = [(b, kappa) for b in (1, 3, 6) for kappa in (0.0, 10.0, 100.0)]
+
+
+def cell(batch: int, kappa: float, noise: str, seed: int) -> tuple[float, ...]:
+    """(regimes, switches per true switch, adjusted Rand, RMSE on clean values) of one run."""
+    stream = hf.data.iid_regimes(seed, noise=noise)
+    run = hf.br_ihmm(batch=batch, sticky=kappa, prior_var=4.0, seed=seed).run(stream.y)
+    true = max(hf.evaluate.switches(stream.regimes), 1)
+    return (
+        hf.evaluate.n_regimes(run.path),
+        hf.evaluate.switches(run.path) / true,
+        hf.evaluate.adjusted_rand(run.path, stream.regimes),
+        hf.evaluate.rmse(stream.clean, run.mean),
+    )
+
+
+def rows() -> Iterator[list[str]]:
+    """One row of means over the seeds per setting and noise."""
+    tasks = [(b, k, noise, s) for b, k in SETTINGS for noise in ("gauss", "t") for s in SEEDS]
+    results = iter(Parallel(n_jobs=2)(delayed(cell)(*task) for task in tasks))
+    for b, kappa in SETTINGS:
+        for noise in ("gauss", "t"):
+            mean = np.mean([next(results) for _ in SEEDS], axis=0)
+            yield [str(b), f"{kappa:g}", noise, *(f"{value:.2f}" for value in mean)]
+
+
+if __name__ == "__main__":
+    table = Table("B", "kappa", "noise", "regimes", "switches / true", "ARI", "RMSE", box=None)
+    for row in rows():
+        table.add_row(*row)
+    Console().print(table)
