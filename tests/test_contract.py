@@ -120,8 +120,8 @@ def test_forecast_ahead_is_pure(case: Case, stream: np.ndarray) -> None:
         assert "one step ahead" in str(error)
     else:
         assert len(ahead) == 9 and all(np.isfinite(f.mean) and f.sd > 0 for f in ahead)
-        if model.settings().get("rule") != "paper":  # whose forecast waits for the batch (D7)
-            assert ahead[0].mean == pytest.approx(model.predict().mean, rel=1e-9, abs=1e-12)
+        assert ahead[0].mean == pytest.approx(model.predict().mean, rel=1e-9, abs=1e-12)
+        assert ahead[0].sd == pytest.approx(model.predict().sd, rel=1e-9)
     assert model.to_bytes() == before
 
 
