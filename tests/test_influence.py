@@ -305,9 +305,7 @@ def questions(draw: Any) -> tuple[Any, np.ndarray, np.ndarray, list[int]]:
     return model, clean, dirty, at
 
 
-@settings(
-    max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
-)
+@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(questions())
 def test_no_contamination_exceeds_the_bound(question):
     model, clean, dirty, at = question

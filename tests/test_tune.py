@@ -113,7 +113,19 @@ def test_a_spec_that_cannot_be_read_is_named(spec: Any, word: str) -> None:
         read_spec("batch", spec)
 
 
-@pytest.mark.parametrize("name", [entry.name for entry in REGISTRY.values() if entry.online])
+TRIVIAL = ("last_value", "seasonal_last_value", "running_mean")
+
+
+@pytest.mark.parametrize("name", TRIVIAL)
+def test_a_model_without_anything_to_search_says_so(name: str) -> None:
+    with pytest.raises(HoldfastError, match="space"):
+        tune(name, levels(12), budget=1)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [entry.name for entry in REGISTRY.values() if entry.online and entry.name not in TRIVIAL],
+)
 def test_a_default_space_holds_the_models_default_and_leaves_out_what_is_fixed(name: str) -> None:
     default = hf.make(name).settings()
     fixed = {setting: 3.0 for setting in ("prior_var",) if setting in default}

@@ -287,9 +287,7 @@ def _contest(s: _Situation, cases: int, known: Array | None) -> Contest:
     else:
         rival, enter = believe(known, s.present_var, cases, s.present_var), s.chances.back
     chances = s.chances
-    return Contest(
-        holder, rival, known is None, enter, chances.stay, chances.hold, s.particles
-    )
+    return Contest(holder, rival, known is None, enter, chances.stay, chances.hold, s.particles)
 
 
 def _shift_course(

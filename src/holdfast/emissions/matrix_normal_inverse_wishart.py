@@ -151,9 +151,7 @@ def judge(
 
 
 @kernel
-def score(
-    z: float, far: float, log_scale: float, dof: float, dim: int, caution: Caution
-) -> float:
+def score(z: float, far: float, log_scale: float, dof: float, dim: int, caution: Caution) -> float:
     """What the observation says for the row: Student-t, or with tails alike for every row (D1)."""
     if caution.kind == NONE or not caution.weigh_regimes:
         return log_student(z, log_scale, dof, dim)

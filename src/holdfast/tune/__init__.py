@@ -99,6 +99,10 @@ def tune(
     task = _task(model_name, fixed, (y, X), objective, (train, skip), _seeds(known, seeds))
     if space is None:
         space = {n: s for n, s in default_space(model_name, known).items() if n not in fixed}
+        if not space:
+            raise HoldfastError(
+                f"{model_name} has no setting that is usually searched: pass space."
+            )
     specs = read_space(space, known, fixed)
     total, workers = whole("budget", budget), whole("jobs", jobs)
     search = open_search(backend, specs, whole("seed", seed, 0))

@@ -136,6 +136,7 @@ _USUAL: Space = {
     "prior_var": Float(0.03, 100.0, log=True),
     "ess_threshold": Float(0.05, 0.95),
     "hazard": Float(1e-4, 0.2, log=True),
+    "ridge": Float(1e-6, 100.0, log=True),
 }
 _FAMILY = {  # what makes a model the one it is stays fixed: batch 1, no weight
     "br_ihmm": ("batch", "threshold", "noise", "prior_var", "ess_threshold"),

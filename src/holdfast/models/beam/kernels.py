@@ -74,9 +74,7 @@ def sweep(chain: Chain, data: Data, prior: Prior, rng: np.random.Generator) -> t
 
 
 @kernel
-def resample_parameters(
-    chain: Chain, data: Data, prior: Prior, rng: np.random.Generator
-) -> float:
+def resample_parameters(chain: Chain, data: Data, prior: Prior, rng: np.random.Generator) -> float:
     """Draw everything but the path given the path; return its log joint with y, alpha, gamma."""
     counts = count_transitions(chain)
     log_joint = sample_structure(chain, counts, prior, rng)
@@ -297,9 +295,7 @@ def sample_structure(
     chain.concentration[0] = draw_concentration(
         alpha, total[0], customers, prior.concentration[0], rng
     )
-    chain.concentration[1] = draw_concentration(
-        gamma, float(n), total, prior.concentration[1], rng
-    )
+    chain.concentration[1] = draw_concentration(gamma, float(n), total, prior.concentration[1], rng)
     chain.log_beta[:n] = tables
     chain.log_beta[n] = chain.concentration[1]
     log_dirichlet(chain.log_beta, n + 1, rng)
