@@ -5,9 +5,9 @@ HOLDFAST_DATA ?= $(abspath ../shared/data)
 export HOLDFAST_DATA
 
 # Witness 1: these run again without the compiler.
-NOJIT_TESTS := tests/test_agreement.py tests/test_emission.py tests/test_hdp.py tests/test_weights.py
+NOJIT_TESTS := tests/test_agreement.py tests/test_emission.py tests/test_hdp.py tests/test_student_t.py
 
-.PHONY: venv demo test check lint types imports nojit bench reproduce lock clean
+.PHONY: venv demo test check lint types imports nojit bench reproduce quick lock clean
 
 venv: .venv/.made
 
@@ -41,6 +41,14 @@ nojit: venv
 
 bench: venv
 	$(BIN)/python -m benchmarks
+
+# The paper's tables and figures: all of them in full, or small to see that they run.
+RUNS ?= 100
+reproduce: venv
+	$(BIN)/holdfast reproduce all --runs $(RUNS) --jobs 2 --out docs/reproduction
+
+quick: venv
+	$(BIN)/holdfast reproduce all --quick --jobs 2 --out out/quick
 
 # Writes the lock anew from what pyproject.toml allows. Names and exact versions, nothing else.
 lock:

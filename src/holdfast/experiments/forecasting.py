@@ -112,9 +112,9 @@ ITEMS = (
         "Table `tab:runtimes`",
         "The paper ran JAX on a GPU, we run compiled loops on one CPU core per run; side by side "
         "with `--jobs` above 1, runs share the machine, so CPU seconds stand beside the clock's. "
-        "What can be compared is the order of the models and what batching saves. Particles draw "
-        "the prior mean of their own new regimes (D9 under the paper's rule) share no posterior, "
-        "which costs most where there are 100 features.",
+        "What can be compared is the order of the models and what batching saves. Under the "
+        "paper's rule particles draw the prior mean of their own new regimes (D9) and share no "
+        "posterior, which costs most where there are 100 features.",
         _runtimes,
         lambda plan: parts_of(_runtime_lines())(plan),
     ),

@@ -20,14 +20,14 @@ DETERMINISTIC = ("bocd", "dsm_bocd")
 
 # Seconds of one run with 100 particles on one core, roughly: they set run counts and the time left.
 _SECONDS = {
-    "synthetic": 20.0, "electricity": 60.0, "ofi": 15.0, "well_log": 6.0,
-    "iid_gauss": 2.0, "iid_t": 2.0, "garch": 20.0,
+    "synthetic": 5.0, "electricity": 90.0, "ofi": 16.0, "well_log": 6.0,
+    "iid_gauss": 1.5, "iid_t": 1.5, "garch": 20.0,
 }  # fmt: skip
 _ROWS = {
     "synthetic": 2500, "electricity": 31_912, "ofi": 8333, "well_log": 4050,
     "iid_gauss": 1180, "iid_t": 1180, "garch": 1500,
 }  # fmt: skip
-_UNSHARED = 4.0  # with 100 features, particles that share no regime (D9) cost this much more
+_UNSHARED = 14.0  # with 100 features, particles that share no regime (D9) cost this much more
 _QUICK_ROWS = {
     "synthetic": 150, "electricity": 250, "ofi": 250, "well_log": 500,
     "iid_gauss": 250, "iid_t": 250, "garch": 200,

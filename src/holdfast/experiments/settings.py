@@ -167,7 +167,7 @@ def _family(rule: str) -> Settings:
 def _start(stream: str, model: str) -> Settings:
     """Our settings before tuning."""
     if stream == "garch":
-        return {"particles": PARTICLES}
+        return {"particles": 50}  # each carries a cloud of coefficients beside
     chosen = CHOSEN[stream]
     settings: Settings = {"noise": chosen.noise, "prior_var": chosen.prior_var}
     if chosen.rho is not None:
