@@ -137,15 +137,20 @@ def test_the_adversary_finds_the_value_that_hurts():
 
 @pytest.fixture(scope="module", params=list(ROBUST))
 def robust(request: pytest.FixtureRequest) -> Torture:
-    """Seeds 0 .. 5: every position of a switch within a batch once."""
-    label = request.param
-    return torture({label: ROBUST[label]}, seeds=range(BATCH), batch=BATCH, burst=stated_bound())
+    """Seeds 0 .. 5: every position of a switch within a batch once.
+
+    Bursts one shorter than the bound, because three of them follow each other and the bound
+    speaks of one: docs/robustness.md says what repetition does at the bound itself.
+    """
+    label, burst = request.param, stated_bound() - 1
+    return torture({label: ROBUST[label]}, seeds=range(BATCH), batch=BATCH, burst=burst)
 
 
 @pytest.mark.slow
 def test_no_contamination_is_remembered(robust: Torture):
-    """Excess <= 5 %. The spread between blocks of six seeds is near 1 %: a sound model on other
-    seeds would fail one of the 14 cells in fewer than 1 of 100 runs."""
+    """Excess <= 5 %. Between blocks of six seeds a cell's standard deviation is at most 1.2 %
+    (`br_ihmm`, seeds 6 .. 23): a sound model on other seeds would fail one of the 14 cells in
+    fewer than 1 of 1000 runs."""
     sound(robust)
     worst = max(robust.rows, key=lambda row: row.excess)
     assert worst.excess <= 0.05, worst

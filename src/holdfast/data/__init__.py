@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.data.base import Dataset, standardise
-from holdfast.data.contamination import KINDS, Contaminated, contaminate
+from holdfast.data.contamination import KINDS, Contaminated, contaminate, duplicate
 from holdfast.data.datasets import load, names
 from holdfast.data.generators import (
     garch_regimes,
@@ -15,6 +15,7 @@ from holdfast.data.generators import (
 from holdfast.data.readers import bucketed
 
 __all__ = [
-    "KINDS", "Contaminated", "Dataset", "bucketed", "contaminate", "garch_regimes", "iid_regimes",
-    "load", "names", "regime_stream", "standardise", "synthetic_regression", "two_state_sandbox",
+    "KINDS", "Contaminated", "Dataset", "bucketed", "contaminate", "duplicate", "garch_regimes",
+    "iid_regimes", "load", "names", "regime_stream", "standardise", "synthetic_regression",
+    "two_state_sandbox",
 ]  # fmt: skip
