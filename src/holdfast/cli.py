@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,6 +14,7 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table as Grid
 
 import holdfast as hf
@@ -48,7 +50,7 @@ def main() -> None:
     try:
         app()
     except HoldfastError as error:
-        console.print(f"[red]holdfast:[/red] {error}", highlight=False)
+        console.print(f"[red]holdfast:[/red] {escape(str(error))}", highlight=False)
         raise SystemExit(2) from None
 
 
@@ -66,10 +68,12 @@ def demo(
     _print_scores(result.scores(), "errors against the uncontaminated values")
     assert stream.regimes is not None and stream.outliers is not None
     console.print(_truth_table(result.run, stream.regimes, stream.outliers))
-    figure = plot.run_figure(
-        result.run, stream.y, "br_ihmm on a generated stream", truth=stream.regimes
+    _draw(
+        lambda: plot.run_figure(
+            result.run, stream.y, "br_ihmm on a generated stream", truth=stream.regimes
+        ),
+        out / "demo.png",
     )
-    console.print(f"picture: {plot.save(figure, out / 'demo.png')}")
 
 
 @app.command()
@@ -109,9 +113,8 @@ def run(
     maker.save(out / "model.holdfast")
     _write_units(out, file, target, centre, scale)
     _print_scores(result.scores(), f"errors in units of {scale:.6g} (the first {skip} rows apart)")
-    figure = plot.run_figure(found, y, f"{target}: {model}")
-    plot.save(figure, out / "run.png")
-    console.print(f"results in {out}: run.csv, events.csv, run.png, model.holdfast, units.json")
+    _draw(lambda: plot.run_figure(found, y, f"{target}: {model}"), out / "run.png")
+    console.print(f"results in {out}: run.csv, events.csv, model.holdfast, units.json")
 
 
 @app.command("tune")
@@ -211,6 +214,14 @@ def warm_up() -> None:
         hf.make(name).run(rng.standard_normal(20))
     hf.br_ihmm().run(rng.standard_normal((20, 2)))
     console.print(f"kernels are ready in {cache_root()}")
+
+
+def _draw(figure: Callable[[], Any], path: Path) -> None:
+    """Write a picture, or say what it needs; everything else is done without it."""
+    try:
+        console.print(f"picture: {plot.save(figure(), path)}")
+    except plot.NoPictures as error:
+        console.print(f"no picture. {error}", markup=False)
 
 
 def _greet_compiler() -> None:

@@ -15,12 +15,16 @@ from holdfast.results import NO_REGIME, Run
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#999999")
 
 
+class NoPictures(HoldfastError):
+    """matplotlib is not installed."""
+
+
 def pyplot() -> Any:
     """matplotlib.pyplot drawing to files, or an error that says how to get it."""
     try:
         import matplotlib
     except ImportError:
-        raise HoldfastError("Pictures need matplotlib: pip install 'holdfast[plot]'.") from None
+        raise NoPictures("Pictures need matplotlib: pip install 'holdfast[plot]'.") from None
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
