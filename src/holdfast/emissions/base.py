@@ -8,6 +8,7 @@ emission is one file: its kernels and a subclass of `Emission`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -62,6 +63,7 @@ class Shape(NamedTuple):
         return self.dim * self.width if self.shared else self.width
 
 
+@dataclass(frozen=True)
 class EmissionSpec(ABC):
     """An emission's settings: a frozen dataclass of JSON values that can build it."""
 

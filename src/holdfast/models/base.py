@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +33,7 @@ Array = NDArray[np.float64]
 class Model(ABC):
     """An online forecaster that may also know regimes."""
 
-    name: ClassVar[str]
+    name: str
     dim: int | None = None  # coordinates of y, known at the latest after the first update
 
     def predict(self, x: Any = None) -> Forecast:

@@ -300,7 +300,7 @@ class Bocd(RunLengthModel):
         return EmissionSegments(self.spec.build(shape, self._caution), self._kept)
 
     def settings(self) -> dict[str, Any]:
-        chosen: dict[str, Any] = asdict(self.spec)  # type: ignore[call-overload]
+        chosen: dict[str, Any] = asdict(self.spec)
         return chosen | asdict(self.chosen)
 
     @classmethod
@@ -340,7 +340,7 @@ def split_settings(settings: dict[str, Any]) -> tuple[EmissionSpec, BocdSettings
     """The emission's settings and the model's own, none of them shared with the caller."""
     settings = {name: json_value(value) for name, value in settings.items()}
     spec = emission_spec(settings.get("emission", EMISSIONS[0]))
-    of_emission = {f.name for f in fields(spec)}  # type: ignore[arg-type]
+    of_emission = {f.name for f in fields(spec)}
     of_model = {f.name for f in fields(BocdSettings)}
     for given in settings:
         if given not in of_emission | of_model:

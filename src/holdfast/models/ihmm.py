@@ -69,7 +69,7 @@ def build(
     name: str, spec: type[Spec], defaults: dict[str, Any], settings: dict[str, Any]
 ) -> RegimeModel:
     """A model of the family from its emission's settings type, its defaults and the user's."""
-    of_emission = {f.name for f in fields(spec)}  # type: ignore[arg-type]
+    of_emission = {f.name for f in fields(spec)}
     of_family = {f.name for f in fields(RegimeSettings)}
     for given in settings:
         if given not in of_emission | of_family:

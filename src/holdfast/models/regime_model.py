@@ -101,7 +101,7 @@ class RegimeModel(Model):
     """An online infinite HMM: regimes discovered as needed, remembered, recognised again."""
 
     def __init__(self, name: str, settings: RegimeSettings, emission: EmissionSpec) -> None:
-        self.name = name  # type: ignore[misc]
+        self.name = name
         self.spec = emission
         self.features: Features = feature_maps.read(settings.features)
         self.chosen = replace(settings, features=self.features.to_json())
@@ -235,7 +235,7 @@ class RegimeModel(Model):
     # ------------------------------------------------------------------ making and keeping
 
     def settings(self) -> dict[str, Any]:
-        chosen = asdict(self.spec) | asdict(self.chosen)  # type: ignore[call-overload]
+        chosen = asdict(self.spec) | asdict(self.chosen)
         chosen["rule"] = write_rule(self._engine_settings.rule)
         return {key: _plain(value) for key, value in chosen.items()}
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,7 +109,7 @@ class BeamIhmm(Model):
     number of observations alone, so asking changes nothing.
     """
 
-    name: ClassVar[str] = "beam_ihmm"
+    name = "beam_ihmm"
     dim = 1
 
     def __init__(self, settings: BeamSettings) -> None:
