@@ -331,10 +331,7 @@ class Reference:
         """Tables of one cell; of a sticky self-transition only those that beta explains."""
         share = p.alpha * math.exp(p.log_beta[k])
         kappa = self.settings.sticky if own else 0.0
-        tables = draw_tables(count, share + kappa, self.rng)
-        if kappa == 0.0:
-            return tables
-        return sum(self.rng.random() * (share + kappa) < share for _ in range(tables))
+        return draw_tables(count, share, kappa, self.rng)
 
     def _draw_gamma(self, gamma: float, n: int, tables: int) -> float:
         shape, rate = self.settings.gamma_prior

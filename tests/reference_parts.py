@@ -136,18 +136,18 @@ def log_stick_rest(gamma: float, rng: np.random.Generator) -> float:
     return math.log(1.0 - rng.random()) / gamma
 
 
-def draw_tables(n: int, concentration: float, rng: np.random.Generator) -> int:
-    """Tables of n customers; customer j + 1 opens one with probability a / (a + j)."""
+def draw_tables(n: int, concentration: float, kappa: float, rng: np.random.Generator) -> int:
+    """Tables of n customers that beta explains: the j + 1st opens one w.p. a / (a + kappa + j)."""
     if n == 0:
         return 0
-    tables, seated = 1, 1
+    tables = seated = int(kappa == 0.0)
     while seated < min(n, ONE_BY_ONE):
-        tables += rng.random() * (concentration + seated) < concentration
+        tables += rng.random() * (concentration + kappa + seated) < concentration
         seated += 1
     while seated < n and concentration > 0.0:
         log_u, log_none = math.log(1.0 - rng.random()), 0.0
         while seated < n:
-            log_none += math.log(seated) - math.log(concentration + seated)
+            log_none += math.log(kappa + seated) - math.log(concentration + kappa + seated)
             seated += 1
             if log_none <= log_u:
                 tables += 1

@@ -110,29 +110,33 @@ def record(p: Particles, i: int, choice: int, rng: np.random.Generator) -> None:
 
 
 @kernel
-def antoniak(n: int, concentration: float, rng: np.random.Generator) -> int:
-    """Tables that n customers of a Chinese restaurant sit at, exactly, in O(tables log n).
+def antoniak(n: int, concentration: float, bias: float, rng: np.random.Generator) -> int:
+    """Tables that beta explains among n customers of a restaurant, exactly, in O(tables log n).
 
-    The first customers are seated one by one. After that, with j seated, no table is opened
-    before the (k+1)-th customer with probability G(k) G(a+j) / (G(j) G(a+k)), so one uniform
-    finds the next table by bisection.
+    With j seated the next opens a table with probability (a + bias) / (a + bias + j), and a
+    share a / (a + bias) of those is not the bias's: a / (a + bias + j) in all. The first
+    customers are seated one by one. After that no such table is opened before the (k+1)-th
+    with probability G(bias + k) G(a + bias + j) / (G(bias + j) G(a + bias + k)), so one uniform
+    finds the next table by bisection. Without a bias the first customer opens a table for sure.
     """
     if n == 0:
         return 0
-    tables, seated = 1, 1
+    seated = 1 if bias == 0.0 else 0
+    tables = seated
+    total = concentration + bias
     while seated < min(n, _ONE_BY_ONE):
-        if rng.random() * (concentration + seated) < concentration:
+        if rng.random() * (total + seated) < concentration:
             tables += 1
         seated += 1
     while seated < n and concentration > 0.0:
         target = math.log(1.0 - rng.random())
-        target -= math.lgamma(concentration + seated) - math.lgamma(seated)
-        if math.lgamma(n) - math.lgamma(concentration + n) > target:
+        target -= math.lgamma(total + seated) - math.lgamma(bias + seated)
+        if math.lgamma(bias + n) - math.lgamma(total + n) > target:
             break
         low, high = seated, n  # survival(low) > u >= survival(high)
         while high - low > 1:
             middle = (low + high) // 2
-            if math.lgamma(middle) - math.lgamma(concentration + middle) > target:
+            if math.lgamma(bias + middle) - math.lgamma(total + middle) > target:
                 low = middle
             else:
                 high = middle
@@ -173,15 +177,7 @@ def row_tables(
             continue
         customers += count
         share = p.alpha[i] * math.exp(p.log_beta[i, k])
-        if source == k and sticky > 0.0:
-            tables = antoniak(count, share + sticky, rng)
-            kept = 0
-            for _ in range(tables):  # tables that the bias put there say nothing about beta
-                if rng.random() * (share + sticky) < share:
-                    kept += 1
-            tables = kept
-        else:
-            tables = antoniak(count, share, rng)
+        tables = antoniak(count, share, sticky if source == k else 0.0, rng)
         out_tables[k] += tables
         opened += tables
     return customers, opened

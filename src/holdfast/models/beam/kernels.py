@@ -286,7 +286,7 @@ def sample_structure(
         for k in range(n):
             if counts[j, k] > 0:
                 customers[j] += counts[j, k]
-                tables[k] += antoniak(counts[j, k], alpha * math.exp(chain.log_beta[k]), rng)
+                tables[k] += antoniak(counts[j, k], alpha * math.exp(chain.log_beta[k]), 0.0, rng)
     log_joint = log_marginal_path(chain, counts, tables)
     total = np.array([tables.sum()])
     for i, value in enumerate((alpha, gamma)):
