@@ -272,9 +272,24 @@ class Reference:
             regime.last_seen = self.time - 1
             if regime.first_seen is None:
                 regime.first_seen = self.time - self.size
+        self._reconcile({regime.identity for regime in chosen})
         for p in self.particles:
             if p.regimes[-1] is p.unopened:
                 p.unopened = self._prior_regime()
+
+    def _reconcile(self, present: set[int | None]) -> None:
+        """Present births that no particle holds side by side are one regime, the oldest."""
+        oldest: list[int | None] = []
+        for identity in sorted(present, key=lambda i: -1 if i is None else i):
+            held = [{r.identity for r in p.regimes} for p in self.particles]
+            apart = [o for o in oldest if not any({o, identity} <= ids for ids in held)]
+            if not apart:
+                oldest.append(identity)
+            for p in self.particles:
+                for regime in p.regimes:
+                    if apart and regime.identity == identity:
+                        regime.identity = apart[0]
+        self.happened.reconciled += len(present) - len(oldest)
 
     def _prune(self, p: Particle) -> None:
         """At MAX_STATES: of the least visited, never the present one, the least recently seen."""

@@ -94,6 +94,7 @@ class Happened:
     births: int = 0
     resamplings: int = 0
     prunings: int = 0
+    reconciled: int = 0
     sizes: list[int] = field(default_factory=list)
 
 

@@ -6,7 +6,8 @@ its forecast are always up to date, and nothing is committed. When the batch is 
     weigh      log omega += log sum_l P(l | s) exp(score_l)                          Alg. 1, line 6
     resample   if the effective sample size has fallen to the threshold             Alg. 1, line 8
     assign     draw l from nu, count the transition once                            Alg. 1, line 14
-    learn      the slot points at the candidate's row                               Alg. 1, line 24
+    learn      the slot points at the candidate's row; births that nobody tells
+               apart get one id                                                    Alg. 1, line 24
     prune      forget the stalest of the least visited                              Alg. prune
     structure  tables, alpha, gamma, beta                                           Alg. 1, line 23
 """
@@ -21,6 +22,7 @@ from numpy.typing import NDArray
 from holdfast.emissions.base import Array, Batch, Components, Emission, Rows
 from holdfast.engine import particles as particle_arrays
 from holdfast.engine import step
+from holdfast.engine.identity import reconcile
 from holdfast.engine.pool import PRIOR_ROW, UNBORN, Pool
 from holdfast.engine.resampling import ancestors, effective_sample_size
 from holdfast.engine.rule import Rule
@@ -166,6 +168,7 @@ class Engine:
         self._write_ledger(chosen, rows)
         p = self.particles
         p.slots[np.arange(p.current.size), p.current] = rows[inverse]
+        reconcile(p, self.pool.ledger.identity)
         self._draw_prospects(p.slots[np.arange(p.current.size), p.n_regimes] == PRIOR_ROW, 0)
 
     def _write_ledger(self, chosen: NDArray[np.int64], rows: NDArray[np.int64]) -> None:
