@@ -31,7 +31,8 @@ COLUMNS = (
     "regime_probability",
 )  # fmt: skip
 KEPT_SEED = 0  # figures draw this run, so only its columns are kept
-RUN_THRESHOLD = 10  # minority runs shorter than this are misses, not false alarms (paper: unstated)
+RUN_THRESHOLD = 2  # minority runs shorter than this are misses, not false alarms (`run_threshold`)
+RUN_THRESHOLDS = (1, 2, 5, 10, 20)
 
 
 @dataclass(frozen=True)
@@ -133,12 +134,15 @@ def _scores(source: Stream, columns: dict[str, NDArray[Any]]) -> dict[str, float
 def _segmentation(labels: NDArray[Any], truth: Iterable[int], label: str) -> dict[str, float]:
     """The paper's regime statistics; `path` is its protocol, `regime` what was known in time."""
     suffix = "" if label == "path" else "_online"
-    match = evaluate.match_regimes(labels, truth, RUN_THRESHOLD)
-    return {
-        f"ppv{suffix}": match.ppv,
-        f"tpr{suffix}": match.tpr,
+    truth = list(truth)
+    match = {n: evaluate.match_regimes(labels, truth, n) for n in RUN_THRESHOLDS}
+    scores = {
+        f"ppv{suffix}": match[RUN_THRESHOLD].ppv,
+        f"tpr{suffix}": match[RUN_THRESHOLD].tpr,
         f"delay{suffix}": evaluate.detection_delay(labels, truth),
     }
+    scores |= {f"ppv{suffix}_{n}": one.ppv for n, one in match.items()}
+    return scores | {f"tpr{suffix}_{n}": one.tpr for n, one in match.items()}
 
 
 @lru_cache

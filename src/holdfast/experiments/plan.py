@@ -16,7 +16,7 @@ from holdfast.models.registry import REGISTRY
 
 CHEAP = 3.0  # seconds of a run that is done as often as asked for
 LEAST = 3  # runs of a dear variant, if as many are asked for
-DETERMINISTIC = ("bocd", "dsm_bocd")
+DETERMINISTIC = ("bocd", "dsm_bocd", "least_squares")  # they draw nothing
 
 # Seconds of one run with 100 particles on one core, roughly: they set run counts and the time left.
 _SECONDS = {

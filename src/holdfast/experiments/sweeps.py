@@ -1,4 +1,4 @@
-"""One setting of `br_ihmm` varied: the batch size, and the noise the paper does not state."""
+"""One thing varied: the batch size, and what the paper does not state (noise, run threshold)."""
 
 from __future__ import annotations
 
@@ -8,13 +8,25 @@ import numpy as np
 
 from holdfast.errors import HoldfastError
 from holdfast.experiments import drawing, settings
-from holdfast.experiments.parts import Part
+from holdfast.experiments.parts import RUN_THRESHOLDS, Part
 from holdfast.experiments.plan import Plan
-from holdfast.experiments.tables import MEASURES, RULES, Cell, Item, Made, Results, Table, Value
+from holdfast.experiments.tables import (
+    MEASURES,
+    RULES,
+    Cell,
+    Item,
+    Line,
+    Made,
+    Results,
+    Table,
+    Value,
+    parts_of,
+)
 from holdfast.plot import PALETTE, pyplot
 
 SHARE = 0.25  # of the runs of a single table: there are many points
 _FACTORS = (0.25, 1.0, 4.0)
+_SEGMENTED = ("synthetic", "well_log")
 _NOISY = {"synthetic": "rmse", "electricity": "rmse", "well_log": "lookahead_mae"}
 
 
@@ -100,7 +112,39 @@ def _noise(results: Results) -> Made:
     return Made([Table(columns, rows)])
 
 
+def _regime_lines() -> list[Line]:
+    return [Line(stream, model, "ppv") for stream in _SEGMENTED for model in settings.ONLINE]
+
+
+def _thresholds(results: Results) -> Made:
+    """No runs of its own: the labels of the tables of regimes, matched with other thresholds."""
+    rows: list[list[Value]] = []
+    for line in _regime_lines():
+        for rule in RULES:
+            parts = line.parts(results.plan, rule)
+            for score in ("ppv", "tpr"):
+                cells = [results.cell(parts, f"{score}_{n}") for n in RUN_THRESHOLDS]
+                rows.append([line.stream, line.model, rule, MEASURES[score], *cells])
+    columns = ["stream", "model", "rule", "measure", *(f"L = {n}" for n in RUN_THRESHOLDS)]
+    return Made([Table(columns, rows)])
+
+
 ITEMS = (
+    Item(
+        "run_threshold",
+        "How much the run threshold of the regime statistics matters",
+        "our own (the run threshold L of Algorithm `alg:state_matching` is not stated)",
+        "A run of another label inside a segment counts as a false alarm if it is at least L long, "
+        "and as a miss if not. The tables take L = 2, the only value that the paper's own numbers "
+        "leave. Its br_ihmm on the synthetic stream is 3.4 observations late at a change, about "
+        "1.7 % of a segment of 200, and yet misses only 0.4 %: such short runs must count as false "
+        "alarms, so L is 3 or less. Its wolf_ihmm on the same stream, which switches all the time, "
+        "has a lower TPR than PPV: runs of one must count as misses, so L is more than 1. And "
+        "its ihmm on well-log has a lower PPV than TPR, which ours under the paper's rule "
+        "has with L of at most 2 only.",
+        _thresholds,
+        parts_of(_regime_lines()),
+    ),
     Item(
         "unstated_noise",
         "How much the noise level matters that the paper leaves out",
