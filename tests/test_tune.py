@@ -558,3 +558,21 @@ def test_options_beside_a_settings_file_win(table: Path, tmp_path: Path) -> None
 def test_a_file_of_no_space_is_refused(table: Path, tmp_path: Path) -> None:
     with pytest.raises(HoldfastError, match="--space"):
         command("tune", table, "--target", "load", "--space", tmp_path / "absent.json")
+
+
+def test_clean_values_are_what_is_scored() -> None:
+    """Spikes that no forecast can know are no part of the error."""
+    rng = np.random.default_rng(0)
+    clean = rng.standard_normal(60)
+    y = clean.copy()
+    y[::10] += 50.0
+    found = tune(
+        "br_ihmm", y, space={"batch": ("int", 2, 4)}, budget=1, clean=clean, train=50,
+        settings={"particles": 5, "noise": 1.0},
+    )  # fmt: skip
+    model = hf.make("br_ihmm", **found.best)
+    wanted = evaluate.rmse(clean[:50], model.run(y[:50]).mean)
+    assert found.value == pytest.approx(wanted, rel=1e-12)
+    assert wanted < 3.0 < evaluate.rmse(y[:50], hf.make("br_ihmm", **found.best).run(y[:50]).mean)
+    with pytest.raises(HoldfastError, match="clean has shape"):
+        tune("br_ihmm", y, budget=1, clean=clean[:-1])

@@ -43,6 +43,7 @@ def tune(
     backend: str = "optuna",
     train: int | None = None,
     skip: int = 0,
+    clean: Any = None,
     seeds: int = 1,
     jobs: int = 1,
     settings: Mapping[str, Any] | None = None,
@@ -78,6 +79,7 @@ def tune(
         backend: "optuna" (tree-structured Parzen estimator) or "bayesopt" (Gaussian process).
         train: rows of the training part; all by default.
         skip: first rows of it that are learnt but not scored.
+        clean: values to score against instead of y, where contamination was added to a series.
         seeds: seeds of the model over which each trial is averaged.
         jobs: trials run side by side, each in a process.
         settings: settings that stay fixed.
@@ -96,7 +98,7 @@ def tune(
     """
     fixed: Settings = {name: plain(value) for name, value in (settings or {}).items()}
     known = _known(model_name, fixed)
-    task = _task(model_name, fixed, (y, X), objective, (train, skip), _seeds(known, seeds))
+    task = _task(model_name, fixed, (y, X, clean), objective, (train, skip), _seeds(known, seeds))
     if space is None:
         space = {n: s for n, s in default_space(model_name, known).items() if n not in fixed}
         if not space:
@@ -132,7 +134,7 @@ def _known(model_name: str, fixed: Settings) -> Settings:
 
 
 def _task(
-    model_name: str, fixed: Settings, stream: tuple[Any, Any], objective: str | Objective,
+    model_name: str, fixed: Settings, stream: tuple[Any, Any, Any], objective: str | Objective,
     part: tuple[int | None, int], model_seeds: tuple[int | None, ...],
 ) -> Task:  # fmt: skip
     """The arguments checked, the stream cut to its training part."""
@@ -142,6 +144,9 @@ def _task(
         raise HoldfastError(f"objective must be a name or a function, got {objective!r}.")
     y = read_series(stream[0]).values
     table = read_table(stream[1], length=len(y))
+    clean = None if stream[2] is None else read_series(stream[2]).values
+    if clean is not None and clean.shape != y.shape:
+        raise HoldfastError(f"clean has shape {clean.shape} but y has {y.shape}.")
     rows = len(y) if part[0] is None else whole("train", part[0])
     if rows > len(y):
         raise HoldfastError(f"train={rows} is more than the {len(y)} observations of y.")
@@ -149,7 +154,8 @@ def _task(
     if skip >= rows:
         raise HoldfastError(f"skip={skip} leaves nothing of {rows} training rows to score.")
     X = None if table is None else table._replace(values=table.values[:rows])
-    return Task(model_name, fixed, y[:rows], X, objective, skip, model_seeds)
+    target = None if clean is None else clean[:rows]
+    return Task(model_name, fixed, y[:rows], X, objective, skip, model_seeds, target)
 
 
 def _seeds(known: Settings, seeds: int) -> tuple[int | None, ...]:

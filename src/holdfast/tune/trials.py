@@ -48,7 +48,7 @@ OBJECTIVES: dict[str, Objective] = {
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """What is tuned, on what, and how it is judged; y and X are of the training part alone."""
+    """What is tuned, on what, and how it is judged; all rows are of the training part alone."""
 
     model: str
     fixed: Settings
@@ -57,6 +57,7 @@ class Task:
     objective: str | Objective
     skip: int
     model_seeds: tuple[int | None, ...]  # None: the model takes no seed
+    clean: NDArray[np.float64] | None = None  # scored against in place of y
 
     def try_out(self, settings: Settings) -> Trial:
         """Run the model with these settings, once per seed; a failure is recorded, not raised."""
@@ -78,7 +79,7 @@ class Task:
     def _value(self, settings: Settings, seed: int | None) -> float:
         seeded = {} if seed is None else {"seed": seed}
         model = make(self.model, **(self.fixed | settings | seeded))
-        result = evaluate.prequential(model, self.y, self.X, skip=self.skip)
+        result = evaluate.prequential(model, self.y, self.X, clean=self.clean, skip=self.skip)
         judge = OBJECTIVES[self.objective] if isinstance(self.objective, str) else self.objective
         return float(judge(result))
 
@@ -93,6 +94,8 @@ class Task:
         digest = hashlib.sha256(self.y.tobytes())
         if self.X is not None:
             digest.update(repr(self.X.names).encode() + self.X.values.tobytes())
+        if self.clean is not None:
+            digest.update(b"clean" + self.clean.tobytes())
         return {
             "model": self.model,
             "settings": self.fixed,
