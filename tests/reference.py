@@ -278,18 +278,24 @@ class Reference:
                 p.unopened = self._prior_regime()
 
     def _reconcile(self, present: set[int | None]) -> None:
-        """Present births that no particle holds side by side are one regime, the oldest."""
-        oldest: list[int | None] = []
+        """Present births that no particle holds side by side are one if most of the weight is."""
+        held = [{r.identity for r in p.regimes} for p in self.particles]
+        groups: list[list[int | None]] = []
         for identity in sorted(present, key=lambda i: -1 if i is None else i):
-            held = [{r.identity for r in p.regimes} for p in self.particles]
-            apart = [o for o in oldest if not any({o, identity} <= ids for ids in held)]
-            if not apart:
-                oldest.append(identity)
-            for p in self.particles:
-                for regime in p.regimes:
-                    if apart and regime.identity == identity:
-                        regime.identity = apart[0]
-        self.happened.reconciled += len(present) - len(oldest)
+            for group in groups:
+                if not any(identity in ids and ids & set(group) for ids in held):
+                    group.append(identity)
+                    break
+            else:
+                groups.append([identity])
+        shares = self._current_shares()
+        for group in groups:
+            if math.fsum(shares[one] for one in group if one is not None) <= 0.5:
+                continue
+            self.happened.reconciled += len(group) - 1
+            for regime in (r for p in self.particles for r in p.regimes):
+                if regime.identity in group:
+                    regime.identity = group[0]
 
     def _prune(self, p: Particle) -> None:
         """At MAX_STATES: of the least visited, never the present one, the least recently seen."""

@@ -35,10 +35,17 @@ def test_births_that_one_particle_holds_together_stay_two() -> None:
     assert identity.tolist() == [-1, 0, 5, 7]
 
 
+def test_strays_of_a_few_particles_stay_apart() -> None:
+    """Two particles in five have each opened a regime of their own; the rest stayed."""
+    identity = np.array([-1, 0, 5, 7])
+    reconcile(crowd([1, 2], [1, 3], [1], [1], [1]), identity)
+    assert identity.tolist() == [-1, 0, 5, 7]
+
+
 def test_a_third_birth_joins_the_one_it_was_never_seen_with() -> None:
     """5 and 7 are held together, 9 only ever with 5."""
     identity = np.array([-1, 0, 5, 7, 9])
-    reconcile(crowd([1, 2, 3], [1, 2, 4], [1, 2]), identity)
+    reconcile(crowd([1, 2, 3], [1, 2, 4], [1, 2, 3], [1, 2]), identity)
     assert identity.tolist() == [-1, 0, 5, 7, 7]
 
 

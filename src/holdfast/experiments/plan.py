@@ -1,7 +1,9 @@
 """How much to run: how many seeds of what, and what `--quick` cuts off.
 
 Every variant gets about the same time: `runs` asks for that many runs of a cheap one, and
-for as many of a dear one as take about as long, but for no fewer than three.
+for as many of a dear one as take about as long, but for no fewer than three. Where an item varies
+something over many points, each gets a share of that, no fewer than two of a dear one, and
+electricity is cut to its training part.
 """
 
 from __future__ import annotations
@@ -15,7 +17,9 @@ from holdfast.experiments.parts import Part
 from holdfast.models.registry import REGISTRY
 
 CHEAP = 3.0  # seconds of a run that is done as often as asked for
-LEAST = 3  # runs of a dear variant, if as many are asked for
+LEAST = 3  # runs of a dear variant, if as many are asked for ..
+LEAST_SHARED = 2  # .. and where it is one of many
+SHARED_ROWS = {"electricity": 12_000}
 DETERMINISTIC = ("bocd", "dsm_bocd", "least_squares")  # they draw nothing
 
 # Seconds of one run with 100 particles on one core, roughly: they set run counts and the time left.
@@ -67,6 +71,8 @@ class Plan:
         first = settings.part(stream, model, rule, changes)
         if self.quick:
             return [_shrunk(first)]
+        if share < 1:
+            first = replace(first, rows=SHARED_ROWS.get(stream))
         return [replace(first, seed=seed) for seed in range(self.count(first, share))]
 
     def count(self, part: Part, share: float = 1.0) -> int:
@@ -76,7 +82,7 @@ class Plan:
             return 1
         asked = max(1, math.ceil(self.runs * share))
         fair = math.ceil(asked * CHEAP / seconds(part))
-        return min(asked, max(fair, LEAST))
+        return min(asked, max(fair, LEAST if share == 1 else LEAST_SHARED))
 
     def grid(self, values: tuple[int, ...]) -> tuple[int, ...]:
         """The values of a sweep; every third one when quick."""

@@ -149,7 +149,8 @@ ITEMS = (
         "unstated_noise",
         "How much the noise level matters that the paper leaves out",
         "our own (R is not stated for synthetic, electricity and well-log)",
-        "The value taken for the tables is the middle one of each three. Where the neighbours' "
+        "The value taken for the tables is the middle one of each three; electricity is cut to its "
+        "first 12 000 hours. Where the neighbours' "
         "results differ by more than the runs do, the paper's number cannot be expected to come "
         "out of the paper's text.",
         _noise,

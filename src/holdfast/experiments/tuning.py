@@ -35,6 +35,15 @@ SPACE: dict[str, Any] = {
     "sticky": ("float", 0.1, 300.0, "log"),
 }
 
+# A level that moves by less than the noise between neighbours: the wide space is mostly useless.
+WELL_LOG_SPACE: dict[str, Any] = {
+    "batch": ("int", 2, 12, "log"),
+    "threshold": ("float", 1.5, 5.0, "log"),
+    "noise": ("float", 0.01, 0.15, "log"),
+    "prior_var": ("float", 0.3, 4.0, "log"),
+    "sticky": ("float", 1.0, 300.0, "log"),
+}
+
 
 def regime_loss(truth: Sequence[int]) -> Objective:
     """What segmenting a run costs, for `tune`: 0 if every label is right and known in time.
@@ -86,7 +95,7 @@ def tune_stream(name: str, budget: int, jobs: int) -> None:
     """Search for `br_ihmm` settings on the training part of a stream and keep the best."""
     source = stream(name, degree=CHOSEN[name].degree)
     seen = _training_part(source)
-    space = dict(SPACE)
+    space = WELL_LOG_SPACE if name == "well_log" else SPACE
     if CHOSEN[name].rho is not None:  # its priors belong together
         space = {key: SPACE[key] for key in ("batch", "threshold", "sticky")}
     fixed = {key: value for key, value in ours(name, "br_ihmm").items() if key not in space}
