@@ -60,6 +60,7 @@ def regime_loss(truth: Sequence[int]) -> Objective:
         delay = evaluate.detection_delay(run.regime, truth)
         return (1 - f1) + (1 - covered) + delay * (len(truth) + 1) / len(run)
 
+    loss.__qualname__ = regime_loss.__name__  # as which the result names its objective
     return loss
 
 
