@@ -1,4 +1,4 @@
-"""Every item by name, in the order of the paper."""
+"""Every item by name: the targets, then the order of the paper, then our own."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from holdfast.experiments import (
     order_flow,
     sweeps,
     synthetic,
+    targets,
     toys,
     volatility,
     well_log,
@@ -21,7 +22,7 @@ from holdfast.experiments import (
 from holdfast.experiments.tables import Item
 
 _GROUPS = (
-    forecasting, synthetic, well_log, iid, electricity, order_flow, toys, volatility,
+    targets, forecasting, synthetic, well_log, iid, electricity, order_flow, toys, volatility,
     hyperparameters, sweeps, ablation,
 )  # fmt: skip
 ITEMS: dict[str, Item] = {item.name: item for group in _GROUPS for item in group.ITEMS}
