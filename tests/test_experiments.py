@@ -13,9 +13,18 @@ from typer.testing import CliRunner
 import holdfast as hf
 from holdfast import cli, data, evaluate, experiments
 from holdfast.errors import HoldfastError
-from holdfast.experiments import ablation, output, runner, settings, streams, toys, volatility
-from holdfast.experiments.parts import Cache, Outcome, Part, run_into, run_part
-from holdfast.experiments.plan import LEAST, Plan
+from holdfast.experiments import (
+    ablation,
+    output,
+    runner,
+    settings,
+    streams,
+    targets,
+    toys,
+    volatility,
+)
+from holdfast.experiments.parts import RUN_THRESHOLDS, Cache, Outcome, Part, run_into, run_part
+from holdfast.experiments.plan import LEAST, LEAST_SHARED, Plan
 from holdfast.experiments.tables import Cell, Item, Line, Made, Results, Table, comparison, parts_of
 
 QUICK = Plan(quick=True)
@@ -139,6 +148,27 @@ def test_dear_variants_get_fewer_runs():
     assert len(plan.parts("well_log", "bocd", "holdfast")) == 1
     assert len(Plan(runs=2).parts("electricity", "br_ihmm", "paper")) == 2
     assert [part.seed for part in plan.parts("iid_t", "ihmm", "paper")][:3] == [0, 1, 2]
+    one_of_many = Plan(runs=20).parts("electricity", "br_ihmm", "paper", share=0.25)
+    assert len(one_of_many) == LEAST_SHARED and one_of_many[0].rows == 12_000
+
+
+def test_targets_are_met_on_the_right_side():
+    least = targets.Target("well_log", "ppv", "", 0.7, at_least=True)
+    most = targets.Target("well_log", "delay", "", 15.0)
+    verdicts = [least.met(Cell(m, None, 1)) for m in (0.69, 0.7, 0.8)]
+    assert verdicts == ["no", "yes", "yes"]
+    assert [most.met(Cell(m, None, 1)) for m in (14.0, 15.0, 16.0)] == ["yes", "yes", "no"]
+    assert most.met(Cell(None, None, 0, "not run")) == ""
+
+
+def test_run_thresholds_are_those_of_the_matching():
+    part = settings.part("iid_gauss", "ihmm", "holdfast", {"particles": 5})
+    outcome = run_part(part)
+    truth = part.load().data.changepoints
+    for n in RUN_THRESHOLDS:
+        match = evaluate.match_regimes(outcome.columns["path"], truth, n)
+        assert (outcome.scores[f"ppv_{n}"], outcome.scores[f"tpr_{n}"]) == (match.ppv, match.tpr)
+    assert outcome.scores["ppv"] == outcome.scores["ppv_2"]
 
 
 def test_quick_cuts_rows_and_particles_of_every_item():
