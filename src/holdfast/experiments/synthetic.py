@@ -79,7 +79,8 @@ ITEMS = (
         "Regime statistics on the synthetic stream",
         "Tables `tab:cp_stats`, `tab:app_cp_stats`",
         "PPV and TPR follow the paper's matching algorithm; the length from which a run of "
-        "another regime is a false alarm is not stated, 10 is taken. The algorithm as printed "
+        "another regime is a false alarm is not stated, 2 is taken (`run_threshold` says why, and "
+        "what else would come out). The algorithm as printed "
         "never updates the regime of the segment before; we update it. A change that is never "
         "followed by another one costs the observations to the end of the stream, which the "
         "paper leaves open. With batches, the first observations of a true regime can belong to "

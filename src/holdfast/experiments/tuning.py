@@ -27,22 +27,22 @@ PARTICLES = 50  # enough to rank settings; experiments run with more
 MODEL_SEEDS = {"well_log": 3}  # regimes differ more from seed to seed than forecasts do
 ROWS = {"electricity": 6_000}  # the last so many of the training part, for time
 
-SPACE: dict[str, Any] = {
-    "batch": ("int", 1, 16, "log"),
-    "threshold": ("float", 1.5, 8.0, "log"),
-    "noise": ("float", 0.005, 2.0, "log"),
-    "prior_var": ("float", 0.3, 30.0, "log"),
-    "sticky": ("float", 0.1, 300.0, "log"),
-}
 
-# A level that moves by less than the noise between neighbours: the wide space is mostly useless.
-WELL_LOG_SPACE: dict[str, Any] = {
-    "batch": ("int", 2, 12, "log"),
-    "threshold": ("float", 1.5, 5.0, "log"),
-    "noise": ("float", 0.01, 0.15, "log"),
-    "prior_var": ("float", 0.3, 4.0, "log"),
-    "sticky": ("float", 1.0, 300.0, "log"),
-}
+def _space(**ranges: tuple[float, float]) -> dict[str, Any]:
+    """Ranges searched in logs."""
+    kinds = {name: "int" if name == "batch" else "float" for name in ranges}
+    return {name: (kinds[name], low, high, "log") for name, (low, high) in ranges.items()}
+
+
+SPACE = _space(
+    batch=(1, 16), threshold=(1.5, 8.0), noise=(0.005, 2.0), prior_var=(0.3, 30.0),
+    sticky=(0.1, 300.0),
+)  # fmt: skip
+# Levels that differ by less than the noise: most of the wide space is of no use.
+WELL_LOG_SPACE = _space(
+    batch=(2, 12), threshold=(1.5, 5.0), noise=(0.01, 0.15), prior_var=(0.3, 4.0),
+    sticky=(1.0, 300.0),
+)  # fmt: skip
 
 
 def regime_loss(truth: Sequence[int]) -> Objective:
