@@ -27,6 +27,12 @@ class Track(NamedTuple):
     colour: str
     source: Stream
     outcome: Outcome
+    rule: str  # "" where no rule applies
+
+    @property
+    def title(self) -> str:
+        """Which model under which rule."""
+        return f"{self.label}, {TITLES[self.rule]}" if self.rule else f"{self.label} (has no rule)"
 
 
 Panel = Callable[[Any, Track], None]
@@ -43,7 +49,8 @@ def tracks(results: Results, lines: Sequence[Line], rule: str) -> list[Track]:
             continue
         label = line.label or line.model
         colour = PALETTE[index % len(PALETTE)]
-        found.append(Track(label, colour, part.load(), results.outcome(part)))
+        named = asked if line.ruled else ""
+        found.append(Track(label, colour, part.load(), results.outcome(part), named))
     if not found:
         raise HoldfastError("; ".join(dict.fromkeys(reasons)) or "nothing was run")
     return found
@@ -77,6 +84,17 @@ def both_rules(
     return figure
 
 
+def stacked(results: Results, lines: Sequence[Line], panel: Panel, title: str) -> Any:
+    """A figure with a column per rule and a row per model."""
+    figure, axes = grid(len(lines), 2, title)
+    for column, rule in zip(axes.T, RULES, strict=True):
+        for ax, run in zip(column, tracks(results, lines, rule), strict=False):
+            panel(ax, run)
+            ax.set_title(run.title, loc="left", fontsize=8)
+        column[-1].set_xlabel("observation")
+    return figure
+
+
 def grid(
     n_rows: int, n_columns: int, title: str, width: float = 6.5, share: str = "row"
 ) -> tuple[Any, Any]:
@@ -97,6 +115,17 @@ def forecast(ax: Any, run: Track) -> None:
 def regimes(ax: Any, run: Track) -> None:
     """The regime of each observation, numbered by first appearance."""
     ax.plot(by_appearance(run.outcome.columns["path"]), lw=1, color=run.colour, label=run.label)
+
+
+def strip(ax: Any, run: Track) -> None:
+    """Regimes as a strip of colours along the bottom, true changepoints as ticks at the top."""
+    numbers = by_appearance(run.outcome.columns["path"])
+    seen = np.flatnonzero(~np.isnan(numbers))
+    colours = [PALETTE[int(j) % len(PALETTE)] for j in numbers[seen]]
+    low = np.full(seen.size, 0.03)
+    ax.scatter(seen, low, c=colours, marker="|", s=30, transform=ax.get_xaxis_transform())
+    for t in run.source.data.changepoints:
+        ax.axvline(t, ymin=0.94, color="black", lw=0.8)
 
 
 def observed(ax: Any, run: Track) -> None:

@@ -10,7 +10,6 @@ from holdfast.experiments.drawing import Track
 from holdfast.experiments.settings import ONLINE
 from holdfast.experiments.streams import stream
 from holdfast.experiments.tables import (
-    RULES,
     Item,
     Line,
     Made,
@@ -19,7 +18,7 @@ from holdfast.experiments.tables import (
     comparison,
     parts_of,
 )
-from holdfast.plot import PALETTE, pyplot
+from holdfast.plot import PALETTE
 
 _LOCKDOWN = 1085 * 24  # hours from 2017-03-18, the first row, to 2020-03-07, where load falls
 _WINDOW = 100
@@ -67,23 +66,14 @@ def _raw(_: Results) -> Made:
 
 
 def _forecasts(results: Results) -> Made:
-    def draw() -> Any:
-        plt = pyplot()
-        figure, axes = plt.subplots(
-            len(ONLINE), 2, figsize=(13, 2.6 * len(ONLINE)), sharex=True, layout="constrained"
-        )
-        for column, rule in zip(axes.T, RULES, strict=True):
-            for ax, run in zip(column, drawing.tracks(results, _lines(), rule), strict=False):
-                _forecast_panel(ax, run, rule)
-        return figure
-
-    return Made([_count(results)], draw)
+    title = "Electricity forecasts (run with seed 0); right axis: regime"
+    lines = _lines()
+    return Made([_count(results)], lambda: drawing.stacked(results, lines, _panel, title))
 
 
-def _forecast_panel(ax: Any, run: Track, rule: str) -> None:
+def _panel(ax: Any, run: Track) -> None:
     ax.plot(run.source.data.y, lw=0.3, color="0.75")
     ax.plot(run.outcome.columns["mean"], lw=0.3, color=run.colour)
-    ax.set_title(f"{run.label}, {drawing.TITLES[rule]}", loc="left", fontsize=8)
     other = ax.twinx()
     other.plot(drawing.by_appearance(run.outcome.columns["path"]), lw=1, color=PALETTE[3])
     other.set_ylabel("regime", color=PALETTE[3])

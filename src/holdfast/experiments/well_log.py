@@ -7,6 +7,7 @@ from typing import Any
 from holdfast.experiments import drawing, sweeps
 from holdfast.experiments.drawing import Track
 from holdfast.experiments.settings import ONLINE
+from holdfast.experiments.streams import stream
 from holdfast.experiments.tables import Item, Line, Made, Results, comparison, parts_of
 
 _PAPER = {
@@ -47,28 +48,30 @@ def _zoom_lines() -> list[Line]:
     return [Line("well_log", "br_ihmm", "switches"), _unknown_line()]
 
 
+def _panel(ax: Any, run: Track) -> None:
+    ax.plot(run.source.data.y, ".", ms=1, color="0.75", zorder=0)
+    drawing.forecast(ax, run)
+    drawing.strip(ax, run)
+
+
 def _draw(results: Results, lines: list[Line], title: str, zoom: tuple[int, int] | None) -> Any:
-    panels = {"forecast": _forecast, "regime": drawing.regimes}
-    figure = drawing.both_rules(results, lines, panels, title)
+    figure = drawing.stacked(results, lines, _panel, title)
     if zoom is not None:
+        shown = stream("well_log").data.y[slice(*zoom)]
         for ax in figure.axes:
             ax.set_xlim(*zoom)
+            ax.set_ylim(shown.min() - 0.5, shown.max() + 0.5)
     return figure
 
 
-def _forecast(ax: Any, run: Track) -> None:
-    drawing.forecast(ax, run)
-    ax.plot(run.source.data.y, ".", ms=1, color="0.75", zorder=0)
-
-
 def _well_log(results: Results) -> Made:
-    title = "Well-log, standardised on its first 1700 points (run with seed 0)"
+    title = "Well-log, standardised on its first 1700 points (run with seed 0; strip: regimes)"
     lines = _all_lines()
     return Made([comparison(results, lines)], lambda: _draw(results, lines, title, None))
 
 
 def _unknown(results: Results) -> Made:
-    title = "Well-log, observations 100 to 500 (run with seed 0)"
+    title = "Well-log, observations 100 to 500 (run with seed 0; strip: regimes)"
     lines = _zoom_lines()
     return Made([comparison(results, lines)], lambda: _draw(results, lines, title, _ZOOM))
 
