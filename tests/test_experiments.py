@@ -148,8 +148,10 @@ def test_dear_variants_get_fewer_runs():
     assert len(plan.parts("well_log", "bocd", "holdfast")) == 1
     assert len(Plan(runs=2).parts("electricity", "br_ihmm", "paper")) == 2
     assert [part.seed for part in plan.parts("iid_t", "ihmm", "paper")][:3] == [0, 1, 2]
-    one_of_many = Plan(runs=20).parts("electricity", "br_ihmm", "paper", share=0.25)
-    assert len(one_of_many) == LEAST_SHARED and one_of_many[0].rows == 12_000
+    some = Plan(runs=20).parts("ofi", "br_ihmm", "holdfast", share=0.25)
+    assert len(some) == LEAST_SHARED
+    dearest = Plan(runs=20).parts("electricity", "br_ihmm", "paper", share=0.25)
+    assert len(dearest) == 1 and dearest[0].rows == 12_000
 
 
 def test_targets_are_met_on_the_right_side():

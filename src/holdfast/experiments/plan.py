@@ -2,8 +2,8 @@
 
 Every variant gets about the same time: `runs` asks for that many runs of a cheap one, and
 for as many of a dear one as take about as long, but for no fewer than three. Where an item varies
-something over many points, each gets a share of that (no fewer than two of a dear one, one if it
-takes a minute), and electricity is cut to its training part.
+something over many points, each gets a share of that (no fewer than two of a dear one, one of the
+dearest), and electricity is cut to its training part.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from holdfast.models.registry import REGISTRY
 CHEAP = 3.0  # seconds of a run that is done as often as asked for
 LEAST = 3  # runs of a dear variant, if as many are asked for ..
 LEAST_SHARED = 2  # .. and where it is one of many
-DEAREST = 60.0  # seconds of a run that is then done only once
+DEAREST = 30.0  # seconds of a run that is then done only once
 SHARED_ROWS = {"electricity": 12_000}
 DETERMINISTIC = ("bocd", "dsm_bocd", "least_squares")  # they draw nothing
 

@@ -19,7 +19,7 @@ _PAPER = {
     "beam_ihmm": ("0.996", "0.997", "0.0"),
 }
 WINDOW = 100
-BATCHES = (1, 2, 3, 4, 6, 8, 12, 16, 25, 50, 75, 100)
+BATCHES = (1, 2, 4, 8, 16, 32, 64, 100)
 
 
 def _regime_lines() -> list[Line]:
