@@ -42,8 +42,8 @@ nojit: venv
 bench: venv
 	$(BIN)/python -m benchmarks
 
-# The paper's tables and figures: all of them in full, or small to see that they run.
-RUNS ?= 100
+# The paper's tables and figures: all of them in full (hours), or small to see that they run.
+RUNS ?= 20
 reproduce: venv
 	$(BIN)/holdfast reproduce all --runs $(RUNS) --jobs 2 --out docs/reproduction
 

@@ -181,7 +181,7 @@ def test_quick_cuts_rows_and_particles_of_every_item():
 
 
 def test_every_item_says_where_it_is_from_and_why_it_differs():
-    assert len(experiments.ITEMS) == 24
+    assert len(experiments.ITEMS) == 26
     for name, item in experiments.ITEMS.items():
         assert item.name == name and item.title and item.source and len(item.note) > 40
 
