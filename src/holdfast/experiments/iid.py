@@ -11,7 +11,6 @@ from holdfast.experiments import drawing
 from holdfast.experiments.drawing import Track
 from holdfast.experiments.settings import ONLINE
 from holdfast.experiments.tables import Item, Line, Made, Results, comparison, parts_of
-from holdfast.plot import PALETTE
 
 _SCORES = (
     "regimes", "switches", "rmse", "oracle_ratio", "adjusted_rand", "ppv", "tpr", "delay",
@@ -35,46 +34,30 @@ def _drawn(stream: str, models: tuple[str, ...]) -> list[Line]:
     return [Line(stream, model, "rmse") for model in models]
 
 
-def _iid(results: Results, stream: str) -> Made:
-    def draw() -> Any:
-        panels = {"forecast": drawing.forecast, "regime": drawing.regimes}
-        figure = drawing.both_rules(
-            results, _drawn(stream, ONLINE), panels,
-            f"{stream}: levels that return, with bursts (run with seed 0)",
-        )  # fmt: skip
-        source = results.plan.parts(stream, "br_ihmm", "holdfast")[0].load()
-        for ax in figure.axes[:2]:
-            _backdrop(ax, source.data.y, source.data.outliers)
-        return figure
-
-    return Made([comparison(results, _lines(stream))], draw)
-
-
-def _backdrop(ax: Any, y: Any, outliers: Any) -> None:
-    ax.plot(y, ".", ms=2, color="0.75", zorder=0)
-    where = np.flatnonzero(outliers)
-    ax.plot(where, y[where], "x", ms=5, color=PALETTE[5])
-
-
-def _band(ax: Any, run: Track) -> None:
-    """Forecast with two standard deviations on either side."""
+def _panel(ax: Any, run: Track) -> None:
+    """Forecast with two standard deviations on either side, the regimes below."""
+    drawing.observed(ax, run)
     mean, sd = run.outcome.columns["mean"], run.outcome.columns["sd"]
     ax.fill_between(np.arange(mean.size), mean - 2 * sd, mean + 2 * sd, color=run.colour,
-                    alpha=0.15, lw=0)  # fmt: skip
+                    alpha=0.2, lw=0)  # fmt: skip
     drawing.forecast(ax, run)
+    drawing.strip(ax, run)
+
+
+def _draw(results: Results, stream: str, models: tuple[str, ...]) -> Any:
+    title = f"{stream}: forecast ± 2 standard deviations (run with seed 0; strip: regimes)"
+    return drawing.stacked(results, _drawn(stream, models), _panel, title)
+
+
+def _iid(results: Results, stream: str) -> Made:
+    table = comparison(results, _lines(stream))
+    return Made([table], lambda: _draw(results, stream, ONLINE))
 
 
 def _eye_candy(results: Results) -> Made:
     pair = ("br_ihmm", "ihmm")
-
-    def draw() -> Any:
-        title = "Student-t noise and bursts: forecast ± 2 standard deviations (run with seed 0)"
-        return drawing.both_rules(
-            results, _drawn("iid_t", pair), {"y": _band}, title, drawing.observed
-        )
-
     lines = [Line("iid_t", model, score) for model in pair for score in ("rmse", "coverage")]
-    return Made([comparison(results, lines)], draw)
+    return Made([comparison(results, lines)], lambda: _draw(results, "iid_t", pair))
 
 
 _COMMON = (
