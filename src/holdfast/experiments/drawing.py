@@ -113,17 +113,26 @@ def forecast(ax: Any, run: Track) -> None:
 
 
 def regimes(ax: Any, run: Track) -> None:
-    """The regime of each observation, numbered by first appearance."""
-    ax.plot(by_appearance(run.outcome.columns["path"]), lw=1, color=run.colour, label=run.label)
+    """The regimes of a run as a row of colours; each further model gets a row below."""
+    row = len(ax.collections)
+    _colours(ax, run, -float(row), 60.0, ax.transData)
+    ax.text(0.01, 0.35 - row, run.label, fontsize=7, transform=ax.get_yaxis_transform())
+    ax.set_yticks([])
+    ax.set_ylim(-row - 0.4, 0.8)
+
+
+def _colours(ax: Any, run: Track, height: float, size: float, transform: Any) -> None:
+    """A tick in its regime's colour for every observation, regimes counted by appearance."""
+    numbers = by_appearance(run.outcome.columns["path"])
+    seen = np.flatnonzero(~np.isnan(numbers))
+    shades = [PALETTE[int(j) % len(PALETTE)] for j in numbers[seen]]
+    at = np.full(seen.size, height)
+    ax.scatter(seen, at, c=shades, marker="|", s=size, transform=transform)
 
 
 def strip(ax: Any, run: Track) -> None:
     """Regimes as a strip of colours along the bottom, true changepoints as ticks at the top."""
-    numbers = by_appearance(run.outcome.columns["path"])
-    seen = np.flatnonzero(~np.isnan(numbers))
-    colours = [PALETTE[int(j) % len(PALETTE)] for j in numbers[seen]]
-    low = np.full(seen.size, 0.03)
-    ax.scatter(seen, low, c=colours, marker="|", s=30, transform=ax.get_xaxis_transform())
+    _colours(ax, run, 0.03, 30.0, ax.get_xaxis_transform())
     for t in run.source.data.changepoints:
         ax.axvline(t, ymin=0.94, color="black", lw=0.8)
 
