@@ -30,7 +30,7 @@ def _lines(score: str = "rmse") -> list[Line]:
 
 def _error_curve(ax: Any, run: Track) -> None:
     errors = evaluate.rolling_rmse(run.source.target, run.outcome.columns["mean"], _WINDOW)
-    ax.plot(errors, lw=0.7, color=run.colour, label=run.label)
+    ax.semilogy(errors, lw=0.7, color=run.colour, label=run.label)
 
 
 def _mark(ax: Any, run: Track) -> None:
@@ -66,17 +66,17 @@ def _raw(_: Results) -> Made:
 
 
 def _forecasts(results: Results) -> Made:
-    title = "Electricity forecasts (run with seed 0); right axis: regime"
+    title = "Electricity: load (grey) and forecast (run with seed 0; strip: regimes)"
     lines = _lines()
     return Made([_count(results)], lambda: drawing.stacked(results, lines, _panel, title))
 
 
 def _panel(ax: Any, run: Track) -> None:
-    ax.plot(run.source.data.y, lw=0.3, color="0.75")
-    ax.plot(run.outcome.columns["mean"], lw=0.3, color=run.colour)
-    other = ax.twinx()
-    other.plot(drawing.by_appearance(run.outcome.columns["path"]), lw=1, color=PALETTE[3])
-    other.set_ylabel("regime", color=PALETTE[3])
+    y = run.source.data.y
+    ax.plot(y, lw=0.3, color="0.6")
+    ax.plot(run.outcome.columns["mean"], lw=0.3, color=run.colour, alpha=0.7)
+    ax.set_ylim(y.min() - 1.0, y.max() + 0.5)  # a forecast far off the data leaves the picture
+    drawing.strip(ax, run)
 
 
 def _count(results: Results) -> Table:
