@@ -142,8 +142,7 @@ ITEMS = (
         "the time, has a lower TPR than PPV, as ours has under the paper's rule from L = 2 on: "
         "runs of one must count as misses. Its ihmm on well-log has a lower PPV than TPR, where "
         "ours under the paper's rule has about the same at L = 2 and the opposite above. Labels "
-        "that switch to and fro gain PPV and lose TPR as L grows; for br_ihmm under the "
-        "holdfast rule the choice matters little.",
+        "that switch to and fro gain PPV and lose TPR as L grows; br_ihmm moves least.",
         _thresholds,
         parts_of(_regime_lines()),
     ),
