@@ -79,7 +79,9 @@ ITEMS = (
         "All rows of a stream use our settings, which were chosen for the holdfast rule: a "
         "deviation switched back might do better with settings of its own. D8 touches forecasts "
         "beyond one step only and cannot show here; D4 and D5 differ only where B > 1. Switching "
-        "back all nine also changes resampling from systematic to multinomial.",
+        "back all nine also changes resampling from systematic to multinomial. On order flow D9 "
+        "as in the paper draws the lag's coefficient too, which the others hold at rho. "
+        "docs/deviations.md says what follows for the defaults.",
         _ablation,
         _all,
     ),
