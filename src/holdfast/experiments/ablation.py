@@ -58,6 +58,7 @@ def _draw(results: Results) -> Any:
         raise HoldfastError("no stream was run under the holdfast rule")
     ax.axhline(1.0, color="0.5", lw=0.8)
     ax.set_xticks(range(1, len(VARIANTS)), list(VARIANTS)[1:])
+    ax.set_yscale("log")
     ax.set_ylabel("RMSE over that of the holdfast rule")
     ax.legend(frameon=False, fontsize=8)
     return figure

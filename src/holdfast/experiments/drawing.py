@@ -79,7 +79,9 @@ def both_rules(
                 panel(ax, run)
             ax.set_ylabel(label)
         column[0].set_title(TITLES[rule], loc="left", fontsize=9)
-        column[0].legend(fontsize=7, framealpha=0.7, edgecolor="none", ncols=3, loc="upper right")
+        column[0].legend(
+            fontsize=7, frameon=False, ncols=5, loc="lower right", bbox_to_anchor=(1.0, 0.98)
+        )
         column[-1].set_xlabel("observation")
     return figure
 
