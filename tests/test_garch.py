@@ -323,23 +323,31 @@ def agreement(path: np.ndarray, truth: np.ndarray) -> float:
 
 @pytest.mark.slow
 def test_both_regimes_are_found_and_volatility_beats_one_regime() -> None:
-    """Against the truth, the filter that knows it, and one GARCH fitted to the whole sample."""
+    """Against the truth, the filter that knows it, and one GARCH fitted to the whole sample.
+
+    A single run now and then misses the second regime for a while, or splits one in two (one
+    of 18 looked at for each, model seeds 0 to 5 on the three streams), so a stream is judged by
+    two of three runs: at that rate other draws would fail somewhere with probability 0.1.
+    """
     arch = pytest.importorskip("arch")
     excess, ours, one = [], [], []
     for seed in (20, 21, 22):
         y, sigma, truth = two_regimes(seed)
-        model = garch_ihmm(particles=50)
-        sd, path = watch(model, y)
         known = agreement((oracle(y) > 0.5).astype(int), truth)
-        excess.append(known - agreement(path, truth))
         fit = arch.arch_model(y, mean="Zero", rescale=False).fit(disp="off")
         late = slice(100, None)
-        ours.append(np.sqrt(np.mean((sd - sigma)[late] ** 2)))
         one.append(np.sqrt(np.mean((fit.conditional_volatility - sigma)[late] ** 2)))
-        assert_found(model)
-    # Three streams, bounds wide of what the oracle loses between streams (0.02).
-    assert max(excess) < 0.10
-    assert np.mean(excess) < 0.04
+        lost, found = [], []
+        for model_seed in range(3):
+            model = garch_ihmm(particles=50, seed=model_seed)
+            sd, path = watch(model, y)
+            lost.append(known - agreement(path, truth))
+            ours.append(np.sqrt(np.mean((sd - sigma)[late] ** 2)))
+            found.append(both_found(model))
+        excess.append(np.median(lost))
+        assert sum(found) >= 2
+    # Twice what the oracle loses between streams (0.02).
+    assert max(excess) < 0.04
     assert np.mean(ours) < np.mean(one)
 
 
@@ -355,13 +363,15 @@ def watch(model: RegimeModel, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.array(sd), np.array(path)
 
 
-def assert_found(model: RegimeModel) -> None:
-    """A regime with the truth's long-run variance for each of the two, and few beside them."""
+def both_found(model: RegimeModel) -> bool:
+    """Whether each true long-run variance has a regime, and few are beside them."""
     regimes = [regime for regime in model.regimes() if regime.visits >= 150]
-    assert 2 <= len(regimes) <= 4
     levels = [omega / (1 - a - b) for omega, a, b in (regime.mean for regime in regimes)]
-    for omega, a, b in (LOW, HIGH):
-        assert min(abs(math.log(level * (1 - a - b) / omega)) for level in levels) < math.log(2)
+    near = [
+        any(abs(math.log(level * (1 - a - b) / omega)) < math.log(2) for level in levels)
+        for omega, a, b in (LOW, HIGH)
+    ]
+    return 2 <= len(regimes) <= 4 and all(near)
 
 
 @pytest.mark.slow
