@@ -327,7 +327,7 @@ def test_both_regimes_are_found_and_volatility_beats_one_regime() -> None:
 
     A single run now and then misses the second regime for a while, or splits one in two (one
     of 18 looked at for each, model seeds 0 to 5 on the three streams), so a stream is judged by
-    two of three runs: at that rate other draws would fail somewhere with probability 0.1.
+    two of three runs: at that rate other draws would fail somewhere with probability 0.06.
     """
     arch = pytest.importorskip("arch")
     excess, ours, one = [], [], []
