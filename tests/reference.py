@@ -306,7 +306,8 @@ class Reference:
         others.sort(key=lambda k: sum(p.counts[k]))
         pool = others[: self.settings.prune_pool]
         victim = min(pool, key=lambda k: p.regimes[k].last_seen)
-        current = p.regimes[p.current]  # type: ignore[index]
+        assert p.current is not None  # a batch has been assigned
+        current = p.regimes[p.current]
         for listed in (p.regimes, p.counts, p.start, p.log_beta, *p.counts):
             del listed[victim]
         p.current = next(k for k, regime in enumerate(p.regimes) if regime is current)
@@ -398,10 +399,10 @@ class Reference:
         if shares:
             best = max(shares.values())
             self.regime = min(k for k, share in shares.items() if share > best - 1e-12)
-        held: dict[int, float] = {}
+        held: dict[int | None, float] = {}
         for p in self.particles:
             for identity in {regime.identity for regime in p.regimes}:
-                held[identity] = held.get(identity, 0.0) + math.exp(p.log_weight)  # type: ignore
+                held[identity] = held.get(identity, 0.0) + math.exp(p.log_weight)
         self.n_regimes = sum(share >= 0.5 - 1e-9 for share in held.values())
 
     def predict(self, x: Array) -> tuple[Array, Array]:

@@ -93,7 +93,7 @@ def test_names_that_are_not_known() -> None:
     with pytest.raises(hf.HoldfastError, match=r"name='br_ihm' .* Did you mean 'br_ihmm'"):
         hf.make("br_ihm")
     with pytest.raises(hf.HoldfastError, match="name"):
-        hf.make(3)  # type: ignore[arg-type]
+        hf.make(3)  # type: ignore[arg-type]  # what a caller without types may do
 
 
 def scalar() -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,7 +27,7 @@ PLANE = Forecast.mixture(
 )
 
 
-def components(forecast: Forecast) -> list[tuple[float, object]]:
+def components(forecast: Forecast) -> list[tuple[float, Any]]:
     """(share, frozen scipy distribution) of a forecast of one coordinate."""
     return [
         (share, stats.norm(m, s**0.5) if math.isinf(nu) else stats.t(nu, m, s**0.5))
@@ -39,8 +40,8 @@ def components(forecast: Forecast) -> list[tuple[float, object]]:
 @pytest.mark.parametrize("forecast", [GAUSS, HEAVY])
 def test_cdf_and_density_are_scipys(forecast: Forecast) -> None:
     points = np.linspace(-15, 15, 61)
-    cdf = sum(share * part.cdf(points) for share, part in components(forecast))  # type: ignore[attr-defined]
-    pdf = sum(share * part.pdf(points) for share, part in components(forecast))  # type: ignore[attr-defined]
+    cdf = sum(share * part.cdf(points) for share, part in components(forecast))
+    pdf = sum(share * part.pdf(points) for share, part in components(forecast))
     np.testing.assert_allclose(forecast.cdf(points), cdf, rtol=1e-10, atol=1e-15)
     np.testing.assert_allclose(forecast.log_density(points), np.log(pdf), rtol=1e-11)
 

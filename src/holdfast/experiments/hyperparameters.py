@@ -35,7 +35,7 @@ def _used(stream: str, model: str, name: str) -> Value:
     if name == "c2":
         return NO_VALUE if model == "ihmm" else round(float(chosen["threshold"]) ** 2, 4)
     if name == "batch":
-        return chosen.get("batch", NO_VALUE)  # type: ignore[no-any-return]
+        return int(chosen["batch"]) if "batch" in chosen else NO_VALUE
     return _from_prior(chosen, name)
 
 

@@ -70,9 +70,8 @@ def _measured(results: Results, target: Target) -> Cell:
     found, true = results.cell(parts, "switches"), results.cell(parts, "true_switches")
     if found.mean is None or not true.mean:
         return found
-    return Cell(
-        found.mean / true.mean, None, found.runs
-    )  # over all runs together: a run may have none
+    # Over all runs together: a single run may have no true switch.
+    return Cell(found.mean / true.mean, None, found.runs)
 
 
 ITEMS = (
