@@ -9,15 +9,17 @@ kernel module it imports.
 from __future__ import annotations
 
 import hashlib
+import inspect
 import os
 import re
 from collections.abc import Callable
-from functools import cache
+from functools import cache, update_wrapper
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
 from numba.core import config as _config
+from numba.extending import overload
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 config: Any = _config  # its attributes are made at run time
@@ -69,3 +71,39 @@ def kernel(function: Function) -> Function:
         return cast(Function, numba.njit(cache=True, fastmath=FASTMATH)(function))
     finally:
         config.CACHE_DIR = before
+
+
+def generic(stub: Function) -> Function:
+    """A function with one kernel for each type of its first argument, a NamedTuple of arrays.
+
+    `@stub.of(Rows)` adds the kernel for `Rows`. Compiled callers are specialised by the type;
+    Python looks it up.
+    """
+    table: dict[type, Callable[..., Any]] = {}
+
+    def call(rows: Any, *arguments: Any) -> Any:
+        return table[type(rows)](rows, *arguments)
+
+    def add(kind: type) -> Callable[[Function], Function]:
+        def keep(implementation: Function) -> Function:
+            table[kind] = implementation
+            return implementation
+
+        return keep
+
+    update_wrapper(call, stub)
+    call.of = add  # type: ignore[attr-defined]
+    if not config.DISABLE_JIT:
+        overload(call, strict=False)(_chooser(stub, table))
+    return cast(Function, call)
+
+
+def _chooser(stub: Callable[..., Any], table: dict[type, Callable[..., Any]]) -> Any:
+    """What Numba asks for the implementation: a function with the stub's own signature."""
+
+    def choose(*arguments: Any) -> Any:
+        found = table.get(getattr(arguments[0], "instance_class", None))  # type: ignore[arg-type]
+        return getattr(found, "py_func", found)
+
+    names = ", ".join(inspect.signature(stub).parameters)
+    return eval(f"lambda {names}: choose({names})", {"choose": choose})

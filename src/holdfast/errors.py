@@ -38,12 +38,14 @@ def positive(argument: str, value: Any) -> float:
     return number
 
 
-def whole(argument: str, value: Any, least: int = 1) -> int:
-    """`value` as an integer of at least `least`."""
+def whole(argument: str, value: Any, least: int = 1, most: int | None = None) -> int:
+    """`value` as an integer of at least `least` and at most `most`."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
         raise HoldfastError(f"{argument} must be a whole number, got {value!r}.")
     if value < least:
         raise HoldfastError(f"{argument} must be at least {least}, got {value}.")
+    if most is not None and value > most:
+        raise HoldfastError(f"{argument} must be at most {most}, got {value}.")
     return int(value)
 
 

@@ -6,13 +6,17 @@
 with infinite degrees of freedom is Gaussian. Scalars come back for d = 1, arrays for d > 1,
 where `cdf`, `quantile` and `interval` speak of each coordinate on its own and `log_density`
 and `sample` of all of them together.
+
+Where a model reckons with outliers, the last component is theirs: broad, with heavy tails and
+the share `outlier`. It belongs to the distribution, so that log scores are honest in the tails;
+`mean` and `sd` leave it out, and `ordinary` is the forecast without it.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,6 +41,7 @@ class Forecast:
         location: (K, d) centres.
         spread: (K, d, d) scale matrices.
         dof: (K,) degrees of freedom; infinity is Gaussian.
+        outlier: share of the last component if it is that of outliers, else 0.
 
     Example:
         >>> import holdfast as hf
@@ -51,6 +56,7 @@ class Forecast:
     location: Array
     spread: Array
     dof: Array
+    outlier: float = 0.0
 
     @classmethod
     def gaussian(cls, mean: ArrayLike, variance: ArrayLike) -> Forecast:
@@ -61,8 +67,9 @@ class Forecast:
 
     @classmethod
     def mixture(
-        cls, share: Array, location: Array, spread: Array, dof: Array | None = None
-    ) -> Forecast:
+        cls, share: Array, location: Array, spread: Array, dof: Array | None = None,
+        outlier: float = 0.0,
+    ) -> Forecast:  # fmt: skip
         """Components given as (K,) or (K, d) locations with (K,) or (K, d, d) spreads.
 
         Shares need not be normalised; components without a share are dropped.
@@ -75,7 +82,21 @@ class Forecast:
         location = location[keep].reshape(kept.size, -1)
         spread = spread[keep].reshape(kept.size, location.shape[1], location.shape[1])
         degrees = np.full(kept.size, np.inf) if dof is None else dof[keep]
-        return cls(kept / kept.sum(), location, spread, degrees)
+        return cls(kept / kept.sum(), location, spread, degrees, outlier)
+
+    @property
+    def ordinary(self) -> Forecast:
+        """The same forecast for an observation that is no outlier."""
+        if self.outlier == 0.0:
+            return self
+        share = self.share[:-1] / self.share[:-1].sum()
+        return Forecast(share, self.location[:-1], self.spread[:-1], self.dof[:-1])
+
+    def rescaled(self, centre: ArrayLike, scale: ArrayLike) -> Forecast:
+        """The forecast of centre + scale * Y, coordinate by coordinate."""
+        factor = np.broadcast_to(np.asarray(scale, dtype=float), (self.dim,))
+        spread = self.spread * factor[:, None] * factor
+        return replace(self, location=centre + factor * self.location, spread=spread)
 
     @property
     def dim(self) -> int:
@@ -85,6 +106,8 @@ class Forecast:
     @property
     def variance(self) -> float | Array:
         """Variance of each coordinate; infinite where a component has dof <= 2."""
+        if self.outlier > 0.0:
+            return self.ordinary.variance
         finite = np.isfinite(self.dof) & (self.dof > 2)
         inflate = np.where(self.dof > 2, 1.0, np.inf)
         inflate[finite] = self.dof[finite] / (self.dof[finite] - 2)
@@ -94,12 +117,21 @@ class Forecast:
 
     @property
     def mean(self) -> float | Array:
-        """Centre of mass of the mixture's locations."""
+        """Centre of mass of the mixture's locations, that of outliers apart."""
         return self._plain(self._mean())
 
     @property
+    def median(self) -> float | Array:
+        """The value that is as likely to be exceeded as not.
+
+        The point forecast to prefer: regimes not opened yet are far away, and what little share
+        they have drags the mean but not the median.
+        """
+        return self.quantile(0.5)
+
+    @property
     def sd(self) -> float | Array:
-        """Standard deviation of each coordinate."""
+        """Standard deviation of each coordinate, outliers apart."""
         return self._plain(np.sqrt(np.atleast_1d(self.variance)))
 
     def cdf(self, y: ArrayLike) -> Any:
@@ -112,6 +144,8 @@ class Forecast:
 
     def quantile(self, q: float) -> float | Array:
         """The value below which a share `q` of the probability lies."""
+        if not isinstance(q, (int, float, np.floating)):
+            raise HoldfastError(f"q must be one number, got {q!r}; call quantile once for each.")
         return self._plain(quantiles([self], q)[0])
 
     def interval(self, level: float = 0.9) -> tuple[Any, Any]:
@@ -153,7 +187,8 @@ class Forecast:
         return np.asarray(draws[:, 0] if self.dim == 1 else draws)
 
     def _mean(self) -> Array:
-        return np.asarray(self.share @ self.location)
+        share = self.share if self.outlier == 0.0 else self.share[:-1]
+        return np.asarray(share @ self.location[: share.size] / share.sum())
 
     def _plain(self, values: Array) -> float | Array:
         return float(values[0]) if self.dim == 1 else values
@@ -174,6 +209,66 @@ class Forecast:
             z = np.abs(points[:, None] - self.location[:, 0]) / scale
         terms = _log_t(np.minimum(z, _LONGEST) ** 2, np.log(scale), self.dof, 1)
         return _log_mean(terms, self.share)
+
+
+class Forecasts(Sequence[Forecast]):
+    """Forecasts of a stretch of a stream, side by side in few arrays.
+
+    Attributes:
+        offset: (T + 1,) where the components of each forecast begin.
+        share: (P,), location: (P, d), spread: (P, d, d), dof: (P,) components of all of them.
+        outlier: (T,) share of the last component of each if it is that of outliers.
+    """
+
+    def __init__(
+        self, offset: NDArray[np.int64], share: Array, location: Array, spread: Array, dof: Array,
+        outlier: Array,
+    ) -> None:  # fmt: skip
+        self.offset, self.outlier = offset, outlier
+        self.share, self.location, self.spread, self.dof = share, location, spread, dof
+
+    def __len__(self) -> int:
+        return len(self.offset) - 1
+
+    def __getitem__(self, t: Any) -> Any:
+        if isinstance(t, slice):
+            return [self[i] for i in range(*t.indices(len(self)))]
+        if not -len(self) <= t < len(self):
+            raise IndexError(t)
+        t %= len(self)
+        part = slice(self.offset[t], self.offset[t + 1])
+        share = self.share[part]
+        return Forecast(
+            share / share.sum(), self.location[part], self.spread[part], self.dof[part],
+            float(self.outlier[t]),
+        )  # fmt: skip
+
+    def moments(self) -> tuple[Array, Array]:
+        """Mean and standard deviation of each coordinate of each forecast, outliers apart."""
+        share = self.share.copy()
+        share[self.offset[1:][self.outlier > 0] - 1] = 0.0
+        starts = self.offset[:-1]
+        total = np.add.reduceat(share, starts)[:, None]
+        mean = np.add.reduceat(share[:, None] * self.location, starts) / total
+        with np.errstate(invalid="ignore", divide="ignore"):
+            inflate = np.where(np.isinf(self.dof), 1.0, self.dof / (self.dof - 2))
+        inflate[self.dof <= 2] = np.inf
+        own = np.einsum("kii->ki", self.spread) * inflate[:, None]
+        centred = self.location - np.repeat(mean, np.diff(self.offset), axis=0)
+        within = np.where(share[:, None] > 0, share[:, None] * (own + centred**2), 0.0)
+        return mean, np.sqrt(np.add.reduceat(within, starts) / total)
+
+
+def log_densities(forecasts: Sequence[Forecast], y: Array) -> Array:
+    """Log density of each of (T, d) observations; NaN where nothing was observed."""
+    if y.shape[1] > 1 or not len(y):
+        each = zip(forecasts, y, strict=True)
+        return np.array([float(f.log_density(row)) for f, row in each])
+    share, location, scale, dof = side_by_side(forecasts)
+    with np.errstate(over="ignore"):  # the largest floats are as far away as it gets
+        z = np.abs(y - location[..., 0]) / scale[..., 0]
+    terms = _log_t(np.minimum(z, _LONGEST) ** 2, np.log(scale[..., 0]), dof[..., 0], 1)
+    return _log_mean(terms, share)
 
 
 def quantiles(forecasts: Sequence[Forecast], q: float, tolerance: float = 0.0) -> Array:
@@ -263,6 +358,8 @@ def side_by_side(
 
     Of each forecast components with a share of up to `negligible` in all may be left out.
     """
+    if isinstance(forecasts, Forecasts):
+        return _block(forecasts)
     kept = [_largest(f.share, negligible) for f in forecasts]
     width = max(keep.size for keep in kept)
     share = np.zeros((len(forecasts), width))
@@ -276,6 +373,17 @@ def side_by_side(
     )
     dof = np.stack([f.dof[i] for f, i in zip(forecasts, pick, strict=True)])[..., None]
     return share, location, scale, dof
+
+
+def _block(block: Forecasts) -> tuple[Array, Array, Array, Array]:
+    """`side_by_side` of forecasts that share their arrays."""
+    counts = np.diff(block.offset)
+    width = int(counts.max(initial=1))
+    pick = block.offset[:-1, None] + np.minimum(np.arange(width), counts[:, None] - 1)
+    share = np.where(np.arange(width) < counts[:, None], block.share[pick], 0.0)
+    share /= share.sum(axis=1, keepdims=True)
+    scale = np.sqrt(np.einsum("kii->ki", block.spread))
+    return share, block.location[pick], scale[pick], block.dof[pick][..., None]
 
 
 def _largest(share: Array, negligible: float) -> NDArray[np.int64]:

@@ -31,23 +31,26 @@ class Table(NamedTuple):
 
 
 class Series(NamedTuple):
-    """Observations of a whole stream: (T, d) values, and the data-frame module they came in."""
+    """Observations of a whole stream: (T, d) values, the data-frame module they came in, and
+    the labels of its index where it has one."""
 
     values: Array
     backend: Any = None
+    index: Any = None
 
 
 def read_series(y: Any) -> Series:
     """`y` as (T, d); arrays, lists, series and frames of any library narwhals knows."""
     native = nw.from_native(y, pass_through=True, allow_series=True)
+    index = None
     if isinstance(native, (nw.DataFrame, nw.Series)):
         values = numbers("y", native.to_numpy())
-        backend = native.implementation
+        backend, index = native.implementation, nw.maybe_get_index(native)
     else:
         values, backend = numbers("y", y), None
     if values.ndim not in (1, 2):
         raise HoldfastError(f"y must have one or two dimensions, got shape {values.shape}.")
-    return Series(values[:, None] if values.ndim == 1 else values, backend)
+    return Series(values[:, None] if values.ndim == 1 else values, backend, index)
 
 
 def read_table(X: Any, length: int | None = None) -> Table | None:

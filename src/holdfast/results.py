@@ -12,20 +12,31 @@ Array = NDArray[np.float64]
 
 OPENED = "regime opened"
 RETURNED = "regime returned"
-SWITCHED = "regime switched"
 PRUNED = "regime pruned"
 OUTLIER = "outlier"
+CHANGES = (OPENED, RETURNED)  # exactly one of them for every change of the reported regime
 
 NO_REGIME = -1  # before the first batch has been seen
 
 
 class Event(NamedTuple):
-    """Something worth telling a person, at the observation where it became known."""
+    """Something worth telling a person.
+
+    Attributes:
+        time: the observation with which it became known.
+        kind: "regime opened", "regime returned", "regime pruned" or "outlier".
+        regime: the regime it is about.
+        previous: the regime reported before it.
+        since: the first observation that belongs to it.
+        label: of `since` in the caller's index, where there is one.
+    """
 
     time: int
     kind: str
     regime: int
     previous: int = NO_REGIME
+    since: int = 0
+    label: Any = None
 
 
 class Regime(NamedTuple):
@@ -93,13 +104,15 @@ class Step(NamedTuple):
 class Run:
     """One row per observation of a stream, each known at the moment of that observation.
 
-    `mean`, `sd`, `lower`, `upper` are the one-step forecast made *before* the observation
-    (shape (T,) for d = 1, (T, d) otherwise). `path` is the one column that is completed later:
-    the regime that the observation's whole batch was given when the batch ended, which is
-    what the paper scores.
+    `mean`, `median`, `sd`, `lower`, `upper` are the one-step forecast made *before* the
+    observation `y` (shape (T,) for d = 1, (T, d) otherwise); `lower` .. `upper` holds a share
+    `level` of it. `path` is the one column that is completed later: the regime that each
+    observation belongs to in hindsight, changes put where they began (`Event.since`).
     """
 
+    y: Array
     mean: Array
+    median: Array
     sd: Array
     lower: Array
     upper: Array
@@ -113,6 +126,9 @@ class Run:
     ess: Array
     path: NDArray[np.int64]
     events: list[Event] = field(default_factory=list)
+    level: float = 0.9
+    first: int = 0  # how many observations the model had seen before
+    index: Any = None  # the caller's index: a sequence of labels, or None
     native: Any = None  # the caller's data-frame module, for `frame()`
 
     def __len__(self) -> int:
@@ -120,15 +136,18 @@ class Run:
 
     @property
     def changepoints(self) -> list[int]:
-        """First index of each new segment of `regime`, sorted; the first segment has none."""
-        known = self.regime != NO_REGIME
-        moved = (self.regime[1:] != self.regime[:-1]) & known[:-1]
-        return [int(t) + 1 for t in np.flatnonzero(moved)]
+        """First index of each new segment, as dated in hindsight; the first segment has none."""
+        return _boundaries(self.path)
+
+    @property
+    def known_changepoints(self) -> list[int]:
+        """When each change was known: where the reported `regime` changed."""
+        return _boundaries(self.regime)
 
     def columns(self) -> dict[str, NDArray[Any]]:
         """The rows as named one-dimensional columns (`mean_0`, `mean_1`, .. for d > 1)."""
         table: dict[str, NDArray[Any]] = {}
-        for name in ("mean", "sd", "lower", "upper"):
+        for name in ("y", "mean", "median", "lower", "upper", "sd"):
             values = getattr(self, name)
             if values.ndim == 1:
                 table[name] = values
@@ -150,7 +169,20 @@ class Run:
         return nw.from_dict(self.columns(), backend=native).to_native()
 
 
+def _boundaries(regime: NDArray[np.int64]) -> list[int]:
+    """First index of each new segment; the time before any regime is known is no segment."""
+    moved = (regime[1:] != regime[:-1]) & (regime[:-1] != NO_REGIME)
+    return [int(t) + 1 for t in np.flatnonzero(moved)]
+
+
 _SCALAR_COLUMNS = (
-    "log_score", "weight", "outlier", "regime", "regime_probability",
-    "change_probability", "n_regimes", "ess", "path",
-)  # fmt: skip
+    "regime",
+    "regime_probability",
+    "weight",
+    "outlier",
+    "change_probability",
+    "log_score",
+    "n_regimes",
+    "ess",
+    "path",
+)

@@ -1,8 +1,18 @@
-"""What an emission is to the engine: arrays of rows, and a few functions over them.
+"""What an emission is to the engine: arrays of rows, and a few kernels over them.
 
 A *row* holds the sufficient statistics of one regime. The engine owns the rows (which regime,
-who shares it, when it is freed) and never looks inside; the emission owns their meaning. A new
-emission is one file: its kernels and a subclass of `Emission`.
+who shares it, when it is freed) and never looks inside; the emission owns their meaning. A
+*candidate* is what a row becomes inside a batch. It lives in the emission's work space, at place
+(g, k): candidate k of island g. A new emission is one file: its rows, its work space, a subclass
+of `Emission`, and these kernels, each registered for the type of its rows:
+
+    begin    a candidate starts from a row
+    look     the candidate's forecast of the next observation
+    learn    it sees the observation: its score, its weight, its posterior
+    rest     it sees nothing for a moment
+    carry    what time does to the candidate's row at the end of a batch, chosen or not
+    close    the candidate becomes a row
+    apart    how far two rows are from being the same regime
 """
 
 from __future__ import annotations
@@ -14,10 +24,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.weights import Caution
+from holdfast._numba import generic
+from holdfast.score import BROAD_SCALE, Broad, Law
 
 Array = NDArray[np.float64]
 Rows = Any  # the emission's own NamedTuple of arrays whose first axis is the row
+Work = Any  # the emission's own NamedTuple of arrays whose first axes are (island, candidate)
+Facts = Any  # the emission's own NamedTuple of constants
 
 
 class Components(NamedTuple):
@@ -28,20 +41,34 @@ class Components(NamedTuple):
     dof: Array
 
 
-class Batch(NamedTuple):
-    """The candidates of the batch under way: what each live row would become.
+class View(NamedTuple):
+    """One-step predictives of all candidates, (G, K, ..); `look` writes them.
 
-    Attributes:
-        live: (K,) pool rows that somebody owns, in order.
-        fresh: (K,) whether the row has learnt nothing yet.
-        score: (K,) log pseudo-evidence of the batch so far; written by `advance`.
-        weight: (K,) w^2 of the latest observation under each; written by `advance`.
+    The `start_` fields are those of the rows as the batch began (D4, D7 of the paper's text).
     """
 
-    live: NDArray[np.int64]
-    fresh: NDArray[np.bool_]
-    score: Array
-    weight: Array
+    location: np.ndarray
+    spread: np.ndarray
+    dof: np.ndarray
+    start_location: np.ndarray
+    start_spread: np.ndarray
+    start_dof: np.ndarray
+
+
+class Sample(NamedTuple):
+    """One observation as the kernels see it.
+
+    Attributes:
+        y: (d,) the observation.
+        seen: (s,) the coordinates that were observed.
+        design: (r, m) its features: one row for all coordinates, or one for each.
+        lower: (d, d) scratch: a factor of the noise of the seen coordinates.
+    """
+
+    y: np.ndarray
+    seen: np.ndarray
+    design: np.ndarray
+    lower: np.ndarray
 
 
 class Shape(NamedTuple):
@@ -63,12 +90,59 @@ class Shape(NamedTuple):
         return self.dim * self.width if self.shared else self.width
 
 
+@generic
+def begin(rows: Rows, work: Work, g: int, k: int, row: int) -> None:
+    """Candidate (g, k) starts a batch from `row`."""
+
+
+@generic
+def look(
+    rows: Rows, work: Work, facts: Facts, g: int, k: int, row: int, sample: Sample, out: View
+) -> None:
+    """Forecast of candidate (g, k), and of `row` as the batch began."""
+
+
+@generic
+def learn(
+    rows: Rows, work: Work, facts: Facts, g: int, k: int, row: int, sample: Sample, view: View,
+    law: Law, broad: Broad, fresh: bool, belief: int,
+) -> tuple[float, float]:  # fmt: skip
+    """Candidate (g, k) sees the observation it has looked at; its score and its weight."""
+
+
+@generic
+def rest(rows: Rows, work: Work, g: int, k: int) -> None:
+    """A moment without an observation."""
+
+
+@generic
+def carry(rows: Rows, work: Work, facts: Facts, g: int, k: int, row: int) -> None:
+    """What time does to `row` at the end of a batch, whether its candidate is chosen or not."""
+
+
+@generic
+def close(rows: Rows, work: Work, facts: Facts, g: int, k: int, row: int, into: int) -> None:
+    """Write the row that candidate (g, k) of `row` has become."""
+
+
+@generic
+def draw_prior(
+    rows: Rows, facts: Facts, prior: int, row: int, rng: np.random.Generator
+) -> None:
+    """Make `row` a copy of `prior` around a mean of its own (D9)."""
+
+
+@generic
+def apart(rows: Rows, a: int, b: int) -> float:
+    """Largest distance between coefficients of two rows, in posterior standard deviations."""
+
+
 @dataclass(frozen=True)
 class EmissionSpec(ABC):
     """An emission's settings: a frozen dataclass of JSON values that can build it."""
 
     @abstractmethod
-    def build(self, shape: Shape, caution: Caution) -> Emission:
+    def build(self, shape: Shape, law: Law) -> Emission:
         """The emission for observations and features of this shape."""
 
     @abstractmethod
@@ -84,47 +158,58 @@ class Emission(ABC):
     """The distribution of one observation given a regime, with its posterior per row."""
 
     shape: Shape
+    law: Law
+    facts: Facts
+    timeless = True  # a row says the same of an observation whenever it is asked
 
     @abstractmethod
     def blank(self, capacity: int) -> Rows:
         """Room for `capacity` rows."""
 
     @abstractmethod
+    def work(self, islands: int, candidates: int, longest: int) -> Work:
+        """Work space for batches of up to `longest` observations."""
+
+    @abstractmethod
     def write_prior(self, rows: Rows, row: int) -> None:
         """Make `row` a regime that has seen nothing."""
 
     @abstractmethod
-    def draw_prior(self, rows: Rows, row: int, rng: np.random.Generator) -> None:
-        """Make `row` a regime that has seen nothing, around a mean drawn at random (D9)."""
-
-    @abstractmethod
     def design(self, features: Array) -> Array:
-        """The features of one observation in the shape the kernels want."""
+        """The features of one observation, (r, m), in the shape the kernels want."""
+
+    def designs(self, features: Array) -> Array:
+        """The same for many observations: (T, r, m)."""
+        return np.stack([self.design(row) for row in features])
+
+    def design_shape(self) -> tuple[int, int]:
+        """(r, m) of `design`."""
+        return (1, self.shape.width)
+
+    def most_steps(self, longest: int) -> int:
+        """Largest whole number in the work space of a batch of `longest` observations."""
+        return longest
 
     @abstractmethod
-    def advance(self, running: Rows, pool: Rows, batch: Batch, y: Array, design: Array) -> None:
-        """Let each candidate see one observation.
-
-        `running[k]` is candidate k inside the batch, `pool[batch.live[k]]` the row as the batch
-        began. Adds to `batch.score`, writes `batch.weight`, moves `running` in place.
-        """
-
-    def rest(self, rows: Rows) -> None:
-        """What a moment without an observation does to rows, in place; nothing by default."""
-        return None
-
-    def carry(self, running: Rows, pool: Rows, live: NDArray[np.int64]) -> None:
-        """What time does to every row at the end of a batch, chosen or not; nothing by default."""
-        return None
-
-    @abstractmethod
-    def predictive(self, rows: Rows, which: NDArray[np.int64], design: Array) -> Components:
-        """One-step predictive of the rows `which`."""
+    def check_rows(self, rows: Rows, live: NDArray[np.int64]) -> None:
+        """Refuse rows, read from a snapshot, that no filter could have written."""
 
     @abstractmethod
     def noise_covariance(self) -> Array:
-        """(d, d) noise of one observation, for D8's paper variant."""
+        """(d, d) noise of one observation: known, or the prior's guess."""
+
+    def outlier_scale(self) -> Array:
+        """(d, d) scale matrix of the outliers' density q."""
+        return np.asarray(BROAD_SCALE**2 * self.noise_covariance())
 
     @abstractmethod
     def coefficients(self, rows: Rows, row: int) -> tuple[Array, Array]:
         """Posterior mean and standard deviation of a regime's coefficients."""
+
+    def log_same(self, rows: Rows, a: int, b: int) -> float:
+        """Log Bayes factor of one regime against two for what rows a and b have seen."""
+        return -np.inf
+
+    def join(self, rows: Rows, a: int, b: int, into: int) -> None:
+        """Write the row that has seen what a and b have seen."""
+        raise NotImplementedError

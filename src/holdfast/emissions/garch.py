@@ -47,22 +47,36 @@ from scipy import special
 from holdfast._numba import kernel
 from holdfast.emissions.base import (
     Array,
-    Batch,
-    Components,
     Emission,
     EmissionSpec,
     Rows,
+    Sample,
     Shape,
+    View,
+    apart,
+    begin,
+    carry,
+    close,
+    draw_prior,
+    learn,
+    look,
+    rest,
 )
 from holdfast.emissions.cloud import UNEVEN, carriers, even_cloud, redraw
-from holdfast.errors import HoldfastError, positive, whole
+from holdfast.errors import HoldfastError, SnapshotError, positive, whole
 from holdfast.logspace import logsumexp
-from holdfast.weights import (
+from holdfast.score import (
+    BELIEVED,
+    BROAD_SCALE,
+    CONTAMINATION,
+    DISBELIEVED,
     IMQ,
     LONGEST,
     MAHALANOBIS,
     NONE,
-    Caution,
+    Broad,
+    Law,
+    judge_mixture,
     log_weight2,
     update_weight2,
 )
@@ -86,6 +100,15 @@ class GarchRows(NamedTuple):
     redraws: np.ndarray
 
 
+class GarchWork(NamedTuple):
+    """The clouds of the candidates (g, k): as GarchRows, with (G, K) in place of (cap,)."""
+
+    coefficients: np.ndarray
+    variance: np.ndarray
+    log_weight: np.ndarray
+    redraws: np.ndarray
+
+
 class Correction(NamedTuple):
     """What the weight takes from a Gaussian's spread: kappa of the score, lambda of the driver."""
 
@@ -93,7 +116,16 @@ class Correction(NamedTuple):
     driver: float
 
 
-class Glance(NamedTuple):
+class GarchFacts(NamedTuple):
+    """correction: of the weight. centre, bandwidth, spread: of the cloud and of its prior."""
+
+    correction: Correction
+    centre: float
+    bandwidth: float
+    spread: np.ndarray
+
+
+class Impression(NamedTuple):
     """One observation as each point of a cloud sees it, (J,) each."""
 
     plain: np.ndarray
@@ -112,8 +144,8 @@ class GarchSpec(EmissionSpec):
     cloud: int = 192
     bandwidth: float = 0.7
 
-    def build(self, shape: Shape, caution: Caution) -> Garch:
-        return Garch(shape, self, caution)
+    def build(self, shape: Shape, law: Law) -> Garch:
+        return Garch(shape, self, law)
 
     def dim_hint(self) -> int | None:
         return None  # `build` says more clearly what is wrong with d > 1
@@ -145,20 +177,22 @@ class Garch(Emission):
     Args:
         shape: of a single series; its features are not used.
         spec: priors, size of the cloud, bandwidth.
-        caution: weight and deviations.
+        law: weight and deviations.
     """
 
-    def __init__(self, shape: Shape, spec: GarchSpec, caution: Caution) -> None:
+    timeless = False  # every row's variance moves on with the series
+
+    def __init__(self, shape: Shape, spec: GarchSpec, law: Law) -> None:
         if shape.dim != 1:
             raise HoldfastError(
                 f"y has {shape.dim} coordinates; a GARCH regime describes one series. "
                 "Use one model per series."
             )
-        self.shape, self.caution = shape, caution
+        self.shape, self.law = shape, law
         self.size = spec.cloud
         centre, self.spread = spec.coordinates()
         self.centre, self.bandwidth = float(centre[0]), float(spec.bandwidth)
-        self.correction = correction(caution)
+        self.facts = GarchFacts(correction(law), self.centre, self.bandwidth, self.spread)
         self.prior = np.empty((self.size, 4))
         self.prior[:, :3] = centre + self.spread * even_cloud(self.size, 3)
         self.prior[:, 3] = self.prior[:, 0]  # a regime that has seen nothing has settled
@@ -172,12 +206,14 @@ class Garch(Emission):
     def write_prior(self, rows: Rows, row: int) -> None:
         self._write(rows, row, self.prior)
 
-    def draw_prior(self, rows: Rows, row: int, rng: np.random.Generator) -> None:
-        shift = self.spread * rng.standard_normal(3)
-        points = self.prior.copy()
-        points[:, :3] += shift
-        points[:, 3] += shift[0]
-        self._write(rows, row, points)
+    def work(self, islands: int, candidates: int, longest: int) -> GarchWork:
+        at = (islands, candidates)
+        return GarchWork(
+            np.zeros((*at, self.size, 3)),
+            np.ones((*at, self.size)),
+            np.zeros((*at, self.size)),
+            np.zeros(at, np.int64),
+        )
 
     def _write(self, rows: Rows, row: int, points: Array) -> None:
         clouds = cast(GarchRows, rows)
@@ -188,27 +224,24 @@ class Garch(Emission):
     def design(self, features: Array) -> Array:
         return features.reshape(1, -1)
 
-    def advance(self, running: Rows, pool: Rows, batch: Batch, y: Array, design: Array) -> None:
-        _advance(running, pool, batch, y[0], self.caution, self.correction)
+    def designs(self, features: Array) -> Array:
+        return features.reshape(len(features), 1, -1)
 
-    def rest(self, rows: Rows) -> None:
-        """What a step without an observation does to every row: E y^2 = sigma^2 drives it."""
-        clouds = cast(GarchRows, rows)
-        omega, a, b = np.moveaxis(clouds.coefficients, -1, 0)
-        clouds.variance[:] = np.clip(omega + (a + b) * clouds.variance, _SMALLEST, _LARGEST)
+    def most_steps(self, longest: int) -> int:
+        return 1 << 60  # redraws of a cloud
 
-    def carry(self, running: Rows, pool: Rows, live: NDArray[np.int64]) -> None:
-        """Variances move on in every row; the candidates' points are redrawn where uneven."""
-        _carry(running, pool, live, self.centre, self.bandwidth)
-
-    def predictive(self, rows: Rows, which: NDArray[np.int64], design: Array) -> Components:
-        """A Student t per row, with the variance and the kurtosis of the cloud's mixture."""
-        spread, dof = np.empty(which.size), np.empty(which.size)
-        _predictive(rows, which, spread, dof)
-        return Components(np.zeros((which.size, 1)), spread.reshape(-1, 1, 1), dof)
+    def check_rows(self, rows: Rows, live: NDArray[np.int64]) -> None:
+        coefficients, variance = rows.coefficients[live], rows.variance[live]
+        total = coefficients[..., 1] + coefficients[..., 2]
+        sound = (coefficients > 0).all() and (total < 1).all() and (variance > 0).all()
+        if not sound or (rows.redraws[live] < 0).any():
+            raise SnapshotError("The snapshot holds a volatility that no regime can have.")
 
     def noise_covariance(self) -> Array:
         return np.zeros((1, 1))  # no noise apart from the row's own variance, which `rest` moves
+
+    def outlier_scale(self) -> Array:
+        return np.full((1, 1), BROAD_SCALE**2 * math.exp(self.centre))
 
     def coefficients(self, rows: Rows, row: int) -> tuple[Array, Array]:
         """Posterior mean and standard deviation of (omega, a, b)."""
@@ -218,7 +251,7 @@ class Garch(Emission):
         return mean, np.sqrt(share @ (clouds.coefficients[row] - mean) ** 2)
 
 
-def correction(caution: Caution) -> Correction:
+def correction(law: Law) -> Correction:
     """kappa and lambda of a weight under Gaussian noise.
 
     With V = sigma^2 / w^2 and e = d log V / d log sigma^2 (w^2 for imq, 1 inside c and 0 beyond
@@ -226,7 +259,7 @@ def correction(caution: Caution) -> Correction:
     """
     z = (np.arange(4000) + 0.5) * 0.003
     chance = np.exp(-0.5 * z**2) / np.exp(-0.5 * z**2).sum()
-    kind, c = caution.kind, caution.threshold
+    kind, c = law.kind, law.threshold
     w2 = np.exp([log_weight2(kind, length, c) for length in z])
     slope = chance * (w2 if kind == IMQ else w2 == 1.0)
     said = chance * [update_weight2(kind, length, c) for length in z]
@@ -235,49 +268,99 @@ def correction(caution: Caution) -> Correction:
     return Correction(max(float(score), _LEAST_SCORE), float(driver))
 
 
+@begin.of(GarchRows)
 @kernel
-def look(
-    variance: np.ndarray, y: float, caution: Caution, correction: Correction, out: Glance
-) -> None:
+def _begin(rows: GarchRows, work: GarchWork, g: int, k: int, row: int) -> None:
+    work.coefficients[g, k] = rows.coefficients[row]
+    work.variance[g, k] = rows.variance[row]
+    work.log_weight[g, k] = rows.log_weight[row]
+    work.redraws[g, k] = rows.redraws[row]
+
+
+@look.of(GarchRows)
+@kernel
+def _look(
+    rows: GarchRows, work: GarchWork, facts: GarchFacts, g: int, k: int, row: int,
+    sample: Sample, out: View,
+) -> None:  # fmt: skip
+    """A Student t per row, with the variance and the kurtosis of the cloud's mixture."""
+    out.location[g, k] = 0.0
+    out.start_location[g, k] = 0.0
+    out.spread[g, k, 0, 0], out.dof[g, k] = summary(work.variance[g, k], work.log_weight[g, k])
+    now = work.variance[g, k]  # the variance moves on; what was learnt of the points does not
+    out.start_spread[g, k, 0, 0], out.start_dof[g, k] = summary(now, rows.log_weight[row])
+
+
+@kernel
+def summary(variance: np.ndarray, log_weight: np.ndarray) -> tuple[float, float]:
+    """Scale and dof of the t with the mixture's moments.
+
+    Its kurtosis 3 E[s^2] / E[s]^2 is 3 (dof - 2) / (dof - 4).
+    """
+    mean, squares = 0.0, 0.0
+    for j in range(variance.size):
+        mean += math.exp(log_weight[j]) * variance[j]
+    for j in range(variance.size):
+        squares += math.exp(log_weight[j]) * (variance[j] / mean - 1.0) ** 2
+    dof = 4.0 + 2.0 / squares if squares > 1e-6 else np.inf
+    return mean * (1.0 - 2.0 / dof), dof
+
+
+@kernel
+def impress(
+    variance: np.ndarray, y: float, law: Law, broad: Broad, correction: Correction,
+    out: Impression,
+) -> None:  # fmt: skip
     """What every point makes of y: its log likelihoods, w^2, and the share of y^2 it believes."""
     half_log = 0.5 * math.log(2.0 * math.pi)
     stretch = 0.5 * math.log(correction.score)
     for j in range(variance.size):
         z = min(abs(y) / math.sqrt(variance[j]), LONGEST)
-        log_w2 = log_weight2(caution.kind, z, caution.threshold)
-        w2 = math.exp(log_w2) if log_w2 < 0.0 else 1.0
         base = -half_log - 0.5 * math.log(variance[j])
         out.plain[j] = base - 0.5 * z * z
+        if law.kind == CONTAMINATION:
+            out.cautious[j], r, _ = judge_mixture(law, broad, out.plain[j], 0)
+            out.w2[j] = r
+            out.believed[j] = r * z * z + (1.0 - r) if r > 0.0 else 1.0
+            continue
+        log_w2 = log_weight2(law.kind, z, law.threshold)
+        w2 = math.exp(log_w2) if log_w2 < 0.0 else 1.0
         out.cautious[j] = base - stretch + 0.5 * (log_w2 - w2 * z * z / correction.score)
         out.believed[j] = correction.driver * w2 * z * z
         out.w2[j] = w2
-        if caution.kind == MAHALANOBIS and z > caution.threshold:
+        if law.kind == MAHALANOBIS and z > law.threshold:
             out.w2[j], out.believed[j] = 0.0, 1.0
 
 
+@learn.of(GarchRows)
 @kernel
-def _advance(
-    running: GarchRows, pool: GarchRows, batch: Batch,
-    y: float, caution: Caution, correction: Correction,
-) -> None:  # fmt: skip
-    """One observation for every candidate: score, reweigh the points, move the variances on."""
-    n = running.variance.shape[1]
-    y = min(max(y, -LONGEST), LONGEST)
-    seen = Glance(np.empty(n), np.empty(n), np.empty(n), np.empty(n))
-    for k in range(batch.live.size):
-        held = running.log_weight[k]
-        look(running.variance[k], y, caution, correction, seen)
-        batch.weight[k] = average(held, seen.w2) if caution.kind != NONE else 1.0
-        if not caution.unit_free:  # D1: the paper's w^2 log N, one w per row
-            seen.cautious[:] = batch.weight[k] * seen.plain
-        weighed = not batch.fresh[k] or caution.weigh_births  # D3
-        learnt = seen.cautious if weighed else seen.plain
-        scored = seen.cautious if caution.weigh_regimes else seen.plain
-        prior = held if caution.sequential else pool.log_weight[batch.live[k]]  # D4
-        batch.score[k] += logsumexp(prior + scored, n)
-        held += learnt
-        held -= logsumexp(held, n)
-        move_on(running.coefficients[k], running.variance[k], seen.believed)
+def _learn(
+    rows: GarchRows, work: GarchWork, facts: GarchFacts, g: int, k: int, row: int,
+    sample: Sample, view: View, law: Law, broad: Broad, fresh: bool, belief: int,
+) -> tuple[float, float]:  # fmt: skip
+    """Score, reweigh the points, move the variances on."""
+    n = work.variance.shape[2]
+    y = min(max(sample.y[0], -LONGEST), LONGEST)
+    seen = Impression(np.empty(n), np.empty(n), np.empty(n), np.empty(n))
+    held = work.log_weight[g, k]
+    impress(work.variance[g, k], y, law, broad, facts.correction, seen)
+    if belief == DISBELIEVED:
+        seen.believed[:] = 1.0
+        move_on(work.coefficients[g, k], work.variance[g, k], seen.believed)
+        return broad.log_rate + broad.log_density, 0.0
+    weight = average(held, seen.w2) if law.kind != NONE else 1.0
+    if law.kind != CONTAMINATION and not law.unit_free:  # D1: the paper's w^2 log N, one w per row
+        seen.cautious[:] = weight * seen.plain
+    if belief == BELIEVED:
+        seen.cautious[:] = seen.plain + broad.log_rest
+    learnt = seen.cautious if not fresh or law.weigh_births else seen.plain  # D3
+    scored = seen.cautious if law.weigh_regimes else seen.plain
+    prior = held if law.sequential else rows.log_weight[row]  # D4
+    score = logsumexp(prior + scored, n)
+    held += learnt
+    held -= logsumexp(held, n)
+    move_on(work.coefficients[g, k], work.variance[g, k], seen.believed)
+    return score, 1.0 if belief == BELIEVED else weight
 
 
 @kernel
@@ -298,23 +381,60 @@ def move_on(coefficients: np.ndarray, variance: np.ndarray, believed: np.ndarray
         variance[j] = min(max(ahead, _SMALLEST), _LARGEST)
 
 
+@rest.of(GarchRows)
+@kernel
+def _rest(rows: GarchRows, work: GarchWork, g: int, k: int) -> None:
+    """E y^2 = sigma^2 drives the variances where nothing was observed."""
+    move_on(work.coefficients[g, k], work.variance[g, k], np.ones(work.variance.shape[2]))
+
+
+@carry.of(GarchRows)
 @kernel
 def _carry(
-    running: GarchRows, pool: GarchRows, live: np.ndarray, centre: float, bandwidth: float
+    rows: GarchRows, work: GarchWork, facts: GarchFacts, g: int, k: int, row: int
 ) -> None:
-    """Variances back to every row, before any point moves; then redraw the uneven candidates."""
-    n = running.variance.shape[1]
+    """The variance moves on in the row, before any of the candidate's points moves."""
+    rows.variance[row] = work.variance[g, k]
+
+
+@close.of(GarchRows)
+@kernel
+def _close(
+    rows: GarchRows, work: GarchWork, facts: GarchFacts, g: int, k: int, row: int, into: int
+) -> None:
+    """The candidate's cloud, its points redrawn where their weights are uneven."""
+    n = work.variance.shape[2]
+    rows.coefficients[into] = work.coefficients[g, k]
+    rows.variance[into] = work.variance[g, k]
+    rows.log_weight[into] = work.log_weight[g, k]
+    rows.redraws[into] = work.redraws[g, k]
+    if carriers(rows.log_weight[into], 1.0) >= UNEVEN * n:
+        return
     before, after = np.empty((n, 4)), np.empty((n, 4))
-    for k in range(live.size):
-        pool.variance[live[k]] = running.variance[k]
-        log_weight = running.log_weight[k]
-        if carriers(log_weight, 1.0) >= UNEVEN * n:
-            continue
-        to_coordinates(running.coefficients[k], running.variance[k], before)
-        redraw(before, log_weight, running.redraws[k], bandwidth, after)
-        from_coordinates(after, centre, running.coefficients[k], running.variance[k])
-        log_weight[:] = -math.log(n)
-        running.redraws[k] += 1
+    to_coordinates(rows.coefficients[into], rows.variance[into], before)
+    redraw(before, rows.log_weight[into], rows.redraws[into], facts.bandwidth, after)
+    from_coordinates(after, facts.centre, rows.coefficients[into], rows.variance[into])
+    rows.log_weight[into] = -math.log(n)
+    rows.redraws[into] += 1
+
+
+@draw_prior.of(GarchRows)
+@kernel
+def _draw_prior(
+    rows: GarchRows, facts: GarchFacts, prior: int, row: int, rng: np.random.Generator
+) -> None:
+    """The whole cloud moved by one draw from the prior."""
+    rows.log_weight[row] = rows.log_weight[prior]
+    rows.redraws[row] = rows.redraws[prior]
+    n = rows.variance.shape[1]
+    points = np.empty((n, 4))
+    to_coordinates(rows.coefficients[prior], rows.variance[prior], points)
+    for a in range(3):
+        shift = facts.spread[a] * rng.standard_normal()
+        points[:, a] += shift
+        if a == 0:
+            points[:, 3] += shift
+    from_coordinates(points, facts.centre, rows.coefficients[row], rows.variance[row])
 
 
 @kernel
@@ -343,20 +463,25 @@ def from_coordinates(
         out_variance[j] = math.exp(min(max(points[j, 3], -690.0), 690.0))
 
 
+@apart.of(GarchRows)
 @kernel
-def _predictive(
-    rows: GarchRows, which: np.ndarray, out_spread: np.ndarray, out_dof: np.ndarray
-) -> None:
-    """t with the mixture's moments: kurtosis 3 E[s^2] / E[s]^2 = 3 (dof - 2) / (dof - 4)."""
-    for k in range(which.size):
-        variance, log_weight = rows.variance[which[k]], rows.log_weight[which[k]]
-        mean, squares = 0.0, 0.0
-        for j in range(variance.size):
-            mean += math.exp(log_weight[j]) * variance[j]
-        for j in range(variance.size):
-            squares += math.exp(log_weight[j]) * (variance[j] / mean - 1.0) ** 2
-        out_dof[k] = 4.0 + 2.0 / squares if squares > 1e-6 else np.inf
-        out_spread[k] = mean * (1.0 - 2.0 / out_dof[k])
+def _apart(rows: GarchRows, a: int, b: int) -> float:
+    """Of the long-run variance, in logs."""
+    mean_a, var_a = long_run(rows.coefficients[a], rows.log_weight[a])
+    mean_b, var_b = long_run(rows.coefficients[b], rows.log_weight[b])
+    return abs(mean_a - mean_b) / math.sqrt(var_a + var_b + _SMALLEST)
+
+
+@kernel
+def long_run(coefficients: np.ndarray, log_weight: np.ndarray) -> tuple[float, float]:
+    """Mean and variance over the cloud of log omega / (1 - a - b)."""
+    mean, square = 0.0, 0.0
+    for j in range(log_weight.size):
+        lost = 1.0 - coefficients[j, 1] - coefficients[j, 2]
+        level = math.log(coefficients[j, 0] / lost)
+        mean += math.exp(log_weight[j]) * level
+        square += math.exp(log_weight[j]) * level * level
+    return mean, max(square - mean * mean, 0.0)
 
 
 def _read_pair(argument: str, value: Any) -> tuple[float, float]:

@@ -4,10 +4,10 @@
     S = F Sigma F' + R,   S~ = F Sigma F' + R / w^2,   K = Sigma F' S~^-1       Eq. (wolf_update)
     mu += K (y - F mu),   Sigma -= K S~ K'                                      Eq. (kf-update)
 
-Sigma is carried as a square root, Sigma = A A', and updated by Potter's formula one scalar at a
-time: positive definite by construction, however long the stream and however small R. For d > 1
-the observation is first whitened with the Cholesky factor of R; the weight is one number for
-the whole vector, measured before any coordinate is learnt.
+Sigma is carried as a square root and learnt one scalar at a time (`linear`). For d > 1 the
+observation is first whitened with the Cholesky factor of R; the weight is one number for the
+whole vector, measured before any coordinate is learnt. Under contamination w^2 is r, the
+probability that y is no outlier: R / r collapses the two-component posterior to one Gaussian.
 """
 
 from __future__ import annotations
@@ -22,24 +22,52 @@ from numpy.typing import NDArray
 from holdfast._numba import kernel
 from holdfast.emissions.base import (
     Array,
-    Batch,
-    Components,
     Emission,
     EmissionSpec,
     Rows,
+    Sample,
     Shape,
+    View,
+    apart,
+    begin,
+    carry,
+    close,
+    draw_prior,
+    learn,
+    look,
+    rest,
 )
-from holdfast.errors import HoldfastError, numbers
-from holdfast.weights import LONGEST, Caution, log_score, log_weight2, update_weight2
-
-FARTHEST = 1e100  # residuals beyond this are taken for this
+from holdfast.emissions.linear import (
+    Steps,
+    add_step,
+    apply_steps,
+    blank_steps,
+    bounded,
+    pass_through,
+    project,
+    squares,
+)
+from holdfast.errors import HoldfastError, SnapshotError, numbers
+from holdfast.score import LONGEST, Broad, Law, Residual, factorise, judge, log_normal
 
 
 class GaussianRows(NamedTuple):
-    """mean: (cap, m). root: (cap, m, m), Sigma = root root'."""
+    """mean: (cap, 1, m). root: (cap, m, m), Sigma = root root'."""
 
     mean: np.ndarray
     root: np.ndarray
+
+
+class GaussianWork(NamedTuple):
+    """Candidates: their steps."""
+
+    steps: Steps
+
+
+class GaussianFacts(NamedTuple):
+    """noise: (d, d), R."""
+
+    noise: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -50,8 +78,8 @@ class GaussianSpec(EmissionSpec):
     prior_mean: Any = 0.0
     prior_var: Any = 1.0
 
-    def build(self, shape: Shape, caution: Caution) -> LinearGaussian:
-        return LinearGaussian(shape, self, caution)
+    def build(self, shape: Shape, law: Law) -> LinearGaussian:
+        return LinearGaussian(shape, self, law)
 
     def dim_hint(self) -> int | None:
         noise = numbers("noise", self.noise)
@@ -75,225 +103,317 @@ class LinearGaussian(Emission):
     Args:
         shape: sizes of y and of the features.
         spec: R, mu0 and Sigma0.
-        caution: weight and deviations.
+        law: weight and deviations.
     """
 
-    def __init__(self, shape: Shape, spec: GaussianSpec, caution: Caution) -> None:
-        self.shape, self.caution = shape, caution
+    def __init__(self, shape: Shape, spec: GaussianSpec, law: Law) -> None:
+        self.shape, self.law = shape, law
         self.dim, self.size = shape.dim, shape.coefficients
         self.noise = read_covariance("noise", spec.noise, self.dim)
         self.noise_root = np.linalg.cholesky(self.noise)
         self.prior_mean = read_vector("prior_mean", spec.prior_mean, self.size)
-        self.prior_root = np.linalg.cholesky(
-            read_covariance("prior_var", spec.prior_var, self.size)
-        )
+        self.prior_var = read_covariance("prior_var", spec.prior_var, self.size)
+        self.prior_root = np.linalg.cholesky(self.prior_var)
+        self.facts = GaussianFacts(self.noise)
 
     def blank(self, capacity: int) -> GaussianRows:
         return GaussianRows(
-            np.zeros((capacity, self.size)), np.zeros((capacity, self.size, self.size))
+            np.zeros((capacity, 1, self.size)), np.zeros((capacity, self.size, self.size))
         )
+
+    def work(self, islands: int, candidates: int, longest: int) -> GaussianWork:
+        sizes = (longest * self.dim, 1, self.dim, self.size)
+        return GaussianWork(blank_steps(islands, candidates, *sizes))
 
     def write_prior(self, rows: Rows, row: int) -> None:
         mean, root = rows
-        mean[row] = self.prior_mean
+        mean[row, 0] = self.prior_mean
         root[row] = self.prior_root
-
-    def draw_prior(self, rows: Rows, row: int, rng: np.random.Generator) -> None:
-        self.write_prior(rows, row)
-        rows[0][row] += rng.standard_normal(self.size)  # mu_k0 ~ N(mu0, I_m), whatever Sigma0
 
     def design(self, features: Array) -> Array:
         if features.ndim == 2:
             return features
         return features[None] if self.dim == 1 else np.asarray(np.kron(np.eye(self.dim), features))
 
-    def advance(self, running: Rows, pool: Rows, batch: Batch, y: Array, design: Array) -> None:
+    def designs(self, features: Array) -> Array:
+        if features.ndim == 3:
+            return features
         if self.dim == 1:
-            _advance_scalar(running, pool, batch, y[0], design[0], self.noise[0, 0], self.caution)
-            return
-        seen = ~np.isnan(y)
-        root = self.noise_root
-        if not seen.all():
-            root = np.linalg.cholesky(self.noise[np.ix_(seen, seen)])
-        observed = np.clip(y[seen], -LONGEST, LONGEST)  # room for the division by a small root
-        white = np.linalg.solve(root, np.column_stack([observed, design[seen]]))
-        log_scale = float(np.log(np.diag(root)).sum())
-        _advance_vector(
-            running, pool, batch, white[:, 0].copy(), white[:, 1:].copy(), log_scale, self.caution
-        )
+            return features[:, None]
+        unit = np.eye(self.dim)
+        return np.asarray(np.einsum("ij,tm->tijm", unit, features).reshape(-1, self.dim, self.size))
 
-    def predictive(self, rows: Rows, which: NDArray[np.int64], design: Array) -> Components:
-        mean, root = rows
-        n = which.size
-        location, spread = np.empty((n, self.dim)), np.empty((n, self.dim, self.dim))
-        _predictive(mean, root, which, design, self.noise, location, spread)
-        return Components(location, spread, np.full(n, np.inf))
+    def design_shape(self) -> tuple[int, int]:
+        return (self.dim, self.size)
+
+    def most_steps(self, longest: int) -> int:
+        return longest * self.dim
+
+    def check_rows(self, rows: Rows, live: NDArray[np.int64]) -> None:
+        check_roots(rows.root[live])
 
     def noise_covariance(self) -> Array:
         return self.noise
 
     def coefficients(self, rows: Rows, row: int) -> tuple[Array, Array]:
         mean, root = rows
-        return mean[row].copy(), np.sqrt((root[row] ** 2).sum(axis=1))
+        return mean[row, 0].copy(), np.sqrt((root[row] ** 2).sum(axis=1))
+
+    def log_same(self, rows: Rows, a: int, b: int) -> float:
+        """log of the integral of p_a p_b / p_0 over theta, all three Gaussian."""
+        parts = [self._information(rows.mean[r, 0], rows.root[r]) for r in (a, b)]
+        prior = self._information(self.prior_mean, self.prior_root)
+        joint = parts[0][0] + parts[1][0] - prior[0], parts[0][1] + parts[1][1] - prior[1]
+        try:
+            merged = _log_partition(*joint)
+        except np.linalg.LinAlgError:  # the two know no more than the prior did
+            return -np.inf
+        return merged - sum(_log_partition(*part) for part in parts) + _log_partition(*prior)
+
+    def join(self, rows: Rows, a: int, b: int, into: int) -> None:
+        parts = [self._information(rows.mean[r, 0], rows.root[r]) for r in (a, b)]
+        prior = self._information(self.prior_mean, self.prior_root)
+        precision = parts[0][0] + parts[1][0] - prior[0]
+        covariance = np.linalg.inv(precision)
+        rows.mean[into, 0] = covariance @ (parts[0][1] + parts[1][1] - prior[1])
+        rows.root[into] = np.linalg.cholesky((covariance + covariance.T) / 2)
+
+    @staticmethod
+    def _information(mean: Array, root: Array) -> tuple[Array, Array]:
+        """Precision, and precision times mean."""
+        inverse = np.linalg.inv(root)
+        precision = inverse.T @ inverse
+        return precision, precision @ mean
+
+
+def check_roots(roots: Array) -> None:
+    """Refuse square roots of covariances that are singular."""
+    with np.errstate(all="ignore"):
+        sizes = np.linalg.slogdet(roots)[1] if roots.size else np.zeros(1)
+    if not np.isfinite(sizes).all():
+        raise SnapshotError("The snapshot holds a covariance that is not positive definite.")
+
+
+def _log_partition(precision: Array, shift: Array) -> float:
+    """log of the integral of exp(-x' P x / 2 + h' x), up to the power of 2 pi."""
+    factor = np.linalg.cholesky(precision)
+    white = np.linalg.solve(factor, shift)
+    return float(0.5 * white @ white - np.log(np.diag(factor)).sum())
+
+
+@begin.of(GaussianRows)
+@kernel
+def _begin(rows: GaussianRows, work: GaussianWork, g: int, k: int, row: int) -> None:
+    work.steps.count[g, k] = 0
+
+
+@look.of(GaussianRows)
+@kernel
+def _look(
+    rows: GaussianRows, work: GaussianWork, facts: GaussianFacts, g: int, k: int, row: int,
+    sample: Sample, out: View,
+) -> None:  # fmt: skip
+    """N(F mu, F Sigma F' + R)."""
+    steps = work.steps
+    d = sample.design.shape[0]
+    moved = np.zeros(1)
+    for j in range(d):
+        f = sample.design[j]
+        project(rows.root[row], f, steps.raw[g, k, j])
+        fitted = 0.0
+        for a in range(f.size):
+            fitted += f[a] * rows.mean[row, 0, a]
+        moved[0] = fitted
+        steps.ahead[g, k, j] = steps.raw[g, k, j]
+        pass_through(steps, g, k, 0, steps.ahead[g, k, j], moved)
+        out.location[g, k, j] = moved[0]
+        out.start_location[g, k, j] = fitted
+    spread(steps.ahead[g, k], facts.noise, out.spread[g, k])
+    spread(steps.raw[g, k], facts.noise, out.start_spread[g, k])
 
 
 @kernel
-def projection(mean: np.ndarray, root: np.ndarray, f: np.ndarray, out_v: np.ndarray) -> float:
-    """v = root' f, so that f' Sigma f = v'v; returns f' mean."""
-    m = f.size
-    out_v[:] = 0.0
-    fitted = 0.0
-    for a in range(m):
-        if f[a] != 0.0:
-            fitted += f[a] * mean[a]
-            for b in range(m):
-                out_v[b] += f[a] * root[a, b]
-    return fitted
+def spread(projected: np.ndarray, noise: np.ndarray, out_spread: np.ndarray) -> None:
+    """P P' + R."""
+    d, m = projected.shape
+    for i in range(d):
+        for j in range(i + 1):
+            total = noise[i, j]
+            for a in range(m):
+                total += projected[i, a] * projected[j, a]
+            out_spread[i, j] = total
+            out_spread[j, i] = total
+
+
+@learn.of(GaussianRows)
+@kernel
+def _learn(
+    rows: GaussianRows, work: GaussianWork, facts: GaussianFacts, g: int, k: int, row: int,
+    sample: Sample, view: View, law: Law, broad: Broad, fresh: bool, belief: int,
+) -> tuple[float, float]:  # fmt: skip
+    if sample.y.size == 1:
+        return _learn_scalar(work.steps, facts, g, k, sample.y[0], view, law, broad, fresh, belief)
+    return _learn_vector(work.steps, facts, g, k, sample, view, law, broad, fresh, belief)
 
 
 @kernel
-def potter(
-    mean: np.ndarray, root: np.ndarray, v: np.ndarray, residual: float, noise: float
-) -> None:
-    """Learn one scalar with noise variance `noise` in place; v = root' f of that scalar."""
-    m = mean.size
+def _learn_scalar(
+    steps: Steps, facts: GaussianFacts, g: int, k: int, y: float, view: View,
+    law: Law, broad: Broad, fresh: bool, belief: int,
+) -> tuple[float, float]:  # fmt: skip
+    noise = facts.noise[0, 0]
+    residual = bounded(y - view.location[g, k, 0])
+    scored, variance = residual, view.spread[g, k, 0, 0]
+    if not law.sequential:  # D4: score with the row as the batch began
+        scored = bounded(y - view.start_location[g, k, 0])
+        variance = view.start_spread[g, k, 0, 0]
+    z = min(abs(scored) / math.sqrt(variance), LONGEST)
+    far = z if law.predictive else min(abs(scored) / math.sqrt(noise), LONGEST)  # D2
+    log_scale = 0.5 * math.log(variance)
+    seen = Residual(log_normal(z, log_scale, 1), z, far, log_scale, 1)
+    score, weight, w2 = judge(law, broad, seen, fresh, belief)
+    if w2 > 0.0:
+        shift = np.empty(1)
+        shift[0] = residual
+        add_step(steps, g, k, steps.ahead[g, k, 0], shift, noise / w2)
+    return score, weight
+
+
+@kernel
+def _learn_vector(
+    steps: Steps, facts: GaussianFacts, g: int, k: int, sample: Sample, view: View,
+    law: Law, broad: Broad, fresh: bool, belief: int,
+) -> tuple[float, float]:  # fmt: skip
+    """Whiten the seen coordinates, weigh them as one, learn them one by one."""
+    n = sample.seen.size
+    log_noise = factorise(facts.noise, sample.seen, sample.lower)
+    residual, lines = np.empty(n), np.empty((n, steps.u.shape[3]))
+    if law.sequential:
+        whiten(sample, view.location[g, k], steps.ahead[g, k], residual, lines)
+    else:
+        whiten(sample, view.start_location[g, k], steps.raw[g, k], residual, lines)
+    first = steps.count[g, k]
+    z, log_scale = trial(steps, g, k, residual, lines)
+    steps.count[g, k] = first
     squared = 0.0
-    for b in range(m):
-        squared += v[b] * v[b]
-    gain = 1.0 / (squared + noise)
-    shrink = gain / (1.0 + math.sqrt(gain * noise))
-    for a in range(m):
-        along = 0.0
-        for b in range(m):
-            along += root[a, b] * v[b]
-        mean[a] += along * gain * residual
-        step = along * shrink
-        for b in range(m):
-            root[a, b] -= step * v[b]
-
-
-@kernel
-def bounded(residual: float) -> float:
-    """A residual whose square still fits a float, and whose length stays below LONGEST.
-
-    Were lengths cut off too, regimes with a smaller S would be cut off sooner, and an outlier
-    beyond all measure would tell regimes apart.
-    """
-    return min(max(residual, -FARTHEST), FARTHEST)
-
-
-@kernel
-def _advance_scalar(
-    running: GaussianRows, pool: GaussianRows, batch: Batch,
-    y: float, f: np.ndarray, noise: float, caution: Caution,
-) -> None:  # fmt: skip
-    """One scalar observation for every candidate."""
-    v = np.empty(f.size)
-    for k in range(batch.live.size):
-        residual = bounded(y - projection(running.mean[k], running.root[k], f, v))
-        scored, spread = residual, np.dot(v, v) + noise
-        if not caution.sequential:  # D4: score with the row as the batch began
-            row = batch.live[k]
-            at_start = np.empty(f.size)
-            scored = bounded(y - projection(pool.mean[row], pool.root[row], f, at_start))
-            spread = np.dot(at_start, at_start) + noise
-        z = min(abs(scored) / math.sqrt(spread), LONGEST)
-        far = z if caution.predictive else min(abs(scored) / math.sqrt(noise), LONGEST)  # D2
-        w2 = judge(batch, k, z, far, 0.5 * math.log(spread), 1, caution)
-        if w2 > 0.0:
-            potter(running.mean[k], running.root[k], v, residual, noise / w2)
-
-
-@kernel
-def judge(
-    batch: Batch, k: int, z: float, far: float, log_scale: float, dim: int, caution: Caution
-) -> float:
-    """Score candidate k and return the w^2 of its update.
-
-    z is the residual's length under S, `far` the length that the weight looks at (D2).
-    """
-    w2 = update_weight2(caution.kind, far, caution.threshold)
-    batch.weight[k] = w2
-    log_w2 = 0.0
-    if caution.weigh_regimes:
-        log_w2 = log_weight2(caution.kind, far, caution.threshold)
-    batch.score[k] += log_score(z, log_scale, log_w2, dim, caution.unit_free)
-    if batch.fresh[k] and not caution.weigh_births:  # D3
-        return 1.0
-    return w2
-
-
-@kernel
-def _advance_vector(
-    running: GaussianRows, pool: GaussianRows, batch: Batch,
-    y: np.ndarray, design: np.ndarray, log_scale: float, caution: Caution,
-) -> None:  # fmt: skip
-    """One whitened vector (unit noise, log_scale = log det R / 2) for every candidate."""
-    d = y.size
-    v = np.empty(design.shape[1])
-    white = np.empty(d)
-    for k in range(batch.live.size):
-        if caution.sequential:
-            near, log_det = whiten(running.mean[k], running.root[k], y, design, white)
-        else:
-            row = batch.live[k]
-            near, log_det = whiten(pool.mean[row], pool.root[row], y, design, white)
-        far = 0.0
-        for j in range(d):
-            far += white[j] * white[j]
-        z = near if caution.predictive else min(math.sqrt(far), LONGEST)
-        w2 = judge(batch, k, near, z, log_det + log_scale, d, caution)
-        if w2 > 0.0:
-            for j in range(d):
-                fitted = projection(running.mean[k], running.root[k], design[j], v)
-                potter(running.mean[k], running.root[k], v, bounded(y[j] - fitted), 1.0 / w2)
+    for j in range(n):
+        squared += residual[j] * residual[j]
+    far = z if law.predictive else min(math.sqrt(squared), LONGEST)  # D2
+    log_scale += log_noise
+    seen = Residual(log_normal(z, log_scale, n), z, far, log_scale, n)
+    score, weight, w2 = judge(law, broad, seen, fresh, belief)
+    if w2 > 0.0:
+        if not law.sequential:
+            whiten(sample, view.location[g, k], steps.ahead[g, k], residual, lines)
+        in_turn(steps, g, k, residual, lines, 1.0 / w2)
+    return score, weight
 
 
 @kernel
 def whiten(
-    mean: np.ndarray, root: np.ndarray, y: np.ndarray, design: np.ndarray, out_residual: np.ndarray
-) -> tuple[float, float]:
-    """Residual of a whitened observation, its length under S and log det S / 2.
-
-    S = P P' + I with P = F root. Forming P P' would drown the I where the noise is small, so
-    its factor comes from the QR decomposition of (P, I)'.
-    """
-    d, m = design.shape
-    stacked = np.zeros((m + d, d))
-    v = np.empty(m)
-    for j in range(d):
-        fitted = projection(mean, root, design[j], v)
-        out_residual[j] = min(max(y[j] - fitted, -LONGEST / d), LONGEST / d)
-        stacked[:m, j] = v
-        stacked[m + j, j] = 1.0
-    factor = np.linalg.qr(stacked)[1].T
-    squared, log_det = 0.0, 0.0
-    solved = np.empty(d)
-    for j in range(d):
-        solved[j] = out_residual[j]
+    sample: Sample, location: np.ndarray, projected: np.ndarray, out_residual: np.ndarray,
+    out_lines: np.ndarray,
+) -> None:  # fmt: skip
+    """Residuals and A' F' of the seen coordinates in units where the noise is the identity."""
+    n = sample.seen.size
+    for j in range(n):
+        at = sample.seen[j]
+        out_residual[j] = min(max(sample.y[at], -LONGEST), LONGEST) - location[at]
+        out_lines[j] = projected[at]
         for b in range(j):
-            solved[j] -= factor[j, b] * solved[b]
-        solved[j] /= factor[j, j]
-        log_det += math.log(abs(factor[j, j]))
-        squared += solved[j] * solved[j]
+            out_residual[j] -= sample.lower[j, b] * out_residual[b]
+            out_lines[j] -= sample.lower[j, b] * out_lines[b]
+        out_residual[j] /= sample.lower[j, j]
+        out_residual[j] = min(max(out_residual[j], -LONGEST / n), LONGEST / n)
+        out_lines[j] /= sample.lower[j, j]
+
+
+@kernel
+def trial(
+    steps: Steps, g: int, k: int, residual: np.ndarray, lines: np.ndarray
+) -> tuple[float, float]:
+    """Length of the whitened residual under S = P P' + I, and log det S / 2, by the chain rule.
+
+    Each coordinate is conditioned on those before it by steps that the caller takes back.
+    """
+    first = steps.count[g, k]
+    squared, log_det = 0.0, 0.0
+    left, moved = np.empty(1), np.empty(1)
+    for j in range(residual.size):
+        v = lines[j].copy()
+        moved[0] = 0.0
+        pass_through(steps, g, k, first, v, moved)
+        left[0] = residual[j] - moved[0]
+        variance = 1.0
+        for a in range(v.size):
+            variance += v[a] * v[a]
+        length = abs(left[0]) / math.sqrt(variance)
+        squared += min(length, LONGEST / residual.size) ** 2
+        log_det += 0.5 * math.log(variance)
+        left[0] = bounded(left[0])
+        add_step(steps, g, k, v, left, 1.0)
     return min(math.sqrt(squared), LONGEST), log_det
 
 
 @kernel
-def _predictive(
-    mean: np.ndarray, root: np.ndarray, which: np.ndarray, design: np.ndarray,
-    noise: np.ndarray, out_location: np.ndarray, out_spread: np.ndarray,
+def in_turn(
+    steps: Steps, g: int, k: int, residual: np.ndarray, lines: np.ndarray, noise: float
+) -> None:
+    """Learn whitened coordinates one by one."""
+    first = steps.count[g, k]
+    left, moved = np.empty(1), np.empty(1)
+    for j in range(residual.size):
+        moved[0] = 0.0
+        pass_through(steps, g, k, first, lines[j], moved)
+        left[0] = bounded(residual[j] - moved[0])
+        add_step(steps, g, k, lines[j], left, noise)
+
+
+@rest.of(GaussianRows)
+@kernel
+def _rest(rows: GaussianRows, work: GaussianWork, g: int, k: int) -> None:
+    pass
+
+
+@carry.of(GaussianRows)
+@kernel
+def _carry(
+    rows: GaussianRows, work: GaussianWork, facts: GaussianFacts, g: int, k: int, row: int
+) -> None:
+    pass
+
+
+@close.of(GaussianRows)
+@kernel
+def _close(
+    rows: GaussianRows, work: GaussianWork, facts: GaussianFacts, g: int, k: int, row: int,
+    into: int,
 ) -> None:  # fmt: skip
-    """N(F mu, F Sigma F' + R) of the rows `which`."""
-    d, m = design.shape
-    projected = np.empty((d, m))
-    for k in range(which.size):
-        for j in range(d):
-            row = which[k]
-            out_location[k, j] = projection(mean[row], root[row], design[j], projected[j])
-        for a in range(d):
-            for b in range(d):
-                out_spread[k, a, b] = noise[a, b] + np.dot(projected[a], projected[b])
+    rows.mean[into] = rows.mean[row]
+    apply_steps(work.steps, g, k, rows.root[row], rows.mean[into], rows.root[into])
+
+
+@draw_prior.of(GaussianRows)
+@kernel
+def _draw_prior(
+    rows: GaussianRows, facts: GaussianFacts, prior: int, row: int, rng: np.random.Generator
+) -> None:
+    """mu_k0 ~ N(mu0, I_m), whatever Sigma0."""
+    rows.mean[row] = rows.mean[prior]
+    rows.root[row] = rows.root[prior]
+    for a in range(rows.mean.shape[2]):
+        rows.mean[row, 0, a] += rng.standard_normal()
+
+
+@apart.of(GaussianRows)
+@kernel
+def _apart(rows: GaussianRows, a: int, b: int) -> float:
+    farthest = 0.0
+    for j in range(rows.mean.shape[2]):
+        variance = squares(rows.root[a, j]) + squares(rows.root[b, j])
+        gap = rows.mean[a, 0, j] - rows.mean[b, 0, j]
+        farthest = max(farthest, gap * gap / variance)
+    return math.sqrt(farthest)
 
 
 def read_vector(argument: str, value: Any, size: int) -> Array:

@@ -3,7 +3,7 @@
     y = f' theta + e,   e ~ N(0, s2),   theta | s2 ~ N(mu, s2 V),   s2 ~ IG(a, b),   nu = 2 a
     y ~ t_nu(f' mu, (b / a) (1 + q)),   q = f' V f                       paper, app. heavy tails
 
-For d > 1 it is the matrix-normal inverse-Wishart (`matrix_normal_inverse_wishart`), of which
+For d > 1 it is the matrix-normal inverse-Wishart (`inverse_wishart`), of which
 this is the case n = 2 a, Psi = 2 b. Without a weight the update is Bayes' rule and the score the
 Student-t density: the paper's unknown-variance model. It is not robust: between two rows the
 score of an outlier differs by (nu_2 - nu_1) log |y|, so the row with fewer visits gets it.
@@ -55,13 +55,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import special
 
-from holdfast.emissions import matrix_normal_inverse_wishart as wishart
-from holdfast.emissions.base import Array, Batch, Components, Emission, EmissionSpec, Rows, Shape
-from holdfast.emissions.linear_gaussian import read_covariance, read_vector
-from holdfast.emissions.matrix_normal_inverse_wishart import Sample, WishartRows
-from holdfast.errors import HoldfastError, numbers, positive
-from holdfast.weights import NONE, Caution, update_weight2
+from holdfast.emissions.base import Array, Emission, EmissionSpec, Rows, Shape
+from holdfast.emissions.inverse_wishart import WishartFacts, WishartRows, WishartWork
+from holdfast.emissions.linear import blank_steps
+from holdfast.emissions.linear_gaussian import check_roots, read_covariance, read_vector
+from holdfast.errors import HoldfastError, SnapshotError, numbers, positive
+from holdfast.score import BROAD_DOF, CONTAMINATION, NONE, Law, update_weight2
 
 _NODES, _NODE_WEIGHTS = np.polynomial.legendre.leggauss(32)
 
@@ -88,8 +89,8 @@ class StudentSpec(EmissionSpec):
     noise_scale: Any = 0.5
     consistent: bool = True
 
-    def build(self, shape: Shape, caution: Caution) -> NormalInverseGamma:
-        return NormalInverseGamma(shape, self, caution)
+    def build(self, shape: Shape, law: Law) -> NormalInverseGamma:
+        return NormalInverseGamma(shape, self, law)
 
     def dim_hint(self) -> int | None:
         scale = numbers("noise_scale", self.noise_scale)
@@ -114,28 +115,16 @@ class NormalInverseGamma(Emission):
     Args:
         shape: sizes of y and of the features.
         spec: prior of the coefficients and of the noise.
-        caution: weight and deviations.
-
-    Example:
-        >>> import numpy as np
-        >>> from holdfast.emissions.base import Shape
-        >>> from holdfast.weights import NONE, Caution
-        >>> plain = Caution(NONE, np.inf, False, True, True, True, True)
-        >>> emission = StudentSpec(noise_shape=2.0, noise_scale=0.5).build(Shape(1, 1), plain)
-        >>> rows = emission.blank(1)
-        >>> emission.write_prior(rows, 0)
-        >>> parts = emission.predictive(rows, np.array([0]), np.ones(1))
-        >>> float(parts.spread[0, 0, 0]), float(parts.dof[0])  # 0.5 / 2 + prior_var
-        (1.25, 4.0)
+        law: weight and deviations.
     """
 
-    def __init__(self, shape: Shape, spec: StudentSpec, caution: Caution) -> None:
+    def __init__(self, shape: Shape, spec: StudentSpec, law: Law) -> None:
         if shape.dim > 1 and not shape.shared:
             raise HoldfastError(
                 "features that share coefficients between the coordinates of y need known noise; "
                 "use br_ihmm."
             )
-        self.shape, self.caution = shape, _plain_if_unbounded(caution)
+        self.shape, self.law = shape, _plain_if_unbounded(law)
         d, m = shape.dim, shape.width
         self.prior_dof = 2.0 * positive("noise_shape", spec.noise_shape)
         self.prior_noise = read_covariance("noise_scale", spec.noise_scale, d) / spec.noise_shape
@@ -144,8 +133,14 @@ class NormalInverseGamma(Emission):
         spread = read_covariance("prior_var", spec.prior_var, m) / typical
         self.prior_root = np.linalg.cholesky(spread)
         self.prior_factor = np.linalg.cholesky(self.prior_dof * self.prior_noise)
-        kind = self.caution.kind if spec.consistent else NONE
-        self.kappa = [consistency(kind, caution.threshold, seen) for seen in range(1, d + 1)]
+        kind = self.law.kind if spec.consistent else NONE
+        kappa = [consistency(kind, law.threshold, seen) for seen in range(1, d + 1)]
+        self.facts = WishartFacts(np.array(kappa))
+        if law.kind == CONTAMINATION and self.prior_dof <= BROAD_DOF + 2:
+            raise HoldfastError(
+                f"noise_shape must exceed {BROAD_DOF / 2 + 1:g} under contamination, got "
+                f"{spec.noise_shape:g}: a regime's tail must be lighter than that of outliers."
+            )
 
     def blank(self, capacity: int) -> WishartRows:
         d, m = self.shape.dim, self.shape.width
@@ -159,23 +154,22 @@ class NormalInverseGamma(Emission):
         mean[row], root[row], factor[row] = self.prior_mean, self.prior_root, self.prior_factor
         dof[row] = self.prior_dof
 
-    def draw_prior(self, rows: Rows, row: int, rng: np.random.Generator) -> None:
-        self.write_prior(rows, row)
-        rows[0][row] += rng.standard_normal(self.prior_mean.shape)  # N(mu0, I), as known noise
+    def work(self, islands: int, candidates: int, longest: int) -> WishartWork:
+        d, at = self.shape.dim, (islands, candidates)
+        steps = blank_steps(*at, longest, d, 1, self.shape.width)
+        return WishartWork(steps, np.zeros((*at, d, d)), *(np.zeros(at) for _ in range(3)))
 
     def design(self, features: Array) -> Array:
-        return features[0] if features.ndim == 2 else features
+        return features[:1] if features.ndim == 2 else features[None]
 
-    def advance(self, running: Rows, pool: Rows, batch: Batch, y: Array, design: Array) -> None:
-        seen = np.flatnonzero(~np.isnan(y))
-        sample = Sample(y, design, seen, self.kappa[seen.size - 1])
-        wishart.advance(running, pool, batch, sample, self.caution)
+    def designs(self, features: Array) -> Array:
+        return features if features.ndim == 3 else features[:, None]
 
-    def predictive(self, rows: Rows, which: NDArray[np.int64], design: Array) -> Components:
-        n, d = which.size, self.shape.dim
-        location, spread = np.empty((n, d)), np.empty((n, d, d))
-        wishart.predictive(rows, which, design, location, spread)
-        return Components(location, spread, rows[3][which])
+    def check_rows(self, rows: Rows, live: NDArray[np.int64]) -> None:
+        check_roots(rows.root[live])
+        check_roots(rows.factor[live])
+        if not (rows.dof[live] > 0).all():
+            raise SnapshotError("The snapshot holds a regime without degrees of freedom.")
 
     def noise_covariance(self) -> Array:
         """The prior's guess, as no regime's noise is known."""
@@ -188,10 +182,52 @@ class NormalInverseGamma(Emission):
         variance = scale / (dof[row] - 2.0) if dof[row] > 2.0 else np.full(scale.shape, np.inf)
         return mean[row].ravel().copy(), np.sqrt(variance).ravel()
 
+    def log_same(self, rows: Rows, a: int, b: int) -> float:
+        """log of the ratio of normalisers, one row for all against one for each."""
+        parts = [self._natural(*(array[r] for array in rows)) for r in (a, b)]
+        prior = self._natural(self.prior_mean, self.prior_root, self.prior_factor, self.prior_dof)
+        try:
+            merged = self._log_partition(*(x + y - z for x, y, z in zip(*parts, prior, strict=True)))
+        except np.linalg.LinAlgError:  # the two know no more than the prior did
+            return -np.inf
+        alone = sum(self._log_partition(*part) for part in parts)
+        return merged + self._log_partition(*prior) - alone
 
-def _plain_if_unbounded(caution: Caution) -> Caution:
+    def join(self, rows: Rows, a: int, b: int, into: int) -> None:
+        parts = [self._natural(*(array[r] for array in rows)) for r in (a, b)]
+        prior = self._natural(self.prior_mean, self.prior_root, self.prior_factor, self.prior_dof)
+        precision, shift, square, dof = (
+            x + y - z for x, y, z in zip(*parts, prior, strict=True)
+        )
+        spread = np.linalg.inv(precision)
+        mean = shift @ spread
+        rows.mean[into], rows.dof[into] = mean, dof
+        rows.root[into] = np.linalg.cholesky((spread + spread.T) / 2)
+        rows.factor[into] = np.linalg.cholesky(square - mean @ precision @ mean.T)
+
+    @staticmethod
+    def _natural(
+        mean: Array, root: Array, factor: Array, dof: float
+    ) -> tuple[Array, Array, Array, float]:
+        """V^-1, M V^-1, Psi + M V^-1 M' and nu: what adds up over observations."""
+        inverse = np.linalg.inv(root)
+        precision = inverse.T @ inverse
+        shift = mean @ precision
+        return precision, shift, factor @ factor.T + shift @ mean.T, dof
+
+    @staticmethod
+    def _log_partition(precision: Array, shift: Array, square: Array, dof: float) -> float:
+        d = len(square)
+        n = dof + d - 1
+        psi = square - shift @ np.linalg.solve(precision, shift.T)
+        logs = [np.log(np.diag(np.linalg.cholesky(part))).sum() for part in (precision, psi)]
+        return float(special.multigammaln(n / 2, d) - d * logs[0] - n * logs[1])
+
+
+def _plain_if_unbounded(law: Law) -> Law:
     """An infinite threshold is no weight, in scores too."""
-    return caution._replace(kind=NONE) if math.isinf(caution.threshold) else caution
+    plain = math.isinf(law.threshold) and law.kind != CONTAMINATION
+    return law._replace(kind=NONE) if plain else law
 
 
 @lru_cache(maxsize=256)
@@ -199,13 +235,13 @@ def consistency(kind: int, threshold: float, dim: int) -> float:
     """kappa = E[w^2 z^2] / (d E[w^2]) for z^2 ~ chi^2_d, by quadrature.
 
     Example:
-        >>> from holdfast.weights import IMQ, NONE
+        >>> from holdfast.score import IMQ, NONE
         >>> consistency(NONE, 2.0, 1)
         1.0
         >>> round(consistency(IMQ, 2.0, 1), 3)
         0.746
     """
-    if kind == NONE:
+    if kind in (NONE, CONTAMINATION):
         return 1.0
     bends = threshold * 4.0 ** np.arange(-2, 3)  # where the weight turns
     farthest = math.sqrt(dim) + 12.0

@@ -6,22 +6,22 @@ for each t:   forecast y_t from y_1 .. y_{t-1};   score it;   learn y_t
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from holdfast.errors import HoldfastError, numbers, observation, whole
+from holdfast.errors import HoldfastError, numbers, whole
 from holdfast.evaluate import scores, segmentation
 from holdfast.forecast import Forecast
 from holdfast.frames import Series, Table, read_series, read_table
 from holdfast.models.base import Model
-from holdfast.models.tape import Tape, ticks
+from holdfast.models.tape import Tape
 from holdfast.results import Run
 
 Array = NDArray[np.float64]
-_CHUNK = 256  # forecasts scored together
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,22 +184,15 @@ class _Record:
 
     target: Array
     seconds: float = 0.0
-    pending: list[Forecast] = field(default_factory=list)
     blocks: list[tuple[Array, Array, Array]] = field(default_factory=list)
     done: int = 0
 
-    def add(self, forecast: Forecast) -> None:
-        self.pending.append(forecast)
-        if len(self.pending) == _CHUNK:
-            self._flush()
-
-    def _flush(self) -> None:
-        y = self.target[self.done : self.done + len(self.pending)]
-        log_scores = scores.log_scores(self.pending, y)
-        crps, pit = scores.crps_scores(self.pending, y), scores.pit_values(self.pending, y)
+    def add(self, forecasts: Sequence[Forecast]) -> None:
+        y = self.target[self.done : self.done + len(forecasts)]
+        self.done += len(forecasts)
+        log_scores = scores.log_scores(forecasts, y)
+        crps, pit = scores.crps_scores(forecasts, y), scores.pit_values(forecasts, y)
         self.blocks.append((log_scores, crps, pit))
-        self.done += len(self.pending)
-        self.pending = []
 
     def unseen(self, run: Run, scored_on_y: bool) -> None:
         """Scores when only the Run is known: the log score at y, and no more."""
@@ -208,8 +201,6 @@ class _Record:
         self.blocks = [(log_scores, empty, empty.copy())]
 
     def columns(self) -> tuple[Array, Array, Array]:
-        if self.pending:
-            self._flush()
         if not self.blocks:
             return np.zeros(0), np.zeros(self.target.shape), np.zeros(self.target.shape)
         log_scores, crps, pit = zip(*self.blocks, strict=True)
@@ -223,16 +214,15 @@ def _stream(
     """`model.run`, with each forecast shown to `record` and only the model's work timed."""
     if not 0 < level < 1:
         raise HoldfastError(f"level must lie strictly between 0 and 1, got {level!r}.")
-    model._check_stream(series.values, table)
+    rows = model._check_stream(series.values, table)
     tape = Tape(level)
-    for t in ticks(len(series.values), progress):
-        x = None if table is None else table.row(t)
-        begin = time.perf_counter()
-        forecast, step = model._observe(observation(series.values[t], model.dim), model._check(x))
+    begin = time.perf_counter()
+    for block in model._blocks(series.values, rows, progress):
         record.seconds += time.perf_counter() - begin
-        tape.add(forecast, step)
-        record.add(forecast)
-    return tape.run(series.backend, series.values.shape[1])
+        record.add(block.forecasts)
+        tape.add(block)
+        begin = time.perf_counter()
+    return tape.run(series.values, series.index, series.backend)
 
 
 def _target(y: Array, clean: Any) -> Array:

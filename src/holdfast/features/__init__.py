@@ -14,7 +14,7 @@ Example:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -126,6 +126,34 @@ class Features:
         values, names = (None, None) if x is None else x
         plan = self._plan(names, () if values is None else values.shape, past.shape[1])
         return plan.fill(np.empty(plan.shape), Moment(values, t, past))
+
+    def block(self, rows: Sequence[Row | None], t: int, past: Past, y: Array) -> Array:
+        """Features of consecutive observations y (T, d) from time t on: (T, k).
+
+        Args:
+            rows: covariates as `check` gave them, one each.
+            t: time index of the first.
+            past: the observations before it.
+            y: the observations themselves; each sees only those before it.
+        """
+        n = len(y)
+        if self._constant is not None:
+            return np.broadcast_to(self._constant, (n, self._constant.size))
+        values, names = None, None
+        if rows[0] is not None:
+            values, names = np.stack([row.values for row in rows if row is not None]), rows[0].names
+        windows = self._windows(y, past.values)
+        plan = self._plan(names, () if values is None else values.shape[1:], y.shape[1])
+        return plan.fill(np.empty((n, *plan.shape)), Moment(values, t + np.arange(n), windows))
+
+    def many(self, x: Row | None, t: int, pasts: Array) -> Array:
+        """Features of one moment for many pasts (P, depth, d): (P, k)."""
+        values, names = (None, None) if x is None else x
+        n = len(pasts)
+        plan = self._plan(names, () if values is None else values.shape, pasts.shape[2])
+        if values is not None:
+            values = np.broadcast_to(values, (n, *values.shape))
+        return plan.fill(np.empty((n, *plan.shape)), Moment(values, np.full(n, t), pasts))
 
     def frame(self, X: Any, y: Any = None, dim: int = 1) -> Array:
         """Features of a whole stream, (T, k); row t is what `row` gives at time t.
@@ -245,7 +273,7 @@ class Features:
                 self._refuse(table.row(t), f" at row {t} of X")
         return table
 
-    def _windows(self, series: Array) -> Array:
+    def _windows(self, series: Array, past: Array | None = None) -> Array:
         """(T, depth, d): what `Past.values` holds before each observation, as one view."""
         n, dim = series.shape
         if np.isinf(series).any():
@@ -256,7 +284,8 @@ class Features:
         seen = np.where(np.isnan(series), -1, np.arange(n)[:, None])
         latest = np.maximum.accumulate(seen, axis=0)
         carried = np.take_along_axis(series, np.maximum(latest, 0), axis=0)
-        padded = np.concatenate([np.zeros((self.depth, dim)), np.where(latest < 0, 0.0, carried)])
+        before = np.zeros((self.depth, dim)) if past is None else past
+        padded = np.concatenate([before, np.where(latest < 0, before[-1], carried)])
         windows = np.lib.stride_tricks.sliding_window_view(padded, self.depth, axis=0)
         return np.moveaxis(windows[:n], -1, 1)
 

@@ -14,6 +14,7 @@ and inherits running over a stream, saving, loading and the checks of the observ
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
 
@@ -24,10 +25,11 @@ from holdfast import snapshot
 from holdfast.errors import HoldfastError, observation, whole
 from holdfast.forecast import Forecast
 from holdfast.frames import Table, read_series, read_table
-from holdfast.models.tape import Tape, ticks
+from holdfast.models.tape import Block, Tape
 from holdfast.results import Regime, Run, Step, Transitions
 
 Array = NDArray[np.float64]
+_BLOCK = 1024  # observations summarised together
 
 
 class Model(ABC):
@@ -66,11 +68,33 @@ class Model(ABC):
         table = read_table(X, length=len(series.values))
         if not 0 < level < 1:
             raise HoldfastError(f"level must lie strictly between 0 and 1, got {level!r}.")
-        rows = self._check_stream(series.values, table)
         tape = Tape(level)
-        for t in ticks(len(series.values), progress):
-            tape.add(*self._observe(observation(series.values[t], self.dim), rows[t]))
-        return tape.run(series.backend, series.values.shape[1])
+        for block in self._blocks(series.values, self._check_stream(series.values, table), progress):
+            tape.add(block)
+        return tape.run(series.values, series.index, series.backend)
+
+    def _blocks(self, y: Array, rows: list[Any], progress: bool) -> Iterator[Block]:
+        """What the model says of a checked stream, some observations at a time."""
+        first = 0
+        forecasts: list[Forecast] = []
+        steps: list[Step] = []
+        for t in self._ticks(len(y), 1, progress):
+            forecast, step = self._observe(observation(y[t], self.dim), rows[t])
+            forecasts.append(forecast)
+            steps.append(step)
+            if len(steps) == _BLOCK or t == len(y) - 1:
+                yield Block.of(forecasts, steps, first)
+                first, forecasts, steps = t + 1, [], []
+
+    @staticmethod
+    def _ticks(n: int, step: int, progress: bool) -> Any:
+        """0, step, 2 step, .. below n, with a progress bar if asked for."""
+        places = range(0, n, step)
+        if not progress:
+            return places
+        from rich.progress import track
+
+        return track(places, description="observations")
 
     def forecast(self, horizon: int, X: Any = None) -> list[Forecast]:
         """Forecast the next `horizon` observations; changes nothing.

@@ -22,7 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast import features as feature_maps
-from holdfast.emissions.base import Batch, Emission, EmissionSpec, Rows, Shape
+from holdfast.emissions.base import Emission, EmissionSpec, Rows, Shape
+from holdfast.emissions.eager import Eager
 from holdfast.emissions.linear_gaussian import GaussianSpec
 from holdfast.errors import HoldfastError, positive, share, unknown, whole
 from holdfast.features import Features, Past
@@ -38,7 +39,7 @@ from holdfast.models.runlength import (
     read_kept,
 )
 from holdfast.results import OUTLIER, Event, Regime, Step, Transitions
-from holdfast.weights import Caution, weight_code
+from holdfast.score import CONTAMINATION, Law, weight_code
 
 EMISSIONS = ("linear_gaussian", "normal_inverse_gamma")
 _FAINTEST = float(np.finfo(float).tiny)  # reported weights lie in (0, 1]
@@ -229,6 +230,7 @@ class EmissionSegments(Segments):
 
     def __init__(self, emission: Emission, kept: int) -> None:
         self.emission, self.shape = emission, emission.shape
+        self.eager = Eager(emission)
         self._every = np.arange(kept + 1)
 
     def blank(self, capacity: int) -> Rows:
@@ -242,11 +244,10 @@ class EmissionSegments(Segments):
 
     def advance(self, rows: Rows, y: Array, design: Array, score: Array, weight: Array) -> None:
         fresh = self._every[: score.size] == score.size - 1
-        batch = Batch(self._every[: score.size], fresh, score, weight)
-        self.emission.advance(rows, rows, batch, y, design)
+        self.eager.advance(rows, y, design, fresh, score, weight)
 
     def predictive(self, rows: Rows, n: int, design: Array) -> Mixture:
-        parts = self.emission.predictive(rows, self._every[:n], design)
+        parts = self.eager.predictive(rows, self._every[:n], design)
         return Mixture(
             np.ones((n, 1)), parts.location[:, None], parts.spread[:, None], parts.dof[:, None]
         )
@@ -275,12 +276,12 @@ class BocdSettings(RunLengthSettings):
     weigh_regimes: bool = True
     dim: int | None = None
 
-    def caution(self) -> Caution:
-        return Caution(
-            kind=weight_code(self.weight), threshold=positive("threshold", self.threshold),
-            weigh_regimes=bool(self.weigh_regimes), unit_free=True, predictive=True,
-            weigh_births=True, sequential=True,
-        )  # fmt: skip
+    def law(self) -> Law:
+        kind = weight_code(self.weight)
+        if kind == CONTAMINATION:
+            raise HoldfastError("bocd takes the weights imq, huber, mahalanobis and none.")
+        threshold = positive("threshold", self.threshold)
+        return Law(kind, threshold, bool(self.weigh_regimes), True, True, True, True)
 
 
 class Bocd(RunLengthModel):
@@ -293,11 +294,11 @@ class Bocd(RunLengthModel):
         spec.check()
         self.spec = spec
         self.chosen = replace(settings, features=self.features.to_json())
-        self._caution = settings.caution()
+        self._law = settings.law()
         self.dim = spec.dim_hint() if settings.dim is None else whole("dim", settings.dim)
 
     def _segments(self, shape: Shape) -> Segments:
-        return EmissionSegments(self.spec.build(shape, self._caution), self._kept)
+        return EmissionSegments(self.spec.build(shape, self._law), self._kept)
 
     def settings(self) -> dict[str, Any]:
         chosen: dict[str, Any] = asdict(self.spec)

@@ -24,8 +24,15 @@ def br_ihmm(**settings: Any) -> RegimeModel:
         prior_var: Sigma0 of the coefficients: a number, a vector or a matrix.
         batch: B, observations that share one regime; "adaptive" lets the outlier rate choose.
         threshold: c, the length in standard deviations where an observation starts to lose
-            its say. Infinity means never.
-        weight: "imq", "huber", "mahalanobis" or "none".
+            its say under `imq`, `huber` and `mahalanobis`. Infinity means never. Given without
+            a weight it means `imq`; contamination needs none.
+        weight: "contamination" (the default: an observation comes from the regime or, at a
+            rate that is learnt, from one broad density for all), "imq", "huber", "mahalanobis"
+            or "none".
+        outlier_rate: first guess of the share of outliers under contamination.
+        islands: into how many groups with shifted batches the particles are divided; by default
+            one for every place in the batch under contamination, else 1.
+        structure_share: share of the particles whose transitions are refreshed per batch.
         weigh_regimes: weight the evidence for regimes too.
         particles: how many hypotheses of the path are kept.
         ess_threshold: resample when the effective sample size falls to this share of them.
@@ -34,7 +41,8 @@ def br_ihmm(**settings: Any) -> RegimeModel:
         rule: "holdfast", "paper", or a mapping such as {"D3": "paper"}; see docs/deviations.md.
         resampling: "systematic", "stratified" or "multinomial"; by default the rule's.
         structure_sweeps: Gibbs passes over the regime prior per batch; by default the rule's.
-        sticky: kappa, an extra weight on staying in the regime from batch to batch.
+        sticky: kappa, an extra weight on staying in the regime from batch to batch; by default
+            10 under contamination, else 0.
         alpha_prior: (shape, rate) of the Gamma prior of alpha.
         gamma_prior: (shape, rate) of the Gamma prior of gamma.
         outlier_weight: an observation with a weight below this is flagged as an outlier.
@@ -57,7 +65,7 @@ def wolf_ihmm(**settings: Any) -> RegimeModel:
 
     Its parameters are robust, its regimes are not: one outlier can open a regime.
     """
-    return build("wolf_ihmm", GaussianSpec, {"batch": 1, "weigh_regimes": False}, settings)
+    return build("wolf_ihmm", GaussianSpec, {"batch": 1, "weigh_regimes": False, "weight": "imq"}, settings)
 
 
 def ihmm(**settings: Any) -> RegimeModel:

@@ -25,7 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast import features as feature_maps
-from holdfast.emissions.base import Batch, Rows, Shape
+from holdfast.emissions.base import Rows, Shape
+from holdfast.emissions.eager import Eager
 from holdfast.emissions.linear_gaussian import GaussianSpec, LinearGaussian
 from holdfast.errors import HoldfastError, positive, unknown, whole
 from holdfast.features import Past
@@ -33,10 +34,10 @@ from holdfast.forecast import Forecast
 from holdfast.frames import Row
 from holdfast.models.base import Array, Model
 from holdfast.results import OPENED, Event, Regime, Step, Transitions
-from holdfast.weights import LONGEST, NONE, Caution
+from holdfast.score import LONGEST, NONE, Law
 
 _PRIOR_ERRORS = 3.0  # the least whole number that gives the first forecast a variance
-_PLAIN = Caution(NONE, np.inf, False, True, True, True, True)
+_PLAIN = Law(NONE, np.inf, False, True, True, True, True)
 
 
 class Spread:
@@ -276,6 +277,7 @@ class LeastSquares(Naive):
     def _begin(self, shape: Shape) -> None:
         spec = GaussianSpec(noise=np.eye(shape.dim).tolist(), prior_var=1.0 / self.ridge)
         self.emission = LinearGaussian(shape, spec, _PLAIN)
+        self.eager = Eager(self.emission)
         self.rows: Rows = self.emission.blank(1)
         self.emission.write_prior(self.rows, 0)
         self.past = Past(self.features.depth, shape.dim)
@@ -294,7 +296,7 @@ class LeastSquares(Naive):
         return self._regress(self._design(x, ahead - 1, self.past))
 
     def _regress(self, design: Array) -> tuple[Array, Array]:
-        parts = self.emission.predictive(self.rows, np.zeros(1, np.int64), design)
+        parts = self.eager.predictive(self.rows, np.zeros(1, np.int64), design)
         return parts.location[0], np.diag(parts.spread[0]).copy()
 
     def _design(self, x: Row | None, later: int, past: Past) -> Array:
@@ -305,8 +307,8 @@ class LeastSquares(Naive):
 
     def _remember(self, y: Array, x: Row | None) -> None:
         if not np.isnan(y).all():
-            batch = Batch(np.zeros(1, np.int64), np.zeros(1, bool), np.zeros(1), np.ones(1))
-            self.emission.advance(self.rows, self.rows, batch, y, self._design(x, 0, self.past))
+            design, fresh = self._design(x, 0, self.past), np.zeros(1, bool)
+            self.eager.advance(self.rows, y, design, fresh, np.zeros(1), np.ones(1))
         self.past.push(y)
         if self.time == 0:
             self._like = x

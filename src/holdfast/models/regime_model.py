@@ -8,6 +8,7 @@ gives one regime to each batch.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
@@ -16,21 +17,28 @@ from numpy.typing import NDArray
 
 from holdfast import features as feature_maps
 from holdfast.emissions.base import EmissionSpec, Shape
-from holdfast.engine import step
-from holdfast.engine.engine import MEMORY, Engine, EngineSettings, Outlook
-from holdfast.engine.pool import copied
-from holdfast.engine.resampling import SCHEMES
-from holdfast.engine.rule import read_rule, write_rule
-from holdfast.engine.schedule import read_schedule
 from holdfast.errors import HoldfastError, positive, share, unknown, whole
 from holdfast.features import Features, Past
-from holdfast.forecast import Forecast
+from holdfast.forecast import Forecast, Forecasts
 from holdfast.frames import Row
-from holdfast.hdp import Concentration
+from holdfast.models.ahead import paths_ahead, rows_ahead
 from holdfast.models.base import Array, Model
 from holdfast.models.reporting import Reporter
+from holdfast.models.tape import Block
+from holdfast.regimes.engine import Engine
+from holdfast.regimes.plan import MEMORY, Plan
+from holdfast.regimes.prior import Concentration
+from holdfast.regimes.resampling import SCHEMES
+from holdfast.regimes.rule import Rule, read_rule, write_rule
+from holdfast.regimes.schedule import Schedule, read_schedule
 from holdfast.results import Regime, Step, Transitions
-from holdfast.weights import Caution, weight_code
+from holdfast.score import CONTAMINATION, IMQ, LARGEST_RATE, Law, weight_code
+
+MOST_PARTICLES = 1_000_000
+STICKY = 10.0  # default kappa of the second edition (docs/models.md)
+_CHUNK = 512  # observations that go through the kernels at a time
+_RATE_WORTH = 50.0  # observations that the guess of the outliers' rate is worth
+_REFRESH = 8  # a particle's transitions are refreshed about once in so many observations
 
 
 @dataclass(frozen=True)
@@ -39,52 +47,111 @@ class RegimeSettings:
 
     features: Any = None
     batch: Any = 6
-    threshold: float = 2.0
-    weight: str = "imq"
+    threshold: float | None = None
+    weight: str | None = None
     weigh_regimes: bool = True
+    outlier_rate: float = 0.02
     particles: int = 100
+    islands: int | None = None
     ess_threshold: float = 0.5
     max_regimes: int = 30
     prune_pool: int = 5
     rule: Any = "holdfast"
     resampling: str | None = None
     structure_sweeps: int | None = None
-    sticky: float = 0.0
+    structure_share: float | None = None
+    sticky: float | None = None
     alpha_prior: tuple[float, float] = (1.0, 1.0)
     gamma_prior: tuple[float, float] = (1.0, 1.0)
     outlier_weight: float = 0.2
     dim: int | None = None
     seed: int = 0
 
-    def caution(self) -> Caution:
-        rule = read_rule(self.rule)
-        return Caution(
-            weight_code(self.weight), positive("threshold", self.threshold),
-            bool(self.weigh_regimes), rule.D1, rule.D2, rule.D3, rule.D4,
-        )  # fmt: skip
+    def kind(self) -> int:
+        """The weight asked for; by default contamination, or IMQ where a threshold is given."""
+        if self.weight is not None:
+            return weight_code(self.weight)
+        plain = self.threshold is None and read_rule(self.rule).D1
+        return CONTAMINATION if plain else IMQ
 
-    def engine(self) -> EngineSettings:
+    def law(self) -> Law:
         rule = read_rule(self.rule)
-        scheme = self.resampling or ("systematic" if rule == read_rule("holdfast") else None)
-        scheme = scheme or ("multinomial" if rule == read_rule("paper") else "systematic")
-        if scheme not in SCHEMES:
-            raise unknown("resampling", scheme, SCHEMES)
-        sweeps = self.structure_sweeps
-        return EngineSettings(
-            particles=whole("particles", self.particles),
-            ess_threshold=share("ess_threshold", self.ess_threshold),
-            max_regimes=whole("max_regimes", self.max_regimes, least=2),
-            prune_pool=whole("prune_pool", self.prune_pool),
-            resampling=SCHEMES[scheme],
-            structure_sweeps=0 if sweeps is None else whole("structure_sweeps", sweeps),
+        switches = (bool(self.weigh_regimes), rule.D1, rule.D2, rule.D3, rule.D4)
+        threshold = 2.0 if self.threshold is None else positive("threshold", self.threshold)
+        return Law(self.kind(), threshold, *switches)
+
+    def plan(self) -> Plan:
+        rule, schedule = read_rule(self.rule), read_schedule(self.batch)
+        return Plan(
+            law=self.law(),
+            schedule=schedule,
             concentration=self.concentration(),
-            rule=rule,
+            ess_threshold=share("ess_threshold", self.ess_threshold),
+            max_regimes=whole("max_regimes", self.max_regimes, least=2, most=1000),
+            prune_pool=whole("prune_pool", self.prune_pool),
+            resampling=self._scheme(rule),
+            sweeps=self._sweeps(rule),
+            stride=self._stride(rule, schedule),
+            outlier_prior=self._outlier_prior(),
+            keep_diagonal=rule.D5,
+            keep_start=rule.D6,
+            mixture=rule.D7,
+            one_noise=rule.D8,
+            shared_prior=rule.D9,
+            newborn=rule.D10 and rule.D9 and self._proper,
+            merge=rule.D11 and self._proper,
+            agree=rule.D12,
         )
 
+    @property
+    def _proper(self) -> bool:
+        """Whether scores are densities, so that evidence means what Bayes means by it."""
+        return self.kind() == CONTAMINATION
+
+    def _scheme(self, rule: Rule) -> int:
+        usual = "multinomial" if rule == read_rule("paper") else "systematic"
+        scheme = self.resampling or usual
+        if scheme not in SCHEMES:
+            raise unknown("resampling", scheme, SCHEMES)
+        return SCHEMES[scheme]
+
+    def _sweeps(self, rule: Rule) -> int:
+        if self.structure_sweeps is None:
+            return 1 if rule.D5 else 0
+        return whole("structure_sweeps", self.structure_sweeps, most=10_000)
+
+    def _stride(self, rule: Rule, schedule: Schedule) -> int:
+        """Every stride-th particle is refreshed at a commit; all of them in the paper's text."""
+        if self.structure_share is not None:
+            part = share("structure_share", self.structure_share)
+            if part == 0:
+                raise HoldfastError("structure_share must be above 0.")
+            return max(1, round(1 / part))
+        return max(1, round(_REFRESH / (schedule.fixed or 1))) if rule.D5 else 1
+
+    def _outlier_prior(self) -> tuple[float, float]:
+        rate = share("outlier_rate", self.outlier_rate)
+        if not 0 < rate <= LARGEST_RATE:
+            raise HoldfastError(
+                f"outlier_rate must lie above 0 and up to {LARGEST_RATE}, got {rate}."
+            )
+        return _RATE_WORTH * rate, _RATE_WORTH * (1 - rate)
+
+    def n_islands(self) -> int:
+        """As many as asked for; by default one for each place of the grid, with 10 particles."""
+        particles = whole("particles", self.particles, most=MOST_PARTICLES)
+        if self.islands is not None:
+            return whole("islands", self.islands, most=particles)
+        if not self._proper:
+            return 1
+        return max(1, min(read_schedule(self.batch).fixed, particles // 10))
+
     def concentration(self) -> Concentration:
-        sticky = 0.0 if self.sticky == 0 else positive("sticky", self.sticky)
+        usual = STICKY if self._proper else 0.0
+        given = usual if self.sticky is None else self.sticky
+        sticky = 0.0 if given == 0 else positive("sticky", given)
         if math.isinf(sticky):
-            raise HoldfastError("sticky must be finite; a batch is the infinite bias.")
+            raise HoldfastError("sticky must be finite; for one regime per batch use batch.")
         pairs: list[float] = []
         for argument in ("alpha_prior", "gamma_prior"):
             pair = getattr(self, argument)
@@ -106,9 +173,7 @@ class RegimeModel(Model):
         self.features: Features = feature_maps.read(settings.features)
         self.chosen = replace(settings, features=self.features.to_json())
         emission.check()
-        read_schedule(settings.batch)
-        self._engine_settings = settings.engine()
-        self._caution = settings.caution()
+        self._plan, self._islands = settings.plan(), settings.n_islands()
         self._outlier_weight = share("outlier_weight", settings.outlier_weight)
         whole("seed", settings.seed, least=0)
         self.dim = emission.dim_hint() if settings.dim is None else whole("dim", settings.dim)
@@ -117,7 +182,7 @@ class RegimeModel(Model):
         self._like: Row | None = None  # the first covariates: later ones take their order
         self.past = Past(self.features.depth, self.dim or 1)
 
-    # ------------------------------------------------------------------ one observation
+    # ------------------------------------------------------------------ observations
 
     def _check(self, x: Any) -> Row | None:
         return self.features.check(x, like=self._like)
@@ -130,88 +195,68 @@ class RegimeModel(Model):
         return self._mixture(self.engine, self.past, x)
 
     def _observe(self, y: Array, x: Row | None) -> tuple[Forecast, Step]:
+        block = self._learn(y[None], [x])
+        return block.forecasts[0], block.step(0)
+
+    def _blocks(self, y: Array, rows: list[Any], progress: bool) -> Iterator[Block]:
+        for start in self._ticks(len(y), _CHUNK, progress):
+            stop = min(start + _CHUNK, len(y))
+            yield self._learn(y[start:stop], rows[start:stop])
+
+    def _learn(self, y: Array, rows: list[Row | None]) -> Block:
+        """Observations y (T, d) with their covariates, through the engine."""
         if self.engine is None:
-            self._start(y.size, x)
+            self._start(y.shape[1], rows[0])
         engine = self.engine
         assert engine is not None
-        self._check_width(engine, x)
-        forecast = self._mixture(engine, self.past, x)
-        time, seen = engine.time, not np.isnan(y).all()
-        verdict = engine.observe(y, self._design(engine, self.past, x))
-        self.past.push(y)
-        log_score = float(forecast.log_density(y if y.size > 1 else y[0]))
-        outlier = seen and verdict.weight < self._outlier_weight
-        events = [self.reporter.outlier(time)] if outlier else []
-        if verdict.committed:
-            events += self.reporter.vote(engine, time)
-        return forecast, Step(
-            regime=self.reporter.regime,
-            regime_probability=self._certainty(engine, verdict.committed),
-            weight=verdict.weight,
-            outlier=outlier,
-            change_probability=verdict.change_probability,
-            n_regimes=self.reporter.n_regimes,
-            ess=verdict.ess,
-            log_score=log_score,
-            settled=verdict.committed,
-            events=tuple(events),
-        )
-
-    def _certainty(self, engine: Engine, committed: int) -> float:
-        """Probability of the reported regime: by vote after a batch, by the candidates inside."""
-        regime = self.reporter.regime
-        if committed:
-            return min(1.0, engine.identity_shares(step.current_mass).get(regime, 0.0))
-        return engine.probability_of(regime)
+        for row in rows[:1]:
+            self._check_width(engine, row)
+        phi = self.features.block(rows, engine.time, self.past, y)
+        first = engine.time
+        track, changes = engine.observe(y, engine.emission.designs(phi))
+        for value in y[-max(self.features.depth, 1) :]:
+            self.past.push(value)
+        n, end = len(y), int(track.offset[-1])
+        rate = track.share[track.offset[1:] - 1] if engine.outlier_rate else np.zeros(n)
+        forecasts = Forecasts(
+            track.offset, track.share[:end], track.location[:end], track.spread[:end],
+            track.dof[:end], rate,
+        )  # fmt: skip
+        seen = ~np.isnan(y).all(axis=1)
+        outlier = seen & (track.weight < self._outlier_weight)
+        return self.reporter.block(first, y, forecasts, track, changes, outlier)
 
     # ------------------------------------------------------------------ forecasts
 
     def _mixture(self, engine: Engine, past: Past, x: Row | None) -> Forecast:
-        return self._ahead(engine, engine.outlook(), 0, past, x)
-
-    def _ahead(
-        self, engine: Engine, outlook: Outlook, h: int, past: Past, x: Row | None
-    ) -> Forecast:
-        """The observation h steps after the next."""
-        parts = engine.components(outlook, h, self._design(engine, past, x, h))
-        return Forecast.mixture(outlook.mass[h], parts.location, parts.spread, parts.dof)
-
-    def _design(self, engine: Engine, past: Past, x: Row | None, h: int = 0) -> Array:
-        return engine.emission.design(self.features.row(x, engine.time + h, past.values))
+        design = engine.emission.design(self.features.row(x, engine.time, past.values))
+        return Forecast.mixture(*engine.components(design), outlier=engine.outlier_rate)
 
     def _forecast(self, rows: list[Any]) -> list[Forecast]:
         engine = self.engine or self._build(self.dim or 1, rows[0])
-        past = self.past.copy()
-        outlook = engine.outlook(len(rows))
-        outlook = outlook._replace(rows=copied(outlook.rows))
-        forecasts = []
-        for h, x in enumerate(rows):
+        for x in rows:
             self._check_width(engine, x)
-            forecasts.append(self._ahead(engine, outlook, h, past, x))
-            past.push(np.atleast_1d(forecasts[-1].mean))  # lags beyond now: the forecast itself
-            engine.emission.rest(outlook.rows)
-        return forecasts
+        if self.features.depth and len(rows) > 1:
+            return paths_ahead(engine, self.features, self.past, rows)
+        return rows_ahead(engine, self.features, self.past, rows)
 
     # ------------------------------------------------------------------ what it knows
 
     def regimes(self) -> list[Regime]:
         if self.engine is None:
             return []
-        engine, ledger = self.engine, self.engine.pool.ledger
-        held = engine.row_mass(step.held_mass)
+        engine, ledger = self.engine, self.engine.state.ledger
+        held = engine.row_mass()
         known = []
-        for identity, probability in engine.identity_shares(step.held_mass).items():
-            if probability < MEMORY - 1e-9:
-                continue
+        for identity, name in sorted(self.reporter.names.items(), key=lambda pair: pair[1]):
             rows = np.flatnonzero((ledger.identity == identity) & (held > 0))
+            if held[rows].sum() < MEMORY - 1e-9:
+                continue
             row = int(rows[np.argmax(held[rows])])  # the version most of the weight agrees on
-            mean, sd = engine.emission.coefficients(engine.pool.rows, row)
-            known.append(
-                Regime(
-                    identity, int(ledger.visits[row]), int(ledger.first_seen[row]),
-                    int(ledger.last_seen[row]), mean, sd, min(1.0, probability),
-                )
-            )  # fmt: skip
+            mean, sd = engine.emission.coefficients(engine.rows, row)
+            facts = (int(column[row]) for column in (ledger.visits, ledger.first_seen))
+            last, total = int(ledger.last_seen[row]), min(1.0, float(held[rows].sum()))
+            known.append(Regime(name, *facts, last, mean, sd, total))
         return known
 
     def transitions(self) -> Transitions:
@@ -220,11 +265,12 @@ class RegimeModel(Model):
         weight = np.zeros(len(ids))
         if self.engine is None or not ids:
             return Transitions(ids, matrix)
-        p, identity = self.engine.particles, self.engine.pool.ledger.identity
+        p, identity = self.engine.state.particles, self.engine.state.ledger.identity
+        names = self.reporter.names
         for i in range(p.alpha.size):
-            own = identity[p.slots[i, : p.n_regimes[i]]].tolist()
+            own = [names.get(a, -1) for a in identity[p.slots[i, : p.n_regimes[i]]].tolist()]
             at = [(own.index(a), j) for j, a in enumerate(ids) if a in own]
-            rows = step.transition_matrix(p, i, self._engine_settings.concentration.sticky)
+            rows = self.engine.transition_matrix(i)
             omega = math.exp(p.log_weight[i])
             for l, j in at:
                 weight[j] += omega
@@ -236,7 +282,7 @@ class RegimeModel(Model):
 
     def settings(self) -> dict[str, Any]:
         chosen = asdict(self.spec) | asdict(self.chosen)
-        chosen["rule"] = write_rule(self._engine_settings.rule)
+        chosen["rule"] = write_rule(read_rule(self.chosen.rule))
         return {key: _plain(value) for key, value in chosen.items()}
 
     @classmethod
@@ -253,9 +299,10 @@ class RegimeModel(Model):
         return self._engine(Shape(dim, self.features.width(x, dim), not self.features.is_matrix))
 
     def _engine(self, shape: Shape) -> Engine:
-        emission = self.spec.build(shape, self._caution)
+        emission = self.spec.build(shape, self._plan.law)
+        plan = self._plan._replace(law=emission.law)
         rng = np.random.default_rng(self.chosen.seed)
-        return Engine(emission, read_schedule(self.chosen.batch), self._engine_settings, rng)
+        return Engine(emission, plan, self.chosen.particles, self._islands, rng)
 
     def _start(self, dim: int, x: Row | None) -> None:
         """The first observation settles d and the number of features."""

@@ -1,57 +1,101 @@
-"""From the engine's particles to what a person is told: the regime by vote, and events.
+"""From the engine's ids to what a person is told: names 0, 1, 2, .. and events.
 
-The reported regime is the id with the largest total particle weight, not the regime of the
-heaviest particle, whose identity jumps. Events are appended when they become known and never
-rewritten.
+A regime's name is its place in the order in which regimes were first reported. Events are
+appended when they become known and never rewritten; each carries when it was known (`time`) and
+the first observation that belongs to it (`since`).
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from holdfast.engine import step
-from holdfast.engine.engine import MEMORY, Engine
-from holdfast.results import NO_REGIME, OPENED, OUTLIER, PRUNED, RETURNED, SWITCHED, Event
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.errors import SnapshotError
+from holdfast.forecast import Forecasts, log_densities
+from holdfast.models.tape import Block
+from holdfast.regimes.drive import Track
+from holdfast.regimes.engine import Change
+from holdfast.results import NO_REGIME, OPENED, OUTLIER, PRUNED, RETURNED, Event
+
+Array = NDArray[np.float64]
 
 
 class Reporter:
-    """The reported regime, how many are known, and which ids were ever reported and still live."""
+    """Names of the regimes that were ever reported and are remembered, and the present one."""
 
     def __init__(self) -> None:
+        self.names: dict[int, int] = {}
         self.regime = NO_REGIME
-        self.n_regimes = 0
-        self.told: set[int] = set()
+        self.next_name = 0
 
-    def vote(self, engine: Engine, time: int) -> list[Event]:
-        """Take the vote after a batch; events of the regime."""
-        shares = engine.identity_shares(step.current_mass)
-        held = engine.identity_shares(step.held_mass)
-        self.n_regimes = sum(share >= MEMORY - 1e-9 for share in held.values())
-        winner = max(shares, key=lambda identity: shares[identity], default=NO_REGIME)
-        events = self._changes(winner, time)
-        for lost in sorted(self.told - set(held)):
-            events.append(Event(time, PRUNED, lost))
-        self.told &= set(held)
+    def block(
+        self, first: int, y: Array, forecasts: Forecasts, track: Track, changes: list[Change],
+        outlier: NDArray[np.bool_],
+    ) -> Block:  # fmt: skip
+        """What is told of observations `first`, `first` + 1, .."""
+        events: list[Event] = []
+        regime = np.full(len(y), self.regime, np.int64)
+        told = self.regime
+        pending = sorted(np.flatnonzero(outlier).tolist())
+        for change in changes:
+            at = change.time - first
+            events += [self._outlier(first + t, told) for t in pending if t <= at]
+            pending = [t for t in pending if t > at]
+            events += self._tell(change)
+            regime[at:] = told = self.regime
+        events += [self._outlier(first + t, told) for t in pending]
+        return Block(
+            forecasts=forecasts,
+            log_score=log_densities(forecasts, y),
+            weight=track.weight,
+            outlier=outlier,
+            regime=regime,
+            regime_probability=track.probability,
+            change_probability=track.change,
+            n_regimes=track.known,
+            ess=track.ess,
+            settled=track.settled,
+            events=events,
+            first=first,
+        )
+
+    def _tell(self, change: Change) -> list[Event]:
+        """The event of a change, and of what nobody remembers any more."""
+        events = []
+        if change.regime != change.previous and change.regime >= 0:
+            known = change.regime in self.names
+            previous = self.regime
+            self.regime = self._name(change.regime)
+            if self.regime != previous:
+                kind = RETURNED if known else OPENED
+                events.append(Event(change.time, kind, self.regime, previous, change.since))
+        for lost in change.lost:
+            name = self.names.pop(lost, None)
+            if name is not None:
+                events.append(Event(change.time, PRUNED, name, self.regime, change.time))
         return events
 
-    def _changes(self, winner: int, time: int) -> list[Event]:
-        previous, self.regime = self.regime, winner
-        if winner in (previous, NO_REGIME):
-            return []
-        kind = RETURNED if winner in self.told else OPENED
-        self.told.add(winner)
-        events = [Event(time, kind, winner, previous)]
-        if previous != NO_REGIME:
-            events.append(Event(time, SWITCHED, winner, previous))
-        return events
+    def _name(self, identity: int) -> int:
+        if identity not in self.names:
+            self.names[identity] = self.next_name
+            self.next_name += 1
+        return self.names[identity]
 
-    def outlier(self, time: int) -> Event:
+    @staticmethod
+    def _outlier(time: int, regime: int) -> Event:
         """An observation that the present regime does not believe."""
-        return Event(time, OUTLIER, self.regime, self.regime)
+        return Event(time, OUTLIER, regime, regime, time)
 
     def pack(self) -> dict[str, Any]:
-        return {"regime": self.regime, "n_regimes": self.n_regimes, "told": sorted(self.told)}
+        pairs = [[identity, name] for identity, name in self.names.items()]
+        return {"regime": self.regime, "next_name": self.next_name, "names": pairs}
 
-    def unpack(self, values: dict[str, Any]) -> None:
-        self.regime, self.n_regimes = values["regime"], values["n_regimes"]
-        self.told = set(values["told"])
+    def unpack(self, values: Any) -> None:
+        try:
+            names = {int(identity): int(name) for identity, name in values["names"]}
+            self.regime, self.next_name = int(values["regime"]), int(values["next_name"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise SnapshotError(f"The snapshot's names of regimes are damaged: {error}.") from None
+        self.names = names

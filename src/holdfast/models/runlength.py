@@ -35,7 +35,7 @@ from holdfast._numba import kernel
 from holdfast.emissions.base import Rows, Shape
 from holdfast.errors import HoldfastError, whole
 from holdfast.logspace import normalise
-from holdfast.results import NO_REGIME, OPENED, SWITCHED, Event
+from holdfast.results import NO_REGIME, OPENED, Event
 
 Array = NDArray[np.float64]
 LONGEST_TRAIL = 1000  # segments of the most probable path that are remembered
@@ -278,10 +278,8 @@ class Announcer:
             return []
         previous, self.regime = self.regime, self.regime + 1
         self.given_before, self.given = self.given, time
-        events = [Event(time, OPENED, self.regime, previous)]
-        if previous != NO_REGIME:
-            events.append(Event(time, SWITCHED, self.regime, previous))
-        return events
+        since = int(lengths.start[lengths.best()])
+        return [Event(time, OPENED, self.regime, previous, max(since, 0))]
 
     def pack(self) -> list[int]:
         return [self.regime, self.given, self.given_before]

@@ -48,7 +48,7 @@ from scipy import optimize, special
 from holdfast._numba import kernel
 from holdfast.emissions.base import Array, Rows, Shape
 from holdfast.models.runlength import Mixture, Segments
-from holdfast.weights import IMQ, LONGEST, log_score, log_weight2
+from holdfast.score import IMQ, LONGEST, log_score, log_weight2
 
 _REACH = 6.0  # posterior standard deviations of eta_2 that the nodes cover
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(24)
@@ -162,7 +162,7 @@ def log_predictive(
         location, spread = component(belief, eta[j])
         z = min(abs(y - law.center - location) / math.sqrt(spread), LONGEST)
         log_w2 = log_weight2(IMQ, z, law.threshold)
-        terms[j] = log_score(z, 0.5 * math.log(spread), log_w2, 1, True)
+        terms[j] = log_score(z, 0.5 * math.log(spread), log_w2, 1)
         if share[j] > 0.0:
             top = max(top, terms[j])
     total = 0.0

@@ -1,79 +1,122 @@
-"""Forecasts and steps of a stream collected into the columns of a Run."""
+"""What a model says along a stream, in blocks, collected into the columns of a Run."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.forecast import Forecast, quantiles
-from holdfast.results import Run, Step
+from holdfast.forecast import Forecast, Forecasts, quantiles
+from holdfast.results import CHANGES, Event, Run, Step
 
 Array = NDArray[np.float64]
-_CHUNK = 1024  # forecasts summarised together
 _TOLERANCE = 1e-6  # of the interval's ends, in probability
 
 
+@dataclass
+class Block:
+    """What is told of some consecutive observations, (T,) each; `first` is the first one's time."""
+
+    forecasts: Sequence[Forecast]
+    log_score: Array
+    weight: Array
+    outlier: NDArray[np.bool_]
+    regime: NDArray[np.int64]
+    regime_probability: Array
+    change_probability: Array
+    n_regimes: NDArray[np.int64]
+    ess: Array
+    settled: NDArray[np.int64]
+    events: list[Event] = field(default_factory=list)
+    first: int = 0
+
+    @classmethod
+    def of(cls, forecasts: list[Forecast], steps: list[Step], first: int) -> Block:
+        """From one forecast and one step per observation."""
+        columns = {
+            name: np.array([getattr(step, name) for step in steps], dtype=kind)
+            for name, kind in _KINDS.items()
+        }
+        events = [event for step in steps for event in step.events]
+        return cls(forecasts=forecasts, **columns, events=events, first=first)
+
+    def step(self, t: int) -> Step:
+        """What update returns for its t-th observation."""
+        return Step(
+            **{name: getattr(self, name)[t].item() for name in _KINDS},
+            events=tuple(e for e in self.events if e.time == self.first + t),
+        )
+
+
+_KINDS: dict[str, Any] = {
+    "log_score": float,
+    "weight": float,
+    "outlier": bool,
+    "regime": np.int64,
+    "regime_probability": float,
+    "change_probability": float,
+    "n_regimes": np.int64,
+    "ess": float,
+    "settled": np.int64,
+}
+
+
 class Tape:
-    """Collects forecasts and steps into the columns of a Run."""
+    """Collects blocks into the columns of a Run."""
 
     def __init__(self, level: float) -> None:
-        self.tail = ((1 - level) / 2, (1 + level) / 2)
-        self.pending: list[Forecast] = []
-        self.blocks: list[tuple[Array, Array, Array, Array]] = []
-        self.steps: list[Step] = []
-        self.path: list[int] = []
+        self.level = level
+        self.moments: list[tuple[Array, ...]] = []
+        self.blocks: list[Block] = []
 
-    def add(self, forecast: Forecast, step: Step) -> None:
-        self.pending.append(forecast)
-        self.steps.append(step)
-        self.path.append(step.regime)
-        if step.settled:
-            recent = min(step.settled, len(self.path))
-            self.path[-recent:] = [step.regime] * recent
-        if len(self.pending) == _CHUNK:
-            self._flush()
-
-    def _flush(self) -> None:
-        if not self.pending:
-            return
-        mean = np.stack([np.atleast_1d(f.mean) for f in self.pending])
-        sd = np.stack([np.atleast_1d(f.sd) for f in self.pending])
-        lower, upper = (quantiles(self.pending, q, _TOLERANCE) for q in self.tail)
-        self.blocks.append((mean, sd, lower, upper))
-        self.pending = []
-
-    def run(self, backend: Any, dim: int) -> Run:
-        self._flush()
-        if self.blocks:
-            moments = [np.concatenate(column) for column in zip(*self.blocks, strict=True)]
+    def add(self, block: Block) -> None:
+        forecasts = block.forecasts
+        if isinstance(forecasts, Forecasts):
+            mean, sd = forecasts.moments()
         else:
-            moments = [np.zeros((0, dim)) for _ in range(4)]
-        mean, sd, lower, upper = (m[:, 0] if dim == 1 else m for m in moments)
+            mean = np.stack([np.atleast_1d(f.mean) for f in forecasts])
+            sd = np.stack([np.atleast_1d(f.sd) for f in forecasts])
+        ends = ((1 - self.level) / 2, 0.5, (1 + self.level) / 2)
+        self.moments.append((mean, sd, *(quantiles(forecasts, q, _TOLERANCE) for q in ends)))
+        block.forecasts = ()
+        self.blocks.append(block)
+
+    def run(self, y: Array, index: Any, backend: Any) -> Run:
+        dim = y.shape[1]
+        if self.moments:
+            moments = [np.concatenate(column) for column in zip(*self.moments, strict=True)]
+        else:
+            moments = [np.zeros((0, dim)) for _ in range(5)]
+        mean, sd, lower, median, upper, values = (
+            m[:, 0] if dim == 1 else m for m in (*moments, y)
+        )
+        columns = {name: self._column(name, kind) for name, kind in _KINDS.items()}
+        settled = columns.pop("settled")
+        events = [event for block in self.blocks for event in block.events]
+        first = self.blocks[0].first if self.blocks else 0
+        path = completed(columns["regime"], settled, events, first)
         return Run(
-            mean=mean, sd=sd, lower=lower, upper=upper,
-            log_score=self._column("log_score", float),
-            weight=self._column("weight", float),
-            outlier=self._column("outlier", bool),
-            regime=self._column("regime", np.int64),
-            regime_probability=self._column("regime_probability", float),
-            change_probability=self._column("change_probability", float),
-            n_regimes=self._column("n_regimes", np.int64),
-            ess=self._column("ess", float),
-            path=np.array(self.path, dtype=np.int64),
-            events=[event for step in self.steps for event in step.events],
-            native=backend,
+            y=values, mean=mean, median=median, sd=sd, lower=lower, upper=upper, **columns,
+            path=path, events=events, level=self.level, first=first, index=index, native=backend,
         )  # fmt: skip
 
     def _column(self, name: str, kind: Any) -> NDArray[Any]:
-        return np.array([getattr(step, name) for step in self.steps], dtype=kind)
+        parts = [getattr(block, name) for block in self.blocks]
+        return np.concatenate(parts).astype(kind) if parts else np.zeros(0, kind)
 
 
-def ticks(n: int, progress: bool) -> Any:
-    """0 .. n - 1, with a progress bar if asked for."""
-    if not progress:
-        return range(n)
-    from rich.progress import track
+def completed(
+    regime: NDArray[np.int64], settled: NDArray[np.int64], events: list[Event], first: int
+) -> NDArray[np.int64]:
+    """The path in hindsight: each change put where it began.
 
-    return track(range(n), description="observations")
+    Before the first regime is known the path is that of the first one.
+    """
+    path = regime.copy()
+    for event in events:
+        if event.kind in CHANGES:
+            path[max(event.since - first, 0) : event.time - first] = event.regime
+    return path

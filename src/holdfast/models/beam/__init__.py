@@ -33,7 +33,7 @@ from holdfast.models.beam.fit import BeamFit
 from holdfast.models.beam.regression import LONGEST, Data, Prior
 from holdfast.models.beam.sampler import Plan, Sampler, Trace
 from holdfast.models.tape import Tape
-from holdfast.results import OPENED, RETURNED, SWITCHED, Event, Regime, Run, Step, Transitions
+from holdfast.results import OPENED, RETURNED, Event, Regime, Run, Step, Transitions
 
 __all__ = ["BeamFit", "BeamIhmm", "BeamSettings", "beam_ihmm"]
 
@@ -362,8 +362,7 @@ def _steps(fit: BeamFit) -> list[Step]:
 def _events(t: int, regime: int, previous: int, told: set[int]) -> tuple[Event, ...]:
     if regime == previous:
         return ()
-    first = Event(t, RETURNED if regime in told else OPENED, regime, previous)
-    return (first,) if t == 0 else (first, Event(t, SWITCHED, regime, previous))
+    return (Event(t, RETURNED if regime in told else OPENED, regime, previous, t),)
 
 
 def _too_wide(size: int) -> HoldfastError:

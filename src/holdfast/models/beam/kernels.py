@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from holdfast._numba import kernel
-from holdfast.hdp import antoniak, log_gamma_draw
+from holdfast.regimes.prior import antoniak, log_gamma_draw
 from holdfast.logspace import draw_index, logsumexp, normalise
 from holdfast.models.beam.regression import (
     LONGEST,

@@ -1,5 +1,6 @@
-"""The nine places where the paper's text breaks, each with a switch (docs/deviations.md).
+"""Where we leave the paper's text, each with a switch (docs/deviations.md).
 
+D1 to D9 mend places where the text breaks; D10 to D12 are of the second edition of our rule.
 True is our way (`holdfast`), False the paper's text.
 """
 
@@ -24,6 +25,9 @@ class Rule(NamedTuple):
         D7: forecast by the mixture over regimes, informed inside the batch.
         D8: predictive variance has one R however far ahead; regimes move by the transitions.
         D9: a new regime starts from mu0 itself, shared by all particles.
+        D10: a newborn asks which of its first observations is the first to be believed.
+        D11: two regimes of a particle become one when the evidence says that they are.
+        D12: births get one name only if their coefficients agree.
     """
 
     D1: bool = True
@@ -35,9 +39,12 @@ class Rule(NamedTuple):
     D7: bool = True
     D8: bool = True
     D9: bool = True
+    D10: bool = True
+    D11: bool = True
+    D12: bool = True
 
 
-RULES = {"holdfast": Rule(), "paper": Rule(*[False] * 9)}
+RULES = {"holdfast": Rule(), "paper": Rule(*[False] * 12)}
 
 
 def read_rule(given: Any) -> Rule:
@@ -49,7 +56,7 @@ def read_rule(given: Any) -> Rule:
             raise unknown("rule", given, RULES)
         return RULES[given]
     if not isinstance(given, Mapping):
-        raise HoldfastError(f"rule must be a name or a mapping of D1..D9, got {given!r}.")
+        raise HoldfastError(f"rule must be a name or a mapping of D1..D12, got {given!r}.")
     return _from_mapping(given)
 
 

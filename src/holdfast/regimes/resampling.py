@@ -1,11 +1,10 @@
-"""Draw N ancestors in proportion to the particles' weights."""
+"""Draw ancestors in proportion to the particles' weights."""
 
 from __future__ import annotations
 
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from holdfast._numba import kernel
 
@@ -22,19 +21,26 @@ def effective_sample_size(log_weight: np.ndarray) -> float:
     return 1.0 / total
 
 
-def ancestors(
-    log_weight: NDArray[np.float64], scheme: int, rng: np.random.Generator
-) -> NDArray[np.int64]:
+@kernel
+def ancestors(log_weight: np.ndarray, scheme: int, rng: np.random.Generator) -> np.ndarray:
     """Index of each new particle's parent, in ascending order."""
     n = log_weight.size
+    points = np.empty(n)
+    if scheme == SYSTEMATIC:
+        points[:] = rng.random()
+    else:
+        for i in range(n):
+            points[i] = rng.random()
     if scheme == MULTINOMIAL:
-        return _select(log_weight, np.sort(rng.random(n)))
-    jitter = rng.random() if scheme == SYSTEMATIC else rng.random(n)
-    return _select(log_weight, (jitter + np.arange(n)) / n)
+        points.sort()
+    else:
+        for i in range(n):
+            points[i] = (points[i] + i) / n
+    return select(log_weight, points)
 
 
 @kernel
-def _select(log_weight: np.ndarray, points: np.ndarray) -> np.ndarray:
+def select(log_weight: np.ndarray, points: np.ndarray) -> np.ndarray:
     """The particle whose share of the unit interval holds each of the ascending points."""
     n = log_weight.size
     parents = np.empty(n, np.int64)

@@ -1,4 +1,4 @@
-"""The prior over the next regime: a hierarchical Dirichlet process.
+"""P(next regime): a hierarchical Dirichlet process.
 
     beta ~ SB(gamma),   pi_l ~ Dir(alpha beta),   alpha, gamma ~ Gamma
 
@@ -19,38 +19,11 @@ from typing import NamedTuple
 import numpy as np
 
 from holdfast._numba import kernel
-
-START = -1  # the regime before the first batch
+from holdfast.regimes.state import START, Particles
 
 LEAST = 1e-300  # a concentration below this is taken for this: its log must stay finite
 _SHORTEST_STICK = 1e-300
 _ONE_BY_ONE = 16  # customers seated singly before jumping from table to table
-
-
-class Particles(NamedTuple):
-    """N weighted hypotheses of the path so far, C slots each (grown as needed, D6 start row apart).
-
-    Attributes:
-        log_weight: (N,) normalised.
-        current: (N,) slot of the present regime, or START.
-        n_regimes: (N,) L, regimes opened.
-        slots: (N, C + 1) pool row of each regime; entry L is the regime not opened yet.
-        counts: (N, C, C) transitions between batches, from row to column.
-        start: (N, C) transitions out of nowhere: the first regime's (D6).
-        log_beta: (N, C + 1) log shares; entry L is the mass of regimes not opened yet.
-        alpha: (N,) concentration of the transition rows.
-        gamma: (N,) concentration of beta.
-    """
-
-    log_weight: np.ndarray
-    current: np.ndarray
-    n_regimes: np.ndarray
-    slots: np.ndarray
-    counts: np.ndarray
-    start: np.ndarray
-    log_beta: np.ndarray
-    alpha: np.ndarray
-    gamma: np.ndarray
 
 
 class Concentration(NamedTuple):

@@ -1,0 +1,144 @@
+"""A batch of scalar observations of a linear row, learnt without touching its matrix.
+
+A row holds coefficients theta ~ N(mu, A A'). Inside a batch each scalar y = f' theta + e with
+noise variance R changes the root by one factor (Potter's formula),
+
+    A <- A (I - s u u'),   u = A' f,   gain = 1 / (u'u + R),   s = gain / (1 + sqrt(gain R))
+    mu += A u gain (y - f' mu)
+
+so a candidate is its row and a short list of (u, s, gain * residual): the *steps*. The current
+A' f is the row's A' f passed through the steps, in O(steps x m). The matrix itself is read once
+per observation and written only for candidates that are chosen, at the end of the batch.
+Positive definite by construction, however long the stream and however small R.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from holdfast._numba import kernel
+
+FARTHEST = 1e100  # residuals beyond this are taken for this
+
+
+class Steps(NamedTuple):
+    """Steps of every candidate (g, k) of a batch.
+
+    Attributes:
+        u: (G, K, S, m) direction of each step.
+        shrink: (G, K, S) its s.
+        gain: (G, K, S, c) gain times residual, for each of c sets of coefficients.
+        count: (G, K) steps so far.
+        raw: (G, K, r, m) A' f of the next observation under the row as the batch began.
+        ahead: (G, K, r, m) the same under the candidate.
+    """
+
+    u: np.ndarray
+    shrink: np.ndarray
+    gain: np.ndarray
+    count: np.ndarray
+    raw: np.ndarray
+    ahead: np.ndarray
+
+
+def blank_steps(
+    islands: int, candidates: int, longest: int, sets: int, rows: int, width: int
+) -> Steps:
+    """Room for `longest` steps of every candidate."""
+    g, k = islands, candidates
+    return Steps(
+        u=np.zeros((g, k, longest, width)),
+        shrink=np.zeros((g, k, longest)),
+        gain=np.zeros((g, k, longest, sets)),
+        count=np.zeros((g, k), np.int64),
+        raw=np.zeros((g, k, rows, width)),
+        ahead=np.zeros((g, k, rows, width)),
+    )
+
+
+@kernel
+def project(root: np.ndarray, f: np.ndarray, out_v: np.ndarray) -> None:
+    """v = root' f, so that f' A A' f = v'v."""
+    m = f.size
+    out_v[:] = 0.0
+    for a in range(m):
+        if f[a] != 0.0:
+            for b in range(m):
+                out_v[b] += f[a] * root[a, b]
+
+
+@kernel
+def pass_through(
+    steps: Steps, g: int, k: int, first: int, v: np.ndarray, out_moved: np.ndarray
+) -> None:
+    """v <- v under the candidate's root, from step `first` on, in place; adds f' (mu moved)."""
+    for b in range(first, steps.count[g, k]):
+        u = steps.u[g, k, b]
+        along = 0.0
+        for a in range(v.size):
+            along += u[a] * v[a]
+        for j in range(out_moved.size):
+            out_moved[j] += steps.gain[g, k, b, j] * along
+        along *= steps.shrink[g, k, b]
+        for a in range(v.size):
+            v[a] -= along * u[a]
+
+
+@kernel
+def add_step(
+    steps: Steps, g: int, k: int, v: np.ndarray, residual: np.ndarray, noise: float
+) -> None:
+    """Learn one scalar with noise variance `noise`; v is A' f of that scalar, now."""
+    squared = 0.0
+    for a in range(v.size):
+        squared += v[a] * v[a]
+    gain = 1.0 / (squared + noise)
+    b = steps.count[g, k]
+    steps.u[g, k, b] = v
+    steps.shrink[g, k, b] = gain / (1.0 + math.sqrt(gain * noise))
+    for j in range(residual.size):
+        steps.gain[g, k, b, j] = gain * residual[j]
+    steps.count[g, k] = b + 1
+
+
+@kernel
+def apply_steps(
+    steps: Steps, g: int, k: int, root: np.ndarray, out_mean: np.ndarray, out_root: np.ndarray
+) -> None:
+    """Root and means (c, m) after the steps; the matrix is passed over once."""
+    m = root.shape[0]
+    for a in range(m):
+        line = out_root[a]
+        line[:] = root[a]
+        for b in range(steps.count[g, k]):
+            u = steps.u[g, k, b]
+            along = 0.0
+            for j in range(m):
+                along += line[j] * u[j]
+            for j in range(out_mean.shape[0]):
+                out_mean[j, a] += along * steps.gain[g, k, b, j]
+            along *= steps.shrink[g, k, b]
+            for j in range(m):
+                line[j] -= along * u[j]
+
+
+@kernel
+def bounded(residual: float) -> float:
+    """A residual whose square still fits a float, and whose length stays below LONGEST.
+
+    Were lengths cut off too, regimes with a smaller S would be cut off sooner, and an outlier
+    beyond all measure would tell regimes apart.
+    """
+    return min(max(residual, -FARTHEST), FARTHEST)
+
+
+@kernel
+def squares(v: np.ndarray) -> float:
+    """v'v."""
+    total = 0.0
+    for a in range(v.size):
+        total += v[a] * v[a]
+    return total

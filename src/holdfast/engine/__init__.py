@@ -1,1 +1,0 @@
-"""The filter: particles over regime paths that share their regimes."""

@@ -1,0 +1,177 @@
+"""The loop over observations: look, tell the forecast, observe, commit the batches that are full.
+
+It runs without Python from one pause to the next. A pause is for what is rare: memory to be
+made, a change to be told and dated, duplicates to be looked for.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from holdfast._numba import kernel
+from holdfast.emissions.base import Facts, Rows, Sample, Work
+from holdfast.regimes.commit import commit, write_prior_mass
+from holdfast.regimes.filter import look_all, observe, spread_mass, write_components
+from holdfast.regimes.identity import probability_of
+from holdfast.regimes.plan import Plan
+from holdfast.regimes.state import START, State
+from holdfast.score import LONGEST
+
+DONE, ROOM, PAUSE = range(3)
+
+
+class Chunk(NamedTuple):
+    """Observations to come: y (T, d) and design (T, r, m)."""
+
+    y: np.ndarray
+    design: np.ndarray
+
+
+class Scales(NamedTuple):
+    """scale: (d, d) of the outliers' density. noise: (d, d) of an observation (D8)."""
+
+    scale: np.ndarray
+    noise: np.ndarray
+
+
+class Track(NamedTuple):
+    """What is told of each observation, (T,) each unless said.
+
+    Attributes:
+        weight: posterior mean of w^2.
+        change: posterior probability that the regime has just changed.
+        ess: effective sample size.
+        regime: id reported (a birth).
+        known: regimes known.
+        probability: of the regime reported.
+        settled: observations of the longest batch that has just ended.
+        offset: (T + 1,) where the components of each forecast begin.
+        share, location, spread, dof: (P,), (P, d), (P, d, d), (P,) components.
+    """
+
+    weight: np.ndarray
+    change: np.ndarray
+    ess: np.ndarray
+    regime: np.ndarray
+    known: np.ndarray
+    probability: np.ndarray
+    settled: np.ndarray
+    offset: np.ndarray
+    share: np.ndarray
+    location: np.ndarray
+    spread: np.ndarray
+    dof: np.ndarray
+
+
+@kernel
+def drive(
+    rows: Rows, work: Work, facts: Facts, state: State, plan: Plan, scales: Scales,
+    rng: np.random.Generator, chunk: Chunk, track: Track, first: int, looked: bool,
+) -> tuple[int, int]:  # fmt: skip
+    """Observations from `first` on; the next one to do, and why it stopped there.
+
+    `looked` says that the forecast of the first is there already.
+    """
+    lower = np.empty((chunk.y.shape[1], chunk.y.shape[1]))
+    for t in range(first, chunk.y.shape[0]):
+        if not has_room(state, plan, track, t):
+            return t, ROOM
+        sample = sample_at(chunk, t, lower)
+        if t > first or not looked:
+            look_all(rows, work, facts, state, sample)
+        track.offset[t + 1] = write_components(
+            state, plan, scales.scale, scales.noise, track.offset[t],
+            track.share, track.location, track.spread, track.dof,
+        )  # fmt: skip
+        before = state.clock.vote.copy()
+        due = step(rows, work, facts, state, plan, scales, rng, sample, track, t)
+        vote = state.clock.vote
+        if due or vote[0] != before[0] or vote[2] != before[2]:
+            return t + 1, PAUSE
+    return chunk.y.shape[0], DONE
+
+
+@kernel
+def sample_at(chunk: Chunk, t: int, lower: np.ndarray) -> Sample:
+    """Observation t, ready for the kernels."""
+    d = chunk.y.shape[1]
+    seen = np.empty(d, np.int64)
+    n = 0
+    for j in range(d):
+        if not np.isnan(chunk.y[t, j]):
+            seen[n] = j
+            n += 1
+    return Sample(chunk.y[t], seen[:n], chunk.design[t], lower)
+
+
+@kernel
+def step(
+    rows: Rows, work: Work, facts: Facts, state: State, plan: Plan, scales: Scales,
+    rng: np.random.Generator, sample: Sample, track: Track, t: int,
+) -> bool:  # fmt: skip
+    """One observation, and the end of every batch that it fills; whether a merge may be due."""
+    clock = state.clock
+    weight, change = observe(rows, work, facts, state, plan, scales.scale, sample)
+    settled, due = 0, False
+    for g in range(clock.size.size):
+        if clock.position[g] < clock.size[g]:
+            continue
+        if clock.observed[g] == 0:
+            write_prior_mass(state, plan, g, False)
+            change += (spread_mass(state, g) - change) / clock.size.size
+        settled = max(settled, clock.size[g])
+        commit(rows, work, facts, state, plan, g, rng)
+        due = due or (plan.merge and merge_due(state, g))
+    track.weight[t] = min(max(weight, 1.0 / LONGEST), 1.0)
+    track.change[t] = change
+    track.ess[t] = clock.ess.sum()
+    track.settled[t] = settled
+    tell(state, track, t)
+    return due
+
+
+@kernel
+def tell(state: State, track: Track, t: int) -> None:
+    """What is known of the regime after observation t."""
+    vote = state.clock.vote
+    track.regime[t] = vote[0]
+    track.known[t] = vote[1]
+    track.probability[t] = probability_of(state, vote[0])
+
+
+@kernel
+def merge_due(state: State, g: int) -> bool:
+    """Whether a present regime of island g has just been given its 2nd, 4th, 8th, .. batch."""
+    p = state.particles
+    for i in range(state.clock.first[g], state.clock.first[g + 1]):
+        if p.current[i] != START and p.n_regimes[i] > 1:
+            batches = state.ledger.batches[p.slots[i, p.current[i]]]
+            if batches > 1 and batches & (batches - 1) == 0:
+                return True
+    return False
+
+
+@kernel
+def has_room(state: State, plan: Plan, track: Track, t: int) -> bool:
+    """Whether memory suffices for the forecast and for the batches that end here."""
+    clock, p = state.clock, state.particles
+    if track.offset[t] + clock.candidates.sum() + 1 > track.share.size:
+        return False
+    free = (state.ledger.owners == 0).sum()
+    for g in range(clock.size.size):
+        if clock.position[g] + 1 < clock.size[g]:
+            continue
+        n = clock.first[g + 1] - clock.first[g]
+        prospects = 0 if plan.shared_prior else n
+        k = clock.candidates[g]
+        branches = max(plan.schedule.fixed, plan.schedule.largest) // 2 + 1
+        if 2 * k + branches + prospects > state.candidates.row.shape[1]:
+            return False
+        free -= min(k, n) + prospects
+        if free <= 0:
+            return False
+        if p.n_regimes[clock.first[g] : clock.first[g + 1]].max() + 1 >= p.start.shape[1]:
+            return False
+    return True

@@ -1,0 +1,356 @@
+"""The online infinite HMM: particles over paths, shared rows, and the batches under way.
+
+`Engine` holds the state and what is rare: making memory, joining duplicates, dating a change.
+Observations go through `drive`; inside a batch `filter` works on rows, at its end `commit` on
+particles.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.emissions.base import Array, Emission, Rows, Sample
+from holdfast.regimes import dates, merge, snapshots
+from holdfast.regimes.commit import draw_prospects, recount, start_batch
+from holdfast.regimes.drive import PAUSE, ROOM, Chunk, Scales, Track, drive, tell
+from holdfast.regimes.filter import look_all, outlier_rate, write_components
+from holdfast.regimes.identity import vote
+from holdfast.regimes.plan import Plan
+from holdfast.regimes.prior import LEAST, log_stick_rest
+from holdfast.regimes.propagate import held_mass, propagate, transition_matrix
+from holdfast.regimes.state import (
+    PRIOR_ROW,
+    UNBORN,
+    State,
+    blank_candidates,
+    blank_clock,
+    blank_ledger,
+    blank_particles,
+    blank_view,
+    padded,
+    stretched,
+    wider,
+)
+from holdfast.score import CONTAMINATION
+
+
+class Change(NamedTuple):
+    """The report changed after an observation.
+
+    Attributes:
+        time: the observation after which it was known.
+        since: the first observation that belongs to the new regime.
+        regime: id reported now, and `previous` before.
+        lost: ids once reported that nobody remembers any more.
+    """
+
+    time: int
+    since: int
+    regime: int
+    previous: int
+    lost: tuple[int, ...]
+
+
+class Engine:
+    """The filter.
+
+    Args:
+        emission: what a regime says of an observation.
+        plan: settings.
+        particles: how many.
+        islands: into how many they are divided.
+        rng: of all draws.
+    """
+
+    def __init__(
+        self, emission: Emission, plan: Plan, particles: int, islands: int,
+        rng: np.random.Generator,
+    ) -> None:  # fmt: skip
+        self.emission, self.plan, self.rng = emission, plan, rng
+        self.scales = Scales(emission.outlier_scale(), emission.noise_covariance())
+        longest = plan.schedule.longest
+        self.longest = longest if islands == 1 else 2 * longest  # the first batch may be longer
+        ledger = blank_ledger()
+        self.rows: Rows = emission.blank(ledger.owners.size)
+        emission.write_prior(self.rows, PRIOR_ROW)
+        self.state = State(
+            blank_particles(particles),
+            ledger,
+            blank_candidates(islands),
+            blank_view(islands, emission.shape.dim),
+            blank_clock(particles, islands),
+            np.zeros((particles, blank_particles(1).log_beta.shape[1])),
+        )
+        self.work = emission.work(islands, self._n_candidates(), self.longest)
+        self.reported = UNBORN  # id reported last
+        self.told: set[int] = set()  # ids ever reported that somebody remembers
+        self.recent = dates.Recent(2 * self.longest)
+        self._looked: Array | None = None
+        self._begin()
+
+    # ------------------------------------------------------------------ beginning
+
+    def _begin(self) -> None:
+        """alpha and gamma from their priors, and the first batches.
+
+        With the start row (D6) nothing is open yet and the first batch opens regime 1. Without
+        it regime 1 exists from the beginning, with a share beta_1 ~ Beta(1, gamma).
+        """
+        p, clock, prior = self.state.particles, self.state.clock, self.plan.concentration
+        n = p.alpha.size
+        draws = (prior.alpha_shape, prior.alpha_rate), (prior.gamma_shape, prior.gamma_rate)
+        for column, (shape, rate) in zip((p.alpha, p.gamma), draws, strict=True):
+            column[:] = np.maximum(self.rng.gamma(shape, 1.0 / rate, n), LEAST)
+        clock.outliers[:] = self.plan.outlier_prior
+        islands = range(clock.size.size)
+        for g in islands:
+            clock.ess[g] = clock.first[g + 1] - clock.first[g]
+            p.log_weight[clock.first[g] : clock.first[g + 1]] = -math.log(clock.ess[g])
+        if not self.plan.keep_start:
+            self._open_first()
+        recount(self.state)
+        for g in islands:
+            if not self.plan.shared_prior:
+                self.ensure_rows(clock.first[-1] + 1)
+                draw_prospects(self.rows, self.emission.facts, self.state, g, self.rng)
+            self._first_batch(g)
+
+    def _first_batch(self, g: int) -> None:
+        """Islands begin together; their first batches end one after the other."""
+        clock = self.state.clock
+        size = self.plan.schedule.fixed or self.plan.schedule.smallest
+        clock.size[g] = size + g * size // clock.size.size
+        self.ensure_candidates(2 * self.state.particles.alpha.size + 2 * self.longest)
+        start_batch(self.rows, self.work, self.state, self.plan, g)
+
+    def _open_first(self) -> None:
+        """The paper's regime 1 exists before it has seen anything, in rows of its own.
+
+        On the prior's row its id would pass to every regime opened later.
+        """
+        p, ledger = self.state.particles, self.state.ledger
+        for i in range(p.alpha.size):
+            p.log_beta[i, 1] = log_stick_rest(p.gamma[i], self.rng)
+        p.log_beta[:, 0] = np.log(-np.expm1(p.log_beta[:, 1]))
+        p.current[:] = 0
+        if self.plan.shared_prior:
+            self.emission.write_prior(self.rows, 1)
+            p.slots[:, 0] = 1
+        else:
+            self.ensure_rows(2 * p.alpha.size + 1)
+            for g in range(self.state.clock.size.size):
+                draw_prospects(self.rows, self.emission.facts, self.state, g, self.rng)
+        p.n_regimes[:] = 1
+        self.state.ledger.identity[np.unique(p.slots[:, 0])] = self.state.clock.next_id[0]
+        self.state.clock.next_id[0] += 1
+        ledger.owners[np.unique(p.slots[:, 0])] = 1
+
+    # ------------------------------------------------------------------ observations
+
+    @property
+    def time(self) -> int:
+        """Observations so far."""
+        return int(self.state.clock.time[0])
+
+    def observe(self, y: Array, design: Array) -> tuple[Track, list[Change]]:
+        """Learn observations y (T, d) with their designs (T, r, m).
+
+        What is told of each stands in the Track; its forecasts were made before it was seen.
+        """
+        chunk = Chunk(np.ascontiguousarray(y), np.ascontiguousarray(design))
+        track = self._track(len(y))
+        looked = self._looked is not None and np.array_equal(self._looked, design[0])
+        self._looked = None
+        changes: list[Change] = []
+        t, reason = 0, ROOM
+        while t < len(y):
+            start = t
+            if reason == ROOM:
+                track = self._make_room(track, t, len(y))
+            t, reason = drive(
+                self.rows, self.work, self.emission.facts, self.state, self.plan, self.scales,
+                self.rng, chunk, track, t, looked and t == 0,
+            )  # fmt: skip
+            self.recent.add(y[start:t], design[start:t])
+            if reason == PAUSE:
+                changes += self._pause(track, t - 1)
+        return track, changes
+
+    def _pause(self, track: Track, t: int) -> list[Change]:
+        """Join duplicates, and tell what changed with observation t of the chunk."""
+        if self.plan.merge and merge.join_duplicates(self):
+            vote(self.state)
+            tell(self.state, track, t)
+        return self._changes()
+
+    def _changes(self) -> list[Change]:
+        now, before = int(self.state.clock.vote[0]), self.reported
+        self.reported = now
+        held = self.remembered()
+        lost = tuple(sorted(self.told - held))
+        self.told = (self.told & held) | ({now} if now != UNBORN else set())
+        if now == before and not lost:
+            return []
+        since = self.time - 1
+        if now != before and before != UNBORN:
+            since = dates.since(self, before, now)
+        elif now != before:
+            since = 0
+        return [Change(self.time - 1, since, now, before, lost)]
+
+    def remembered(self) -> set[int]:
+        """Ids that any particle holds."""
+        p, identity = self.state.particles, self.state.ledger.identity
+        used = np.arange(p.slots.shape[1]) < p.n_regimes[:, None]
+        return set(identity[p.slots[used]].tolist())
+
+    # ------------------------------------------------------------------ forecasts
+
+    def components(self, design: Array) -> tuple[Array, Array, Array, Array]:
+        """Shares and predictives of the next observation, and the share of outliers."""
+        self.look(design)
+        size = int(self.state.clock.candidates.sum()) + 1
+        d = self.emission.shape.dim
+        share, dof = np.empty(size), np.empty(size)
+        location, spread = np.empty((size, d)), np.empty((size, d, d))
+        n = write_components(
+            self.state, self.plan, self.scales.scale, self.scales.noise, 0,
+            share, location, spread, dof,
+        )  # fmt: skip
+        return share[:n], location[:n], spread[:n], dof[:n]
+
+    def look(self, design: Array, work: Any = None) -> None:
+        """Every candidate's forecast, kept for the observation that it is for.
+
+        With a work space of the caller's, candidates that have gone on from here (`rest`).
+        """
+        d = self.emission.shape.dim
+        sample = Sample(np.zeros(d), np.arange(d), np.ascontiguousarray(design), np.empty((d, d)))
+        space = self.work if work is None else work
+        look_all(self.rows, space, self.emission.facts, self.state, sample)
+        self._looked = np.array(design) if work is None else None
+
+    def forget_look(self) -> None:
+        """The candidates' forecasts are no longer those of the next observation."""
+        self._looked = None
+
+    def copied_work(self) -> Any:
+        """The candidates' work space in memory of its own."""
+        return _copied(self.work)
+
+    @property
+    def outlier_rate(self) -> float:
+        """eps as learnt so far; 0 without contamination."""
+        if self.plan.law.kind != CONTAMINATION:
+            return 0.0
+        return float(outlier_rate(self.state))
+
+    def masses(self, horizon: int) -> list[Array]:
+        """Masses of the candidates of each island, (horizon, K): once per batch regimes move."""
+        clock = self.state.clock
+        found = []
+        for g in range(clock.size.size):
+            batches = (clock.position[g] + np.arange(horizon)) // clock.size[g]
+            mass = np.empty((int(batches[-1]) + 1, int(clock.candidates[g])))
+            propagate(self.state, self.plan, g, mass)
+            found.append(mass[batches])
+        return found
+
+    # ------------------------------------------------------------------ what it knows
+
+    def row_mass(self) -> Array:
+        """Weight of the particles that remember each row as an opened regime."""
+        mass = np.zeros(self.state.ledger.owners.size)
+        held_mass(self.state, mass)
+        return mass
+
+    def transition_matrix(self, i: int) -> Array:
+        """P(l | s) of particle i among its regimes and, last, a new one."""
+        return np.asarray(
+            transition_matrix(self.state.particles, i, self.plan.concentration.sticky)
+        )
+
+    # ------------------------------------------------------------------ memory
+
+    def _n_candidates(self) -> int:
+        return int(self.state.candidates.row.shape[1])
+
+    def _track(self, n: int) -> Track:
+        d = self.emission.shape.dim
+        room = n * 8 + int(self.state.clock.candidates.sum()) + 1
+        floats = [np.empty(n) for _ in range(3)]
+        return Track(
+            *floats, np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n),
+            np.empty(n, np.int64), np.zeros(n + 1, np.int64), np.empty(room),
+            np.empty((room, d)), np.empty((room, d, d)), np.empty(room),
+        )  # fmt: skip
+
+    def _make_room(self, track: Track, t: int, n: int) -> Track:
+        """Memory for the next commit and the next forecasts."""
+        clock, p = self.state.clock, self.state.particles
+        most = int(clock.candidates.max())
+        longest = self.plan.schedule.longest
+        extra = 0 if self.plan.shared_prior else p.alpha.size
+        self.ensure_candidates(2 * most + max(longest, self.plan.schedule.largest) + 1 + extra)
+        used = int((self.state.ledger.owners > 0).sum())
+        self.ensure_rows(used + min(clock.size.size * most, p.alpha.size) + extra + 2)
+        if p.n_regimes.max() + 1 >= p.start.shape[1]:
+            particles = wider(p)
+            rows = padded(self.state.log_row, 1, particles.log_beta.shape[1])
+            self.state = self.state._replace(particles=particles, log_row=rows)
+        need = int(track.offset[t]) + int(clock.candidates.sum()) + 1
+        if need > track.share.size:
+            share = max(2 * track.share.size, need * n // max(t, 1))
+            longer = {
+                name: padded(getattr(track, name), 0, share)
+                for name in ("share", "location", "spread", "dof")
+            }
+            track = track._replace(**longer)
+        return track
+
+    def ensure_rows(self, n: int) -> None:
+        """Room for so many rows in all."""
+        capacity = self.state.ledger.owners.size
+        if n <= capacity:
+            return
+        while capacity < n:
+            capacity *= 2
+        fresh = blank_ledger(capacity)
+        for new, array in zip(fresh, self.state.ledger, strict=True):
+            new[: array.size] = array
+        self.state = self.state._replace(ledger=fresh)
+        self.rows = stretched(self.rows, 0, capacity)
+
+    def ensure_candidates(self, n: int) -> None:
+        """Room for so many candidates in every island."""
+        capacity = self._n_candidates()
+        if n <= capacity:
+            return
+        while capacity < n:
+            capacity *= 2
+        view = stretched(self.state.ahead, 1, capacity)
+        for column in (view.dof, view.start_dof):
+            column[column == 0] = np.inf
+        self.state = self.state._replace(
+            candidates=stretched(self.state.candidates, 1, capacity), ahead=view
+        )
+        self.work = stretched(self.work, 1, capacity)
+
+    # ------------------------------------------------------------------ state
+
+    def pack(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """The state as JSON values and arrays."""
+        return snapshots.pack(self)
+
+    def unpack(self, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+        """Take up what `pack` gave, every value checked."""
+        snapshots.unpack(self, values, arrays)
+
+
+def _copied(arrays: Any) -> Any:
+    parts = [part.copy() if isinstance(part, np.ndarray) else _copied(part) for part in arrays]
+    return type(arrays)(*parts)

@@ -1,0 +1,267 @@
+"""The engine's state as JSON values and arrays, and back, every value checked.
+
+Kernels index without bounds, so nothing that was read may reach them before each index, count,
+length and range has been found possible. Vacant rows and unused slots are not kept. What follows
+from the rest (prior masses, posterior masses) is computed anew, to the same bit.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.errors import SnapshotError
+from holdfast.regimes.commit import write_prior_mass
+from holdfast.regimes.filter import spread_mass
+from holdfast.regimes.state import START, UNBORN, Clock, Ledger, Particles, padded
+
+if TYPE_CHECKING:
+    from holdfast.regimes.engine import Engine
+
+_MOST_ROWS = 1 << 22
+_KEPT = ("row", "branch", "score", "weight", "outliers")  # of the candidates
+Arrays = dict[str, NDArray[Any]]
+
+
+def pack(engine: Engine) -> tuple[dict[str, Any], Arrays]:
+    """Values and arrays of the whole state."""
+    state = engine.state
+    p, clock = state.particles, state.clock
+    live = np.flatnonzero(state.ledger.owners)
+    widest, most = int(p.n_regimes.max()), int(clock.candidates.max())
+    values = {
+        "capacity": int(state.ledger.owners.size),
+        "slots": int(p.start.shape[1]),
+        "reported": engine.reported,
+        "told": sorted(engine.told),
+        "rng": engine.rng.bit_generator.state,
+    }
+    arrays: Arrays = {"live": live}
+    for name, array in p._asdict().items():
+        width = widest + (name in ("slots", "log_beta"))
+        trimmed = array if array.ndim == 1 else array[:, :width]
+        arrays[f"particle_{name}"] = trimmed[:, :, :widest] if array.ndim == 3 else trimmed
+    arrays |= {f"ledger_{n}": a[live] for n, a in state.ledger._asdict().items() if n != "owners"}
+    arrays |= {f"clock_{name}": array for name, array in clock._asdict().items()}
+    arrays |= {f"candidate_{n}": getattr(state.candidates, n)[:, :most] for n in _KEPT}
+    arrays |= {f"row_{j}": array[live] for j, array in enumerate(engine.rows)}
+    arrays |= {f"work_{j}": array[:, :most] for j, array in enumerate(flat(engine.work))}
+    return values, arrays | engine.recent.pack()
+
+
+def flat(arrays: Any) -> list[NDArray[Any]]:
+    """The arrays of a nested NamedTuple, in order."""
+    found: list[NDArray[Any]] = []
+    for part in arrays:
+        found += [part] if isinstance(part, np.ndarray) else flat(part)
+    return found
+
+
+def unpack(engine: Engine, values: dict[str, Any], arrays: Arrays) -> None:
+    """Take up what `pack` gave."""
+    reader = _Reader(arrays)
+    _check_scalars(values)
+    particles = _particles(engine, reader, values)
+    clock = _clock(engine, reader)
+    live = reader.take("live", (None,), 0, values["capacity"] - 1)
+    if live.size == 0 or live[0] != 0 and engine.plan.shared_prior or (np.diff(live) <= 0).any():
+        raise SnapshotError("The snapshot's rows are not in order.")
+    _rows(engine, reader, values, live)
+    owned = np.zeros(values["capacity"], bool)
+    owned[live] = True
+    used = np.arange(particles.slots.shape[1]) <= particles.n_regimes[:, None]
+    if not owned[particles.slots[used]].all():
+        raise SnapshotError("The snapshot's particles point at rows that it does not hold.")
+    engine.state.ledger.owners[:] = np.bincount(
+        particles.slots[used], minlength=values["capacity"]
+    )
+    engine.state = engine.state._replace(
+        particles=particles, clock=clock,
+        log_row=np.zeros((particles.alpha.size, particles.log_beta.shape[1])),
+    )  # fmt: skip
+    _candidates(engine, reader, owned)
+    _recent(engine, reader)
+    engine.reported, engine.told = int(values["reported"]), set(values["told"])
+    try:
+        engine.rng.bit_generator.state = values["rng"]
+    except (TypeError, ValueError, KeyError, OverflowError) as error:
+        raise SnapshotError(f"The snapshot's random state is damaged: {error}.") from None
+    for g in range(clock.size.size):
+        write_prior_mass(engine.state, engine.plan, g, True)
+        spread_mass(engine.state, g)
+
+
+class _Reader:
+    """Arrays by name, refused unless they are what is expected."""
+
+    def __init__(self, arrays: Arrays) -> None:
+        self.arrays = arrays
+
+    def take(
+        self, name: str, shape: tuple[int | None, ...], low: float, high: float,
+        kind: str = "i",
+    ) -> NDArray[Any]:  # fmt: skip
+        """A fresh copy of an array of this shape (None: any length) with values in a range."""
+        array = self.arrays.get(name)
+        if array is None:
+            raise SnapshotError(f"The snapshot lacks the array {name!r}.")
+        wanted = np.int64 if kind == "i" else np.float64
+        fits = len(shape) == array.ndim and all(
+            length in (None, given) for length, given in zip(shape, array.shape, strict=True)
+        )
+        if array.dtype != wanted or not fits:
+            raise SnapshotError(
+                f"The snapshot's {name!r} is {array.dtype} {array.shape}, not what the model needs."
+            )
+        if array.size and not (np.min(array) >= low and np.max(array) <= high):
+            raise SnapshotError(f"The snapshot's {name!r} has values outside [{low}, {high}].")
+        return np.ascontiguousarray(array.copy())
+
+
+def _check_scalars(values: dict[str, Any]) -> None:
+    for name in ("capacity", "slots", "reported"):
+        if type(values.get(name)) is not int:
+            raise SnapshotError(f"The snapshot's {name!r} is not a whole number.")
+    if not 1 < values["capacity"] <= _MOST_ROWS or not 1 < values["slots"] <= _MOST_ROWS:
+        raise SnapshotError("The snapshot claims more memory than any model needs.")
+    told = values.get("told")
+    if not isinstance(told, list) or not all(type(one) is int for one in told):
+        raise SnapshotError("The snapshot's 'told' is not a list of ids.")
+
+
+def _particles(engine: Engine, reader: _Reader, values: dict[str, Any]) -> Particles:
+    n, last = engine.state.particles.alpha.size, values["capacity"] - 1
+    c = min(values["slots"], max(engine.plan.max_regimes, 8) * 2 + 2)
+    if reader.arrays.get("particle_start", np.zeros((0, 0))).ndim != 2:
+        raise SnapshotError("The snapshot's 'particle_start' has the wrong shape.")
+    w = int(reader.arrays["particle_start"].shape[1])
+    if w >= c:
+        raise SnapshotError(f"The snapshot holds {w} regimes, more than the model's limit.")
+    take, inf = reader.take, np.inf
+    p = Particles(
+        log_weight=take("particle_log_weight", (n,), -inf, 1e-6, "f"),
+        current=take("particle_current", (n,), START, w - 1),
+        n_regimes=take("particle_n_regimes", (n,), 0, w),
+        slots=padded(take("particle_slots", (n, w + 1), 0, last), 1, c + 1),
+        counts=_square(take("particle_counts", (n, w, w), 0, 1 << 50), c),
+        start=padded(take("particle_start", (n, w), 0, 1 << 50), 1, c),
+        log_beta=padded(take("particle_log_beta", (n, w + 1), -inf, 1e-6, "f"), 1, c + 1),
+        alpha=take("particle_alpha", (n,), 1e-300, 1e300, "f"),
+        gamma=take("particle_gamma", (n,), 1e-300, 1e300, "f"),
+    )
+    if (p.current >= p.n_regimes).any() or ((p.current == START) & (p.n_regimes > 0)).any():
+        raise SnapshotError("The snapshot has particles in regimes that they do not have.")
+    return p
+
+
+def _square(counts: NDArray[Any], c: int) -> NDArray[Any]:
+    return padded(padded(counts, 1, c), 2, c)
+
+
+def _clock(engine: Engine, reader: _Reader) -> Clock:
+    old = engine.state.clock
+    g, n = old.size.size, engine.state.particles.alpha.size
+    longest = engine.longest
+    take, big = reader.take, 1 << 60
+    clock = Clock(
+        first=take("clock_first", (g + 1,), 0, n),
+        candidates=take("clock_candidates", (g,), 1, _MOST_ROWS),
+        size=take("clock_size", (g,), 1, longest),
+        position=take("clock_position", (g,), 0, longest - 1),
+        observed=take("clock_observed", (g,), 0, longest - 1),
+        ess=take("clock_ess", (g,), 0, n * (1 + 1e-6), "f"),
+        commits=take("clock_commits", (g,), 0, big),
+        time=take("clock_time", (1,), 0, big),
+        next_id=take("clock_next_id", (1,), 0, big),
+        outliers=take("clock_outliers", (2,), 0, 1e12, "f"),
+        batch_outliers=take("clock_batch_outliers", (2,), 0, 1e18, "f"),
+        vote=take("clock_vote", (3,), UNBORN, big),
+    )
+    if (clock.first != old.first).any():
+        raise SnapshotError("The snapshot's islands are not those of the model.")
+    if (clock.position >= clock.size).any() or (clock.observed > clock.position).any():
+        raise SnapshotError("The snapshot stands beyond the end of a batch.")
+    return clock
+
+
+def _rows(engine: Engine, reader: _Reader, values: dict[str, Any], live: NDArray[Any]) -> None:
+    capacity, big = values["capacity"], 1 << 60
+    rows = engine.emission.blank(capacity)
+    engine.emission.write_prior(rows, 0)
+    for j, array in enumerate(rows):
+        kind = "i" if array.dtype.kind == "i" else "f"
+        most = big if kind == "i" else 1e300
+        array[live] = reader.take(f"row_{j}", (live.size, *array.shape[1:]), -most, most, kind)
+    engine.emission.check_rows(rows, live)
+    engine.rows = rows
+    ledger = Ledger(*(np.zeros(capacity, np.int64) for _ in Ledger._fields))
+    ledger.identity[:] = UNBORN
+    for name in Ledger._fields[1:]:
+        most = 1 if name == "told" else big
+        getattr(ledger, name)[live] = reader.take(f"ledger_{name}", (live.size,), UNBORN, most)
+    engine.state = engine.state._replace(ledger=ledger)
+
+
+def _candidates(engine: Engine, reader: _Reader, owned: NDArray[np.bool_]) -> None:
+    state = engine.state
+    g, most = state.clock.size.size, int(state.clock.candidates.max())
+    limits = {
+        "row": (0, owned.size - 1), "branch": (-1, engine.longest), "outliers": (0, engine.longest),
+        "score": (-np.inf, 1e300), "weight": (0.0, 1.0),
+    }  # fmt: skip
+    kept = {
+        name: reader.take(
+            f"candidate_{name}", (g, most), *limits[name], "f" if name in ("score", "weight") else "i"
+        )
+        for name in _KEPT
+    }
+    engine.ensure_candidates(most)
+    state = engine.state
+    for name, array in kept.items():
+        getattr(state.candidates, name)[:, :most] = array
+    for j, array in enumerate(flat(engine.work)):
+        kind = "i" if array.dtype.kind == "i" else "f"
+        bound = engine.emission.most_steps(engine.longest) if kind == "i" else 1e300
+        low = 0 if kind == "i" else -bound
+        array[:, :most] = reader.take(
+            f"work_{j}", (g, most, *array.shape[2:]), low, bound, kind
+        )
+    for island in range(g):
+        _check_candidates(engine, island, owned)
+
+
+def _check_candidates(engine: Engine, g: int, owned: NDArray[np.bool_]) -> None:
+    """Every row that a particle of the island holds is a candidate once, and nothing else is."""
+    state = engine.state
+    p, clock = state.particles, state.clock
+    n = clock.candidates[g]
+    rows, branch = state.candidates.row[g, :n], state.candidates.branch[g, :n]
+    part = slice(clock.first[g], clock.first[g + 1])
+    used = np.arange(p.slots.shape[1]) <= p.n_regimes[part][:, None]
+    held = np.unique(p.slots[part][used])
+    firsts = rows[branch <= 0]
+    branches = clock.size[g] // 2 + 1
+    wanted = np.arange(branches) if engine.plan.newborn and branches > 1 else np.array([-1])
+    newborn = branch[rows == 0]
+    proper = np.array_equal(firsts, held) and (np.diff(rows) >= 0).all()
+    proper = proper and (branch[rows != 0] == -1).all()
+    if not proper or (newborn.size and not np.array_equal(newborn, wanted)):
+        raise SnapshotError("The snapshot's candidates are not those of its particles.")
+
+
+def _recent(engine: Engine, reader: _Reader) -> None:
+    y = reader.arrays.get("recent_y")
+    n = 0 if y is None else len(y)
+    shape = engine.emission.shape
+    if n > engine.recent.length:
+        raise SnapshotError("The snapshot remembers more observations than a model does.")
+    design = reader.arrays.get("recent_design")
+    if y is None or design is None or y.dtype != np.float64 or design.dtype != np.float64:
+        raise SnapshotError("The snapshot lacks its latest observations.")
+    if n and (y.shape != (n, shape.dim) or design.shape != (n, *engine.emission.design_shape())):
+        raise SnapshotError("The snapshot's latest observations have the wrong shape.")
+    if np.isinf(y).any() or not np.isfinite(design).all():
+        raise SnapshotError("The snapshot's latest observations are not finite.")
+    engine.recent.y, engine.recent.design = y.copy(), design.copy()
