@@ -5,7 +5,8 @@ HOLDFAST_DATA ?= $(abspath ../shared/data)
 export HOLDFAST_DATA
 
 # Witness 1: these run again without the compiler.
-NOJIT_TESTS := tests/test_agreement.py tests/test_emission.py tests/test_hdp.py tests/test_student_t.py
+NOJIT_TESTS := tests/test_agreement.py tests/test_emission.py tests/test_hdp.py tests/test_mixture.py \
+  tests/test_student_t.py
 
 .PHONY: venv demo test check lint types imports nojit bench reproduce quick lock clean
 
