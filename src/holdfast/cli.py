@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import importlib
 import json
 import os
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -176,7 +178,7 @@ def reproduce(
     ] = False,
 ) -> None:
     """Make the paper's tables and figures; what was run before is not run again."""
-    from holdfast import experiments
+    experiments = _paper()
 
     if not items or "list" in items:
         table = Grid("item", "what it is", "in the paper", box=None)
@@ -214,6 +216,18 @@ def warm_up() -> None:
         hf.make(name).run(rng.standard_normal(20))
     hf.br_ihmm().run(rng.standard_normal((20, 2)))
     console.print(f"kernels are ready in {cache_root()}")
+
+
+def _paper() -> Any:
+    """The folder `paper` of a checkout, imported; it is not part of the installed library."""
+    for root in (Path.cwd(), Path(hf.__file__).resolve().parents[2]):
+        if (root / "paper" / "catalogue.py").is_file():
+            sys.path.insert(0, str(root))
+            return importlib.import_module("paper")
+    raise HoldfastError(
+        "The paper's experiments are not part of the installed library: `reproduce` needs the "
+        "folder `paper` of a source checkout. Run it from the checkout's top folder."
+    )
 
 
 def _draw(figure: Callable[[], Any], path: Path) -> None:

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from holdfast import evaluate
-from holdfast.experiments import drawing
-from holdfast.experiments.drawing import Track
-from holdfast.experiments.forecasting import ON_MSFT
-from holdfast.experiments.settings import ONLINE
-from holdfast.experiments.tables import Item, Line, Made, Results, comparison, parts_of
 from holdfast.plot import PALETTE
+from paper import drawing
+from paper.drawing import Track
+from paper.forecasting import ON_MSFT
+from paper.settings import ONLINE
+from paper.tables import Item, Line, Made, Results, comparison, parts_of
 
 _PAPER = {"br_ihmm": "0.616 ± 0.082", "wolf_ihmm": "0.623 ± 0.089", "ihmm": "0.620 ± 0.080"}
 

@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize, signal
 
-from holdfast.experiments import drawing
-from holdfast.experiments.parts import Part
-from holdfast.experiments.plan import Plan
-from holdfast.experiments.tables import HOLDFAST, Cell, Item, Made, Results, Table, Value
 from holdfast.plot import PALETTE
+from paper import drawing
+from paper.parts import Part
+from paper.plan import Plan
+from paper.tables import HOLDFAST, Cell, Item, Made, Results, Table, Value
 
 Array = NDArray[np.float64]
 SHARE = 0.25

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 import holdfast
 from holdfast import evaluate
 from holdfast.errors import HoldfastError
-from holdfast.experiments.streams import Stream, stream
 from holdfast.models.registry import REGISTRY
+from paper.streams import Stream, stream
 
 Array = NDArray[np.float64]
 COLUMNS = (
@@ -147,13 +147,10 @@ def _segmentation(labels: NDArray[Any], truth: Iterable[int], label: str) -> dic
 
 @lru_cache
 def fingerprint() -> str:
-    """A short name of the state of the library's source, apart from this package."""
-    root = Path(holdfast.__file__).parent
-    own = Path(__file__).parent
+    """A short name of the state of the library's source."""
     digest = hashlib.sha256()
-    for path in sorted(root.rglob("*.py")):
-        if own not in path.parents:
-            digest.update(path.read_bytes())
+    for path in sorted(Path(holdfast.__file__).parent.rglob("*.py")):
+        digest.update(path.read_bytes())
     return digest.hexdigest()[:12]
 
 

@@ -12,9 +12,9 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
-from holdfast.experiments import settings
-from holdfast.experiments.parts import Part
 from holdfast.models.registry import REGISTRY
+from paper import settings
+from paper.parts import Part
 
 CHEAP = 3.0  # seconds of a run that is done as often as asked for
 LEAST = 3  # runs of a dear variant, if as many are asked for ..

@@ -11,12 +11,12 @@ import pytest
 import holdfast as hf
 from holdfast import data
 from holdfast.data.contamination import duplicate
-from holdfast.evaluate.torture import KINDS, LEVELS, NOISE_SD, Stage, Torture, stage, torture
 from holdfast.models.base import Model
 from holdfast.models.bocd import bocd
 from holdfast.models.naive import LastValue, last_value
 from holdfast.models.student_t import student_t_ihmm
 from holdfast.results import OPENED
+from paper.torture import KINDS, LEVELS, NOISE_SD, Stage, Torture, stage, torture
 
 BATCH, PARTICLES, MAX_REGIMES = 6, 30, 30
 KNOWN: dict[str, Any] = {"noise": NOISE_SD**2, "prior_var": 4.0, "particles": PARTICLES}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from holdfast.experiments.parts import Part
-from holdfast.experiments.plan import Plan
-from holdfast.experiments.tables import HOLDFAST, MEASURES, Cell, Item, Made, Results, Table, Value
+from paper.parts import Part
+from paper.plan import Plan
+from paper.tables import HOLDFAST, MEASURES, Cell, Item, Made, Results, Table, Value
 
 _MODEL = "br_ihmm"
 _PER_TRUE = "switches per true switch"

@@ -7,10 +7,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from holdfast.errors import HoldfastError
-from holdfast.experiments import drawing, settings
-from holdfast.experiments.parts import RUN_THRESHOLDS, Part
-from holdfast.experiments.plan import Plan
-from holdfast.experiments.tables import (
+from holdfast.plot import PALETTE, pyplot
+from paper import drawing, settings
+from paper.parts import RUN_THRESHOLDS, Part
+from paper.plan import Plan
+from paper.tables import (
     MEASURES,
     RULES,
     Cell,
@@ -22,7 +23,6 @@ from holdfast.experiments.tables import (
     Value,
     parts_of,
 )
-from holdfast.plot import PALETTE, pyplot
 
 SHARE = 0.25  # of the runs of a single table: there are many points
 _FACTORS = (0.25, 1.0, 4.0)

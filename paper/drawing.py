@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.errors import HoldfastError
-from holdfast.experiments.parts import Outcome, Part
-from holdfast.experiments.streams import Stream
-from holdfast.experiments.tables import HOLDFAST, PAPER, RULES, Line, Results
 from holdfast.plot import PALETTE, pyplot
 from holdfast.results import NO_REGIME
+from paper.parts import Outcome, Part
+from paper.streams import Stream
+from paper.tables import HOLDFAST, PAPER, RULES, Line, Results
 
 Array = NDArray[np.float64]
 TITLES = {PAPER: "paper's rule and settings", HOLDFAST: "holdfast rule, our settings"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from holdfast.errors import unknown
-from holdfast.experiments import (
+from paper import (
     ablation,
     electricity,
     forecasting,
@@ -19,7 +19,7 @@ from holdfast.experiments import (
     volatility,
     well_log,
 )
-from holdfast.experiments.tables import Item
+from paper.tables import Item
 
 _GROUPS = (
     targets, forecasting, synthetic, well_log, iid, electricity, order_flow, toys, volatility,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from holdfast.experiments.settings import ONLINE
-from holdfast.experiments.tables import Item, Line, Made, Results, comparison, parts_of
 from holdfast.models.registry import REGISTRY
+from paper.settings import ONLINE
+from paper.tables import Item, Line, Made, Results, comparison, parts_of
 
 _PAPER_RMSE = {
     ("synthetic", "br_ihmm"): "46.1 ± 0.00301",
@@ -107,7 +107,7 @@ ITEMS = (
         "coefficient is held at the paper's rho; least squares, which fits it, is hard to beat. "
         "*beam_ihmm* has seen the whole "
         "stream before it says anything; its error is not a forecast's. *bocd*: the "
-        "paper gives no settings; ours are in `experiments/settings.py`.",
+        "paper gives no settings; ours are in `paper/settings.py`.",
         _forecast,
         lambda plan: parts_of(_forecast_lines())(plan),
     ),

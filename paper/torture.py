@@ -24,11 +24,9 @@ from numpy.typing import NDArray
 
 from holdfast import influence
 from holdfast.data.contamination import Contaminated, contaminate, duplicate
-from holdfast.emissions.linear_gaussian import GaussianSpec
-from holdfast.errors import HoldfastError, observation, positive, unknown, whole
-from holdfast.forecast import Forecast, quantiles
+from holdfast.errors import HoldfastError, positive, unknown, whole
+from holdfast.forecast import Forecast
 from holdfast.models.base import Model
-from holdfast.models.regime_model import RegimeModel
 from holdfast.results import OPENED
 
 Array = NDArray[np.float64]
@@ -156,7 +154,7 @@ def torture(
 
     Example:
         >>> import holdfast as hf
-        >>> from holdfast.evaluate.torture import torture
+        >>> from paper.torture import torture
         >>> def maker(seed):
         ...     return hf.br_ihmm(noise=0.25, prior_var=4.0, particles=10, seed=seed)
         >>> result = torture({"br_ihmm": maker}, ["isolated"], seeds=[0])
@@ -184,7 +182,7 @@ def stage(seed: int, *, batch: int = 6, burst: int = 3, size: float = 10.0) -> S
     modulo `batch` observations later than with seed 0.
 
     Example:
-        >>> from holdfast.evaluate.torture import stage
+        >>> from paper.torture import stage
         >>> scene = stage(1)
         >>> len(scene.y), scene.start
         (481, 241)
@@ -265,10 +263,11 @@ def _influence(model: Model, values: Array, clean: Array, position: Any = 0) -> 
     Outside the infinite HMM family no posterior is at hand, and the shift of the next forecast
     stands in.
     """
-    if not (isinstance(model, RegimeModel) and model.engine is not None):
+    engine = getattr(model, "engine", None)
+    if engine is None:
         return np.array([_forecast_shift(model, value, clean[0]) for value in values])
-    left = model.engine.size - model.engine.position
-    known_noise = isinstance(model.spec, GaussianSpec)
+    left = engine.size - engine.position
+    known_noise = "noise" in model.settings()
     measure = influence.joint_pif if known_noise else influence.state_pif
     return np.asarray(measure(model, values, clean=clean[:left], position=position))
 
@@ -351,12 +350,12 @@ def _record(model: Model, y: Array) -> _Record:
     forecasts: list[Forecast] = []
     log_scores, opened = [], []
     for value in y:
-        forecast, step = model._observe(observation(value, model.dim), model._check(None))
-        forecasts.append(forecast)
+        forecasts.append(model.predict())
+        step = model.update(value)
         log_scores.append(step.log_score)
         opened += [event.time for event in step.events if event.kind == OPENED]
     mean, sd = np.array([(forecast.mean, forecast.sd) for forecast in forecasts]).T
-    ends = [quantiles(forecasts[::_SPARSE], q) for q in (0.05, 0.95)]
+    ends = [np.array([f.quantile(q) for f in forecasts[::_SPARSE]]) for q in (0.05, 0.95)]
     said = [mean, sd, np.array(log_scores)[~np.isnan(y)], *ends]
     finite = all(bool(np.isfinite(column).all()) for column in said)
     return _Record(mean, finite, opened, len(model.to_bytes()))

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import holdfast
 from holdfast import plot
 from holdfast.errors import HoldfastError
-from holdfast.experiments.parts import Part
-from holdfast.experiments.tables import Item, Made, Results
+from paper.parts import Part
+from paper.tables import Item, Made, Results
 
 _PACKAGES = ("numpy", "scipy", "numba")
 _QUICK = (
@@ -63,7 +63,7 @@ def write(item: Item, results: Results, parts: Sequence[Part], out: Path) -> Wri
 
 def write_index(out: Path) -> Path:
     """One page over every item whose results are in `out`."""
-    from holdfast.experiments.catalogue import ITEMS
+    from paper.catalogue import ITEMS
 
     found = [name for name in ITEMS if (out / f"{name}.json").exists()]
     parts = ["# Reproduction", _preface(out, found)]

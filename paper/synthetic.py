@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from holdfast import evaluate
-from holdfast.experiments import drawing, sweeps
-from holdfast.experiments.drawing import Track
-from holdfast.experiments.settings import ONLINE
-from holdfast.experiments.tables import Item, Line, Made, Results, comparison, parts_of
+from paper import drawing, sweeps
+from paper.drawing import Track
+from paper.settings import ONLINE
+from paper.tables import Item, Line, Made, Results, comparison, parts_of
 
 _PAPER = {
     "br_ihmm": ("0.963 ± 0.001", "0.996 ± 0.001", "3.4 ± 0.0"),

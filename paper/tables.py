@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from holdfast.errors import HoldfastError
-from holdfast.experiments.parts import Outcome, Part
-from holdfast.experiments.plan import Plan
+from paper.parts import Outcome, Part
+from paper.plan import Plan
 
 PAPER, HOLDFAST = "paper", "holdfast"
 RULES = (PAPER, HOLDFAST)

@@ -11,9 +11,10 @@ import pytest
 from typer.testing import CliRunner
 
 import holdfast as hf
-from holdfast import cli, data, evaluate, experiments
+import paper
+from holdfast import cli, data, evaluate
 from holdfast.errors import HoldfastError
-from holdfast.experiments import (
+from paper import (
     ablation,
     output,
     runner,
@@ -23,9 +24,9 @@ from holdfast.experiments import (
     toys,
     volatility,
 )
-from holdfast.experiments.parts import RUN_THRESHOLDS, Cache, Outcome, Part, run_into, run_part
-from holdfast.experiments.plan import LEAST, LEAST_SHARED, Plan
-from holdfast.experiments.tables import Cell, Item, Line, Made, Results, Table, comparison, parts_of
+from paper.parts import RUN_THRESHOLDS, Cache, Outcome, Part, run_into, run_part
+from paper.plan import LEAST, LEAST_SHARED, Plan
+from paper.tables import Cell, Item, Line, Made, Results, Table, comparison, parts_of
 
 QUICK = Plan(quick=True)
 
@@ -174,15 +175,15 @@ def test_run_thresholds_are_those_of_the_matching():
 
 
 def test_quick_cuts_rows_and_particles_of_every_item():
-    for item in experiments.ITEMS.values():
+    for item in paper.ITEMS.values():
         for part in item.parts(QUICK):
             assert part.rows is not None and part.rows <= 500
             assert part.settings.get("particles", 0) <= 15 and part.seed == 0
 
 
 def test_every_item_says_where_it_is_from_and_why_it_differs():
-    assert len(experiments.ITEMS) == 26
-    for name, item in experiments.ITEMS.items():
+    assert len(paper.ITEMS) == 26
+    for name, item in paper.ITEMS.items():
         assert item.name == name and item.title and item.source and len(item.note) > 40
 
 
@@ -199,8 +200,8 @@ def test_ablation_switches_each_deviation_alone():
 
 
 def test_items_end_to_end_and_resumed(tmp_path: Path, counted: list[Part]):
-    chosen = experiments.choose(["eye_candy", "t_difference"])
-    written = experiments.reproduce(chosen, tmp_path, QUICK)
+    chosen = paper.choose(["eye_candy", "t_difference"])
+    written = paper.reproduce(chosen, tmp_path, QUICK)
     assert [done.runs for done in written] == [4, 0] and len(counted) == 4
     for name in ("eye_candy", "t_difference"):
         content = json.loads((tmp_path / f"{name}.json").read_text())
@@ -214,7 +215,7 @@ def test_items_end_to_end_and_resumed(tmp_path: Path, counted: list[Part]):
     assert len(content["sources"]) == 1
 
     before = (tmp_path / "eye_candy.json").read_text()
-    experiments.reproduce(chosen, tmp_path, QUICK)
+    paper.reproduce(chosen, tmp_path, QUICK)
     assert len(counted) == 4  # nothing was run again
     assert (tmp_path / "eye_candy.json").read_text() == before
 
@@ -233,10 +234,10 @@ def test_an_interrupted_run_takes_up_where_it_stopped(
 
     monkeypatch.setattr(runner, "run_into", stopped)
     with pytest.raises(KeyboardInterrupt):
-        experiments.reproduce([item], tmp_path, QUICK)
+        paper.reproduce([item], tmp_path, QUICK)
     first = [part.key for part in ran]
     ran.clear()
-    experiments.reproduce([item], tmp_path, QUICK)
+    paper.reproduce([item], tmp_path, QUICK)
     second = [part.key for part in ran]
     assert len(first) == 2 and len(second) == 2 and not set(first) & set(second)
 
@@ -247,7 +248,7 @@ def test_missing_data_is_said_and_no_number_is_printed(
     monkeypatch.setenv("HOLDFAST_DATA", str(tmp_path))
     streams.stream.cache_clear()
     out = tmp_path / "out"
-    written = experiments.reproduce(experiments.choose(["ofi", "electricity_raw"]), out, QUICK)
+    written = paper.reproduce(paper.choose(["ofi", "electricity_raw"]), out, QUICK)
     streams.stream.cache_clear()
     assert not counted and written[0].runs == 0
     content = json.loads((out / "ofi.json").read_text())
@@ -266,7 +267,7 @@ def test_a_missing_model_and_a_failed_run_are_said(tmp_path: Path, counted: list
         Line("iid_gauss", "ihmm", "rmse", changes=bad, ruled=False),
     )
     for _ in range(2):  # a failure is not kept: it is tried again
-        (done,) = experiments.reproduce([item], tmp_path, QUICK)
+        (done,) = paper.reproduce([item], tmp_path, QUICK)
         assert done.runs == 0
         assert "no model no_such_ihmm" in done.absent["no_such_ihmm on iid_gauss"]
         assert "noise" in done.absent["ihmm on iid_gauss"]
@@ -277,7 +278,7 @@ def test_a_missing_model_and_a_failed_run_are_said(tmp_path: Path, counted: list
 def test_processes_give_what_one_process_gives(tmp_path: Path):
     item = small_item(Line("iid_gauss", "ihmm", "rmse"), Line("iid_gauss", "br_ihmm", "rmse"))
     for jobs in (1, 2):
-        experiments.reproduce([item], tmp_path / str(jobs), QUICK, jobs=jobs)
+        paper.reproduce([item], tmp_path / str(jobs), QUICK, jobs=jobs)
     one, two = (json.loads((tmp_path / j / "small.json").read_text()) for j in ("1", "2"))
     assert one["tables"] == two["tables"]
 
@@ -321,7 +322,7 @@ def test_json_has_no_nan():
 
 def test_order_flow_is_never_set_beside_the_paper_as_equal():
     for name in ("forecast", "runtimes", "ofi"):
-        item = experiments.ITEMS[name]
+        item = paper.ITEMS[name]
         table = item.make(Results(QUICK, {}, {})).tables[0]
         printed = [row[3] for row in table.rows if row[0] == "ofi" and row[3] != "not printed"]
         assert printed and all("MSFT: another series" in str(text) for text in printed)
@@ -358,7 +359,7 @@ def test_garch_recursion_and_fit():
 def test_command_lists_every_item():
     result = CliRunner().invoke(cli.app, ["reproduce", "list"])
     assert result.exit_code == 0
-    for name in experiments.ITEMS:
+    for name in paper.ITEMS:
         assert name in result.output
 
 
@@ -371,5 +372,5 @@ def test_command_makes_an_item(tmp_path: Path):
 
 def test_command_refuses_an_unknown_item():
     with pytest.raises(HoldfastError, match="Did you mean 'garch'"):
-        experiments.choose(["garhc"])
+        paper.choose(["garhc"])
     assert CliRunner().invoke(cli.app, ["reproduce", "garhc"]).exit_code != 0

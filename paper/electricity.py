@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast import evaluate
-from holdfast.experiments import drawing
-from holdfast.experiments.drawing import Track
-from holdfast.experiments.settings import ONLINE
-from holdfast.experiments.streams import stream
-from holdfast.experiments.tables import (
+from holdfast.plot import PALETTE
+from paper import drawing
+from paper.drawing import Track
+from paper.settings import ONLINE
+from paper.streams import stream
+from paper.tables import (
     Item,
     Line,
     Made,
@@ -18,7 +19,6 @@ from holdfast.experiments.tables import (
     comparison,
     parts_of,
 )
-from holdfast.plot import PALETTE
 
 _LOCKDOWN = 1085 * 24  # hours from 2017-03-18, the first row, to 2020-03-07, where load falls
 _WINDOW = 100

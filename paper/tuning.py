@@ -1,4 +1,4 @@
-"""Our settings found on the training parts: `python -m holdfast.experiments.tuning STREAM ...`.
+"""Our settings found on the training parts: `python -m paper.tuning STREAM ...`.
 
 Writes `tuned/<stream>-br_ihmm.json`, which `settings.ours` reads. Only the training rows of a real
 series are seen; a generated stream is tuned on seeds that no experiment uses. The iid streams are
@@ -16,11 +16,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from holdfast import evaluate
-from holdfast.experiments.parts import RUN_THRESHOLD
-from holdfast.experiments.settings import CHOSEN, TUNED, ours
-from holdfast.experiments.streams import Stream, names, stream
 from holdfast.tune import tune
 from holdfast.tune.trials import Objective
+from paper.parts import RUN_THRESHOLD
+from paper.settings import CHOSEN, TUNED, ours
+from paper.streams import Stream, names, stream
 
 TRAINING_SEEDS = (10_000, 10_001, 10_002)  # of generated streams, joined
 PARTICLES = 50  # enough to rank settings; experiments run with more

@@ -8,11 +8,11 @@ from typing import Any
 
 import holdfast
 from holdfast.errors import HoldfastError
-from holdfast.experiments import output
-from holdfast.experiments.parts import Cache, Part, run_into
-from holdfast.experiments.plan import Plan, seconds
-from holdfast.experiments.streams import stream
-from holdfast.experiments.tables import Item, Results
+from paper import output
+from paper.parts import Cache, Part, run_into
+from paper.plan import Plan, seconds
+from paper.streams import stream
+from paper.tables import Item, Results
 
 PARTS = ".parts"  # folder of outcomes, inside the folder of results
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.experiments import drawing, sweeps
-from holdfast.experiments.drawing import Track
-from holdfast.experiments.settings import ONLINE
-from holdfast.experiments.streams import stream
-from holdfast.experiments.tables import Item, Line, Made, Results, comparison, parts_of
+from paper import drawing, sweeps
+from paper.drawing import Track
+from paper.settings import ONLINE
+from paper.streams import stream
+from paper.tables import Item, Line, Made, Results, comparison, parts_of
 
 _PAPER = {
     "br_ihmm": ("0.4739 ± 0.0636", "0.5797 ± 0.0885", "78.06 ± 46.95"),
@@ -99,7 +99,7 @@ ITEMS = (
         "Well-log with all models",
         "Figure `fig:welllog`",
         "The regimes of `dsm_bocd` are segments and never return. The paper gives no settings "
-        "for `dsm_bocd` or for the unknown-variance model; ours are in `experiments/settings.py`.",
+        "for `dsm_bocd` or for the unknown-variance model; ours are in `paper/settings.py`.",
         _well_log,
         parts_of(_all_lines()),
     ),

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from holdfast.experiments.parts import Part
+from paper.parts import Part
 
 Settings = dict[str, Any]
 

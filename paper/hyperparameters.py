@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.experiments import settings
-from holdfast.experiments.settings import FITTED, ONLINE, TUNED, Fitted
-from holdfast.experiments.tables import NO_VALUE, Item, Made, Results, Table, Value
+from paper import settings
+from paper.settings import FITTED, ONLINE, TUNED, Fitted
+from paper.tables import NO_VALUE, Item, Made, Results, Table, Value
 
 _SYMBOLS = {
     "tau_ess": "tau_ESS", "c2": "c²", "batch": "B", "sigma0": "Sigma_0", "rho": "rho*",
@@ -71,7 +71,7 @@ def _fitted(_: Results) -> Made:
     names = [f"{model}, {who}" for who in ("paper", "holdfast rule") for model in ONLINE]
     kept = sorted(path.stem for path in TUNED.glob("*.json"))
     text = ", ".join(kept) if kept else "none yet: the values are our starting points"
-    caption = f"Tuned on the training part (files in `experiments/tuned`): {text}."
+    caption = f"Tuned on the training part (files in `paper/tuned`): {text}."
     return Made([Table(["stream", "hyper-parameter", *names], _rows(), caption)])
 
 

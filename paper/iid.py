@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.experiments import drawing
-from holdfast.experiments.drawing import Track
-from holdfast.experiments.settings import ONLINE
-from holdfast.experiments.tables import Item, Line, Made, Results, comparison, parts_of
+from paper import drawing
+from paper.drawing import Track
+from paper.settings import ONLINE
+from paper.tables import Item, Line, Made, Results, comparison, parts_of
 
 _SCORES = (
     "regimes", "switches", "rmse", "oracle_ratio", "adjusted_rand", "ppv", "tpr", "delay",

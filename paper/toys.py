@@ -8,9 +8,9 @@ import numpy as np
 from scipy import stats
 
 from holdfast import influence
-from holdfast.experiments import drawing
-from holdfast.experiments.tables import RULES, Item, Made, Results, Table, Value
 from holdfast.plot import PALETTE, pyplot
+from paper import drawing
+from paper.tables import RULES, Item, Made, Results, Table, Value
 
 _OFFSETS = np.linspace(-1.5, 1.5, 301)
 _FAR = (1.5, 100.0, 1e6)
