@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from holdfast import evaluate
-from holdfast.tune import tune
-from holdfast.tune.trials import Objective
+from holdfast.tuning import tune
+from holdfast.tuning.trials import Objective
 from paper.parts import RUN_THRESHOLD
 from paper.settings import CHOSEN, TUNED, ours
 from paper.streams import Stream, names, stream

@@ -18,10 +18,10 @@ import holdfast as hf
 from holdfast import cli, evaluate
 from holdfast.errors import HoldfastError
 from holdfast.models.registry import REGISTRY
-from holdfast.tune import Choice, Float, Int, TuneResult, tune
-from holdfast.tune.search import BACKENDS, Search, open_search
-from holdfast.tune.space import key, plain, read_spec
-from holdfast.tune.trials import OBJECTIVES
+from holdfast.tuning import Choice, Float, Int, TuneResult, tune
+from holdfast.tuning.search import BACKENDS, Search, open_search
+from holdfast.tuning.space import key, plain, read_spec
+from holdfast.tuning.trials import OBJECTIVES
 
 SMALL: dict[str, Any] = {"particles": 3}
 BATCHES = {"batch": ("int", 1, 8)}

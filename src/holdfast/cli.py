@@ -25,7 +25,7 @@ from holdfast._numba import cache_folder, cache_root
 from holdfast.errors import HoldfastError, whole
 from holdfast.frames import Table
 from holdfast.results import OUTLIER, Run
-from holdfast.tune import TuneResult, tune
+from holdfast.tuning import TuneResult, tune
 
 app = typer.Typer(
     help="Online regimes and honest forecasts from a stream, unshaken by outliers.",

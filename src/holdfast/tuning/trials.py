@@ -24,8 +24,8 @@ from holdfast.errors import HoldfastError
 from holdfast.evaluate.scores import as_rows
 from holdfast.frames import Table
 from holdfast.models.registry import make
-from holdfast.tune.search import Search, needed
-from holdfast.tune.space import Settings, key
+from holdfast.tuning.search import Search, needed
+from holdfast.tuning.space import Settings, key
 
 Trial = dict[str, Any]
 Objective = Callable[[evaluate.Prequential], float]

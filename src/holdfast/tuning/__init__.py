@@ -17,9 +17,9 @@ from typing import Any
 from holdfast.errors import HoldfastError, unknown, whole
 from holdfast.frames import read_series, read_table
 from holdfast.models.registry import REGISTRY, make
-from holdfast.tune.result import TuneResult, best_of
-from holdfast.tune.search import open_search
-from holdfast.tune.space import (
+from holdfast.tuning.result import TuneResult, best_of
+from holdfast.tuning.search import open_search
+from holdfast.tuning.space import (
     Choice,
     Float,
     Int,
@@ -29,7 +29,7 @@ from holdfast.tune.space import (
     plain,
     read_space,
 )
-from holdfast.tune.trials import OBJECTIVES, Log, Objective, Task, Trial, explore
+from holdfast.tuning.trials import OBJECTIVES, Log, Objective, Task, Trial, explore
 
 
 def tune(
@@ -89,7 +89,7 @@ def tune(
 
     Example:
         >>> from holdfast import data
-        >>> from holdfast.tune import tune
+        >>> from holdfast.tuning import tune
         >>> stream = data.regime_stream(seed=0, n=120)
         >>> found = tune("br_ihmm", stream.y, space={"batch": ("int", 1, 8, "log")}, budget=3,
         ...              train=100, settings={"particles": 10, "noise": 0.16})

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from holdfast.errors import HoldfastError, unknown
-from holdfast.tune.space import Choice, Int, Settings, Space, Spec, key
+from holdfast.tuning.space import Choice, Int, Settings, Space, Spec, key
 
 _RANDOM_FIRST = 5  # points before the Gaussian process is asked, as the library has it
 

@@ -152,7 +152,7 @@ def sensitivity(
 
     Example:
         >>> import holdfast as hf
-        >>> from holdfast.sensitivity import sensitivity
+        >>> from holdfast.robustness.sensitivity import sensitivity
         >>> answer = sensitivity({"batch": 4, "threshold": 2.0}, shift=[1, 4], longest=4)
         >>> bool(answer.delay[1] < answer.delay[0]), answer.longest_burst >= 1
         (True, True)

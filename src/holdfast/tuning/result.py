@@ -11,8 +11,8 @@ from holdfast import snapshot
 from holdfast.errors import HoldfastError
 from holdfast.models.base import Model
 from holdfast.models.registry import make
-from holdfast.tune.space import Settings, plain
-from holdfast.tune.trials import COMPLETE, FAILED, Trial
+from holdfast.tuning.space import Settings, plain
+from holdfast.tuning.trials import COMPLETE, FAILED, Trial
 
 _FORMAT = 1
 
