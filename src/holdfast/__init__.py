@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from holdfast import data, evaluate, features, influence
     from holdfast.errors import HoldfastError, SnapshotError
     from holdfast.forecast import Forecast
+    from holdfast.many import run_many
     from holdfast.models.beam import beam_ihmm
     from holdfast.models.bocd import bocd
     from holdfast.models.dsm_bocd import dsm_bocd
@@ -28,6 +29,7 @@ else:
         "holdfast": ("data", "evaluate", "features", "influence", "models"),
         "holdfast.errors": ("HoldfastError", "SnapshotError"),
         "holdfast.forecast": ("Forecast",),
+        "holdfast.many": ("run_many",),
         "holdfast.models.beam": ("beam_ihmm",),
         "holdfast.models.bocd": ("bocd",),
         "holdfast.models.dsm_bocd": ("dsm_bocd",),
@@ -60,6 +62,6 @@ else:
 __all__ = [
     "Event", "Forecast", "HoldfastError", "Regime", "Run", "SnapshotError", "Step", "Transitions",
     "beam_ihmm", "bocd", "br_ihmm", "data", "dsm_bocd", "evaluate", "features", "from_bytes",
-    "garch_ihmm", "ihmm", "influence", "load", "make", "models", "sensitivity", "student_t_ihmm",
-    "tune", "wolf_ihmm",
+    "garch_ihmm", "ihmm", "influence", "load", "make", "models", "run_many", "sensitivity",
+    "student_t_ihmm", "tune", "wolf_ihmm",
 ]  # fmt: skip
