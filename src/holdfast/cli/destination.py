@@ -20,6 +20,7 @@ from holdfast.cli.voice import as_json
 from holdfast.columns import Columns
 from holdfast.errors import HoldfastError
 from holdfast.readers.clock import show
+from holdfast.readers.source import connect
 
 # What a run may leave behind; an earlier run's files of these names do not outlive the next run.
 OURS = (
@@ -83,7 +84,7 @@ class Sheet:
     def __init__(self, path: Path, header: bool = True) -> None:
         self.path = path
         self._target = path.open("a", newline="")
-        self._writer = csv.writer(self._target)
+        self._writer = csv.writer(self._target, lineterminator="\n")
         self._header = header
         self.rows = 0
 
@@ -116,7 +117,7 @@ def cell(value: Any) -> Any:
 
 def to_parquet(source: Path, target: Path) -> None:
     """Turn a CSV file into a Parquet file, in chunks."""
-    _copy(f"read_csv({_text(source)}, sample_size=-1)", target, "parquet")
+    _copy(f"read_csv({_text(source)}, header=true, delim=',', sample_size=-1)", target, "parquet")
 
 
 def to_csv(source: Path, target: Path) -> None:
@@ -125,9 +126,7 @@ def to_csv(source: Path, target: Path) -> None:
 
 
 def _copy(relation: str, target: Path, form: str) -> None:
-    import duckdb
-
-    with duckdb.connect(config={"threads": 1}) as connection:
+    with connect() as connection:
         connection.execute(f"COPY (FROM {relation}) TO {_text(target)} (FORMAT {form})")
 
 

@@ -110,6 +110,7 @@ def follow_stream(
         finally:
             if snapshot is not None:
                 _settle(live, target, snapshot)
+                target.close()
     if out is not None:
         live.model.save(out / MODEL)
         voice.warn(f"{live.done} observations in {out / LINES}; --resume goes on from here.")

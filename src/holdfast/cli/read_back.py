@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.cli.batch import SHOWN
+from holdfast.readers.source import connect
 from holdfast.results import NO_REGIME, Event, Run
 
 Columns = dict[str, NDArray[Any]]
@@ -31,13 +32,11 @@ def read_run(folder: Path, form: str) -> tuple[Run, NDArray[np.float64], NDArray
 
 
 def _read(path: Path) -> Columns:
-    import duckdb
-
     text = "'" + str(path).replace("'", "''") + "'"
     if path.suffix == ".csv" and path.stat().st_size == 0:
         return {}
     relation = f"read_csv({text}, sample_size=-1)" if path.suffix == ".csv" else text
-    with duckdb.connect() as connection:
+    with connect() as connection:
         total = connection.execute(f"SELECT count(*) FROM {relation}").fetchall()[0][0]
         query = f"SELECT * FROM {relation} OFFSET {max(total - SHOWN, 0)}"
         found = connection.execute(query).fetchnumpy()

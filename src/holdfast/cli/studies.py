@@ -122,6 +122,8 @@ def _whole_table(
     set_: list[str] | None, burn_in: int, level: float, sort: bool, voice: Voice, model: str = "",
 ) -> tuple[Prepared, Block]:  # fmt: skip
     """The table opened and read whole: models are run along it more than once."""
+    from dataclasses import replace
+
     from holdfast.cli.job import Job, numbers, prepare, read_settings, words
     from holdfast.cli.running import greet_compiler
     from holdfast.errors import HoldfastError
@@ -133,7 +135,7 @@ def _whole_table(
         tuple(int(n) for n in numbers("--lags", lags)), numbers("--season", season),
         level, burn_in=burn_in, sort=sort,
     )  # fmt: skip
-    prepared = prepare(job, voice)
+    prepared = replace(prepare(replace(job, settings={}), voice), job=job)
     reading = prepared.reading()
     found = [o for chunk in prepared.chunks() for row in chunk for o in reading.take(row)]
     for line in reading.words():

@@ -12,7 +12,9 @@ import shutil
 import sqlite3
 import sys
 import tempfile
+import weakref
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -25,6 +27,7 @@ CHUNK = 4096
 SAMPLE = 1000  # first rows from which columns, notation and frequency are found
 _QUERY = ("select ", "from ", "with ", "select\n", "with\n")
 _MEMORY = "1GB"  # of duckdb; a sort that needs more uses the disk
+_BUFFER = 8_000_000  # bytes of a CSV file that are read together
 _SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar", " ": "space"}
 
 
@@ -42,6 +45,14 @@ class Request(NamedTuple):
     query: str | None = None
 
 
+class Scratch:
+    """A temporary folder that goes when nobody holds it any more."""
+
+    def __init__(self) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix="holdfast-"))
+        weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
+
+
 @dataclass
 class Source:
     """Rows of a table, read again from the start by every call of `rows`."""
@@ -54,7 +65,7 @@ class Source:
     first_line: int = 0  # line of the file that holds row 1; 0 where rows are not lines
     database: Path | None = None
     options: dict[str, Any] = field(default_factory=dict)  # of the CSV, for `tail`
-    spooled: Any = None  # keeps a temporary folder alive
+    spooled: Scratch | None = None  # where the rows lie meanwhile, if not in a file of their own
 
     def rows(
         self, columns: Sequence[str] | None = None, order: str = "", chunk: int = CHUNK
@@ -65,7 +76,7 @@ class Source:
         chosen = ", ".join(quoted(name) for name in (columns or self.names))
         tail = f" ORDER BY {order}" if order else ""
         try:
-            with _connect(self.database) as connection:
+            with connect(self.database) as connection:
                 result = connection.execute(f"SELECT {chosen} FROM {self.relation}{tail}")
                 while rows := result.fetchmany(chunk):
                     yield rows
@@ -142,6 +153,7 @@ def _open_csv(path: Path, name: str, packed: bool) -> Source:
         found = _sniff(path, options)
     separator, header, skipped = found["Delimiter"], found["HasHeader"], found["SkipRows"]
     options |= {"delim": separator, "header": header, "skip": skipped, "all_varchar": True}
+    options |= {"buffer_size": _BUFFER}
     if found["Quote"] != "(empty)":
         options |= {"quote": found["Quote"]}
     relation = f"read_csv({_text(path)}{_arguments(options)})"
@@ -162,7 +174,7 @@ def _csv_words(name: str, options: dict[str, Any], packed: bool) -> str:
 
 
 def _sniff(path: Path, options: dict[str, Any]) -> dict[str, Any]:
-    with _connect() as connection:
+    with connect() as connection:
         result = connection.execute(f"FROM sniff_csv({_text(path)}{_arguments(options)})")
         names = [column[0] for column in result.description]
         return dict(zip(names, result.fetchone(), strict=True))
@@ -173,7 +185,7 @@ def _described(name: str, relation: str, *said: str, database: Path | None = Non
     import duckdb
 
     try:
-        with _connect(database) as connection:
+        with connect(database) as connection:
             columns = connection.execute(f"DESCRIBE SELECT * FROM {relation}").fetchall()
     except duckdb.Error as error:
         raise _unreadable(name, error) from None
@@ -183,7 +195,7 @@ def _described(name: str, relation: str, *said: str, database: Path | None = Non
 def _open_duckdb(path: Path, request: Request) -> Source:
     relation = f"({request.query})" if request.query else None
     if relation is None:
-        with _connect(path) as connection:
+        with connect(path) as connection:
             tables = [row[0] for row in connection.execute("SHOW TABLES").fetchall()]
         relation = quoted(_table(path, request.table, tables))
     said = f"{path.name} is a duckdb database."
@@ -192,10 +204,10 @@ def _open_duckdb(path: Path, request: Request) -> Source:
 
 def _open_sqlite(path: Path, request: Request) -> Source:
     """duckdb would have to download its SQLite reader, so the rows pass through a CSV file."""
-    folder = tempfile.TemporaryDirectory(prefix="holdfast-")
-    copy = Path(folder.name) / "table.csv"
+    folder = Scratch()
+    copy = folder.path / "table.csv"
     try:
-        with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as connection:
+        with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
             listed = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
             tables = [row[0] for row in listed]
             query = request.query or f"SELECT * FROM {quoted(_table(path, request.table, tables))}"
@@ -228,8 +240,8 @@ def open_text(content: bytes, name: str) -> Source:
 
 def _spool(stream: BinaryIO, name: str) -> Source:
     """A stream, put into a temporary file so that it can be looked at first."""
-    folder = tempfile.TemporaryDirectory(prefix="holdfast-")
-    copy = Path(folder.name) / "stream"
+    folder = Scratch()
+    copy = folder.path / "stream"
     with copy.open("wb") as target:
         shutil.copyfileobj(stream, target)
     with copy.open("rb") as content:
@@ -241,13 +253,17 @@ def _spool(stream: BinaryIO, name: str) -> Source:
     return source
 
 
-def _connect(database: Path | None = None) -> Any:
+def connect(database: Path | None = None) -> Any:
+    """A duckdb connection that is small and silent (its progress bar would go to the output)."""
     import duckdb
 
-    config: dict[str, Any] = {"threads": 1, "memory_limit": _MEMORY}
-    if database is None:
-        return duckdb.connect(config=config)
-    return duckdb.connect(str(database), read_only=True, config=config)
+    connection = duckdb.connect(
+        ":memory:" if database is None else str(database),
+        read_only=database is not None,
+        config={"threads": 1, "memory_limit": _MEMORY},
+    )
+    connection.execute("SET enable_progress_bar = false")
+    return connection
 
 
 def _text(value: Any) -> str:

@@ -10,6 +10,7 @@ import json
 import select
 import sys
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -64,6 +65,7 @@ class Tail:
         self.closed = False
         if not self.live:
             self.stream.seek(start)
+            weakref.finalize(self, self.stream.close)
 
     def lines(self, stop: Callable[[float], bool]) -> Iterator[tuple[bytes, int]]:
         """Lines with their ends; `stop` is asked while there is none, with the seconds waited."""
@@ -74,9 +76,11 @@ class Tail:
                 self.end += len(line)
                 quiet_since = time.monotonic()
                 yield line, self.end
-            if self.closed or stop(time.monotonic() - quiet_since):
+            if self.closed:
                 return
             self.waiting.extend(self._complete())
+            if not self.waiting and stop(time.monotonic() - quiet_since):
+                return
 
     def _complete(self) -> list[bytes]:
         piece = self._read()
@@ -126,7 +130,8 @@ def _opened(file: str) -> Any:
     path = Path(file)
     if not path.is_file():
         raise HoldfastError(f"{path} is not a file that can be followed.")
-    stream = path.open("rb")
-    if stream.read(2) in (b"\x1f\x8b", b"PA", b"PK"):
+    with path.open("rb") as stream:
+        packed = stream.read(2) in (b"\x1f\x8b", b"PA", b"PK")
+    if packed:
         raise HoldfastError(f"{path} is packed; only plain CSV and JSON lines can be followed.")
-    return stream
+    return path.open("rb")
