@@ -68,28 +68,29 @@ def test_covariates_are_carried_forward_also_through_gaps() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="asks Linux for the peak")
 def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
     code = (
-        "import resource, sys\n"
+        "import re, sys\n"
         "from holdfast.readers import *\n"
         "source = open_source(Request(sys.argv[1]))\n"
         "layout = find_layout(source.names, source.sample(), Wishes(), source.separator)\n"
         "reading = Reading(layout, Clock())\n"
         "print(sum(len(block.y) for block in blocks(reading, source.rows(layout.used))))\n"
-        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)\n"
+        "print(re.search(r'VmHWM:\\s+(\\d+)', open('/proc/self/status').read())[1])\n"
     )
     peaks = []
-    for rows in (200_000, 2_000_000):
+    for rows in (400_000, 2_000_000):
         path = tmp_path / f"{rows}.csv"
-        path.write_text("y,words\n" + "1.25,some words that nobody reads\n" * rows)
+        path.write_text("y,words\n" + f"1.25,{'many words, ' * 8}\n".replace(", ", " ") * rows)
         done = subprocess.run(
             [sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True
         )
         count, peak = map(int, done.stdout.split())
         assert count == rows
         peaks.append(peak)
-    size = 1_800_000 * 34 / 1024  # what more there was to read, in KiB
-    assert peaks[1] - peaks[0] < 0.8 * size
+    more = path.stat().st_size * 0.8 / 1024  # what more there was to read, in KiB
+    assert peaks[1] - peaks[0] < 0.25 * more
 
 
 def test_a_source_reads_again_from_the_start(tmp_path: Path) -> None:

@@ -137,41 +137,47 @@ def warm_up(model: Model, block: Block, X: Any) -> None:
 
 def finish(batch: Batch, destination: Destination, form: str, voice: Voice) -> dict[str, Any]:
     """Write what is known at the end, put it all into place, and sum it up."""
-    prepared, model, layout = batch.prepared, batch.model, batch.prepared.layout
-    start = batch.done - batch.recent.held
-    write_sheet(destination.path("regimes.csv"), regime_columns(model, batch.recent.times(), start))
-    model.save(destination.path(MODEL))
     warnings = batch.reading.words() + _remarks(batch)
+    regimes = regime_columns(batch.model, batch.recent.times(), batch.done - batch.recent.held)
+    write_sheet(destination.path("regimes.csv"), regimes)
     try:
-        ahead = _ahead(batch)
+        if ahead := _ahead(batch):
+            write_sheet(destination.path("forecasts.csv"), ahead)
     except HoldfastError as error:  # hours of work are not thrown away for it
-        ahead = {}
         warnings.append(f"No forecasts of the steps ahead: {error}")
-    if ahead:
-        write_sheet(destination.path("forecasts.csv"), ahead)
-    content = record(
-        file=prepared.job.request.file, table=prepared.job.request.table,
-        query=prepared.job.request.query, model=model.name, target=layout.target,
-        season=prepared.season, level=prepared.job.level, horizon=prepared.job.horizon,
-        observations=batch.done, outliers=batch.outliers, format=form,
-        reading=batch.reading.state(), scoring=batch.scores.state(), warnings=warnings,
-        scores=batch.scores.table(), first_line=prepared.source.first_line,
-    )  # fmt: skip
-    destination.write_json(RECORD, content)
+    batch.model.save(destination.path(MODEL))
+    destination.write_json(RECORD, _record(batch, form, warnings))
     if batch.done:
         write_html(destination, batch, warnings, voice)
     if form == "parquet":
         to_parquet(destination.path("run.csv"), destination.path("run.parquet"))
         destination.path("run.csv").unlink()
     files = destination.commit()
+    return _summary(batch, warnings) | {"out": str(destination.folder), "files": files}
+
+
+def _record(batch: Batch, form: str, warnings: list[str]) -> dict[str, Any]:
+    """The content of run.json: what `resume`, `report` and `forecast` need."""
+    prepared = batch.prepared
+    return record(
+        **prepared.job.request._asdict(), model=batch.model.name, target=prepared.layout.target,
+        season=prepared.season, level=prepared.job.level, horizon=prepared.job.horizon,
+        observations=batch.done, outliers=batch.outliers, format=form, warnings=warnings,
+        reading=batch.reading.state(), scoring=batch.scores.state(), scores=batch.scores.table(),
+    )  # fmt: skip
+
+
+def _summary(batch: Batch, warnings: list[str]) -> dict[str, Any]:
+    """What is told of a run."""
+    prepared, frequency = batch.prepared, batch.prepared.frequency
     return {
-        "file": content["file"], "target": layout.target, "time": layout.time,
-        "frequency": str(prepared.frequency) if prepared.frequency else None,
-        "model": model.name, "offline": not batch.online, "rows": batch.reading.rows,
-        "observations": batch.done, "outliers": batch.outliers, "regimes": len(model.regimes()),
-        "scores": content["scores"], "warnings": warnings, "interrupted": batch.interrupted,
+        "file": prepared.job.request.file, "target": prepared.layout.target,
+        "time": prepared.layout.time, "frequency": str(frequency) if frequency else None,
+        "model": batch.model.name, "offline": not batch.online, "rows": batch.reading.rows,
+        "observations": batch.done, "outliers": batch.outliers,
+        "regimes": len(batch.model.regimes()), "scores": batch.scores.table(),
+        "warnings": warnings, "interrupted": batch.interrupted,
         "ms_per_observation": 1e3 * batch.seconds / max(batch.timed, 1),
-        "out": str(destination.folder), "files": files,
     }  # fmt: skip
 
 
