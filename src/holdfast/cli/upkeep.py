@@ -54,7 +54,7 @@ def demo(
         _draw(run, stream, destination, model, voice)
         files = destination.commit()
     voice.result({"model": model, "scores": scores, "truth": truth, "out": str(out)})
-    voice.say(f"{model} on {n} generated values: three levels that return, spikes and bursts")
+    voice.say(f"{model} on {n} generated values: levels that return, spikes and bursts")
     tell_scores(scores, "y before it was contaminated", voice)
     voice.table(["", "found", "true"], [[name, *pair] for name, pair in truth.items()])
     voice.say(f"in {out}: {', '.join(files)}; run it yourself: holdfast run {out / 'demo.csv'}")
