@@ -53,6 +53,7 @@ class Job:
         future: table with the covariates of those steps.
         burn_in: first rows that are not scored.
         sort: whether to sort by time.
+        features_set: whether the settings hold the features, and no option asks for others.
     """
 
     request: Request
@@ -66,6 +67,7 @@ class Job:
     future: str | None = None
     burn_in: int = 0
     sort: bool = False
+    features_set: bool = False
 
     def check(self) -> None:
         """Refuse what can be refused without looking at the table."""
@@ -94,7 +96,7 @@ class Job:
         wanted = self._features()
         if wanted is not None and "features" in takes:
             chosen["features"] = wanted
-        elif self.wishes.columns or self.lags:
+        elif "features" not in takes and (self.wishes.columns or self.lags):
             raise HoldfastError(
                 f"--model {name} takes no features, so --columns and --lags cannot be used with it."
             )
@@ -104,7 +106,7 @@ class Job:
 
     def _features(self) -> Any:
         """The features that the options name, or None for the model's own."""
-        if not (self.wishes.columns or self.lags or self.seasons):
+        if self.features_set or not (self.wishes.columns or self.lags or self.seasons):
             return None
         parts = features.intercept()
         if self.wishes.columns:
@@ -273,6 +275,8 @@ def _found(prepared: Prepared) -> list[str]:
 
 
 def _features_in_words(job: Job) -> str:
+    if job.features_set:
+        return "as the settings say"
     parts = ["the model's own" if job._features() is None else "intercept", *job.wishes.columns]
     parts += [f"season of {period:g}" for period in job.seasons]
     if job.lags:

@@ -81,13 +81,15 @@ def run(
         raise HoldfastError(f"--format is csv or parquet, got {format_!r}.")
     tuned = read_tuned(settings)
     kept = tuned.info if tuned else {}
+    chosen = (tuned.best if tuned else {}) | read_settings(set_ or [])
     job = Job(
         Request(file, table, query),
         Wishes(target or kept.get("target"), time, words(columns or kept.get("columns", "")), by),
         model or (tuned.model_name if tuned else ""),
-        (tuned.best if tuned else {}) | read_settings(set_ or []),
+        chosen,
         tuple(int(n) for n in numbers("--lags", lags)), numbers("--season", season),
         level, horizon, future, burn_in, sort,
+        features_set="features" in chosen and not (columns or lags or season),
     )  # fmt: skip
     voice = Voice(json, quiet)
     if follow or resume:

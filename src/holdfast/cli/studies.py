@@ -112,6 +112,7 @@ def tune(
     )  # fmt: skip
     layout = prepared.layout
     about = {"file": file, "target": layout.target, "columns": ",".join(layout.columns)}
+    about |= {"burn_in": str(burn_in)}
     replace(result, info=result.info | about).save(out)
     simple = last_value_score(block.y[:rows], objective, skip)
     tell_tuned(result, simple, file, layout.target, out, voice)
