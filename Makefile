@@ -8,7 +8,7 @@ export HOLDFAST_DATA
 NOJIT_TESTS := tests/test_agreement.py tests/test_emission.py tests/test_hdp.py tests/test_mixture.py \
   tests/test_student_t.py
 
-.PHONY: venv demo test check lint types imports nojit bench reproduce quick lock clean
+.PHONY: venv demo test check lint types imports nojit bench reproduce quick dist wheel-test lock clean
 
 venv: .venv/.made
 
@@ -50,6 +50,14 @@ reproduce: venv
 
 quick: venv
 	$(BIN)/holdfast reproduce all --quick --jobs 2 --out out/quick
+
+# Wheel and sdist in dist/, and the wheel alone in an empty environment, away from the checkout.
+dist: venv
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist .
+
+wheel-test: dist
+	PYTHON=$(PYTHON) .ci/wheel dist/*.whl
 
 # Writes the lock anew from what pyproject.toml allows. Names and exact versions, nothing else.
 lock:
