@@ -79,6 +79,17 @@ def numbers(argument: str, value: Any) -> NDArray[np.float64]:
         raise HoldfastError(f"{argument} must be numeric, got {type(value).__name__}.") from None
 
 
+def moderate(argument: str, value: Any, most: float = 1e100) -> None:
+    """Refuse numbers so large or so small (0 aside) that their products leave the floats."""
+    given = np.abs(numbers(argument, value))
+    least = np.diag(given) if given.ndim == 2 else given  # beside the diagonal any zero will do
+    if not (given <= most).all() or not ((least == 0) | (least >= 1 / most)).all():
+        raise HoldfastError(
+            f"{argument} must be from {1 / most:g} to {most:g} in size, got {value!r}. "
+            "Measure y in other units."
+        )
+
+
 def observation(y: Any, dim: int | None = None) -> NDArray[np.float64]:
     """One observation as a vector of length `dim`; NaN means not observed."""
     vector = numbers("y", math.nan if y is None else y)

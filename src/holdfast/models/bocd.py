@@ -25,7 +25,7 @@ from holdfast import features as feature_maps
 from holdfast.checks import Arrays, Values
 from holdfast.emissions.base import Batch, Emission, EmissionSpec, Rows, Shape
 from holdfast.emissions.linear_gaussian import GaussianSpec
-from holdfast.errors import HoldfastError, SnapshotError, positive, share, unknown, whole
+from holdfast.errors import HoldfastError, SnapshotError, moderate, positive, share, unknown, whole
 from holdfast.features import Features, Past
 from holdfast.forecast import Forecast
 from holdfast.frames import Row
@@ -53,6 +53,7 @@ from holdfast.results import OUTLIER, Event, Regime, Step, Transitions
 from holdfast.weights import Caution, weight_code
 
 EMISSIONS = ("linear_gaussian", "normal_inverse_gamma")
+_SCALES = {"noise", "noise_shape", "noise_scale", "prior_mean", "prior_var"}
 _FAINTEST = float(np.finfo(float).tiny)  # reported weights lie in (0, 1]
 
 
@@ -312,6 +313,8 @@ class Bocd(RunLengthModel):
     def __init__(self, settings: BocdSettings, spec: EmissionSpec) -> None:
         super().__init__(settings, feature_maps.read(settings.features))
         spec.check()
+        for scale in _SCALES & {f.name for f in fields(spec)}:
+            moderate(scale, getattr(spec, scale))
         self.spec = spec
         self.chosen = replace(settings, features=self.features.to_json())
         self._caution = settings.caution()

@@ -16,13 +16,19 @@ from holdfast import features as feature_maps
 from holdfast.checks import Arrays, Values
 from holdfast.emissions.base import Shape
 from holdfast.emissions.linear_gaussian import read_covariance, read_vector
-from holdfast.errors import HoldfastError, SnapshotError, positive, unknown, whole
+from holdfast.errors import HoldfastError, SnapshotError, moderate, positive, unknown, whole
 from holdfast.frames import read_series
 from holdfast.models.base import Array
 from holdfast.models.bocd import RunLengthModel, RunLengthSettings, json_value
 from holdfast.models.runlength import RunLengths
 from holdfast.models.score_matching import Law, ScoreMatching, best_omega
 
+# Their fourth powers meet: the prior's precision is noise^2 / prior_var, an observation's square.
+_SCALES = (
+    "noise", "noise_doubt", "prior_mean", "prior_var", "natural_mean", "natural_var", "center",
+    "scale", "omega",
+)  # fmt: skip
+LARGEST_SCALE = 1e25
 MOST_TRAINING = 100_000
 VARIANCES = ("unknown", "known")
 
@@ -51,6 +57,9 @@ class DsmSettings(RunLengthSettings):
         """The settings, checked, as the kernels want them."""
         if self.variance not in VARIANCES:
             raise unknown("variance", self.variance, VARIANCES)
+        for name in _SCALES:
+            if getattr(self, name) is not None:
+                moderate(name, getattr(self, name), most=LARGEST_SCALE)
         noise = _finite("noise", self.noise)
         center = float(read_vector("center", self.center, 1)[0])
         mean, precision = self.natural_prior(noise, center)

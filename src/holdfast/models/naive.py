@@ -28,7 +28,7 @@ from holdfast import features as feature_maps
 from holdfast.checks import Arrays, Values, affordable
 from holdfast.emissions.base import Batch, Rows, Shape
 from holdfast.emissions.linear_gaussian import GaussianSpec, LinearGaussian
-from holdfast.errors import HoldfastError, SnapshotError, positive, unknown, whole
+from holdfast.errors import HoldfastError, SnapshotError, moderate, positive, unknown, whole
 from holdfast.features import Past
 from holdfast.forecast import Forecast
 from holdfast.frames import Row
@@ -53,8 +53,7 @@ class Naive(Model):
 
     def __init__(self, error_sd: Any = 1.0, dim: Any = None) -> None:
         self.error_sd = positive("error_sd", error_sd)
-        if np.isinf(self.error_sd):
-            raise HoldfastError(f"error_sd must be finite, got {error_sd!r}.")
+        moderate("error_sd", self.error_sd)
         self.dim = self._given_dim = (
             None if dim is None else whole("dim", dim, most=MOST_COORDINATES)
         )
@@ -263,8 +262,7 @@ class LeastSquares(Naive):
         super().__init__(error_sd, dim)
         self.features = feature_maps.read(features)
         self.ridge = positive("ridge", ridge)
-        if np.isinf(self.ridge):
-            raise HoldfastError(f"ridge must be finite, got {ridge!r}.")
+        moderate("ridge", self.ridge)
         self._like: Row | None = None  # the first covariates: later ones take their order
 
     def _check(self, x: Any) -> Row | None:

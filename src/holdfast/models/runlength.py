@@ -321,14 +321,17 @@ def _weigh(book: Book, n: int, score: np.ndarray, log_stay: float) -> int:
     log_hazard = math.log(-math.expm1(log_stay))
     book.log_mass[n] = log_hazard + score[n]
     book.log_best[n] = before + log_hazard + score[n]
-    top = -np.inf
+    top, heaviest = -np.inf, -np.inf
     for k in range(n + 1):
         book.visits[k] += 1
         top = max(top, book.log_best[k])
+        heaviest = max(heaviest, book.log_mass[k])
+    for k in range(n + 1):
+        book.log_mass[k] -= heaviest  # scores of 1e200 would swallow the log of a sum
+        book.log_best[k] -= top  # only differences matter, and they must not drift
     total = normalise(book.log_mass, n + 1, np.empty(n + 1))
     for k in range(n + 1):
         book.log_mass[k] -= total
-        book.log_best[k] -= top  # only differences matter, and they must not drift
     return previous
 
 

@@ -50,6 +50,7 @@ from holdfast.emissions.base import Array, Rows, Shape
 from holdfast.models.runlength import Mixture, Segments
 from holdfast.weights import IMQ, LONGEST, log_score, log_weight2
 
+_FARTHEST = 1e100  # training values beyond this are taken for this: their squares are finite
 _REACH = 6.0  # posterior standard deviations of eta_2 that the nodes cover
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(24)
 _FINE_NODES, _FINE_WEIGHTS = np.polynomial.legendre.leggauss(96)
@@ -251,7 +252,7 @@ def divergence(omega: float, x: Array, law: Law) -> float:
         x: training values.
         law: prior and weight.
     """
-    sums, centred = np.zeros(5), x - law.center
+    sums, centred = np.zeros(5), np.clip(x, -_FARTHEST, _FARTHEST) - law.center
     for value in x:
         learn(sums, value, law)
     belief, eta, share = quadrature(sums, law._replace(omega=omega))

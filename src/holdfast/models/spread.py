@@ -1,4 +1,4 @@
-"""How far a forecaster's own one-step errors went, and the t distribution that follows from them."""
+"""How far a forecaster's own one-step errors went, and the t distribution that follows."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.forecast import Forecast
-from holdfast.weights import LONGEST
 
+FARTHEST = 1e100  # errors and leverages beyond this are taken for this: products stay finite
 Array = NDArray[np.float64]
 _PRIOR_ERRORS = 3.0  # the least whole number that gives the first forecast a variance
 
@@ -23,7 +23,7 @@ class Spread:
     def learn(self, y: Array, location: Array, leverage: Array) -> None:
         """Count the error of one observation; NaN where a coordinate was not observed."""
         seen = ~np.isnan(y)
-        error = np.clip(y[seen] / 2 - location[seen] / 2, -LONGEST, LONGEST)  # no overflow
+        error = np.clip(y[seen] / 2 - location[seen] / 2, -FARTHEST, FARTHEST)  # no overflow
         self.squares[seen] += (2 * error) ** 2 / leverage[seen]
         self.count[seen] += 1
 
@@ -33,6 +33,6 @@ class Spread:
 
     def forecast(self, location: Array, leverage: Array) -> Forecast:
         """A t distribution around `location`; the degrees of the least observed coordinate."""
-        spread = np.diag(leverage * self.variance())
+        spread = np.diag(np.minimum(leverage, FARTHEST) * self.variance())
         dof = np.array([_PRIOR_ERRORS + self.count.min()])
         return Forecast(np.ones(1), location[None], spread[None], dof)

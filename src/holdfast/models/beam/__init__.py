@@ -19,6 +19,7 @@ from holdfast.checks import Arrays, Values, affordable
 from holdfast.emissions.linear_gaussian import read_covariance, read_vector
 from holdfast.errors import (
     HoldfastError,
+    moderate,
     numbers,
     observation,
     positive,
@@ -121,6 +122,9 @@ class BeamIhmm(Model):
         self.features: Features = feature_maps.read(settings.features)
         self.chosen = replace(settings, features=self.features.to_json())
         self._plan = settings.plan()
+        for scale in ("noise", "prior_mean", "prior_var", "noise_prior"):
+            if not isinstance(getattr(settings, scale), str):
+                moderate(scale, getattr(settings, scale))
         settings.known_noise()
         settings.concentration()
         _pair("noise_prior", settings.noise_prior, "scale")
