@@ -25,7 +25,7 @@ from holdfast import features as feature_maps
 from holdfast.checks import Arrays, Values
 from holdfast.emissions.base import Batch, Emission, EmissionSpec, Rows, Shape
 from holdfast.emissions.linear_gaussian import GaussianSpec
-from holdfast.errors import HoldfastError, SnapshotError, moderate, positive, share, unknown, whole
+from holdfast.errors import HoldfastError, moderate, positive, share, unknown, whole
 from holdfast.features import Features, Past
 from holdfast.forecast import Forecast
 from holdfast.frames import Row
@@ -39,7 +39,7 @@ from holdfast.models.covariates import (
     read_first,
     read_past,
     read_shape,
-    usable,
+    try_out,
 )
 from holdfast.models.runlength import (
     Announcer,
@@ -221,17 +221,10 @@ class RunLengthModel(Model):
         self.past = read_past(stored, self.features, shape.dim)
         self.announcer.unpack(kept, lengths.time)
         self.dim, self.lengths, self._like = shape.dim, lengths, like
-        self._try_out()
+        try_out(lambda: self._forecast([like])[0])
 
     def _unpack_more(self, values: Values, arrays: Arrays) -> None:
         """Read what a subclass has stored beside."""
-
-    def _try_out(self) -> None:
-        """Refuse rows that no stream could have led to: they must be able to forecast."""
-        with np.errstate(all="ignore"):
-            forecast = self._forecast([self._like])[0]
-            if not usable(forecast):
-                raise SnapshotError("The snapshot's rows cannot forecast: they are garbled.")
 
 
 def _mixed(lengths: RunLengths, steps: int, design: Array) -> Forecast:

@@ -6,6 +6,7 @@ So features beyond LARGEST are taken for LARGEST, as residuals beyond all measur
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from holdfast.frames import Row
 Array = NDArray[np.float64]
 # Its product with the largest coefficient, 1e100, still has a finite square.
 LARGEST = 1e50
+STORED = (-1e152, 1e152)  # no row of statistics leaves this: features, residuals are bounded
 MOST_COORDINATES = 10_000
 
 
@@ -79,8 +81,12 @@ def read_dim(values: Values) -> int:
     return Values({"shape": shape[0]}).whole("shape", 1, MOST_COORDINATES)
 
 
-def usable(forecast: Forecast) -> bool:
-    """Whether stored rows give a forecast at all: finite, with a spread and degrees of freedom."""
-    spread = np.einsum("kii->ki", forecast.spread)
-    finite = np.isfinite(forecast.location).all() and np.isfinite(forecast.spread).all()
-    return bool(finite and (spread > 0).all() and (forecast.dof > 0).all())
+def try_out(predict: Callable[[], Forecast]) -> None:
+    """Refuse a stored state that no stream could have led to: it must be able to forecast."""
+    with np.errstate(all="ignore"):
+        forecast = predict()
+        spread = np.einsum("kii->ki", forecast.spread)
+        known = (forecast.location, forecast.spread, np.atleast_1d(forecast.sd))
+    finite = all(np.isfinite(part).all() for part in known)
+    if not finite or not (spread > 0).all() or not (forecast.dof > 0).all():
+        raise SnapshotError("The snapshot's state cannot forecast: it is garbled.")

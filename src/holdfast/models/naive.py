@@ -28,7 +28,7 @@ from holdfast import features as feature_maps
 from holdfast.checks import Arrays, Values, affordable
 from holdfast.emissions.base import Batch, Rows, Shape
 from holdfast.emissions.linear_gaussian import GaussianSpec, LinearGaussian
-from holdfast.errors import HoldfastError, SnapshotError, moderate, positive, unknown, whole
+from holdfast.errors import HoldfastError, moderate, positive, unknown, whole
 from holdfast.features import Past
 from holdfast.forecast import Forecast
 from holdfast.frames import Row
@@ -50,6 +50,7 @@ class Naive(Model):
     """
 
     holes: ClassVar[tuple[str, ...]] = ()  # arrays of the state where NaN means not seen yet
+    limits: ClassVar[dict[str, tuple[float, float]]] = {"squares": (0.0, 1e220)}
 
     def __init__(self, error_sd: Any = 1.0, dim: Any = None) -> None:
         self.error_sd = positive("error_sd", error_sd)
@@ -163,18 +164,13 @@ class Naive(Model):
             if array.dtype.kind == "i":
                 array[...] = stored.wholes(name, array.shape, 0, self.time)
             else:
-                array[...] = stored.floats(name, array.shape, missing=name in self.holes)
-        self._try_out(like)
+                limits = self.limits.get(name, (-np.inf, np.inf))
+                array[...] = stored.floats(name, array.shape, *limits, missing=name in self.holes)
+        covariates.try_out(lambda: self._forecast([like])[0])
 
     def _read_like(self, values: Values, arrays: Arrays) -> Row | None:
         """The first covariates, where the model looks at any."""
         return None
-
-    def _try_out(self, x: Row | None) -> None:
-        """Refuse a state that no stream could have led to: it must be able to forecast."""
-        with np.errstate(all="ignore"):
-            if not covariates.usable(self._forecast([x])[0]):
-                raise SnapshotError("The snapshot's state cannot forecast: it is garbled.")
 
 
 class SeasonalLastValue(Naive):
@@ -255,6 +251,7 @@ class LeastSquares(Naive):
     """Online ridge regression on features; made by `least_squares`."""
 
     name = "least_squares"
+    limits = Naive.limits | dict.fromkeys(("rows_0", "rows_1"), covariates.STORED)
 
     def __init__(
         self, features: Any = None, ridge: Any = 1e-3, error_sd: Any = 1.0, dim: Any = None

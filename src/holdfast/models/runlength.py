@@ -36,6 +36,7 @@ from holdfast.checks import Arrays, Values, affordable
 from holdfast.emissions.base import Rows, Shape
 from holdfast.errors import HoldfastError, SnapshotError, whole
 from holdfast.logspace import normalise
+from holdfast.models.covariates import STORED
 from holdfast.results import NO_REGIME, OPENED, SWITCHED, Event
 
 Array = NDArray[np.float64]
@@ -86,6 +87,10 @@ class Segments(ABC):
     @abstractmethod
     def coefficients(self, rows: Rows, row: int) -> tuple[Array, Array]:
         """Posterior mean and standard deviation of a row's coefficients."""
+
+    def possible(self, rows: Rows, visits: NDArray[np.int64]) -> bool:
+        """Whether so many observations can have led to the first rows, as far as that is known."""
+        return all((np.abs(array[: visits.size]) < STORED[1]).all() for array in rows)
 
 
 class Book(NamedTuple):
@@ -220,6 +225,8 @@ class RunLengths:
         arrays.distinct("book_start", start[:n])
         for j, array in enumerate(self.rows):
             array[:n] = arrays.floats(f"rows_{j}", (n, *array.shape[1:]))
+        if not self.segments.possible(self.rows, visits[:n]):
+            raise SnapshotError("The snapshot's rows are such as no observations lead to.")
         self.trail.unpack(values, arrays, self.time)
         self._show_prior()
 

@@ -43,6 +43,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import optimize, special
 
 from holdfast._numba import kernel
@@ -233,6 +234,13 @@ class ScoreMatching(Segments):
         mean = share @ level
         variance = share @ ((level - mean) ** 2 + 1.0 / (belief.p11 * eta**2))
         return np.array([mean + self.law.center]), np.sqrt([variance])
+
+    def possible(self, rows: Rows, visits: NDArray[np.int64]) -> bool:
+        """Each observation adds at most so much to each sum, and less than nothing to no square."""
+        scale = self.law.scale
+        most = np.outer(1.01 * visits, [1.0, scale, scale**2, 1.0 / scale, 1.0])
+        sums = rows[0][: visits.size]
+        return bool((np.abs(sums) <= most).all() and (sums[:, [0, 2]] >= 0.0).all())
 
 
 def quadrature(sums: Array, law: Law) -> tuple[Posterior, Array, Array]:

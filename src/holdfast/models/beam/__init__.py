@@ -33,7 +33,7 @@ from holdfast.models.base import Array, Model, in_turn
 from holdfast.models.beam.fit import BeamFit
 from holdfast.models.beam.regression import LONGEST, Data, Prior
 from holdfast.models.beam.sampler import Plan, Sampler, Trace
-from holdfast.models.covariates import bounded, new_past, pack_first, read_first, read_past
+from holdfast.models.covariates import LARGEST, bounded, new_past, pack_first, read_first, read_past
 from holdfast.models.tape import Tape
 from holdfast.results import OPENED, RETURNED, SWITCHED, Event, Regime, Run, Step, Transitions
 
@@ -122,10 +122,9 @@ class BeamIhmm(Model):
         self.features: Features = feature_maps.read(settings.features)
         self.chosen = replace(settings, features=self.features.to_json())
         self._plan = settings.plan()
-        for scale in ("noise", "prior_mean", "prior_var", "noise_prior"):
-            if not isinstance(getattr(settings, scale), str):
-                moderate(scale, getattr(settings, scale))
-        settings.known_noise()
+        for scale in ("prior_mean", "prior_var", "noise_prior"):
+            moderate(scale, getattr(settings, scale))
+        moderate("noise", settings.known_noise() or 1.0)
         settings.concentration()
         _pair("noise_prior", settings.noise_prior, "scale")
         whole("seed", settings.seed, least=0)
@@ -298,7 +297,9 @@ class BeamIhmm(Model):
         y = stored.floats("y", (None,), missing=True)
         like = read_first(kept, stored, self.features) if y.size else None
         width = self.features.width(like, 1) if y.size else 0
-        design = stored.floats("design", (y.size, width))
+        design = stored.floats("design", (y.size, width), -LARGEST, LARGEST)
+        if y.size:
+            self.chosen.prior(width)  # refuses what does not fit so many features
         self._y, self._design, self._like = y.tolist(), list(design), like
         self._past = read_past(stored, self.features, 1)
 
