@@ -6,6 +6,10 @@ module, every module of the package that this one reaches by imports (a NamedTup
 may live in any of them), and the versions of Python, NumPy and Numba. Each file carries its own
 checksum: one that is damaged is compiled anew. Where no lasting folder can be written, a temporary
 one serves this process, and a warning says so.
+
+The process that compiles may differ in the last bit from those that read its code later: FASTMATH
+lets sums be rearranged, and a kernel called by another is rearranged with it. Where processes must
+agree to the bit, compile first (`holdfast warm-up`); those that only read agree with each other.
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ import re
 import shutil
 import sys
 import tempfile
+import threading
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
@@ -70,8 +75,8 @@ def _roots() -> tuple[Path, ...]:
         wanted = None
     if wanted is not None and _writable(wanted):
         return (wanted,)
-    roots = [_temporary(wanted)] if wanted is None else [_temporary(wanted), wanted]
-    return tuple(root for root in roots if root is not None)
+    roots = (_temporary(wanted), wanted)
+    return tuple(root for root in roots if root is not None) or (Path("holdfast-kernels"),)
 
 
 def _writable(folder: Path) -> bool:
@@ -163,21 +168,20 @@ class _Shelf:
     def save(self, key: Any, data: Any) -> None:
         """Keep `data`; a disk that is full or locked costs the next process a compilation."""
         content = _dumps(data)
-        for root in _roots()[:1]:
-            path = self._path(root, key)
-            temporary = path.with_suffix(f".{os.getpid()}.part")
-            try:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                temporary.write_bytes(hashlib.sha256(content).digest() + content)
-                os.replace(temporary, path)
-            except OSError:
-                temporary.unlink(missing_ok=True)
+        path = self._path(cache_root(), key)
+        temporary = path.with_suffix(f".{os.getpid()}.{threading.get_ident()}.part")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            temporary.write_bytes(hashlib.sha256(content).digest() + content)
+            os.replace(temporary, path)
+        except OSError:
+            with suppress(OSError):
+                temporary.unlink()
 
     def flush(self) -> None:
         """Forget everything that was kept."""
-        for path in (root / self.folder for root in _roots()[:1]):
-            for file in path.glob(f"{self.name}.*.nbc"):
-                file.unlink(missing_ok=True)
+        for file in (cache_root() / self.folder).glob(f"{self.name}.*.nbc"):
+            file.unlink(missing_ok=True)
 
     def _path(self, root: Path, key: Any) -> Path:
         signature = hashlib.sha256(repr(key).encode()).hexdigest()[:24]
@@ -190,7 +194,7 @@ def kernel(function: Function) -> Function:
         return function
     compiled: Any = numba.njit(fastmath=FASTMATH)(function)
     before = config.CACHE_DIR
-    config.CACHE_DIR = str(cache_root()) if _roots() else ""  # where Numba looks for room
+    config.CACHE_DIR = str(cache_root())  # where Numba looks for room
     try:
         keeper = _function_cache(function)
     except RuntimeError:  # nowhere to write at all: compiled code stays in memory

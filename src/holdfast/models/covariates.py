@@ -22,7 +22,7 @@ from holdfast.frames import Row
 Array = NDArray[np.float64]
 # Its product with the largest coefficient, 1e100, still has a finite square.
 LARGEST = 1e50
-STORED = (-1e152, 1e152)  # no row of statistics leaves this: features, residuals are bounded
+STORED = (-1e155, 1e155)  # no row of statistics leaves this: features, residuals are bounded
 MOST_COORDINATES = 10_000
 
 
