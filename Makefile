@@ -7,7 +7,7 @@ export HOLDFAST_DATA
 # Witness 1: these run again without the compiler.
 NOJIT_TESTS := tests/test_agreement.py tests/test_emission.py tests/test_hdp.py tests/test_student_t.py
 
-.PHONY: venv demo test check lint types imports nojit bench reproduce quick lock clean
+.PHONY: venv demo test check lint types imports nojit bench soak reproduce quick lock clean
 
 venv: .venv/.made
 
@@ -41,6 +41,11 @@ nojit: venv
 
 bench: venv
 	$(BIN)/python -m benchmarks
+
+# A million observations with ever-new regimes: time and memory per block of 50 000.
+SOAK ?= 1000000
+soak: venv
+	$(BIN)/python -m benchmarks.soak --observations $(SOAK)
 
 # The paper's tables and figures: all of them in full (hours), or small to see that they run.
 RUNS ?= 20

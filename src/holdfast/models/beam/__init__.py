@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from holdfast import features as feature_maps
 from holdfast.checks import Arrays, Values, affordable
-from holdfast.emissions.linear_gaussian import read_covariance, read_vector
+from holdfast.emissions.linear_gaussian import FARTHEST, read_covariance, read_vector
 from holdfast.errors import (
     HoldfastError,
     moderate,
@@ -31,7 +31,7 @@ from holdfast.forecast import Forecast
 from holdfast.frames import Row, read_series, read_table
 from holdfast.models.base import Array, Model, in_turn
 from holdfast.models.beam.fit import BeamFit
-from holdfast.models.beam.regression import LONGEST, Data, Prior
+from holdfast.models.beam.regression import Data, Prior
 from holdfast.models.beam.sampler import Plan, Sampler, Trace
 from holdfast.models.covariates import LARGEST, bounded, new_past, pack_first, read_first, read_past
 from holdfast.models.tape import Tape
@@ -271,7 +271,7 @@ class BeamIhmm(Model):
         if not self._y:
             return self._blank(1)
         if self._fit is None:
-            y = np.clip(np.array(self._y), -LONGEST, LONGEST)
+            y = np.clip(np.array(self._y), -FARTHEST, FARTHEST)
             data = Data(y, np.stack(self._design))
             prior = self.chosen.prior(data.design.shape[1])
             found = Sampler(data, prior, self._plan).run(self.chosen.seed, progress)
