@@ -27,15 +27,16 @@ path, letter, seconds = Path(sys.argv[1]), sys.argv[2].encode(), float(sys.argv[
 end = time.monotonic() + seconds
 print("ready", flush=True)
 while time.monotonic() < end:
-    write_file(path, letter * 300_000)
+    write_file(path, letter * int(sys.argv[5]))
 """
 
+SIZE = 4_000_000  # long enough to be met half written
 PACKAGE = str(Path(snapshot.__file__).parent)
 
 
 def writer(path: Path, letter: str, seconds: float) -> subprocess.Popen[str]:
     process = subprocess.Popen(
-        [sys.executable, "-c", WRITER, str(path), letter, str(seconds), PACKAGE],
+        [sys.executable, "-c", WRITER, str(path), letter, str(seconds), PACKAGE, str(SIZE)],
         stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     assert process.stdout is not None and process.stdout.readline() == "ready\n"
@@ -43,13 +44,13 @@ def writer(path: Path, letter: str, seconds: float) -> subprocess.Popen[str]:
 
 
 def whole(content: bytes) -> bool:
-    return len(content) == 300_000 and len(set(content)) == 1
+    return len(content) == SIZE and len(set(content)) == 1
 
 
 def test_two_writers_never_tear_a_file(tmp_path: Path) -> None:
     """Every read finds one writer's file or the other's, whole; nothing is left over."""
     path = tmp_path / "model"
-    snapshot.write_file(path, b"c" * 300_000)
+    snapshot.write_file(path, b"c" * SIZE)
     both = [writer(path, letter, 1.5) for letter in "ab"]
     found = set()
     while any(process.poll() is None for process in both):
@@ -63,7 +64,7 @@ def test_two_writers_never_tear_a_file(tmp_path: Path) -> None:
 
 def test_a_killed_save_leaves_the_old_file_or_the_new_one(tmp_path: Path) -> None:
     path = tmp_path / "model"
-    snapshot.write_file(path, b"c" * 300_000)
+    snapshot.write_file(path, b"c" * SIZE)
     for wait in (0.0, 0.003, 0.011, 0.02, 0.037, 0.05):
         process = writer(path, "a", 60)
         time.sleep(wait)
@@ -71,8 +72,8 @@ def test_a_killed_save_leaves_the_old_file_or_the_new_one(tmp_path: Path) -> Non
         assert process.wait() == -signal.SIGKILL and process.stdout is not None
         process.stdout.close()
         assert whole(path.read_bytes())
-    snapshot.write_file(path, b"d" * 300_000)  # what a killed writer left is in nobody's way
-    assert path.read_bytes() == b"d" * 300_000
+    snapshot.write_file(path, b"d" * SIZE)  # what a killed writer left is in nobody's way
+    assert path.read_bytes() == b"d" * SIZE
 
 
 @pytest.mark.parametrize("step", ["fsync", "replace", "chmod", "fdopen"])
