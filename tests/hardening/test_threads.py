@@ -156,7 +156,7 @@ def test_a_turn_costs_less_than_two_microseconds() -> None:
 
 
 def _seconds(call: Callable[[], object]) -> float:
-    begun = time.perf_counter()
+    begun = time.thread_time()
     for _ in range(1000):
         call()
-    return time.perf_counter() - begun
+    return time.thread_time() - begun
