@@ -8,7 +8,7 @@ export HOLDFAST_DATA
 NOJIT_TESTS := tests/test_agreement.py tests/test_emission.py tests/test_hdp.py tests/test_mixture.py \
   tests/test_student_t.py
 
-.PHONY: venv demo test check lint types imports nojit bench reproduce quick dist wheel-test lock clean
+.PHONY: venv demo test check lint types imports nojit bench soak reproduce quick dist wheel-test lock clean
 
 venv: .venv/.made
 
@@ -42,6 +42,11 @@ nojit: venv
 
 bench: venv
 	$(BIN)/python -m benchmarks
+
+# A million observations with ever-new regimes: time and memory per block of 50 000.
+SOAK ?= 1000000
+soak: venv
+	$(BIN)/python -m benchmarks.soak --observations $(SOAK)
 
 # The paper's tables and figures: all of them in full (hours), or small to see that they run.
 RUNS ?= 20
