@@ -17,7 +17,7 @@ from holdfast.frames import read_series
 from holdfast.palette import look
 from holdfast.report import library, tables
 from holdfast.report.packing import Grid, Packer, grid_for
-from holdfast.report.words import count, number, percent
+from holdfast.report.words import count, percent, rounded
 from holdfast.results import NO_REGIME, Run
 from holdfast.timeline import DATES, Timeline, read_times
 
@@ -165,8 +165,9 @@ class Content:
         tiles.append((f"inside the {percent(self.band)} band", percent(self.inside), ""))
         if self.ahead:
             step = self.ahead[0]
-            limits = f"{number(step['lower'][0])} to {number(step['upper'][0])}"
-            tiles.append(("next value", number(step["median"][0]), limits))
+            low, high = step["lower"][0], step["upper"][0]
+            limits = f"{rounded(low, high - low)} to {rounded(high, high - low)}"
+            tiles.append(("next value", rounded(step["median"][0], high - low), limits))
         return tiles
 
     def _doubts(self) -> list[str]:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.palette import look
-from holdfast.report.words import number, percent
+from holdfast.report.words import number, percent, rounded
 from holdfast.results import NO_REGIME, Regime, Transitions
 from holdfast.timeline import Timeline
 
@@ -90,7 +90,9 @@ def _looks(known: Known, own: list[Stay]) -> dict[str, str] | None:
     if values.size == 0:
         return None
     low, level, high = np.quantile(values, [0.05, 0.5, 0.95])
-    return {"level": number(level), "low": number(low), "high": number(high)}
+    spread = float(high - low)
+    words = (rounded(float(v), spread) for v in (level, low, high))
+    return dict(zip(("level", "low", "high"), words, strict=True))
 
 
 def _lasts(known: Known, lengths: list[int]) -> dict[str, Any] | None:

@@ -16,7 +16,7 @@ from holdfast.evaluate.prequential import trivial_forecasts
 from holdfast.forecast import Forecast
 from holdfast.palette import look
 from holdfast.report.words import number, percent
-from holdfast.results import OUTLIER, PRUNED, Run
+from holdfast.results import NO_REGIME, OPENED, OUTLIER, RETURNED, Run
 from holdfast.timeline import Timeline
 
 Array = NDArray[np.float64]
@@ -29,11 +29,7 @@ METRICS: dict[str, tuple[str, bool | None]] = {
     "coverage": ("coverage", None),
     "pit_distance": ("distance of the PIT from uniform", None),
 }
-_OTHERS = {
-    "n_regimes": "regimes along the path",
-    "switches": "changes along the path",
-    "seconds_per_observation": "milliseconds per observation",
-}
+_SECONDS = "seconds_per_observation"
 _CHANGES = 60  # listed, the latest first
 _PACKAGES = ("holdfast", "numpy", "scipy", "numba")
 
@@ -60,7 +56,7 @@ def plain_scores(run: Run, y: Array, level: float) -> tuple[dict[str, float], in
 
 
 def score_table(scores: Mapping[str, Any], model: str) -> dict[str, Any]:
-    """Forecasters by metrics, the best of each column marked; what fits nowhere, apart."""
+    """Forecasters by metrics, the best of each column marked; and the pace."""
     grid = _grid(scores, model)
     used = [metric for metric in METRICS if any(metric in row for row in grid.values())]
     best = {metric: _best(metric, grid) for metric in used}
@@ -68,8 +64,8 @@ def score_table(scores: Mapping[str, Any], model: str) -> dict[str, Any]:
         {"name": name, "cells": [_cell(row.get(metric), metric, best) for metric in used]}
         for name, row in grid.items()
     ]
-    others = [(label, _other(key, scores[key])) for key, label in _OTHERS.items() if key in scores]
-    return {"heads": [METRICS[metric][0] for metric in used], "rows": rows, "others": others}
+    pace = number(1000 * float(scores[_SECONDS])) if _SECONDS in scores else ""
+    return {"heads": [METRICS[metric][0] for metric in used], "rows": rows, "pace": pace}
 
 
 def _grid(scores: Mapping[str, Any], model: str) -> dict[str, dict[str, float]]:
@@ -100,13 +96,9 @@ def _cell(value: float | None, metric: str, best: dict[str, float | None]) -> di
     return {"text": text, "best": value == best[metric]}
 
 
-def _other(key: str, value: float) -> str:
-    return number(1000 * value) if key == "seconds_per_observation" else number(value)
-
-
 def changes(run: Run, words: list[str]) -> dict[str, Any]:
     """The changes of regime that were reported, the latest first."""
-    told = [event for event in run.events if event.kind not in (OUTLIER, PRUNED)]
+    told = [e for e in run.events if e.kind in (OPENED, RETURNED) and e.previous != NO_REGIME]
     first = _offset(run, len(words))
     rows = []
     for event in told[::-1][:_CHANGES]:

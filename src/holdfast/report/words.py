@@ -25,6 +25,21 @@ def number(value: float) -> str:
     return _short(f"{value:.{min(max(digits, 0), 9)}f}")
 
 
+def rounded(value: float, spread: float) -> str:
+    """A number with as many decimals as its spread deserves: three digits of the spread.
+
+    Example:
+        >>> rounded(-0.003119, 1.2), rounded(50123.456, 20.0)
+        ('0', '50123.5')
+    """
+    if not (math.isfinite(value) and math.isfinite(spread) and spread > 0):
+        return number(value)
+    digits = 2 - math.floor(math.log10(spread))
+    if not -6 <= digits <= 9 or abs(value) >= 1e12:
+        return number(value)
+    return _short(f"{round(value, digits):.{max(digits, 0)}f}")
+
+
 def percent(share: float) -> str:
     """A share as percent, small ones with a decimal.
 

@@ -25,6 +25,14 @@ function mean(column, a, b) {
   return n ? sum / n : null;
 }
 
+// The q-quantile; of few values and small q the least.
+function quantile(column, a, b, q, wanted) {
+  const seen = [];
+  for (let t = a; t < b; t++) if (column[t] === column[t] && (!wanted || wanted(t))) seen.push(column[t]);
+  if (!seen.length) return null;
+  return Float64Array.from(seen).sort()[Math.floor(q * seen.length)];
+}
+
 function extreme(column, a, b, sign, wanted) {
   let best = null;
   for (let t = a; t < b; t++) {
@@ -50,21 +58,14 @@ function buckets(s, first, last, size) {
     const low = extreme(s.y, a, b, -1, calm);
     out.high.push(high);
     out.low.push(low);
-    out.y.push(size === 1 ? high : calmMean(s, a, b));
+    out.y.push(size === 1 ? high : quantile(s.y, a, b, 0.5, calm));
     for (const name of ["mean", "lower", "upper", "weight"]) out[name].push(mean(s[name], a, b));
     out.up.push(extreme(s.y, a, b, 1, wild));
     out.down.push(size === 1 ? null : extreme(s.y, a, b, -1, wild));
-    out.least.push(extreme(s.weight, a, b, -1));
+    out.least.push(quantile(s.weight, a, b, 0.1));
     out.change.push(extreme(s.change, a, b, 1));
   }
   return out;
-}
-
-function calmMean(s, a, b) {
-  let sum = 0;
-  let n = 0;
-  for (let t = a; t < b; t++) if (!s.outlier[t] && s.y[t] === s.y[t]) (sum += s.y[t]), n++;
-  return n ? sum / n : null;
 }
 
 function windowOf(s, min, max, width) {
@@ -82,8 +83,10 @@ function bulk(s, first, last) {
   if (!seen.length) return [-1, 1];
   seen.sort((a, b) => a - b);
   const at = (q) => seen[Math.min(seen.length - 1, Math.floor(q * seen.length))];
-  const low = at(0.002);
-  const high = at(0.998);
+  // Nearly all of it, but nothing far beyond where most of it lies: a spike nobody flagged.
+  const room = 3 * (at(0.95) - at(0.05));
+  const low = Math.max(at(0.002), at(0.05) - room);
+  const high = Math.min(at(0.998), at(0.95) + room);
   const margin = 0.3 * (high - low) || Math.abs(high) * 0.1 || 1;
   return [low - margin, high + margin];
 }

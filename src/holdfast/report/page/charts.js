@@ -16,6 +16,16 @@ function timeWords(about) {
   };
 }
 
+// A regime's colour as a line: a shade darker or lighter where it would fade into the paper.
+function inked(hex) {
+  const parts = [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
+  const light = (0.299 * parts[0] + 0.587 * parts[1] + 0.114 * parts[2]) / 255;
+  const dark = document.documentElement.dataset.theme === "dark";
+  const toward = dark ? Math.max(0, 0.55 - light) : -Math.max(0, light - 0.55);
+  const shifted = parts.map((part) => Math.round(toward > 0 ? part + (255 - part) * toward : part * (1 + toward)));
+  return `rgb(${shifted.join(", ")})`;
+}
+
 const AXIS = 58; // room of the vertical axis, the same in stacked charts
 
 function axis(more) {
@@ -31,6 +41,17 @@ function compact(v) {
     ? Intl.NumberFormat("en", { notation: v && Math.abs(v) < 1e-3 ? "scientific" : "compact", maximumSignificantDigits: 4 }).format(v)
     : fmt.format(v);
 }
+
+// Dates the same way everywhere: largest unit first, hours of a whole day.
+const DATES = [
+  [3600 * 24 * 365, "{YYYY}", null, null, null, null, null, null, 1],
+  [3600 * 24 * 28, "{MMM}", "\n{YYYY}", null, null, null, null, null, 1],
+  [3600 * 24, "{MMM} {D}", "\n{YYYY}", null, null, null, null, null, 1],
+  [60, "{HH}:{mm}", "\n{YYYY}-{MM}-{DD}", null, "\n{MMM} {D}", null, null, null, 1],
+  [1, "{HH}:{mm}:{ss}", "\n{YYYY}-{MM}-{DD}", null, "\n{MMM} {D}", null, null, null, 1],
+  [0.001, ":{ss}.{fff}", "\n{YYYY}-{MM}-{DD} {HH}:{mm}", null, "\n{MMM} {D} {HH}:{mm}", null, "\n{HH}:{mm}", null, 1],
+];
+const timeAxis = (times) => axis(times.kind === "dates" ? { values: DATES, space: 70 } : { values: (u, t) => t.map(compact), space: 70 });
 
 const valueAxis = (more) => axis(Object.assign({ size: AXIS, values: (u, ticks) => ticks.map(compact) }, more));
 const line = (name, more) => Object.assign({ stroke: colour(name), width: 1.3, points: { show: false } }, more);
@@ -105,6 +126,7 @@ function drawCoverage(place, data) {
   return draw(
     place, 240,
     {
+      padding: [8, 26, 0, 0],
       scales: { x: { time: false, range: [0, 1] }, y: { range: [0, 1.02] } },
       axes: [axis({ values: percent }), valueAxis({ values: percent })],
       series: [
@@ -125,7 +147,7 @@ function drawSample(place, sample, look, range) {
       padding: [4, 0, 4, 0],
       scales: { x: { time: false }, y: { range } },
       axes: [{ show: false }, valueAxis({ size: 48, space: 28, font: "10px system-ui, sans-serif" })],
-      series: [{}, { stroke: look.colour, width: 1.6, points: { show: sample.values.length < 40, size: 4, fill: look.colour } }],
+      series: [{}, { stroke: inked(look.colour), width: 1.6, spanGaps: true, points: { show: sample.values.length < 40, size: 4, fill: inked(look.colour) } }],
     },
     [steps, sample.values],
   );
@@ -158,7 +180,7 @@ function drawNext(place, s, ahead, times) {
     place, 280,
     {
       times, scales: { x: { time: times.kind === "dates" }, y: { range } },
-      axes: [axis({}), valueAxis({})],
+      axes: [timeAxis(times), valueAxis({})],
       series: [
         {}, line("observed", { points: { show: past <= 120, size: 4, fill: colour("observed") } }),
         edge, edge, edge, edge, line("forecast", { width: 2 }),

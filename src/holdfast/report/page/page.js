@@ -1,5 +1,6 @@
 // Puts the page together, and keeps it right when the theme, the width or the paper changes.
 
+const HINT = "Drag over the chart to zoom, double-click to see everything, point at it for numbers.";
 const byId = (id) => document.getElementById(id);
 
 class Page {
@@ -11,6 +12,7 @@ class Page {
     this.coordinate = 0;
     this.build();
     this.listen();
+    this.tell(null);
   }
 
   get stream() {
@@ -91,7 +93,7 @@ class Page {
   tell(j) {
     const place = byId("readout");
     const shown = this.timeline && this.timeline.shown;
-    if (j === null || j === undefined || !shown || !shown.rows[j]) return (place.innerHTML = "&nbsp;");
+    if (j === null || j === undefined || !shown || !shown.rows[j]) return (place.textContent = HINT);
     place.replaceChildren(...(shown.size === 1 ? this.one(shown.rows[j][0]) : this.many(shown, j)));
   }
 

@@ -98,7 +98,7 @@ class Timeline {
       this.places.series, height,
       this.common({
         scales: { x: this.xScale(), y: { range: () => this.range } },
-        axes: [axis({ size: 6, values: (u, t) => t.map(() => "") }), valueAxis({})],
+        axes: [axis({ size: 6, space: 70, values: (u, t) => t.map(() => "") }), valueAxis({})],
         series: [
           {}, edge, edge, edge, edge, line("observed", { points: dots, width: 1 }),
           line("forecast", { width: 1.6 }), edge, edge,
@@ -110,7 +110,7 @@ class Timeline {
     );
   }
 
-  // Crosses where outliers lie; triangles on the edge for those beyond it.
+  // Crosses where outliers lie, triangles on the edge for those beyond it; a crowd is thinned.
   drawOutliers(u) {
     const { ctx: context, bbox } = u;
     const r = 3.2 * devicePixelRatio;
@@ -119,17 +119,26 @@ class Timeline {
     context.strokeStyle = context.fillStyle = colour("outlier");
     context.lineWidth = 1.6 * devicePixelRatio;
     context.beginPath();
-    for (const column of [u.data[7], u.data[8]])
+    for (const column of [u.data[7], u.data[8]]) {
+      let above = -Infinity;
+      let below = -Infinity;
       column.forEach((value, j) => {
         const x = u.data[0][j];
         if (value === null || x < this.min || x > this.max) return;
         const left = u.valToPos(x, "x", true);
-        if (value > high) triangle(context, left, bbox.top + 2, r, 1);
-        else if (value < low) triangle(context, left, bbox.top + bbox.height - 2, r, -1);
+        if (value > high) above = this.onEdge(context, left, above, bbox.top + 2, r, 1);
+        else if (value < low) below = this.onEdge(context, left, below, bbox.top + bbox.height - 2, r, -1);
         else cross(context, left, u.valToPos(value, "y", true), r);
       });
+    }
     context.stroke();
     context.restore();
+  }
+
+  onEdge(context, left, previous, tip, r, down) {
+    if (left - previous < 5 * r) return previous;
+    triangle(context, left, tip, r, down);
+    return left;
   }
 
   drawRibbon(height) {
@@ -178,7 +187,7 @@ class Timeline {
       this.places.weight, height,
       this.common({
         scales: { x: this.xScale(), y: { range: [-0.03, 1.05] } },
-        axes: [axis({}), valueAxis({ splits: () => [0, 0.5, 1] })],
+        axes: [timeAxis(this.times), valueAxis({ splits: () => [0, 0.5, 1] })],
         series: [{}, line("weight", { width: 1 }), edge, line("change", { width: 1.4 })],
         bands: [{ series: [1, 2], fill: colour("range") }],
       }),
