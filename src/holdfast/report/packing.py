@@ -45,8 +45,9 @@ def grid_for(values: Array) -> Grid:
     seen = values[np.isfinite(values)]
     if seen.size == 0:
         return Grid(0, 0)
-    low, middle, high = np.quantile(seen, [0.001, 0.5, 0.999])
-    spread = max(high - low, abs(middle) * 1e-9, 1e-200)
+    low, tenth, middle, ninth, high = np.quantile(seen, [0.001, 0.1, 0.5, 0.9, 0.999])
+    spread = min(high - low, 10 * (ninth - tenth)) or high - low  # a spike is not the bulk
+    spread = max(spread, abs(middle) * 1e-9, 1e-200)
     exponent = max(math.floor(math.log10(spread / _STEPS)), -200)
     return Grid(round(middle / 10.0**exponent), exponent)
 
@@ -56,7 +57,7 @@ class Packer:
 
     Example:
         >>> packer = Packer(3)
-        >>> packer.add("y", np.array([1.0, np.nan, 1e300]))
+        >>> packer.add("y", [1.0, np.nan, 1e300], Grid(0, -2))
         >>> packer.columns[0]["holes"], packer.columns[0]["far"]
         (True, {'2': 1e+300})
     """

@@ -44,24 +44,24 @@ def percent(share: float) -> str:
     """A share as percent, small ones with a decimal.
 
     Example:
-        >>> percent(0.25), percent(0.0123), percent(0.0)
-        ('25 %', '1.2 %', '0 %')
+        >>> [percent(share).split() for share in (0.25, 0.0123, 0.0)]
+        [['25', '%'], ['1.2', '%'], ['0', '%']]
     """
     if math.isnan(share):
         return "–"
     value = 100 * share
     small = 0 < value < 9.95 or 99 < value < 100
-    return f"{_short(f'{value:.1f}') if small else f'{value:.0f}'} %"
+    return f"{_short(f'{value:.1f}') if small else f'{value:.0f}'}\N{NO-BREAK SPACE}%"
 
 
 def count(n: int) -> str:
-    """A count with thin spaces between thousands.
+    """A count with narrow spaces between thousands.
 
     Example:
-        >>> count(100000)
-        '100\u202f000'
+        >>> ascii(count(100000))
+        "'100\\\\u202f000'"
     """
-    return f"{n:,}".replace(",", "\u202f")
+    return f"{n:,}".replace(",", "\N{NARROW NO-BREAK SPACE}")
 
 
 def _short(text: str) -> str:

@@ -54,8 +54,15 @@ class Page {
       waiting = setTimeout(() => this.build(), 120);
     });
     let before = null;
-    addEventListener("beforeprint", () => ((before = theme()), this.paint("light")));
-    addEventListener("afterprint", () => this.paint(before));
+    addEventListener("beforeprint", () => {
+      before = theme();
+      document.documentElement.dataset.paper = "yes"; // drawn as wide as a sheet, in light colours
+      this.paint("light");
+    });
+    addEventListener("afterprint", () => {
+      delete document.documentElement.dataset.paper;
+      this.paint(before);
+    });
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", (change) => this.paint(change.matches ? "dark" : "light"));
   }
 

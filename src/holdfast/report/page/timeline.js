@@ -81,8 +81,9 @@ class Timeline {
     };
     const hooks = Object.assign({ setSelect: [zoom], setCursor: [(u) => this.onMove(u.cursor.idx)] }, more.hooks);
     const cursor = {
-      y: false, points: { show: false }, drag: { x: true, y: false, setScale: false },
-      sync: { key: "timeline" }, bind: { dblclick: everything },
+      y: false, points: { show: false }, drag: { x: true, y: false, setScale: false }, bind: { dblclick: everything },
+      // The cursor is shared; a drag belongs to one chart, which then moves all three.
+      sync: { key: "timeline", filters: { pub: (type) => type === "mousemove" || type === "mouseleave" } },
     };
     return Object.assign(more, { hooks, cursor, times: this.times });
   }
