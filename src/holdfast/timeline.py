@@ -41,7 +41,8 @@ class Timeline(NamedTuple):
     def ahead(self, n: int) -> Timeline:
         """The n times that come next, at the usual distance."""
         last = self.values[-1] if len(self.values) else -1.0
-        return Timeline(last + self.step * np.arange(1, n + 1), self.kind)
+        steps = np.arange(1, n + 1, dtype=np.float64)
+        return Timeline(float(last) + self.step * steps, self.kind)
 
     def words(self, like: Timeline | None = None) -> list[str]:
         """Every time for a person to read, as finely as `like` (these times) needs it."""
@@ -50,7 +51,8 @@ class Timeline(NamedTuple):
         known = (like or self).values
         unit = next((u for u, length in _UNITS if not np.any(known % length)), "ms")
         stamps = np.round(self.values * 1000).astype("datetime64[ms]")
-        return [str(text).replace("T", " ") for text in np.datetime_as_string(stamps, unit=unit)]
+        floored = stamps.astype(f"datetime64[{unit}]").astype(str)
+        return [text.replace("T", " ") for text in floored.tolist()]
 
     def span(self, n: float) -> str:
         """How long n observations take, where that can be said: "1.5 days", else ""."""

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import holdfast as hf
-from holdfast.results import OPENED, RETURNED, Event, Run
+from holdfast.results import RETURNED, Event, Run
 
 _FLAGS = [
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
@@ -72,9 +72,9 @@ def make_run(**columns: Any) -> Run:
     edges = np.flatnonzero(np.diff(columns["path"])) + 1
     path = columns["path"]
     events = [
-        Event(time=int(t), kind=OPENED if j < 5 else RETURNED, regime=int(path[t]), previous=int(path[t - 1]))
-        for j, t in enumerate(edges)
-    ]  # fmt: skip
+        Event(time=t, kind=RETURNED, regime=int(path[t]), previous=int(path[t - 1]))
+        for t in edges.tolist()
+    ]
     return Run(**filled | {"events": events})
 
 

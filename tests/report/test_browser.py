@@ -57,7 +57,8 @@ def _inked(page: Any, chart: str) -> int:
     return page.evaluate(
         """(chart) => {
             const canvas = document.querySelector(chart + " canvas");
-            const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+            const pen = canvas.getContext("2d");
+            const { data } = pen.getImageData(0, 0, canvas.width, canvas.height);
             return data.filter((value, j) => j % 4 === 3 && value > 0).length;
         }""",
         chart,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -161,24 +162,36 @@ def _sample(known: Known, own: list[Stay]) -> dict[str, Any] | None:
 
 def transition_map(known: Known) -> dict[str, Any] | None:
     """The table of moves: expected probability, and how often it was seen to happen."""
-    ids, matrix = known.transitions
+    ids = known.transitions.ids
     if not ids:
         return None
-    visits = {i: sum(s.end - s.start for s in known.stays if s.regime == i) for i in ids}
-    shown = sorted(sorted(ids, key=lambda i: -visits[i])[:_MAPPED])
-    moves: dict[tuple[int, int], int] = {}
-    for a, b in pairwise(known.stays):
-        moves[a.regime, b.regime] = moves.get((a.regime, b.regime), 0) + 1
-    place = {regime: j for j, regime in enumerate(ids)}
-    table = np.asarray(matrix)
-    rows = []
-    for a in shown:
-        cells = [_cell(float(table[place[a], place[b]]), moves.get((a, b), 0)) for b in shown]
-        rest = max(1.0 - sum(cell["p"] for cell in cells), 0.0)
-        rows.append({"id": a, "look": look(a)._asdict(), "cells": [*cells, _cell(rest, 0)]})
-    heads = [{"id": i, "look": look(i)._asdict()} for i in shown]
-    rest = "new" if len(shown) == len(ids) else "other or new"
-    return {"heads": heads, "rows": rows, "rest": rest, "left_out": len(ids) - len(shown)}
+    shown = _most_visited(known, ids)
+    moves = Counter((a.regime, b.regime) for a, b in pairwise(known.stays))
+    rows = [_row(known.transitions, regime, shown, moves) for regime in shown]
+    heads = [{"id": regime, "look": look(regime)._asdict()} for regime in shown]
+    left_out = len(ids) - len(shown)
+    return {
+        "heads": heads, "rows": rows, "left_out": left_out,
+        "rest": "other or new" if left_out else "new",
+    }  # fmt: skip
+
+
+def _most_visited(known: Known, ids: list[int]) -> list[int]:
+    """The regimes that have room in the map, in the order of their ids."""
+    visits: Counter[int] = Counter()
+    for stay in known.stays:
+        visits[stay.regime] += stay.end - stay.start
+    return sorted(sorted(ids, key=lambda regime: -visits[regime])[:_MAPPED])
+
+
+def _row(
+    transitions: Transitions, regime: int, shown: list[int], moves: Counter[tuple[int, int]]
+) -> dict[str, Any]:
+    place = {other: j for j, other in enumerate(transitions.ids)}
+    chances = transitions.matrix[place[regime]].tolist()
+    cells = [_cell(chances[place[other]], moves[regime, other]) for other in shown]
+    rest = max(1.0 - sum(cell["p"] for cell in cells), 0.0)
+    return {"id": regime, "look": look(regime)._asdict(), "cells": [*cells, _cell(rest, 0)]}
 
 
 def _cell(p: float, seen: int) -> dict[str, Any]:

@@ -46,7 +46,7 @@ def grid_for(values: Array) -> Grid:
     if seen.size == 0:
         return Grid(0, 0)
     low, tenth, middle, ninth, high = np.quantile(seen, [0.001, 0.1, 0.5, 0.9, 0.999])
-    spread = min(high - low, 10 * (ninth - tenth)) or high - low  # a spike is not the bulk
+    spread = min(high - low, 4 * (ninth - tenth)) or high - low  # a spike is not the bulk
     spread = max(spread, abs(middle) * 1e-9, 1e-200)
     exponent = max(math.floor(math.log10(spread / _STEPS)), -200)
     return Grid(round(middle / 10.0**exponent), exponent)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+NONE = "\N{EN DASH}"
+
 
 def number(value: float) -> str:
     """Four significant digits, without an exponent where that is short; a dash for NaN.
@@ -13,7 +15,7 @@ def number(value: float) -> str:
         ('12346', '0.0001235', '3', '–')
     """
     if math.isnan(value):
-        return "–"
+        return NONE
     if math.isinf(value):
         return "∞" if value > 0 else "-∞"
     size = abs(value)
@@ -48,7 +50,7 @@ def percent(share: float) -> str:
         [['25', '%'], ['1.2', '%'], ['0', '%']]
     """
     if math.isnan(share):
-        return "–"
+        return NONE
     value = 100 * share
     small = 0 < value < 9.95 or 99 < value < 100
     return f"{_short(f'{value:.1f}') if small else f'{value:.0f}'}\N{NO-BREAK SPACE}%"
