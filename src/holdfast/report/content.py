@@ -14,6 +14,7 @@ from holdfast import evaluate
 from holdfast.errors import HoldfastError, whole
 from holdfast.evaluate.reliability import Calibration
 from holdfast.frames import read_series
+from holdfast.models.coefficients import coefficient_names
 from holdfast.palette import look
 from holdfast.report import library, tables
 from holdfast.report.packing import Grid, Packer, grid_for
@@ -225,19 +226,6 @@ class Content:
         packer.add("outlier", run.outlier, _WHOLE)
         packer.add("regime", run.path, _WHOLE)
         return packer
-
-
-def coefficient_names(model: Any) -> list[str] | None:
-    """What the coefficients are called, where the model can say."""
-    if callable(named := getattr(model, "coefficient_names", None)):
-        return list(named())
-    features = getattr(model, "features", None)
-    if features is None or not hasattr(features, "names"):
-        return None
-    try:
-        return list(features.names(getattr(model, "_like", None), model.dim or 1))
-    except HoldfastError:
-        return None
 
 
 def _explanation(model: Any) -> str:
