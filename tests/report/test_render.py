@@ -101,8 +101,17 @@ def test_scores_stand_beside_the_simple_forecasters(case: Any) -> None:
     assert [row["cells"][0]["best"] for row in nested["rows"]] == [False, True]
 
 
+def test_a_better_simple_forecaster_is_named() -> None:
+    worse = {"rmse": 2.0, "rmse_last_value": 1.0, "rmse_running_mean": 1.5}
+    assert '"last value" has a smaller RMSE than ours: 1 against 2' in tables.beaten_by(
+        worse, "ours"
+    )
+    assert tables.beaten_by({"rmse": 1.0, "rmse_last_value": 2.0}, "ours") == ""
+    assert tables.beaten_by({}, "ours") == ""
+
+
 def test_scores_are_computed_where_none_are_given(case: Any) -> None:
-    found, skip = tables.plain_scores(case.run, case.y[:, None], 0.9)
+    found, skip = tables.plain_scores(case.run, case.y[:, None])
     assert found["rmse"] == pytest.approx(evaluate.rmse(case.y[skip:], case.run.mean[skip:]))
     assert {"rmse_last_value", "mae_running_mean", "coverage"} <= set(found)
 

@@ -21,6 +21,7 @@ from holdfast.errors import HoldfastError, numbers, whole
 from holdfast.results import Run
 
 Array = NDArray[np.float64]
+_ROUNDING = 1e-9  # of a mixture's shares, which add up to 1 only nearly
 LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
 
 
@@ -53,8 +54,9 @@ def calibration(pit: Any, bins: int = 20, levels: tuple[float, ...] = LEVELS) ->
     """
     values = numbers("pit", pit).reshape(-1)
     values = values[~np.isnan(values)]
-    if ((values < 0) | (values > 1)).any():
+    if ((values < -_ROUNDING) | (values > 1 + _ROUNDING)).any():
         raise HoldfastError("pit must lie between 0 and 1.")
+    values = np.clip(values, 0.0, 1.0)
     counts = np.histogram(values, bins=whole("bins", bins), range=(0.0, 1.0))[0]
     total = max(values.size, 1)
     central = np.abs(2 * values - 1)

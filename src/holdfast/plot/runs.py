@@ -72,6 +72,7 @@ def plot_run(
     _draw_series(ax, x, run, y, level, coordinate)
     ax.set_ylabel(_name(y, label))
     ax.set_title(title, loc="left")
+    ax.margins(x=0.01)
     if ribbon:
         low, high = ax.get_ylim()
         ax.set_ylim(low - 1.6 * _STRIP * (high - low), high)  # room for the ribbon

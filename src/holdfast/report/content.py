@@ -97,6 +97,13 @@ class Content:
         return evaluate.calibration(pit[min(50, len(pit) // 5) :]), False
 
     @cached_property
+    def scored(self) -> tuple[Mapping[str, Any], int]:
+        """The scores, and how many first observations are known to be left out of them."""
+        if self.scores is not None:
+            return self.scores, 0
+        return tables.plain_scores(self.run, self.values)
+
+    @cached_property
     def inside(self) -> float:
         """Share of the observations between the run's limits; the first ones are not counted."""
         skip = min(50, len(self.values) // 5)
@@ -119,9 +126,7 @@ class Content:
 
     def context(self) -> dict[str, Any]:
         """What the template fills in."""
-        scores, skip = self.scores, 0
-        if scores is None:
-            scores, skip = tables.plain_scores(self.run, self.values, self.band)
+        scores, skip = self.scored
         entries = library.entries(self.known)
         calibration, exact = self.reliability
         data = self._data(entries)  # first: it may find trouble
@@ -187,7 +192,8 @@ class Content:
                 f"The {percent(self.band)} band held {percent(self.inside)} of the observations: "
                 f"the forecasts are {side}."
             )
-        return found
+        beaten = tables.beaten_by(self.scored[0], self.model.name)
+        return [*found, beaten] if beaten else found
 
     def _data(self, entries: list[dict[str, Any]]) -> dict[str, Any]:
         """What the page's charts are drawn from."""

@@ -130,7 +130,7 @@ def _numbered(size: int) -> list[str]:
 def _next(known: Known, regime: int) -> list[dict[str, Any]]:
     """Where it goes when it is left, the most probable first."""
     ids, matrix = known.transitions
-    if regime not in ids:
+    if regime not in ids or len(ids) == 1:
         return []
     here = ids.index(regime)
     row = np.asarray(matrix)[here]

@@ -34,7 +34,7 @@ _CHANGES = 60  # listed, the latest first
 _PACKAGES = ("holdfast", "numpy", "scipy", "numba")
 
 
-def plain_scores(run: Run, y: Array, level: float) -> tuple[dict[str, float], int]:
+def plain_scores(run: Run, y: Array) -> tuple[dict[str, float], int]:
     """Scores from the run alone, and how many first observations they leave out."""
     skip = min(50, len(run) // 5)
     mean, lower, upper = (np.reshape(a, y.shape) for a in (run.mean, run.lower, run.upper))
@@ -66,6 +66,21 @@ def score_table(scores: Mapping[str, Any], model: str) -> dict[str, Any]:
     ]
     pace = number(1000 * float(scores[_SECONDS])) if _SECONDS in scores else ""
     return {"heads": [METRICS[metric][0] for metric in used], "rows": rows, "pace": pace}
+
+
+def beaten_by(scores: Mapping[str, Any], model: str) -> str:
+    """A sentence if a simple forecaster has a smaller error than the model, else ""."""
+    grid = _grid(scores, model)
+    ours = grid.pop(model, {})
+    for metric in ("rmse", "mae"):
+        rivals = {name: row[metric] for name, row in grid.items() if metric in row}
+        best = min(rivals, key=lambda name: rivals[name], default="")
+        if best and metric in ours and rivals[best] < ours[metric]:
+            return (
+                f'The forecaster "{best}" has a smaller {METRICS[metric][0]} than {model}: '
+                f"{number(rivals[best])} against {number(ours[metric])}."
+            )
+    return ""
 
 
 def _grid(scores: Mapping[str, Any], model: str) -> dict[str, dict[str, float]]:

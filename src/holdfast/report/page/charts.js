@@ -146,7 +146,7 @@ function drawSample(place, sample, look, range) {
     {
       padding: [4, 0, 4, 0],
       scales: { x: { time: false }, y: { range } },
-      axes: [{ show: false }, valueAxis({ size: 48, space: 28, font: "10px system-ui, sans-serif" })],
+      axes: [{ show: false }, valueAxis({ size: 48, space: 22, font: "10px system-ui, sans-serif" })],
       series: [{}, { stroke: inked(look.colour), width: 1.6, spanGaps: true, points: { show: sample.values.length < 40, size: 4, fill: inked(look.colour) } }],
     },
     [steps, sample.values],
