@@ -31,12 +31,13 @@ def plot_regimes(model: Any, ax: Any = None, *, names: list[str] | None = None) 
     if not regimes:
         raise HoldfastError(f"{model.name} remembers no regimes yet; run it over a stream first.")
     ax = new_axes(ax, 7.0, 4.0)
-    size = np.ravel(regimes[0].mean).size
+    size = max(np.ravel(regime.mean).size for regime in regimes)
     offsets = np.linspace(-0.3, 0.3, len(regimes)) if len(regimes) > 1 else [0.0]
     for offset, regime in zip(offsets, regimes, strict=True):
         colour, stripe = look(regime.id)
+        mean = np.ravel(regime.mean)
         ax.errorbar(
-            np.arange(size) + offset, np.ravel(regime.mean), 2 * np.ravel(regime.sd),
+            np.arange(mean.size) + offset, mean, 2 * np.ravel(regime.sd),
             fmt="s" if stripe else "o", ms=6, capsize=3, color=colour, mec="0.3", mew=0.6,
             label=f"regime {regime.id} ({regime.visits} observations)",
         )  # fmt: skip
