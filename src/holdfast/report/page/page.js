@@ -1,6 +1,8 @@
 // Puts the page together, and keeps it right when the theme, the width or the paper changes.
 
-const HINT = "Drag over the chart to zoom, double-click to see everything, point at it for numbers.";
+const HINT = matchMedia("(pointer: coarse)").matches
+  ? "Zoom with the buttons; tap the chart for numbers."
+  : "Drag over the chart to zoom, double-click to see everything, point at it for numbers.";
 const byId = (id) => document.getElementById(id);
 
 class Page {
