@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from holdfast import data, evaluate, features, influence
+    from holdfast import data, evaluate, features, influence, plot
     from holdfast.errors import HoldfastError, SnapshotError
     from holdfast.forecast import Forecast
     from holdfast.many import run_many
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from holdfast.tuning import tune
 else:
     _HOMES = {
-        "holdfast": ("data", "evaluate", "features", "influence", "models"),
+        "holdfast": ("data", "evaluate", "features", "influence", "models", "plot"),
         "holdfast.errors": ("HoldfastError", "SnapshotError"),
         "holdfast.forecast": ("Forecast",),
         "holdfast.many": ("run_many",),
@@ -62,6 +62,6 @@ else:
 __all__ = [
     "Event", "Forecast", "HoldfastError", "Regime", "Run", "SnapshotError", "Step", "Transitions",
     "beam_ihmm", "bocd", "br_ihmm", "data", "dsm_bocd", "evaluate", "features", "from_bytes",
-    "garch_ihmm", "ihmm", "influence", "load", "make", "models", "run_many", "sensitivity",
+    "garch_ihmm", "ihmm", "influence", "load", "make", "models", "plot", "run_many", "sensitivity",
     "student_t_ihmm", "tune", "wolf_ihmm",
 ]  # fmt: skip
