@@ -6,7 +6,7 @@ The default model is decided here and nowhere else.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,23 @@ CHANGES = ("regime opened", "regime returned", "regime switched")
 
 class MissingLibrary(HoldfastError, ImportError):
     """An adapter's library is not installed; the message says how to get it."""
+
+
+class Packed:
+    """A mixin whose fitted `model_` is pickled and copied through its own bytes."""
+
+    model_: Model
+
+    def __getstate__(self) -> dict[str, Any]:
+        above: Any = super()
+        state = dict(above.__getstate__() or {})
+        return state | {"model_": state["model_"].to_bytes()} if "model_" in state else state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        above: Any = super()
+        getattr(above, "__setstate__", self.__dict__.update)(state)
+        if "model_" in state:
+            self.model_ = hf.from_bytes(state["model_"])
 
 
 def need(extra: str, *modules: str) -> None:
@@ -86,8 +103,3 @@ def completed(x: Mapping[Any, Any], latest: Mapping[str, Any]) -> dict[str, Any]
 
 def _absent(value: Any) -> bool:
     return value is None or value != value
-
-
-def columns_of(frame_columns: Iterable[str], besides: Collection[str]) -> list[str]:
-    """The covariates of a frame: its columns without those that have another meaning."""
-    return [name for name in frame_columns if name not in besides]

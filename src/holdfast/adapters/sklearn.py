@@ -8,7 +8,7 @@ Example:
     >>> from holdfast.adapters.sklearn import RegimeSegmenter
     >>> y = np.repeat([-3.0, 3.0], 30) + 0.1 * np.sin(np.arange(60))
     >>> labels = RegimeSegmenter(settings={"particles": 20}).fit_predict(y[:, None])
-    >>> len(set(labels[:24])), labels[20] != labels[50]
+    >>> len(set(labels[:24])), bool(labels[20] != labels[50])
     (1, True)
 """
 
@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 import holdfast as hf
-from holdfast.adapters.making import fresh, labels, need
+from holdfast.adapters.making import Packed, fresh, labels, need
 
 need("sklearn", "sklearn")
 
@@ -35,19 +35,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data  # noqa: E40
 Array = NDArray[np.float64]
 
 
-class _Packed:
-    """Pickles and copies the holdfast model, `model_`, through its own bytes."""
-
-    def __getstate__(self) -> dict[str, Any]:
-        state = dict(super().__getstate__())  # type: ignore[misc]
-        return state | {"model_": state["model_"].to_bytes()} if "model_" in state else state
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        state = state | {"model_": hf.from_bytes(state["model_"])} if "model_" in state else state
-        super().__setstate__(state)  # type: ignore[misc]
-
-
-class RegimeRegressor(_Packed, RegressorMixin, BaseEstimator):
+class RegimeRegressor(Packed, RegressorMixin, BaseEstimator):
     """Regression whose coefficients belong to regimes that change and return.
 
     Every row given to `predict` is answered as the one that follows the rows learnt so far.
@@ -95,7 +83,7 @@ class RegimeRegressor(_Packed, RegressorMixin, BaseEstimator):
         return [self.model_.predict(row) for row in rows]
 
 
-class RegimeSegmenter(_Packed, TransformerMixin, ClusterMixin, BaseEstimator):
+class RegimeSegmenter(Packed, TransformerMixin, ClusterMixin, BaseEstimator):
     """Gives every row of a series the id of its regime; ids stay, and regimes come back.
 
     `predict` and `transform` read X as what follows the rows of `fit`, without learning it for
