@@ -1,7 +1,7 @@
 """Many series in one long frame, as Nixtla's libraries hold them: `unique_id, ds, y, covariates`.
 
 `forecast` continues every series; `cross_validation` follows every series once and forecasts at
-each cutoff on the way: no model is fitted again. Frames of any library go in and come back.
+each cutoff on the way: no model is fitted twice. Frames of any library go in and come back.
 
 Example:
     >>> import pandas as pd
@@ -108,7 +108,7 @@ def cross_validation(
 
 
 def _windows(part: Frame, task: _Task, cutoffs: range) -> Iterator[dict[str, Any]]:
-    """Follow one series up to each cutoff in turn and forecast from there."""
+    """Follow a series to each cutoff in turn and forecast from there."""
     running, done = task.start(), 0
     y, stamps, X = part["y"].to_numpy(), part["ds"].to_numpy(), task.table(part)
     for cutoff in cutoffs:
@@ -124,7 +124,7 @@ def _covariates(frame: Frame) -> list[str]:
 
 
 def _read(df: Any, needed: Sequence[str]) -> Frame:
-    frame = nw.from_native(df, eager_only=True)
+    frame: Frame = nw.from_native(df, eager_only=True)
     if absent := [name for name in needed if name not in frame.columns]:
         raise HoldfastError(f"The frame has no column {absent[0]!r}; it has {frame.columns}.")
     return frame.sort("unique_id", "ds")
