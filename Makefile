@@ -7,7 +7,7 @@ export HOLDFAST_DATA
 # Witness 1: these run again without the compiler.
 NOJIT_TESTS := tests/test_agreement.py tests/test_emission.py tests/test_hdp.py tests/test_student_t.py
 
-.PHONY: venv demo test check lint types imports nojit bench reproduce quick lock clean
+.PHONY: venv demo test check lint types imports nojit bench bench-public bench-venv reproduce quick lock clean
 
 venv: .venv/.made
 
@@ -42,6 +42,18 @@ nojit: venv
 bench: venv
 	$(BIN)/python -m benchmarks
 
+# holdfast against peers on public series. The peers live in an environment of their own.
+bench-venv: .venv-bench/.made
+
+.venv-bench/.made: pyproject.toml benchmarks/public/constraints.txt
+	$(PYTHON) -m venv .venv-bench
+	PIP_CONSTRAINT=benchmarks/public/constraints.txt .venv-bench/bin/python -m pip install --quiet \
+	  --disable-pip-version-check -e '.[bench,river]' scoringrules pandas statsforecast ruptures sktime
+	@touch $@
+
+bench-public: bench-venv
+	.venv-bench/bin/python -m benchmarks.public
+
 # The paper's tables and figures: all of them in full (hours), or small to see that they run.
 RUNS ?= 20
 reproduce: venv
@@ -58,4 +70,4 @@ lock:
 	rm -rf .venv-lock
 
 clean:
-	rm -rf .venv out .mypy_cache .ruff_cache .pytest_cache
+	rm -rf .venv .venv-bench out .mypy_cache .ruff_cache .pytest_cache

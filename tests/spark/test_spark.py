@@ -118,7 +118,7 @@ def test_a_killed_driver_loses_and_repeats_nothing(spark, rng, tmp_path):
     deliver(tmp_path, [whole.iloc[i : i + 90] for i in range(0, 270, 90)])
     for batch in (1, 2):
         _kill_inside(batch, tmp_path)
-    assert _begin(tmp_path).wait(timeout=120) == 0
+    assert _begin(tmp_path).wait(timeout=300) == 0
     table = spark.read.parquet(str(tmp_path / "out")).toPandas()
     table = table[table["kind"] == "observation"]
     assert len(table) == len(table.drop_duplicates(["k", "t"])) == 270
@@ -140,7 +140,7 @@ def _kill_inside(batch: int, folder: Path) -> None:
     planned, committed = (
         folder / "checkpoint" / name / str(batch) for name in ("offsets", "commits")
     )
-    deadline = time.monotonic() + 100
+    deadline = time.monotonic() + 300
     while not planned.exists() and time.monotonic() < deadline and process.poll() is None:
         time.sleep(0.01)
     time.sleep(0.3)
