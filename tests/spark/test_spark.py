@@ -148,3 +148,28 @@ def _kill_inside(batch: int, folder: Path) -> None:
     process.wait()
     assert planned.exists()
     assert not committed.exists()
+
+
+def test_the_page_runs(spark, tmp_path, rng):
+    from snippets import run_page
+
+    (tmp_path / "in").mkdir()
+    rows("a", range(5), rng).set_axis(["sensor", "time", "value"], axis=1).astype(
+        {"time": "datetime64[us]"}
+    ).to_parquet(tmp_path / "in" / "0.parquet")
+    folders = {f"folder_{name}": str(tmp_path / name) for name in ("in", "out", "checkpoint")}
+    assert run_page("spark.md", spark=spark, **folders) == 3
+    query = spark.streams.active
+    for one in query:
+        one.awaitTermination()
+    assert spark.read.parquet(folders["folder_out"]).count() == 5
+
+
+def test_the_plan_is_put_between_its_marks():
+    from benchmarks import spark_plan
+
+    costs = spark_plan.Costs("model", 1000, 2000, 1e-3, 2e-3, dict.fromkeys(spark_plan.ROWS, 3e-3))
+    table = spark_plan.plan_table(costs, keys=1_000_000)
+    assert "| 1 | 3.00 | 6.00 | 167 | 120 | 6,000 |" in table
+    text = f"before\n{spark_plan.BEGIN}\nold\n{spark_plan.END}\nafter\n"
+    assert spark_plan.put(text, "new") == text.replace("old", "new")
