@@ -91,10 +91,7 @@ def cross_validation(
     settings: Mapping[str, Any] | None = None,
     level: Sequence[float] = (),
 ) -> Any:
-    """Forecasts of the last `n_windows` windows of every series beside what came, in one pass.
-
-    Columns `unique_id, ds, cutoff, y`, the forecast and its intervals; arguments as `forecast`.
-    """
+    """Forecasts of every series' last windows beside what came, in one pass; else as `forecast`."""
     frame = _read(df, KEYS)
     task = _Task(whole("h", h), model, settings, level, _covariates(frame))
     span = h + whole("step_size", step_size) * (whole("n_windows", n_windows) - 1)
