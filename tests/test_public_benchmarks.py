@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 
 import numpy as np
@@ -37,6 +38,33 @@ def test_nab_charges_false_alarms_and_forgives_the_learning_rows():
 def test_nab_is_100_for_a_perfect_detector_and_0_for_silence():
     assert nab.normalised(2.0, 2) == 100
     assert nab.normalised(-2.0, 2) == 0
+
+
+def test_no_detector_is_charged_for_what_a_higher_threshold_would_spare_it():
+    scores = np.ones(1000)  # fires always, whatever the threshold below 1
+    raw = nab.raw_scores(scores, [(500, 500)])
+    assert max(raw) == raw[-1] == -1
+    assert raw[0] < -50
+
+
+def test_auto_ets_is_fitted_to_more_than_its_first_rows():
+    fitted = []
+
+    class Spy:
+        def fit(self, y):
+            fitted.append(len(y))
+
+        def forward(self, y, h, level):
+            return {"mean": [0.0], "lo-90": [-1.0], "hi-90": [1.0]}
+
+    peer = forecasters.Ets.__new__(forecasters.Ets)
+    peer.model, peer.period, peer.past, peer.fitted_at, peer.own = Spy(), 1, [], 0, False
+    for _ in range(300):
+        peer.predict()
+        peer.learn(0.0)
+    assert fitted[0] == 10
+    assert max(np.diff(fitted)) <= forecasters.REFIT
+    assert all(later <= 1.1 * earlier + 1 for earlier, later in itertools.pairwise(fitted))
 
 
 def test_a_peer_that_fails_borrows_and_says_so():

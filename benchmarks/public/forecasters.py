@@ -15,7 +15,7 @@ import holdfast as hf
 from holdfast.adapters.making import default_model
 
 HISTORY = 500  # rows that a refitted peer looks back on
-REFIT = 250  # rows between refits
+REFIT, GROWTH = 50, 1.1  # refitted after so many rows, or when the past has grown so much
 Z90 = 1.6448536269514722
 
 
@@ -79,14 +79,14 @@ class Ets:
 
         self.model, self.period = AutoETS(season_length=period), period
         self.past: list[float] = []
-        self.fitted_at, self.own = -REFIT, False
+        self.fitted_at, self.own = 0, False
 
     def predict(self) -> hf.Forecast:
         self.own = len(self.past) >= max(10, 2 * self.period + 1)
         if not self.own:
             return hf.Forecast.gaussian(self.past[-1] if self.past else 0.0, 1.0)
         recent = np.array(self.past[-HISTORY:])
-        if len(self.past) - self.fitted_at >= REFIT:
+        if len(self.past) >= min(self.fitted_at + REFIT, GROWTH * self.fitted_at):
             self.model.fit(recent)
             self.fitted_at = len(self.past)
         ahead = self.model.forward(recent, h=1, level=[90])

@@ -26,7 +26,10 @@ import numpy as np
 FALSE_ALARM = 0.11
 MISSED = 1.0
 WINDOW_SHARE = 0.1
-THRESHOLDS = tuple(1 - 10.0 ** (-k / 2) for k in range(1, 13))
+# Even steps, finer ones where scores are tail probabilities, and one that never fires.
+THRESHOLDS = (
+    *(k / 100 for k in range(1, 100)), *(1 - 10.0 ** (-k / 2) for k in range(5, 13)), 1.1,
+)  # fmt: skip
 
 Span = tuple[int, int]
 

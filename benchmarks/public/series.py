@@ -1,7 +1,8 @@
 """The series: those of `holdfast.data.load` and those that ship inside installed packages.
 
-Every peer sees the same scaled series: centred at the median and divided by the mean absolute
-deviation of its first tenth (at least 20 rows), which looks no further ahead than that.
+Every peer sees the same scaled series: centred at the median of its first tenth (at least 20 rows)
+and divided by that part's standard deviation, read off the mean absolute deviation. Nothing looks
+further ahead than that.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import numpy as np
 
 from holdfast import data
 
+_SD_OF_GAUSSIAN = np.sqrt(np.pi / 2)  # for a mean absolute deviation of 1
 LONGEST = 3000  # rows; refitted peers would take days on more
 
 
@@ -136,5 +138,5 @@ def scaled(series: Series) -> Series:
     y = series.y[:LONGEST] if not (series.annotations or series.anomalies) else series.y
     early = y[: max(20, len(y) // 10)]
     centre = np.nanmedian(early, axis=0)
-    spread = np.nanmean(np.abs(early - centre), axis=0)
+    spread = _SD_OF_GAUSSIAN * np.nanmean(np.abs(early - centre), axis=0)
     return replace(series, y=(y - centre) / np.where(spread > 0, spread, 1.0))
