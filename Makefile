@@ -9,6 +9,7 @@ NOJIT_TESTS := tests/test_agreement.py tests/test_emission.py tests/test_hdp.py 
   tests/test_student_t.py
 
 .PHONY: venv demo test check lint types imports nojit bench soak reproduce quick dist wheel-test lock clean
+.PHONY: venv demo test check lint types imports nojit bench bench-public bench-venv reproduce quick lock clean
 
 venv: .venv/.made
 
@@ -47,6 +48,17 @@ bench: venv
 SOAK ?= 1000000
 soak: venv
 	$(BIN)/python -m benchmarks.soak --observations $(SOAK)
+# holdfast against peers on public series. The peers live in an environment of their own.
+bench-venv: .venv-bench/.made
+
+.venv-bench/.made: pyproject.toml benchmarks/public/constraints.txt
+	$(PYTHON) -m venv .venv-bench
+	PIP_CONSTRAINT=benchmarks/public/constraints.txt .venv-bench/bin/python -m pip install --quiet \
+	  --disable-pip-version-check -e '.[bench,river]' scoringrules pandas statsforecast ruptures sktime
+	@touch $@
+
+bench-public: bench-venv
+	.venv-bench/bin/python -m benchmarks.public
 
 # The paper's tables and figures: all of them in full (hours), or small to see that they run.
 RUNS ?= 20
@@ -72,4 +84,4 @@ lock:
 	rm -rf .venv-lock
 
 clean:
-	rm -rf .venv out .mypy_cache .ruff_cache .pytest_cache
+	rm -rf .venv .venv-bench out .mypy_cache .ruff_cache .pytest_cache
