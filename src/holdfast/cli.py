@@ -23,6 +23,7 @@ from holdfast._numba import cache_folder, cache_root
 from holdfast.errors import HoldfastError, whole
 from holdfast.frames import Table
 from holdfast.results import OUTLIER, Run
+from holdfast.serve.cli import add_commands as add_service_commands
 from holdfast.tune import TuneResult, tune
 
 app = typer.Typer(
@@ -31,6 +32,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+add_service_commands(app)
 console = Console()
 
 File = Annotated[Path, typer.Argument(help="CSV, Parquet or JSON lines, one row per time.")]

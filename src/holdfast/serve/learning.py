@@ -151,5 +151,3 @@ def row_of(stored: Any) -> Row:
 def same_outputs(stored: Any, outputs: tuple[Any, ...]) -> bool:
     """Whether a replay gave, bit for bit, what is stored."""
     return tuple(getattr(stored, name) for name in OUTPUTS) == outputs
-
-

@@ -36,6 +36,7 @@ class Hand:
         self._queue = queue.SimpleQueue()
         self._loop = asyncio.get_running_loop()
         self.restarts = -1
+        self._closing = False
         self._start()
         self._thread = threading.Thread(target=self._work, daemon=True)
         self._thread.start()
@@ -46,9 +47,12 @@ class Hand:
         self._queue.put((Message(verb, arguments), future))
         return await future
 
-    async def close(self) -> None:
-        """Let the worker finish and end it."""
+    async def close(self, at_once: bool) -> None:
+        """End the worker, after what it does or in the middle of it."""
+        self._closing = True
         self._queue.put(None)
+        if at_once:
+            self._process.kill()
         await asyncio.to_thread(self._thread.join)
 
     def _start(self) -> None:
@@ -105,7 +109,8 @@ class Hand:
         self._process.kill()
         self._process.join()
         self._pipe.close()
-        self._start()
+        if not self._closing:
+            self._start()
 
     def _tell(self, function: Callable[..., None], *arguments: Any) -> None:
         self._loop.call_soon_threadsafe(function, *arguments)
@@ -146,5 +151,6 @@ class Pool:
         """Ask all workers the same."""
         await asyncio.gather(*(hand.ask(verb) for hand in self.hands))
 
-    async def close(self) -> None:
-        await asyncio.gather(*(hand.close() for hand in self.hands))
+    async def close(self, at_once: bool = False) -> None:
+        """End the workers, when they are done or in the middle of what they do."""
+        await asyncio.gather(*(hand.close(at_once) for hand in self.hands))

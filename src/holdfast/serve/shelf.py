@@ -77,9 +77,7 @@ class Shelf:
             about = connection.execute(select(streams).where(streams.c.id == stream)).first()
             if about is None:
                 raise LookupError("The stream does not exist.")
-            kept = connection.execute(
-                select(snapshots).where(snapshots.c.stream == stream)
-            ).first()
+            kept = connection.execute(select(snapshots).where(snapshots.c.stream == stream)).first()
         entry = _thawed(about, kept)
         entry.generation = generation
         while entry.seq < about.n_rows:
@@ -218,9 +216,7 @@ class _Job:
 
     def _keep(self, part: Part, fresh: list[Row], run: hf.Run) -> None:
         entry = self.entry
-        more = learning.commit_of(
-            self.stream, entry.seq, part.received, fresh, run, entry.regime
-        )
+        more = learning.commit_of(self.stream, entry.seq, part.received, fresh, run, entry.regime)
         entry.seq += len(fresh)
         entry.regime = int(run.regime[-1])
         self.known |= {row.id for row in fresh if row.id is not None}

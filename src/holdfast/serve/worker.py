@@ -66,7 +66,11 @@ class Worker:
 
     def warm_up(self) -> None:
         """Compile or load the kernels of the default model."""
-        hf.make(default_model()).run(np.random.default_rng(0).standard_normal(20))
+        model = hf.make(default_model())
+        model.run(np.random.default_rng(0).standard_normal(20))
+        model.forecast(2)
+        model.transitions()
+        hf.from_bytes(model.to_bytes())
 
     def check(self, model: str, settings: dict[str, Any]) -> None:
         """Refuse settings that cannot serve a stream."""

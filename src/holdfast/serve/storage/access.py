@@ -49,9 +49,7 @@ def digest(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
-def add_token(
-    connection: Connection, name: str, scopes: list[tuple[str, str]], rate: float
-) -> str:
+def add_token(connection: Connection, name: str, scopes: list[tuple[str, str]], rate: float) -> str:
     """A new token; the return value is the only time it is seen."""
     if not name or not scopes:
         raise HoldfastError("A token needs a name and at least one of --read and --write.")
@@ -95,16 +93,12 @@ def _token(row: Any) -> Token:
     return Token(row.name, scopes, row.rate, row.id, row.revoked)
 
 
-def add_webhook(
-    connection: Connection, prefix: str, url: str, kinds: list[str]
-) -> tuple[int, str]:
+def add_webhook(connection: Connection, prefix: str, url: str, kinds: list[str]) -> tuple[int, str]:
     """A new webhook: its number, and the secret that signs its messages."""
     secret = secrets.token_urlsafe(32)
     made = connection.execute(
         insert(webhooks)
-        .values(
-            prefix=prefix, url=url, secret=secret, kinds=json.dumps(kinds), created=time.time()
-        )
+        .values(prefix=prefix, url=url, secret=secret, kinds=json.dumps(kinds), created=time.time())
         .returning(webhooks.c.id)
     )
     return int(made.scalar_one()), secret

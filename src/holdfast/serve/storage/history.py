@@ -21,11 +21,7 @@ from holdfast.serve.storage.tables import segments
 
 def rows(connection: Connection, stream: int, start: int, end: int) -> list[dict[str, Any]]:
     """The observations of a window, each with its outputs beside it."""
-    query = (
-        select(o)
-        .where(o.c.stream == stream, o.c.seq >= start, o.c.seq < end)
-        .order_by(o.c.seq)
-    )
+    query = select(o).where(o.c.stream == stream, o.c.seq >= start, o.c.seq < end).order_by(o.c.seq)
     known = names(connection, stream)
     return [shape(row._mapping, known) for row in connection.execute(query)]
 
@@ -98,7 +94,7 @@ def ribbon(connection: Connection, stream: Stream, start: int, end: int) -> list
         .order_by(segments.c.start)
     )
     found = connection.execute(query).all()
-    ends = [row.start for row in found[1:]] + [end]
+    ends = [*(row.start for row in found[1:]), end][: len(found)]
     return [
         {"start": max(row.start, start), "end": until, "regime": row.regime}
         for row, until in zip(found, ends, strict=True)

@@ -31,10 +31,7 @@ def enqueue(connection: Connection, numbered: list[tuple[Any, ...]]) -> None:
         due = time.time()
         connection.execute(
             insert(deliveries),
-            [
-                {"webhook": hook, "body": body, "attempts": 0, "due": due}
-                for hook, body in messages
-            ],
+            [{"webhook": hook, "body": body, "attempts": 0, "due": due} for hook, body in messages],
         )
 
 

@@ -175,9 +175,7 @@ def _insert(
     if not rows:
         return
     marks = ", ".join([_mark(connection)] * len(columns))
-    connection.exec_driver_sql(
-        f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})", rows
-    )
+    connection.exec_driver_sql(f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})", rows)
 
 
 def _colour(connection: Connection, found: list[tuple[int, int, int]]) -> None:
@@ -209,4 +207,3 @@ def _store_snapshots(connection: Connection, items: list[Commit | Resting]) -> N
 def _rows_of(connection: Connection, stream: int) -> int:
     found = connection.execute(select(streams.c.n_rows).where(streams.c.id == stream)).scalar()
     return -1 if found is None else int(found)
-
