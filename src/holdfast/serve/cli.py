@@ -62,7 +62,7 @@ def serve(
     if log not in ("json", "text", "auto"):
         raise HoldfastError(f"--log must be json, text or auto, got {log!r}.")
     form = ("text" if sys.stderr.isatty() else "json") if log == "auto" else log
-    cores = max(1, min(8, os.cpu_count() or 1))
+    cores = 1 if demo else max(1, min(8, os.cpu_count() or 1))
     with tempfile.TemporaryDirectory(prefix="holdfast-demo-") as folder:
         fallback = f"sqlite:///{folder}/demo.db" if demo else _DEFAULT_DATABASE
         run(

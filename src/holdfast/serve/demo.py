@@ -28,6 +28,8 @@ def feed(service: Service) -> asyncio.Task[None]:
 
 async def _feed(service: Service) -> None:
     stream = await service.write(_found)
+    while not service.ready:
+        await asyncio.sleep(0.05)
     values = _values(stream.n_rows)
     moment = time.time() - _PAUSE * _PAST
     if stream.n_rows == 0:

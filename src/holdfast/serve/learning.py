@@ -20,6 +20,7 @@ from holdfast.serve.rows import Commit, Row
 from holdfast.serve.storage.tables import OUTPUTS
 
 _FORECAST = ("mean", "median", "sd", "lower", "upper")
+_TWICE = "regime switched"  # some models say it beside "regime opened" or "regime returned"
 _WHOLE = {"outlier", "regime", "n_regimes"}
 
 
@@ -78,6 +79,7 @@ def commit_of(
     commit.events = [
         (stream, event.time, since(event), event.kind, event.regime, event.previous, received)
         for event in run.events
+        if event.kind != _TWICE
     ]
     commit.segments = _segments(stream, start, run, regime)
     commit.outliers = int(run.outlier.sum())

@@ -3,20 +3,25 @@
 A stream belongs to one worker, chosen by its number, so its messages keep their order. A thread
 per worker sends what has gathered as one list and waits for the reply. A worker that dies or
 hangs is replaced; its models come back from snapshots.
+
+For a demonstration workers begin without the compiler (slower, but at once) and hand over to
+compiled ones as soon as these are ready.
 """
 
 from __future__ import annotations
 
 import asyncio
 import multiprocessing
+import os
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from holdfast.serve.config import Config
 from holdfast.serve.rows import Resting
-from holdfast.serve.worker import Message, Refused, main
+from holdfast.serve.worker import Message, Refused, Reply, main
 
 _TOGETHER = 16  # messages of a list
 _HUNG = 300.0  # seconds without a reply; compiling kernels takes less
@@ -24,6 +29,47 @@ _HUNG = 300.0  # seconds without a reply; compiling kernels takes less
 
 class WorkerLost(RuntimeError):
     """The process with the model ended in the middle of the work."""
+
+
+class Body:
+    """A process and the pipe to it."""
+
+    def __init__(self, config: Config, compiled: bool) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.pipe, theirs = context.Pipe()
+        capacity = max(1, config.models_in_memory // config.workers)
+        self.process = context.Process(
+            target=main, args=(theirs, config.db, capacity, config.snapshot_every), daemon=True
+        )
+        with _environment({} if compiled else {"NUMBA_DISABLE_JIT": "1"}):
+            self.process.start()
+        theirs.close()
+
+    def exchange(self, messages: list[Message]) -> Reply:
+        """The reply to messages; EOFError when there is none."""
+        self.pipe.send(messages)
+        if not self.pipe.poll(_HUNG):
+            raise EOFError
+        reply: Reply = self.pipe.recv()
+        return reply
+
+    def end(self, at_once: bool = False) -> None:
+        """Let it see the end of the pipe, or kill it."""
+        if at_once:
+            self.process.kill()
+        self.pipe.close()
+        self.process.join(10)
+
+
+@contextmanager
+def _environment(more: dict[str, str]) -> Iterator[None]:
+    """Variables a child begins with; the compiler reads its own when it is imported."""
+    os.environ.update(more)
+    try:
+        yield
+    finally:
+        for name in more:
+            del os.environ[name]
 
 
 class Hand:
@@ -35,9 +81,9 @@ class Hand:
         self._queue: queue.SimpleQueue[tuple[Message, asyncio.Future[Any]] | None]
         self._queue = queue.SimpleQueue()
         self._loop = asyncio.get_running_loop()
-        self.restarts = -1
         self._closing = False
-        self._start()
+        self._body = Body(config, compiled=not config.demo)
+        self._successor: Body | None = None
         self._thread = threading.Thread(target=self._work, daemon=True)
         self._thread.start()
 
@@ -52,21 +98,18 @@ class Hand:
         self._closing = True
         self._queue.put(None)
         if at_once:
-            self._process.kill()
+            self._body.process.kill()
         await asyncio.to_thread(self._thread.join)
 
-    def _start(self) -> None:
-        context = multiprocessing.get_context("spawn")
-        self._pipe, theirs = context.Pipe()
-        capacity = max(1, self._config.models_in_memory // self._config.workers)
-        self._process = context.Process(
-            target=main,
-            args=(theirs, self._config.db, capacity, self._config.snapshot_every),
-            daemon=True,
-        )
-        self._process.start()
-        theirs.close()
-        self.restarts += 1
+    async def renew(self) -> None:
+        """Prepare a compiled process and let it take over."""
+        body = await asyncio.to_thread(Body, self._config, True)
+        try:
+            await asyncio.to_thread(body.exchange, [Message("warm_up", ())])
+        except (asyncio.CancelledError, EOFError, OSError):
+            body.end(at_once=True)
+            raise
+        self._successor = body
 
     def _work(self) -> None:
         while True:
@@ -75,8 +118,7 @@ class Hand:
             if work:
                 self._exchange(work)
             if None in taken:
-                self._pipe.close()
-                self._process.join(10)
+                self._body.end()
                 return
 
     def _take(self) -> list[tuple[Message, asyncio.Future[Any]] | None]:
@@ -90,10 +132,8 @@ class Hand:
 
     def _exchange(self, work: list[tuple[Message, asyncio.Future[Any]]]) -> None:
         try:
-            self._pipe.send([message for message, _ in work])
-            if not self._pipe.poll(_HUNG):
-                raise EOFError
-            reply = self._pipe.recv()
+            self._hand_over()
+            reply = self._body.exchange([message for message, _ in work])
         except (EOFError, OSError):
             self._replace()
             lost = WorkerLost("The process with this stream's model ended; send it again.")
@@ -105,12 +145,19 @@ class Hand:
         for resting in reply.resting:
             self._tell(self._rested, resting)
 
+    def _hand_over(self) -> None:
+        if self._successor is None:
+            return
+        reply = self._body.exchange([Message("rest_all", ())])
+        for resting in reply.resting:
+            self._tell(self._rested, resting)
+        self._body.end()
+        self._body, self._successor = self._successor, None
+
     def _replace(self) -> None:
-        self._process.kill()
-        self._process.join()
-        self._pipe.close()
+        self._body.end(at_once=True)
         if not self._closing:
-            self._start()
+            self._body = Body(self._config, compiled=True)
 
     def _tell(self, function: Callable[..., None], *arguments: Any) -> None:
         self._loop.call_soon_threadsafe(function, *arguments)
@@ -150,6 +197,11 @@ class Pool:
     async def everyone(self, verb: str) -> None:
         """Ask all workers the same."""
         await asyncio.gather(*(hand.ask(verb) for hand in self.hands))
+
+    async def renew(self) -> None:
+        """Compiled processes for all, one after the other: the first compiles for the rest."""
+        for hand in self.hands:
+            await hand.renew()
 
     async def close(self, at_once: bool = False) -> None:
         """End the workers, when they are done or in the middle of what they do."""

@@ -66,6 +66,9 @@ class Service:
         await self.pool.everyone("warm_up")
         self.ready = True
         _log.info("ready")
+        if self.config.demo:
+            await self.pool.renew()
+            _log.info("compiled")
 
     def _rest(self, resting: Resting) -> None:
         loop = asyncio.get_running_loop()

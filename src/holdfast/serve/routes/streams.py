@@ -65,7 +65,7 @@ def _page(
 
 
 def _info(connection: Connection, stream: Stream, tail: list[Any]) -> StreamInfo:
-    last = streams.event_page(connection, stream.id, 0, None, 1, newest=True)
+    last = streams.event_page(connection, stream.id, 0, "-outlier", 1, newest=True)
     names = streams.names(connection, stream.id)
     return StreamInfo(
         key=stream.key, model=stream.model, settings=stream.settings, created=stream.created,
@@ -170,7 +170,14 @@ async def get_events(
     since: Annotated[
         int, Query(ge=0, le=2**53, description="Known at this observation or later.")
     ] = 0,
-    kind: Annotated[str | None, Query(max_length=64, pattern=r"^[^\x00]*$")] = None,
+    kind: Annotated[
+        str | None,
+        Query(
+            max_length=64,
+            pattern=r"^[^\x00]*$",
+            description="Only this kind; with a minus before it, all but this kind.",
+        ),
+    ] = None,
     limit: Annotated[int, Query(ge=1, le=5000)] = 1000,
     newest: Annotated[bool, Query(description="The latest `limit` ones.")] = False,
 ) -> Events:

@@ -27,7 +27,7 @@ export class Chart {
 
   build() {
     this.plot?.destroy();
-    const line = { stroke: css("--ink"), width: 1.4, points: { show: true, size: 4, fill: css("--ink"), stroke: css("--ink") } };
+    const line = { stroke: css("--ink"), width: 1.4, points: { size: 4, fill: css("--ink"), stroke: css("--ink") } };
     const hidden = { stroke: "transparent", points: { show: false } };
     const axis = { stroke: css("--muted"), grid: { stroke: css("--line"), width: 1 }, ticks: { stroke: css("--line"), width: 1 }, font: "12px system-ui" };
     this.plot = new window.uPlot({
@@ -129,6 +129,8 @@ export class Chart {
     ctx.font = `600 ${11 * ratio}px system-ui`;
     if (ctx.measureText(text).width > right - left - 8 * ratio) return;
     ctx.fillStyle = regimeColour(segment.regime);
+    ctx.textAlign = "left";
+    ctx.textBaseline = "alphabetic";
     ctx.fillText(text, Math.max(left, 0) + 4 * ratio, bottom - 4 * ratio);
   }
 
@@ -136,7 +138,7 @@ export class Chart {
     ctx.setLineDash([3 * ratio, 3 * ratio]);
     ctx.lineWidth = ratio;
     for (const event of this.data.events) {
-      if (event.kind === "outlier" || event.kind === "regime switched") continue;
+      if (event.kind === "outlier") continue;
       const x = plot.valToPos(this.xOf(event.since), "x", true);
       ctx.strokeStyle = regimeColour(event.regime);
       ctx.beginPath();

@@ -129,10 +129,14 @@ def name_regime(connection: Connection, stream: int, regime: int, name: str, not
 def event_page(
     connection: Connection, stream: int, since: int, kind: str | None, limit: int, newest: bool
 ) -> list[dict[str, Any]]:
-    """Events known at observation `since` or later, in order; the newest ones if asked for."""
+    """Events known at observation `since` or later, in order; the newest ones if asked for.
+
+    A kind with a minus before it is left out.
+    """
     query = select(events).where(events.c.stream == stream, events.c.seq >= since)
     if kind is not None:
-        query = query.where(events.c.kind == kind)
+        same = not kind.startswith("-")
+        query = query.where(events.c.kind == kind if same else events.c.kind != kind[1:])
     order = events.c.number.desc() if newest else events.c.number
     found = connection.execute(query.order_by(order).limit(limit)).all()
     known = names(connection, stream)
