@@ -7,15 +7,17 @@ written beside its place and moved there when it is whole. Restoring fills an em
 from __future__ import annotations
 
 import os
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, Engine, Table, func, insert, select, text
+from sqlalchemy.exc import DatabaseError
 
 from holdfast.errors import HoldfastError
-from holdfast.serve.storage.database import connect, prepare, sole_writer, writing
-from holdfast.serve.storage.migrations import LATEST, migrate, version
+from holdfast.serve.storage.database import connect, opened, sole_writer, writing
+from holdfast.serve.storage.migrations import LATEST, version
 from holdfast.serve.storage.tables import metadata, streams, tokens
 
 _CHUNK = 2000
@@ -25,19 +27,17 @@ def backup(db: str, file: Path) -> dict[str, int]:
     """Write everything to `file`; how many rows each table has."""
     if file.exists():
         raise HoldfastError(f"FILE {file} exists; a backup does not overwrite.")
-    source = prepare(db)
     part = file.with_name(file.name + ".part")
     part.unlink(missing_ok=True)
     os.close(os.open(part, os.O_CREAT | os.O_WRONLY, 0o600))  # it holds webhook secrets
-    target = prepare(f"sqlite:///{part.absolute()}")
-    with _one_moment(source) as reader, reader.begin(), writing(target) as writer:
+    with (
+        opened(db) as source,
+        opened(f"sqlite:///{part.absolute()}") as target,
+        _one_moment(source) as reader,
+        reader.begin(),
+        writing(target) as writer,
+    ):
         counts = _copy(reader, writer)
-    with target.connect() as connection:
-        connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
-        connection.rollback()
-        connection.exec_driver_sql("PRAGMA journal_mode=DELETE")
-    target.dispose()
-    source.dispose()
     _settle(part, file)
     return counts
 
@@ -51,7 +51,10 @@ def _one_moment(engine: Engine) -> Connection:
 
 
 def _settle(part: Path, file: Path) -> None:
-    """Durable under its name, or not there at all."""
+    """One file without a journal beside it, durable under its name, or not there at all."""
+    plain = sqlite3.connect(part)
+    plain.execute("PRAGMA journal_mode=DELETE")
+    plain.close()
     with part.open("rb") as handle:
         os.fsync(handle.fileno())
     part.rename(file)
@@ -64,19 +67,37 @@ def restore(db: str, file: Path) -> dict[str, int]:
     """Fill the empty database `db` from a backup; how many rows each table has."""
     if not file.exists():
         raise HoldfastError(f"FILE {file} does not exist.")
-    source = connect(f"sqlite:///{file.absolute()}")
-    with source.connect() as reader:
-        if not 0 < version(reader) <= LATEST:
-            raise HoldfastError(f"FILE {file} is not a backup this holdfast can read.")
-    migrate(source)
-    target = prepare(db)
-    with sole_writer(db, target), source.connect() as reader, writing(target) as writer:
-        for table in (streams, tokens):
-            if writer.execute(select(func.count()).select_from(table)).scalar():
-                raise HoldfastError("--db is not empty; restore into a new database.")
+    _check(file)
+    with (
+        opened(f"sqlite:///{file.absolute()}") as source,
+        opened(db) as target,
+        sole_writer(db, target),
+        source.connect() as reader,
+        writing(target) as writer,
+    ):
+        _demand_empty(writer)
         counts = _copy(reader, writer)
         _advance_numbers(writer)
     return counts
+
+
+def _check(file: Path) -> None:
+    engine = connect(f"sqlite:///{file.absolute()}")
+    try:
+        with engine.connect() as reader:
+            known = 0 < version(reader) <= LATEST
+    except DatabaseError:
+        known = False
+    finally:
+        engine.dispose()
+    if not known:
+        raise HoldfastError(f"FILE {file} is not a backup this holdfast can read.")
+
+
+def _demand_empty(writer: Connection) -> None:
+    for table in (streams, tokens):
+        if writer.execute(select(func.count()).select_from(table)).scalar():
+            raise HoldfastError("--db is not empty; restore into a new database.")
 
 
 def _copy(reader: Connection, writer: Connection) -> dict[str, int]:

@@ -113,10 +113,10 @@ def token_add(
     """Make a token. It is shown once; the database keeps only its hash."""
     _needs_extra()
     from holdfast.serve.storage import access
-    from holdfast.serve.storage.database import prepare, writing
+    from holdfast.serve.storage.database import opened, writing
 
     scopes = [("read", p) for p in read or []] + [("write", p) for p in write or []]
-    with writing(prepare(db)) as connection:
+    with opened(db) as engine, writing(engine) as connection:
         secret = access.add_token(connection, name, scopes, rate)
     typer.echo(secret)
 
@@ -126,9 +126,9 @@ def token_list(db: Database = _DEFAULT_DATABASE) -> None:
     """List tokens: names and rights, never the tokens themselves."""
     _needs_extra()
     from holdfast.serve.storage import access
-    from holdfast.serve.storage.database import prepare
+    from holdfast.serve.storage.database import opened
 
-    with prepare(db).connect() as connection:
+    with opened(db) as engine, engine.connect() as connection:
         for token in access.list_tokens(connection):
             scopes = ", ".join(f"{right} {prefix or '(all)'}" for right, prefix in token.scopes)
             state = "" if token.revoked is None else "  revoked"
@@ -143,9 +143,9 @@ def token_revoke(
     """Take a token's rights away, within two seconds on a running service."""
     _needs_extra()
     from holdfast.serve.storage import access
-    from holdfast.serve.storage.database import prepare, writing
+    from holdfast.serve.storage.database import opened, writing
 
-    with writing(prepare(db)) as connection:
+    with opened(db) as engine, writing(engine) as connection:
         if not access.revoke_token(connection, name):
             raise HoldfastError(f"There is no token {name!r} that could be revoked.")
     typer.echo(f"revoked {name}")

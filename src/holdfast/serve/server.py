@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import signal
 import socket
 from types import FrameType
 
@@ -29,8 +30,12 @@ class Server(uvicorn.Server):
         self._service = service
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Stop taking, let what is under way finish."""
-        super().handle_exit(sig, frame)
+        """Stop taking, let what is under way finish; a second interrupt does not wait.
+
+        The signal is not raised again afterwards: an orderly end is a success.
+        """
+        self.force_exit = self.should_exit and sig == signal.SIGINT
+        self.should_exit = True
         asyncio.get_running_loop().call_soon(self._tell)
 
     def _tell(self) -> None:

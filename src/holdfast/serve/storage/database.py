@@ -86,10 +86,24 @@ def prepare(db: str) -> Engine:
     engine = connect(db)
     try:
         migrate(engine)
+    except HoldfastError:
+        engine.dispose()
+        raise
     except OperationalError as error:
+        engine.dispose()
         reason = str(error.orig).strip().splitlines()[0]
         raise HoldfastError(f"--db {shown(db)} cannot be opened: {reason}") from None
     return engine
+
+
+@contextmanager
+def opened(db: str) -> Iterator[Engine]:
+    """The database for a while, closed afterwards."""
+    engine = prepare(db)
+    try:
+        yield engine
+    finally:
+        engine.dispose()
 
 
 def shown(db: str) -> str:
