@@ -69,7 +69,9 @@ def rows(*values: float) -> list[Row]:
 def test_what_waits_goes_together_and_in_order() -> None:
     async def scene() -> list[Any]:
         ingest, pool, _ = built()
-        await asyncio.gather(*(ingest.submit(1, rows(i)) for i in range(5)))
+        first = asyncio.create_task(ingest.submit(1, rows(0)))
+        await asyncio.sleep(0.001)
+        await asyncio.gather(first, *(ingest.submit(1, rows(i)) for i in range(1, 5)))
         assert ingest.pending == 0
         return [asked[2] for asked in pool.asked]
 
@@ -80,8 +82,7 @@ def test_parts_behind_a_spoilt_one_go_again_first() -> None:
     async def scene() -> list[Any]:
         ingest, pool, _ = built()
         first = asyncio.create_task(ingest.submit(1, rows(0)))
-        await asyncio.sleep(0)
-        pool.spoil_after = 0
+        await asyncio.sleep(0.001)
         later = [asyncio.create_task(ingest.submit(1, rows(i))) for i in (1, 2, 3)]
         await first
         pool.spoil_after = 1

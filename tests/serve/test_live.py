@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 import httpx
@@ -42,7 +43,7 @@ def test_observations_and_events_as_they_come(server: Any) -> None:
         assert answer.headers["content-type"].startswith("text/event-stream")
         sender = threading.Timer(0.3, server.send, ("live.a", [{"y": v} for v in y[10:20]]))
         sender.start()
-        seen = [m for m, _ in zip(messages(answer), range(5), strict=False)]
+        seen = list(islice(messages(answer), 5))
         sender.join()
     numbers = [number for kind, number, _ in seen if kind == "observation"]
     assert numbers == list(range(10, 10 + len(numbers)))
@@ -51,7 +52,7 @@ def test_observations_and_events_as_they_come(server: Any) -> None:
         assert number == numbers[1] + 1 and row["y"] == y[number]
         assert row == server.rows("live.a")[number]
     with follow(server, "live.a", **{"from": 0}) as answer:
-        kinds = [m[0] for m, _ in zip(messages(answer), range(21), strict=False)]
+        kinds = [m[0] for m in islice(messages(answer), 21)]
         assert "event" in kinds, "the first regime opens among these"
 
 
