@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -76,6 +77,13 @@ def _speak(app: FastAPI) -> None:
         ]
         return _problem(422, f"{found[0]['where']}: {found[0]['what']}.", errors=found)
 
+    @app.exception_handler(405)
+    async def not_so(request: Request, _: Exception) -> JSONResponse:
+        allowed = ", ".join(_methods(app, request.url.path))
+        answer = _problem(405, f"{request.method} is not possible here; {allowed} is.")
+        answer.headers["Allow"] = allowed
+        return answer
+
     @app.exception_handler(BadBody)
     async def bad(_: Request, error: BadBody) -> JSONResponse:
         return _problem(error.status, str(error))
@@ -95,6 +103,15 @@ def _speak(app: FastAPI) -> None:
     @app.exception_handler(WorkerLost)
     async def lost(_: Request, error: WorkerLost) -> JSONResponse:
         return _problem(503, str(error), 1)
+
+
+def _methods(app: FastAPI, path: str) -> list[str]:
+    """What can be done at a path, over all routes that share it."""
+    found = {"GET"} if path == "/" else set()
+    for template, possible in app.openapi()["paths"].items():
+        if re.fullmatch(re.sub(r"{\w+}", "[^/]+", template), path):
+            found |= {method.upper() for method in possible}
+    return sorted(found)
 
 
 def _problem(status: int, detail: str, wait: int | None = None, **more: Any) -> JSONResponse:
