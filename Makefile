@@ -7,7 +7,7 @@ export HOLDFAST_DATA
 # Witness 1: these run again without the compiler.
 NOJIT_TESTS := tests/test_agreement.py tests/test_emission.py tests/test_hdp.py tests/test_student_t.py
 
-.PHONY: venv demo test check lint types imports nojit bench reproduce quick lock clean
+.PHONY: soak-serve venv demo test check lint types imports nojit bench reproduce quick lock clean
 
 venv: .venv/.made
 
@@ -38,6 +38,10 @@ imports: venv
 
 nojit: venv
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -n 2 -m 'not slow' $(NOJIT_TESTS)
+
+# Two hundred times kill -9 under load; every observation once, outputs as without.
+soak-serve: venv
+	HOLDFAST_KILLS=200 $(BIN)/python -m pytest tests/serve/test_durability.py -k 'kill_under_load' -s
 
 bench: venv
 	$(BIN)/python -m benchmarks

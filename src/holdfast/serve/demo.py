@@ -31,15 +31,14 @@ async def _feed(service: Service) -> None:
     while not service.ready:
         await asyncio.sleep(0.05)
     values = _values(stream.n_rows)
-    moment = time.time() - _PAUSE * _PAST
-    if stream.n_rows == 0:
-        for _ in range(_PAST // 10):
-            rows = [_row(n, y, moment + _PAUSE * n) for n, y in _some(values, 10)]
-            await service.ingest.submit(stream.id, rows)
+    past = _PAST if stream.n_rows == 0 else 0
+    begun = time.time() - _PAUSE * (stream.n_rows + past)  # its clock ticks once per value
+    for _ in range(past // 10):
+        rows = [_row(n, y, begun + _PAUSE * n) for n, y in _some(values, 10)]
+        await service.ingest.submit(stream.id, rows)
     while True:
-        await service.ingest.submit(
-            stream.id, [_row(n, y, time.time()) for n, y in _some(values, 1)]
-        )
+        rows = [_row(n, y, begun + _PAUSE * n) for n, y in _some(values, 1)]
+        await service.ingest.submit(stream.id, rows)
         await asyncio.sleep(_PAUSE)
 
 

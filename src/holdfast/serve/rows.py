@@ -34,6 +34,7 @@ class Outcome:
 
     accepted: int = 0
     duplicates: int = 0
+    rows: int = 0  # of the stream afterwards
     error: str | None = None
     conflict: bool = False
     again: bool = False

@@ -35,6 +35,7 @@ class Service:
         self.config = config
         self.metrics = Metrics()
         self.ready = False
+        self.numbers: dict[str, int] = {}  # of streams that were sent something
         self.stopping = asyncio.Event()
         self._stack = ExitStack()
         self._readers = ThreadPoolExecutor(8, thread_name_prefix="reader")

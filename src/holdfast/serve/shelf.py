@@ -195,7 +195,7 @@ class _Job:
                 self.spoilt = True
                 return Outcome(error=f"The model failed on these rows: {error!r}.")
             self._keep(part, fresh, run)
-        return Outcome(len(fresh), len(part.rows) - len(fresh))
+        return Outcome(len(fresh), len(part.rows) - len(fresh), self.entry.seq)
 
     def _fresh(self, rows: list[Row]) -> list[Row]:
         """Rows that were not stored before, by id and by sequence number."""

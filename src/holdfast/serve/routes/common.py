@@ -68,6 +68,13 @@ Readable = Annotated[Stream, Depends(readable)]
 Writable = Annotated[Stream, Depends(writable)]
 
 
+async def stream_number(service: Service, key: str) -> int:
+    """The number of a stream, remembered: only this service makes and deletes streams."""
+    if key not in service.numbers:
+        service.numbers[key] = (await _existing(service, key)).id
+    return service.numbers[key]
+
+
 async def _existing(service: Service, key: str) -> Stream:
     stream = await service.read(streams.find, key)
     if stream is None:

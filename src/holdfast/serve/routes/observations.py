@@ -12,8 +12,16 @@ from sqlalchemy import Connection
 
 from holdfast.serve import bodies
 from holdfast.serve.live import CHUNK
-from holdfast.serve.routes.common import PROBLEMS, Readable, Serving, Writable
+from holdfast.serve.routes.common import (
+    PROBLEMS,
+    Caller,
+    Key,
+    Readable,
+    Serving,
+    stream_number,
+)
 from holdfast.serve.schemas import Observation, Observations, Problem, Receipt, Segment
+from holdfast.serve.security import demand
 from holdfast.serve.service import Service
 from holdfast.serve.storage import history, streams
 from holdfast.serve.storage.streams import Stream
@@ -61,12 +69,14 @@ _BODY = {
         415: {"model": Problem, "description": "The content type is not known."},
     },
 )
-async def post_observations(stream: Writable, request: Request, service: Serving) -> Receipt:
+async def post_observations(key: Key, request: Request, service: Serving, token: Caller) -> Receipt:
     """One observation, an array, JSON lines or CSV; all of a request is stored, or nothing.
 
     The answer comes when the observations and their outputs are durable. An `id` (or `seq`) that
     was stored before has no second effect, so a request without an answer may be sent again.
     """
+    demand(token, "write", key)
+    number = await stream_number(service, key)
     content = await _body(request, service)
     kind = request.headers.get("content-type", "")
     if len(content) > _THREAD:
@@ -75,7 +85,7 @@ async def post_observations(stream: Writable, request: Request, service: Serving
         rows = bodies.read(content, kind, service.config.limits)
     try:
         outcome = await asyncio.wait_for(
-            service.ingest.submit(stream.id, rows), service.config.limits.answer_seconds
+            service.ingest.submit(number, rows), service.config.limits.answer_seconds
         )
     except TimeoutError:
         raise HTTPException(
@@ -83,12 +93,7 @@ async def post_observations(stream: Writable, request: Request, service: Serving
         ) from None
     if outcome.error is not None:
         raise HTTPException(409 if outcome.conflict else 422, outcome.error)
-    now = await service.read(streams.find, stream.key)
-    return Receipt(
-        accepted=outcome.accepted,
-        duplicates=outcome.duplicates,
-        rows=now.n_rows if now is not None else 0,
-    )
+    return Receipt(accepted=outcome.accepted, duplicates=outcome.duplicates, rows=outcome.rows)
 
 
 async def _body(request: Request, service: Service) -> bytes:

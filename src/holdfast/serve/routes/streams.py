@@ -158,7 +158,9 @@ async def get_stream(stream: Readable, service: Serving) -> StreamInfo:
 @router.delete("/streams/{key}", summary="Delete a stream", status_code=204)
 async def delete_stream(stream: Writable, service: Serving) -> None:
     """The stream, its observations, outputs, events and snapshot; there is no way back."""
+    service.numbers.pop(stream.key, None)
     await service.write(streams.remove, stream.id)
+    service.numbers.pop(stream.key, None)  # a request may have looked it up meanwhile
     await service.pool.ask(stream.id, "drop")
     service.hub.stored(stream.id)
 

@@ -147,6 +147,6 @@ function shape(regime, all) {
   const high = Math.max(...known.map((other) => other.mean[0] + 2 * other.sd[0]));
   const at = (value) => String((value - low) / (high - low || 1));
   return h("div", { class: "shape" },
-    h("span", { class: "shape-bar", "--from": at(regime.mean[0] - 2 * regime.sd[0]), "--to": at(regime.mean[0] + 2 * regime.sd[0]) }),
-    h("span", { class: "shape-word muted small" }, `level ${number(regime.mean[0])}`));
+    h("span", { class: "shape-track" }, h("span", { class: "shape-bar", "--from": at(regime.mean[0] - 2 * regime.sd[0]), "--to": at(regime.mean[0] + 2 * regime.sd[0]) })),
+    h("span", { class: "muted small" }, `level ${number(regime.mean[0])}`));
 }
