@@ -10,6 +10,7 @@ NOJIT_TESTS := tests/test_agreement.py tests/test_emission.py tests/test_hdp.py 
 
 .PHONY: venv demo test check lint types imports nojit bench soak reproduce quick dist wheel-test lock clean
 .PHONY: venv demo test check lint types imports nojit bench bench-public bench-venv reproduce quick lock clean
+.PHONY: soak-serve venv demo test check lint types imports nojit bench reproduce quick lock clean
 
 venv: .venv/.made
 
@@ -40,6 +41,10 @@ imports: venv
 
 nojit: venv
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -n 2 -m 'not slow' $(NOJIT_TESTS)
+
+# Two hundred times kill -9 under load; every observation once, outputs as without.
+soak-serve: venv
+	HOLDFAST_KILLS=200 $(BIN)/python -m pytest tests/serve/test_durability.py -k 'kill_under_load' -s
 
 bench: venv
 	$(BIN)/python -m benchmarks
