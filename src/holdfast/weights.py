@@ -22,8 +22,11 @@ from typing import NamedTuple
 from holdfast._numba import kernel
 from holdfast.errors import unknown
 
-NONE, IMQ, HUBER, MAHALANOBIS = range(4)
-WEIGHTS = {"none": NONE, "imq": IMQ, "huber": HUBER, "mahalanobis": MAHALANOBIS}
+NONE, IMQ, HUBER, MAHALANOBIS, CONTAMINATION = range(5)
+WEIGHTS = {
+    "none": NONE, "imq": IMQ, "huber": HUBER, "mahalanobis": MAHALANOBIS,
+    "contamination": CONTAMINATION,
+}  # fmt: skip
 
 LONGEST = 1e150  # residual lengths beyond this say nothing more; its square is still finite
 FAINTEST = 1e-280  # weights below this cannot move a parameter; R / w^2 above it is still finite
@@ -49,6 +52,8 @@ class Caution(NamedTuple):
     predictive: bool
     weigh_births: bool
     sequential: bool
+    rate: float = 0.0
+    log_broad: float = 0.0
 
 
 def weight_code(name: object) -> int:
@@ -62,11 +67,24 @@ def weight_code(name: object) -> int:
 def log_weight2(kind: int, z: float, threshold: float) -> float:
     """log w^2 as scores use it: finite for every finite z."""
     u = z / threshold
+    if kind == CONTAMINATION:
+        return 0.0
     if kind == NONE or u == 0.0:
         return 0.0
     if kind == IMQ:
         return -2.0 * math.log(u) if u > 1e8 else -math.log1p(u * u)
     return -2.0 * math.log(u) if u > 1.0 else 0.0
+
+
+@kernel
+def contaminated(log_density: float, rate: float, log_broad: float) -> tuple[float, float]:
+    """log p = log((1 - eps) f + eps q), and the responsibility r = (1 - eps) f / p."""
+    regular = math.log1p(-rate) + log_density
+    broad = math.log(rate) + log_broad
+    top = max(regular, broad)
+    log_p = top + math.log(math.exp(regular - top) + math.exp(broad - top))
+    r = math.exp(regular - log_p)
+    return log_p, (r if r > FAINTEST else 0.0)
 
 
 @kernel

@@ -30,7 +30,9 @@ from holdfast.emissions.base import (
     Shape,
 )
 from holdfast.errors import HoldfastError, numbers
-from holdfast.weights import LONGEST, Caution, log_score, log_weight2, update_weight2
+from holdfast.weights import (
+    CONTAMINATION, LONGEST, Caution, contaminated, log_score, log_weight2, update_weight2,
+)  # fmt: skip
 
 FARTHEST = 1e100  # residuals beyond this are taken for this
 
@@ -212,6 +214,12 @@ def judge(
 
     z is the residual's length under S, `far` the length that the weight looks at (D2).
     """
+    if caution.kind == CONTAMINATION:
+        plain = log_score(z, log_scale, 0.0, dim, True)
+        log_p, r = contaminated(plain, caution.rate, caution.log_broad)
+        batch.weight[k] = r
+        batch.score[k] += log_p
+        return r
     w2 = update_weight2(caution.kind, far, caution.threshold)
     batch.weight[k] = w2
     log_w2 = 0.0

@@ -23,7 +23,9 @@ import numpy as np
 from holdfast._numba import kernel
 from holdfast.emissions.base import Batch
 from holdfast.emissions.linear_gaussian import bounded, projection
-from holdfast.weights import LONGEST, NONE, Caution, log_score, log_weight2, update_weight2
+from holdfast.weights import (
+    CONTAMINATION, LONGEST, NONE, Caution, contaminated, log_score, log_weight2, update_weight2,
+)  # fmt: skip
 
 _LOG_PI = math.log(math.pi)
 _RIDGE = 1.0 + 1e-14  # a product of factors may lose definiteness to rounding
@@ -142,6 +144,12 @@ def judge(
     noise_sds = min(math.sqrt(squared) * math.exp(-0.5 * log_noise), LONGEST)
     z = noise_sds / math.sqrt(1.0 + q)
     far = z if caution.predictive else noise_sds  # D2
+    if caution.kind == CONTAMINATION:
+        plain = log_student(z, log_scale, dof, dim)
+        log_p, r = contaminated(plain, caution.rate, caution.log_broad)
+        batch.weight[k] = r
+        batch.score[k] += log_p
+        return r
     w2 = update_weight2(caution.kind, far, caution.threshold)
     batch.weight[k] = w2
     batch.score[k] += score(z, far, log_scale, dof, dim, caution)

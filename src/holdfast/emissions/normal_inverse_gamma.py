@@ -61,7 +61,7 @@ from holdfast.emissions.base import Array, Batch, Components, Emission, Emission
 from holdfast.emissions.linear_gaussian import read_covariance, read_vector
 from holdfast.emissions.matrix_normal_inverse_wishart import Sample, WishartRows
 from holdfast.errors import HoldfastError, numbers, positive
-from holdfast.weights import NONE, Caution, update_weight2
+from holdfast.weights import CONTAMINATION, NONE, Caution, update_weight2
 
 _NODES, _NODE_WEIGHTS = np.polynomial.legendre.leggauss(32)
 
@@ -145,6 +145,7 @@ class NormalInverseGamma(Emission):
         self.prior_root = np.linalg.cholesky(spread)
         self.prior_factor = np.linalg.cholesky(self.prior_dof * self.prior_noise)
         kind = self.caution.kind if spec.consistent else NONE
+        kind = NONE if kind == CONTAMINATION else kind
         self.kappa = [consistency(kind, caution.threshold, seen) for seen in range(1, d + 1)]
 
     def blank(self, capacity: int) -> WishartRows:

@@ -14,6 +14,7 @@ its forecast are always up to date, and nothing is committed. When the batch is 
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,6 +29,7 @@ from holdfast.engine.resampling import ancestors, effective_sample_size
 from holdfast.engine.rule import Rule
 from holdfast.engine.schedule import Schedule
 from holdfast.hdp import Concentration
+from holdfast.weights import CONTAMINATION
 
 _LEAST_WEIGHT = float(np.finfo(float).tiny)  # reported weights lie in (0, 1]
 MEMORY = 0.5  # a regime counts as known when particles with this much weight remember it
@@ -87,6 +89,7 @@ class Engine:
             settings.particles, settings.concentration, not rule.D6, rng
         )
         self.time = 0
+        self.rate = np.array([1.0, 49.0])
         self.next_id = 0
         self.ess = float(settings.particles)
         self.log_nu = np.empty((0, 0))
@@ -101,6 +104,7 @@ class Engine:
         """Let the candidates see one observation; commit when the batch is full."""
         seen = not np.isnan(y).all()
         if seen:
+            self._set_broad(y, design)
             self.emission.advance(self.running, self.pool.rows, self.batch, y, design)
             self.n_observed += 1
         else:
@@ -111,11 +115,44 @@ class Engine:
         self.time += 1
         change = self._weigh()
         weight = float(self.mass @ self.batch.weight) / float(self.mass.sum())
+        if seen:
+            self._learn_rate(weight)
         committed = 0
         if self.position == self.size:
             committed = self.size
             self._commit()
         return Verdict(min(max(weight, _LEAST_WEIGHT), 1.0), change, self.ess, committed)
+
+    def _set_broad(self, y: Array, design: Array) -> None:
+        """One broad density q for all rows: t with 2 dof around the forecast, 20 noise sds wide."""
+        caution = self.emission.caution
+        if caution.kind != CONTAMINATION:
+            return
+        parts = self.emission.predictive(self.running, np.arange(self.mass.size), design)
+        opened = self.mass * (self.batch.live != PRIOR_ROW)
+        if opened.sum() <= 1e-12 * self.mass.sum():
+            opened = self.mass
+        centre = opened @ parts.location / opened.sum()
+        noise = self.emission.noise_covariance()
+        root = 20.0 * np.linalg.cholesky(noise)
+        seen = ~np.isnan(y)
+        cov = (root @ root.T)[np.ix_(seen, seen)]
+        factor = np.linalg.cholesky(cov)
+        white = np.linalg.solve(factor, np.clip(y[seen] - centre[seen], -1e100, 1e100))
+        d = int(seen.sum())
+        z2 = float(white @ white)
+        log_q = math.lgamma((2 + d) / 2) - 0.5 * d * math.log(2 * math.pi)
+        log_q -= float(np.log(np.diag(factor)).sum()) + 0.5 * (2 + d) * math.log1p(z2 / 2)
+        a, b = self.rate
+        self.emission.caution = caution._replace(rate=min(a / (a + b), 0.3), log_broad=log_q)
+
+    def _learn_rate(self, weight: float) -> None:
+        """eps ~ Beta(a, b), with a memory of 1000 observations."""
+        if self.emission.caution.kind != CONTAMINATION:
+            return
+        prior = np.array([1.0, 49.0])
+        gain = np.array([1.0 - min(weight, 1.0), min(weight, 1.0)])
+        self.rate = prior + 0.999 * (self.rate - prior) + gain
 
     def _weigh(self) -> float:
         """Refresh nu, the evidence and the candidates' masses; P(change)."""
@@ -314,7 +351,7 @@ class Engine:
     def pack(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         values = {
             "time": self.time, "next_id": self.next_id, "ess": self.ess, "size": self.size,
-            "position": self.position, "n_observed": self.n_observed,
+            "rate": self.rate.tolist(), "position": self.position, "n_observed": self.n_observed,
             "schedule": self.schedule.counts.tolist(), "rng": self.rng.bit_generator.state,
         }  # fmt: skip
         arrays = particle_arrays.pack(self.particles) | self.pool.pack()
@@ -328,6 +365,7 @@ class Engine:
     def unpack(self, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
         self.rng.bit_generator.state = values["rng"]
         self.schedule.counts[:] = values["schedule"]
+        self.rate = np.array(values["rate"])
         self.time, self.next_id, self.ess = values["time"], values["next_id"], values["ess"]
         self.particles = particle_arrays.unpack(arrays, self.settings.particles)
         self.pool.unpack(arrays)
