@@ -5,6 +5,7 @@ from __future__ import annotations
 __version__ = "0.1.0"
 
 from holdfast import data, evaluate, features, influence
+from holdfast.bank import auto
 from holdfast.errors import HoldfastError, SnapshotError
 from holdfast.forecast import Forecast
 from holdfast.models.beam import beam_ihmm
@@ -20,7 +21,7 @@ from holdfast.tune import tune
 
 __all__ = [
     "Event", "Forecast", "HoldfastError", "Regime", "Run", "SnapshotError", "Step", "Transitions",
-    "beam_ihmm", "bocd", "br_ihmm", "data", "dsm_bocd", "evaluate", "features", "from_bytes",
+    "auto", "beam_ihmm", "bocd", "br_ihmm", "data", "dsm_bocd", "evaluate", "features", "from_bytes",
     "garch_ihmm", "ihmm", "influence", "load", "make", "models", "sensitivity", "student_t_ihmm",
     "tune", "wolf_ihmm",
 ]  # fmt: skip

@@ -4,12 +4,12 @@ Bernstein online aggregation (Wintenberger 2017) on the ranked probability score
 mixture (as in CRPS learning, Berrisch and Ziel 2021): with l_m the derivative of the mixture's score
 along member m, the regret r_m = sum_j w_j l_j - l_m gives
 
-    V_m += r_m^2,  E_m = max |r_m|,  eta_m = min(1 / (2 E_m), sqrt(log(1 / pi_m) / V_m))
-    R_m += r_m (1 - eta_m r_m),      w_m ~ pi_m eta_m exp(eta_m R_m)
+    V_m += r_m^2,  E_m = max |r_m|,  eta_m = min(1 / (2 E_m), sqrt(log M / V_m))
+    R_m += r_m (1 - eta_m r_m),      w_m ~ eta_m exp(eta_m R_m)
 
-which competes with the best *combination* of members, with a regret of order sqrt(V) and no constant
-to choose. Sums are discounted so that the weights can follow change, and losses are bounded by the
-grid they are taken on, so that one outlier elects nobody.
+which competes with the best *combination* of members, with a regret of order sqrt(V log M) and no
+rate to choose. Sums are discounted over `MEMORY` observations so that the weights can follow
+change, and losses are bounded by the grid they are taken on, so that one outlier elects nobody.
 """
 
 from __future__ import annotations
@@ -22,54 +22,66 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
+MEMORY = 500
+_FADE = 1.0 - 1.0 / MEMORY
+_SUMS = ("regret", "square", "largest")
+_TINY = 1e-300
+
 
 class Mixer:
-    """Weights over members that may join late."""
+    """Weights over members; some may only watch, others join late.
 
-    def __init__(self, members: int = 0) -> None:
-        self.regret = np.zeros(members)
-        self.square = np.zeros(members)
-        self.largest = np.zeros(members)
-        self.fade = 1.0
-        self.weight = np.full(members, 1.0 / max(members, 1))
+    Args:
+        active: (M,) which members take part.
 
-    def join(self, members: int) -> None:
-        """New members begin without regret, as if they had been as good as the mixture so far."""
-        zeros = np.zeros(members)
-        self.regret = np.append(self.regret, zeros)
-        self.square = np.append(self.square, zeros)
-        self.largest = np.append(self.largest, zeros)
+    Example:
+        >>> mixer = Mixer(np.ones(2, bool))
+        >>> for _ in range(50):
+        ...     mixer.learn(np.array([0.1, 0.3]))
+        >>> bool(mixer.weight[0] > 0.9)
+        True
+    """
+
+    def __init__(self, active: NDArray[np.bool_]) -> None:
+        self.active = active
+        self.regret, self.square, self.largest = (np.zeros(active.size) for _ in _SUMS)
         self._weigh()
 
     def learn(self, gradient: Array) -> None:
         """One observation: the derivative of the mixture's loss along each member."""
         r = float(self.weight @ gradient) - gradient
         np.maximum(self.largest, np.abs(r), out=self.largest)
-        self.square = self.fade * self.square + r * r
-        eta = self._rate()
-        self.regret = self.fade * self.regret + r * (1 - eta * r)
+        self.square = _FADE * self.square + r * r
+        self.regret = _FADE * self.regret + r * (1.0 - self._rate() * r)
+        self._weigh()
+
+    def regroup(self, before: list[str], now: list[str], active: NDArray[np.bool_]) -> None:
+        """The members are others now: known names keep their sums, new ones begin without regret."""
+        at = {name: i for i, name in enumerate(before)}
+        for name in _SUMS:
+            old = getattr(self, name)
+            setattr(self, name, np.array([old[at[n]] if n in at else 0.0 for n in now]))
+        self.active = active
         self._weigh()
 
     def _rate(self) -> Array:
-        log_prior = math.log(max(self.regret.size, 2))
-        return np.minimum(
-            0.5 / np.maximum(self.largest, 1e-300), np.sqrt(log_prior / np.maximum(self.square, 1e-300))
-        )
+        square = np.maximum(self.square, _TINY)
+        by_sum = np.sqrt(math.log(max(self.active.sum(), 2)) / square)
+        return np.minimum(0.5 / np.maximum(self.largest, _TINY), by_sum)
 
     def _weigh(self) -> None:
         eta = self._rate()
         known = self.square > 0
         eta = np.where(known, eta, eta[known].max() if known.any() else 1.0)
-        exponent = eta * self.regret
-        share = eta * np.exp(exponent - exponent.max())
-        self.weight = share / share.sum()
+        exponent = np.where(self.active, eta * self.regret, -np.inf)
+        share = eta * np.exp(exponent - exponent.max()) if self.active.any() else eta
+        self.weight = share / share.sum() if share.size else share
 
     def pack(self) -> dict[str, NDArray[Any]]:
         """State for a snapshot."""
-        names = ("regret", "square", "largest", "weight")
-        return {f"mix_{name}": getattr(self, name).copy() for name in names}
+        return {f"mix.{name}": getattr(self, name).copy() for name in _SUMS}
 
     def unpack(self, arrays: dict[str, NDArray[Any]]) -> None:
         """Take up what `pack` gave."""
-        for name in ("regret", "square", "largest", "weight"):
-            setattr(self, name, arrays[f"mix_{name}"].copy())
+        self.regret, self.square, self.largest = (arrays[f"mix.{name}"].copy() for name in _SUMS)
+        self._weigh()

@@ -73,6 +73,20 @@ def densities(
 
 
 @kernel
+def at_points(
+    points: Array, share: Array, location: Array, scale: Array, dof: Array, out_p: Array, out_f: Array
+) -> None:
+    """Density and distribution function of one mixture at some points."""
+    out_p[:] = 0.0
+    out_f[:] = 0.0
+    for k in range(share.size):
+        for g in range(points.size):
+            z = min(max((points[g] - location[k]) / scale[k], -1e100), 1e100)
+            out_p[g] += share[k] * math.exp(log_t(z, dof[k])) / scale[k]
+            out_f[g] += share[k] * t_cdf(z, dof[k])
+
+
+@kernel
 def ranked_losses(
     nodes: Array, f: Array, y: float, weight: Array, out_loss: Array, out_gradient: Array
 ) -> float:

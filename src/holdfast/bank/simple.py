@@ -68,6 +68,18 @@ def smoothers() -> Smoothers:
     return Smoothers(np.zeros(n), np.zeros(n), np.ones(n), np.zeros(1))
 
 
+class Seasonal(NamedTuple):
+    """Scales of the two seasonal members of one coordinate."""
+
+    variance: Array  # (2,)
+    count: Array  # (1,)
+
+
+def last_season() -> Seasonal:
+    """Fresh seasonal members."""
+    return Seasonal(np.ones(2), np.zeros(1))
+
+
 def squares(width: int) -> Squares:
     """A fresh least-squares member on a design of this width."""
     return Squares(np.zeros(width), np.eye(width) * RIDGE, np.ones(1), np.zeros(1))
@@ -83,6 +95,24 @@ def learn_scale(variance: float, error: float, count: float) -> tuple[float, flo
 
 
 @kernel
+def learn_scales(variance: Array, error: Array, count: Array) -> None:
+    """Scales of members whose points come from elsewhere."""
+    for j in range(variance.size):
+        variance[j] = learn_scale(variance[j], error[j], count[0])[0]
+    count[0] += 1.0
+
+
+@kernel
+def gain(rates: Array, n: float) -> tuple[float, float]:
+    """How far level and slope follow the n-th observation."""
+    if rates[2] == 0.0:
+        return max(rates[0], 1.0 / n), 0.0
+    a = max(rates[0], 2.0 * (2.0 * n - 1.0) / (n * (n + 1.0)))
+    b = max(rates[1], 6.0 / (n * (n + 1.0))) if n > 1.0 else 0.0
+    return a, b
+
+
+@kernel
 def smooth(state: Smoothers, rates: Array, y: float, trust: float) -> None:
     """Learn one observation; with `trust` 1 it moves levels fully, whatever its weight."""
     n = state.count[0] + 1.0
@@ -94,11 +124,7 @@ def smooth(state: Smoothers, rates: Array, y: float, trust: float) -> None:
         else:
             w = 1.0
         w = max(w, trust)
-        if rates[j, 2] > 0.0:
-            a = max(rates[j, 0], 2.0 * (2.0 * n - 1.0) / (n * (n + 1.0)))
-            b = max(rates[j, 1], 6.0 / (n * (n + 1.0))) if n > 1.0 else 0.0
-        else:
-            a, b = max(rates[j, 0], 1.0 / n), 0.0
+        a, b = gain(rates[j], n)
         if rates[j, 0] == 1.0:
             w = 1.0
         state.level[j] = expected + a * w * error
@@ -148,3 +174,10 @@ def regress(state: Squares, x: Array, y: float, trust: float, forget: float) -> 
 def learn(state: Smoothers, y: float, trust: float = 0.0) -> None:
     """Learn one observation, in units."""
     smooth(state, _RATES, y, trust)
+
+
+def gains(state: Smoothers) -> tuple[Array, Array]:
+    """How far levels and slopes follow the next observation: (J,) each."""
+    n = float(state.count[0]) + 1.0
+    pairs = np.array([gain(rates, n) for rates in _RATES])
+    return pairs[:, 0], pairs[:, 1]
