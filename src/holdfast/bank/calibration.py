@@ -48,6 +48,7 @@ class Calibration:
         self.shape = _START / _START.sum()
         self.size = 0.0
         self.count = 0.0
+        self.held, self.told = 0, 0  # values inside the 90 % intervals, and values at all
 
     def apply(self, law: Law) -> Law:
         """The corrected mixture."""
@@ -84,6 +85,7 @@ class Calibration:
         density, below = np.zeros(factor.size), np.zeros(factor.size)
         scores.at_points(points, law.share, location, scale, law.dof, density, below)
         outside = abs(2.0 * float(self.shape @ below) - 1.0) > _LEVEL
+        self.held, self.told = self.held + (not outside), self.told + 1
         share = self.shape * density / factor
         if share.sum() > 0:
             gain = trust / min(self.count + _PRIOR, _MEMORY)
@@ -93,12 +95,14 @@ class Calibration:
 
     def pack(self) -> dict[str, Any]:
         """State for a snapshot."""
-        return {"shape": self.shape.tolist(), "size": self.size, "count": self.count}
+        state = {"size": self.size, "count": self.count, "held": self.held, "told": self.told}
+        return state | {"shape": self.shape.tolist()}
 
     def unpack(self, values: dict[str, Any]) -> None:
         """Take up what `pack` gave."""
         self.shape = np.array(values["shape"])
         self.size, self.count = values["size"], values["count"]
+        self.held, self.told = values["held"], values["told"]
 
 
 def y_count(law: Law) -> int:

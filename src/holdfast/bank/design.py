@@ -15,7 +15,6 @@ from holdfast import features as feature_maps
 from holdfast.bank.members import Spec
 from holdfast.errors import HoldfastError
 from holdfast.features import Features
-from holdfast.features.covariates import aligned, read_row
 from holdfast.frames import Row
 from holdfast.results import Regime
 from holdfast.units import Units
@@ -190,6 +189,16 @@ class Scaler:
         self.centre, self.scale = arrays["x_centre"].copy(), arrays["x_scale"].copy()
 
 
+def names(spec: Spec, dim: int) -> list[str]:
+    """What the coefficients of a regime are; for d > 1 one after another for each coordinate."""
+    lags = [f"lag {k}" if i == 0 else f"lag {k} less lag {spec.steps[0]}" for i, k in enumerate(spec.steps)]
+    if dim > 1:
+        lags = [f"{lag} of y{j}" for lag in lags for j in range(dim)]
+    columns = [f"column {i}" for i in range(*spec.columns)]
+    each = ["level" if not spec.steps else "intercept", *lags, *columns]
+    return each if dim == 1 else [f"{name} for y{j}" for j in range(dim) for name in each]
+
+
 def coefficients(regime: Regime | None, spec: Spec, units: Units) -> tuple[Array, Array]:
     """A regime's coefficients: the level in the user's units, lags as they are."""
     d = units.dim
@@ -206,6 +215,3 @@ def coefficients(regime: Regime | None, spec: Spec, units: Units) -> tuple[Array
     mean[1 + len(spec.steps) :] *= units.scale[0]
     sd[1 + len(spec.steps) :] *= units.scale[0]
     return mean, sd
-
-
-__all__ = ["Plan", "Scaler", "Wanted", "aligned", "coefficients", "read_row"]

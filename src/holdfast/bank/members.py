@@ -58,7 +58,7 @@ class RegimeMember:
         self.spec = spec
         self.steps = np.array(spec.steps, np.int64)
         lags = len(spec.steps) * dim
-        self.model = regime_model(lags, spec.width, seed) if model is None else model
+        self.model = regime_model(lags, spec.width, dim, seed) if model is None else model
 
     def x(self, past: TwoPasts, version: int, covariates: Array) -> Array | None:
         """Its covariates given this version of the past."""
@@ -77,7 +77,7 @@ class RegimeMember:
         return cls(spec, 1, 0, from_bytes(data.tobytes()))
 
 
-def regime_model(lags: int, columns: int, seed: int) -> Model:
+def regime_model(lags: int, columns: int, dim: int, seed: int) -> Model:
     """A regime model in units: noise about 1, levels of variance 100, lags of variance 1."""
     features = feature_maps.intercept()
     prior: Any = 100.0
@@ -92,6 +92,7 @@ def regime_model(lags: int, columns: int, seed: int) -> Model:
         noise_scale=5.0,
         prior_var=prior,
         sticky=10.0,
+        dim=dim,
         seed=seed,
     )
 

@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.bank import ahead, design, seasons
-from holdfast.bank.calibration import Calibration, Law
-from holdfast.bank.ensemble import DEPTH, Ensemble, Look
-from holdfast.bank.members import Spec
-from holdfast.bank.reading import Reading
+from holdfast.bank.design import Plan
+from holdfast.bank.explain import explain
+from holdfast.bank.stream import Stream
 from holdfast.errors import whole
 from holdfast.forecast import Forecast
 from holdfast.frames import Row
 from holdfast.models.base import Array, Model
-from holdfast.results import OUTLIER, Event, Regime, Step, Transitions
-from holdfast.units import Units
-
-_WINDOW = 1024  # observations kept to begin again from
-_REPLAY = 500  # of which a member that joins late is shown so many
-_SEASON_LOOKS = (60, 100, 150, 250, 400, 600, 1000)  # then every 1000
-_OUTLIER = 0.2  # an observation less likely regular than this is reported
-_FAINT = 1e-4  # components of the forecast with a smaller share are left out
+from holdfast.results import Regime, Step, Transitions
 
 
 class Auto(Model):
@@ -33,11 +23,11 @@ class Auto(Model):
     name = "auto"
 
     def __init__(self, features: Any = None, regime_features: Any = None, seed: int = 0) -> None:
-        self.plan = design.Plan(features, regime_features)
+        self.plan = Plan(features, regime_features)
         self.seed = whole("seed", seed, least=0)
         self.dim: int | None = None
         self.time = 0
-        self.begun: _Begun | None = None
+        self.stream: Stream | None = None
 
     def settings(self) -> dict[str, Any]:
         return self.plan.to_json() | {"seed": self.seed}
@@ -50,44 +40,44 @@ class Auto(Model):
         return self.plan.check(x)
 
     def _predict(self, x: Row | None) -> Forecast:
-        begun = self.begun or _Begun(self.plan, self.dim or 1, x, self.seed)
-        return begun.forecast(begun.look(x, self.time))
+        stream = self.stream or Stream(self.plan, self.dim or 1, x, self.seed)
+        return stream.forecast(stream.look(x, self.time))
 
     def _observe(self, y: Array, x: Row | None) -> tuple[Forecast, Step]:
-        if self.begun is None:
+        if self.stream is None:
             self.plan.begin(x)
-            self.begun = _Begun(self.plan, y.size, x, self.seed)
+            self.stream = Stream(self.plan, y.size, x, self.seed)
             self.dim = y.size
-        answer = self.begun.observe(y, x, self.time)
+        answer = self.stream.observe(y, x, self.time)
         self.time += 1
         return answer
 
     def _forecast(self, rows: list[Any]) -> list[Forecast]:
-        begun = self.begun or _Begun(self.plan, self.dim or 1, rows[0], self.seed)
-        return begun.ahead(rows, self.time)
+        stream = self.stream or Stream(self.plan, self.dim or 1, rows[0], self.seed)
+        return stream.ahead(rows, self.time)
 
     def regimes(self) -> list[Regime]:
-        return [] if self.begun is None else self.begun.regimes()
+        return [] if self.stream is None else self.stream.regimes()
 
     def transitions(self) -> Transitions:
-        if self.begun is None or not self.begun.reading.book:
+        if self.stream is None or not self.stream.reading.book:
             return Transitions([], np.zeros((0, 0)))
-        moves = self.begun.reading.moves
+        moves = self.stream.reading.moves
         return Transitions(list(range(len(moves))), moves / (moves.sum(axis=1, keepdims=True) + 1.0))
 
     @property
     def weights(self) -> dict[str, float]:
         """How much each member counts in the forecast now, largest first."""
-        if self.begun is None:
-            return {}
-        ensemble = self.begun.ensemble
-        pairs = zip(ensemble.names, ensemble.mixer.weight.tolist(), strict=True)
-        return dict(sorted(pairs, key=lambda pair: -pair[1]))
+        return {} if self.stream is None else self.stream.weights()
+
+    def explain(self) -> str:
+        """What it knows, in plain words: units, features, members, regimes, outliers."""
+        return explain(self.stream, self.time)
 
     def _pack(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        if self.begun is None:
+        if self.stream is None:
             return {"started": False}, {}
-        values, arrays = self.begun.pack()
+        values, arrays = self.stream.pack()
         more, first = self.plan.pack()
         return values | more | {"started": True, "now": self.time, "dim": self.dim}, arrays | first
 
@@ -96,203 +86,4 @@ class Auto(Model):
             return
         self.time, self.dim = values["now"], values["dim"]
         self.plan.unpack(values, arrays)
-        self.begun = _Begun.unpack(self.plan, values, arrays, values["dim"], self.seed)
-
-
-class _Begun:
-    """The state after the first observation: dimension and covariates are known."""
-
-    def __init__(self, plan: design.Plan, dim: int, x: Row | None, seed: int) -> None:
-        self.plan, self.dim, self.seed = plan, dim, seed
-        self.n_x = plan.width(x)
-        self.units = Units(dim, _WINDOW)
-        self.scaler = design.Scaler(self.n_x)
-        self.rows: list[Array] = []  # covariates beside units.buffer, as given
-        self.seasons: list[int] = []
-        self.ensemble = self._fresh()
-        self.reading = Reading(len(self.readers), start=plan.first_reader)
-        self.calibration = Calibration()
-        self.outliers: list[int] = []
-        self._seen: tuple[int, bytes, Look] | None = None  # the latest look, to be used again
-
-    @property
-    def readers(self) -> list[int]:
-        """Which regime members read regimes."""
-        return self.plan.readers([member.spec for member in self.ensemble.regimes])
-
-    def _fresh(self) -> Ensemble:
-        season = self.seasons[0] if self.seasons else 0
-        specs = self.plan.specs(self.n_x) + self._season_spec()
-        deepest = max((max(s.steps, default=0) for s in specs), default=0)
-        return Ensemble(specs, self.dim, self.seed, season, max(DEPTH, deepest + 1))
-
-    def _season_spec(self) -> list[Spec]:
-        return [self.plan.season(self.seasons, self.n_x)] if self.seasons else []
-
-    def look(self, x: Row | None, time: int) -> Look:
-        """What is expected; remembered, for predict is usually followed by update."""
-        raw = self.plan.covariates(x, time)
-        key = raw.tobytes()
-        if self._seen is None or self._seen[:2] != (time, key):
-            self._seen = (time, key, self.ensemble.look(self.scaler.scaled(raw)))
-        return self._seen[2]
-
-    def law(self, look: Look) -> Law:
-        """The mixture of all members, in units, before correction."""
-        keep = look.weight > _FAINT * look.weight.max()
-        share = look.weight[keep]
-        p = look.parts
-        return Law(share / share.sum(), p.location[keep], p.spread[keep], p.dof[keep])
-
-    def forecast(self, look: Look) -> Forecast:
-        """The corrected mixture in the user's units."""
-        return self.published(self.law(look))
-
-    def published(self, law: Law) -> Forecast:
-        return self.units.forecast(Forecast.mixture(*self.calibration.apply(law)))
-
-    def observe(self, y: Array, x: Row | None, time: int) -> tuple[Forecast, Step]:
-        look = self.look(x, time)
-        self._seen = None
-        forecast = self.forecast(look)
-        raw = self.plan.covariates(x, time)
-        z, law = self.units.to_units(y), self.law(look)
-        self.rows.append(raw)
-        rebuild = self.units.learn(y)
-        self.rows = self.rows[-len(self.units.buffer) :]
-        if rebuild:
-            self.reading.restart(len(self.readers))
-            weight, steps, log_scores = self._rebuild()
-        else:
-            weight, steps, log_scores = self.ensemble.observe(z, self.scaler.scaled(raw), look)
-        seen = not np.isnan(y).all()
-        if seen:
-            self.calibration.learn(law, z, weight)
-        events = self._read(time, steps, log_scores, weight, seen)
-        self._look_for_seasons()
-        return forecast, self._step(forecast, y, steps, weight, seen, events)
-
-    def _rebuild(self) -> Any:
-        """Begin again in the new units, on what is in the buffer."""
-        self.scaler.learn(np.array(self.rows).reshape(len(self.rows), -1))
-        self.ensemble = self._fresh()
-        readers = self.readers
-        heard = None
-        for i, (y, raw) in enumerate(zip(self.units.buffer, self.rows, strict=True)):
-            heard = self._feed(self.ensemble, y, raw)
-            if i < len(self.rows) - 1:
-                self.reading.watch([heard.steps[k] for k in readers])
-        self.reading.rejoin()
-        return heard
-
-    def _feed(self, ensemble: Ensemble, y: Array, raw: Array) -> Any:
-        covariates = self.scaler.scaled(raw)
-        return ensemble.observe(self.units.to_units(y), covariates, ensemble.look(covariates))
-
-    def _read(
-        self, time: int, steps: list[Step], log_scores: Array, weight: float, seen: bool
-    ) -> list[Event]:
-        readers = self.readers
-        events = []
-        if seen and weight < _OUTLIER:
-            self.outliers = [*self.outliers[-19:], time]
-            events.append(Event(time, OUTLIER, max(self.reading.regime, 0), self.reading.regime))
-        return events + self.reading.hear(time, [steps[k] for k in readers], log_scores[readers])
-
-    def _step(
-        self, forecast: Forecast, y: Array, steps: list[Step], weight: float, seen: bool,
-        events: list[Event],
-    ) -> Step:  # fmt: skip
-        own = steps[self.readers[self.reading.chosen]]
-        return Step(
-            regime=self.reading.regime,
-            regime_probability=own.regime_probability,
-            weight=min(max(weight, float(np.finfo(float).tiny)), 1.0),
-            outlier=seen and weight < _OUTLIER,
-            change_probability=own.change_probability,
-            n_regimes=len(self.reading.book),
-            ess=own.ess,
-            log_score=float(forecast.log_density(y if y.size > 1 else y[0])),
-            settled=1,
-            events=tuple(events),
-        )
-
-    def _look_for_seasons(self) -> None:
-        """Now and then: propose seasons, and let a member that knows them join."""
-        n = self.units.count
-        if not (n in _SEASON_LOOKS or (n > 1000 and n % 1000 == 0)) or self.plan.explicit:
-            return
-        values = np.array(self.units.buffer)[:, 0]
-        found = [s for s in seasons.propose(values) if s + 1 < DEPTH]
-        if not found or set(found) <= set(self.seasons):
-            return
-        self.seasons = found
-        spec = self.plan.season(found, self.n_x)
-        newcomer = Ensemble([spec], self.dim, self.seed + 7, found[0])
-        for y, raw in list(zip(self.units.buffer, self.rows, strict=True))[-_REPLAY - max(found) :]:
-            self._feed(newcomer, y, raw)
-        at = [i for i, m in enumerate(self.ensemble.regimes) if m.spec.name == spec.name]
-        self.ensemble.replace(at[0] if at else None, spec, found[0], newcomer)
-        if self.plan.reader is None:
-            self.reading.enlarge(self.readers.index(at[0]) if at else None)
-
-    def ahead(self, rows: list[Row | None], time: int) -> list[Forecast]:
-        """Forecasts of the next len(rows) observations."""
-        covariates = [self.scaler.scaled(self.plan.covariates(x, time + h)) for h, x in enumerate(rows)]
-        first = self.look(rows[0], time)
-        laws = [self.law(first)]
-        if len(rows) > 1:
-            rng = np.random.default_rng([self.seed, time])
-            laws += ahead.simulate(self.ensemble, first, covariates, rng)
-        return ahead.Ahead([self.published(law) for law in laws])
-
-    def regimes(self) -> list[Regime]:
-        """The regimes reported so far, with what the present reader knows of them."""
-        member = self.ensemble.regimes[self.readers[self.reading.chosen]]
-        known = {r.id: r for r in member.model.regimes()}
-        ours = {own: known[theirs] for theirs, own in self.reading.names.items() if theirs in known}
-        out = []
-        for i, entry in enumerate(self.reading.book):
-            mean, sd = design.coefficients(ours.get(i), member.spec, self.units)
-            out.append(Regime(i, entry.visits, entry.first, entry.last, mean, sd))
-        return out
-
-    def pack(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        parts = {
-            "units": self.units.pack(), "ensemble": self.ensemble.pack(),
-            "reading": self.reading.pack(),
-        }  # fmt: skip
-        values: dict[str, Any] = {key: part[0] for key, part in parts.items()}
-        arrays = {f"{key}/{k}": a for key, part in parts.items() for k, a in part[1].items()}
-        values |= {
-            "calibration": self.calibration.pack(), "seasons": self.seasons,
-            "outliers": self.outliers, "n_x": self.n_x,
-        }  # fmt: skip
-        arrays |= self.scaler.pack() | {"rows": np.array(self.rows).reshape(len(self.rows), self.n_x)}
-        return values, arrays
-
-    @classmethod
-    def unpack(
-        cls, plan: design.Plan, values: dict[str, Any], arrays: dict[str, NDArray[Any]], dim: int,
-        seed: int,
-    ) -> _Begun:  # fmt: skip
-        own = cls.__new__(cls)
-        own.plan, own.dim, own.seed, own.n_x = plan, dim, seed, values["n_x"]
-        part = {
-            key: {k.removeprefix(f"{key}/"): a for k, a in arrays.items() if k.startswith(f"{key}/")}
-            for key in ("units", "ensemble", "reading")
-        }
-        own.units = Units.unpack(values["units"], part["units"])
-        own.ensemble = Ensemble.unpack(values["ensemble"], part["ensemble"], dim, seed)
-        own.reading = Reading.unpack(values["reading"], part["reading"])
-        own.calibration = Calibration()
-        own.calibration.unpack(values["calibration"])
-        own.scaler = design.Scaler(own.n_x)
-        own.scaler.unpack(arrays)
-        own.rows = [row.copy() for row in arrays["rows"]]
-        own.seasons, own.outliers = list(values["seasons"]), list(values["outliers"])
-        own._seen = None
-        return own
-
-
-__all__ = ["Auto", "math"]
+        self.stream = Stream.unpack(self.plan, values, arrays, values["dim"], self.seed)

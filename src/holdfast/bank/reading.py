@@ -49,6 +49,7 @@ class Reading:
         self.book: list[Entry] = []
         self.moves = np.zeros((0, 0))
         self.candidate, self.since = NO_REGIME, 0
+        self.began = 0  # since when the present regime holds
         self.public: list[int] = []
         self.traces: list[list[int]] = [[] for _ in range(readers)]
 
@@ -137,6 +138,7 @@ class Reading:
         self.candidate = NO_REGIME
         if vote in self.names:
             previous, self.regime = self.regime, self.names[vote]
+            self.began = self.since
             return [event(time, RETURNED, self.regime, previous, self.since)]
         opened = self._open(time, self.since)
         self.names[vote] = self.regime
@@ -144,6 +146,7 @@ class Reading:
 
     def _open(self, time: int, since: int) -> Event:
         previous, self.regime = self.regime, len(self.book)
+        self.began = since
         self.book.append(Entry(0, since, since))
         grown = np.zeros((len(self.book), len(self.book)))
         grown[:-1, :-1] = self.moves
@@ -154,7 +157,7 @@ class Reading:
         """State for a snapshot."""
         values = {
             "chosen": self.chosen, "regime": self.regime, "candidate": self.candidate,
-            "since": self.since, "names": [list(pair) for pair in self.names.items()],
+            "since": self.since, "began": self.began, "names": [list(pair) for pair in self.names.items()],
             "book": [list(entry) for entry in self.book], "public": list(self.public),
             "traces": [list(trace) for trace in self.traces],
         }  # fmt: skip
@@ -166,7 +169,7 @@ class Reading:
         own = cls(arrays["evidence"].size, values["chosen"])
         own.evidence, own.moves = arrays["evidence"].copy(), arrays["moves"].copy()
         own.regime, own.candidate = values["regime"], values["candidate"]
-        own.since = values["since"]
+        own.since, own.began = values["since"], values["began"]
         own.names = {int(a): int(b) for a, b in values["names"]}
         own.book = [Entry(*entry) for entry in values["book"]]
         own.public = list(values["public"])

@@ -25,21 +25,27 @@ def propose(values: Array, most: int = 2) -> list[int]:
         >>> propose(np.sin(2 * np.pi * t / 12))
         [12]
     """
-    n = values.size
     if np.isfinite(values).sum() < LEAST:
         return []
     z = _flat_ranks(values)
-    longest = n // CYCLES
-    rho, error = _autocorrelation(z, longest)
     found: list[int] = []
     while len(found) < most:
-        peak = _peak(rho, error, found)
-        if peak == 0:
+        period = _strongest(z, values.size // CYCLES, found)
+        if period == 0:
             break
-        found.append(peak)
-        z = _without(z, peak)
-        rho, error = _autocorrelation(z, longest)
+        found.append(period)
+        z = _without(z, period)
     return found
+
+
+def _strongest(z: Array, longest: int, known: list[int]) -> int:
+    """By the correlation of the values, where it must be plain; failing that, by that of steps."""
+    rho, error = _autocorrelation(z - z.mean(), longest)
+    period = _plain_peak(rho, np.maximum(SURE * error, 0.4), known)
+    if period == 0:
+        rho, error = _autocorrelation(np.diff(z), longest)
+        period = _peak(rho, np.maximum(SURE * error, 0.15), known)
+    return _refined(rho, period)
 
 
 def _flat_ranks(values: Array) -> Array:
@@ -48,9 +54,10 @@ def _flat_ranks(values: Array) -> Array:
     t = np.arange(values.size)
     line = _robust_line(t[seen].astype(float), values[seen])
     rest = values[seen] - line
-    order = np.argsort(np.argsort(rest, kind="stable"), kind="stable")
+    ordered = np.sort(rest)
+    below = np.searchsorted(ordered, rest, "left") + np.searchsorted(ordered, rest, "right")
     z = np.zeros(values.size)
-    z[seen] = 2.0 * (order + 0.5) / order.size - 1.0
+    z[seen] = below / rest.size - 1.0
     return z
 
 
@@ -63,27 +70,52 @@ def _robust_line(t: Array, y: Array) -> Array:
 
 
 def _autocorrelation(z: Array, longest: int) -> tuple[Array, Array]:
-    """Correlation at lags 0 .. longest of the differences, and its standard error."""
-    steps = np.diff(z)
-    size = 1 << (2 * steps.size - 1).bit_length()
-    power = np.abs(np.fft.rfft(steps, size)) ** 2
-    cover = np.fft.irfft(power, size)[: longest + 1]
-    if cover[0] <= 1e-12 * steps.size:
+    """Correlation at lags 0 .. longest, and its standard error under independence."""
+    size = 1 << (2 * z.size - 1).bit_length()
+    cover = np.fft.irfft(np.abs(np.fft.rfft(z, size)) ** 2, size)[: longest + 1]
+    if cover[0] <= 1e-12 * z.size:
         return np.zeros(longest + 1), np.ones(longest + 1)
-    pairs = steps.size - np.arange(longest + 1)
-    return cover / cover[0] * steps.size / pairs, 1.0 / np.sqrt(pairs)
+    pairs = z.size - np.arange(longest + 1)
+    return cover / cover[0] * z.size / pairs, 1.0 / np.sqrt(pairs)
 
 
-def _peak(rho: Array, error: Array, known: list[int]) -> int:
-    """The lag with the highest significant local maximum, or 0; multiples of a found one are not new
-    unless they are what is left."""
-    best, height = 0, 0.0
-    for lag in range(3, rho.size - 1):
-        if rho[lag] < max(SURE * error[lag], 0.15) or lag in known:
-            continue
-        if rho[lag] >= rho[lag - 1] and rho[lag] >= rho[lag + 1] and rho[lag] > height * 1.05 + 0.02:
-            best, height = lag, float(rho[lag])
-    return best
+def _peak(rho: Array, least: Array, known: list[int]) -> int:
+    """The shortest lag whose local maximum is high enough and nearly the highest one, or 0."""
+    lag = np.arange(3, rho.size - 1)
+    if lag.size == 0:
+        return 0
+    top = (rho[lag] >= rho[lag - 1]) & (rho[lag] >= rho[lag + 1]) & (rho[lag] >= least[lag])
+    for period in known:
+        top &= (np.abs(lag - period * np.round(lag / period)) != 1) & (lag != period)
+    if not top.any():
+        return 0
+    high = 0.8 * rho[lag[top]].max()
+    return int(lag[top & (rho[lag] >= high)][0])
+
+
+def _plain_peak(rho: Array, least: Array, known: list[int]) -> int:
+    """A peak that the correlation fell far below before it, and comes back to after it."""
+    period = _peak(rho, least, known)
+    if period == 0:
+        return 0
+    valley = rho[1:period].min()
+    again = rho[2 * period - 1 : 2 * period + 2].max(initial=rho[period] - 0.2)
+    return period if rho[period] - valley > 0.4 and again > 0.4 else 0
+
+
+def _refined(rho: Array, period: int) -> int:
+    """The period from the peaks at its multiples, which place it more exactly."""
+    if period < 4:
+        return period
+    exact, k = float(period), 2
+    while round(k * exact) + 2 < rho.size and k <= 20:
+        near = max(1, min(2, period // 4))
+        at = np.arange(round(k * exact) - near, round(k * exact) + near + 1)
+        best = int(at[np.argmax(rho[at])])
+        if rho[best] < 0.3 * rho[period]:
+            break
+        exact, k = best / k, k + 1
+    return round(exact)
 
 
 def _without(z: Array, period: int) -> Array:
