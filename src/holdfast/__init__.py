@@ -21,7 +21,7 @@ from holdfast.tune import tune
 
 __all__ = [
     "Event", "Forecast", "HoldfastError", "Regime", "Run", "SnapshotError", "Step", "Transitions",
-    "auto", "beam_ihmm", "bocd", "br_ihmm", "data", "dsm_bocd", "evaluate", "features", "from_bytes",
-    "garch_ihmm", "ihmm", "influence", "load", "make", "models", "sensitivity", "student_t_ihmm",
-    "tune", "wolf_ihmm",
+    "auto", "beam_ihmm", "bocd", "br_ihmm", "data", "dsm_bocd", "evaluate", "features",
+    "from_bytes", "garch_ihmm", "ihmm", "influence", "load", "make", "models", "sensitivity",
+    "student_t_ihmm", "tune", "wolf_ihmm",
 ]  # fmt: skip

@@ -1,6 +1,6 @@
 """Several steps ahead: what is fed back carries its uncertainty.
 
-Members without lags know their law at every horizon: regimes by their transition matrix, smoothing by
+Members without lags know their law at every horizon: regimes by their transitions, smoothing by
 
     Var(y_{t+h}) = v (1 + sum_{i < h} (a + b i)^2),      a, b the gains of level and slope
 
@@ -80,7 +80,11 @@ def simulate(
     first = len(ensemble.regimes)
     for i, spec in enumerate(ensemble.simple.specs):
         if weight[first + i] > 0:
-            _add(pieces, _squares_paths(ensemble, i, spec, weight[first + i], covariates, rng), weight[first + i])
+            _add(
+                pieces,
+                _squares_paths(ensemble, i, spec, weight[first + i], covariates, rng),
+                weight[first + i],
+            )
     rest = weight[first + len(ensemble.simple.specs) :]
     for version, mass in zip((CLEAN, RAW), look.masses, strict=True):
         state = ensemble.doubted if version == RAW and ensemble.doubted else ensemble.simple
@@ -94,7 +98,9 @@ def _add(pieces: list[Any], laws: list[tuple[Array, Array, Array, Array]], weigh
         piece.append((weight * share, location, spread, dof))
 
 
-def _without_lags(member: RegimeMember, covariates: list[Array]) -> list[tuple[Array, Array, Array, Array]]:
+def _without_lags(
+    member: RegimeMember, covariates: list[Array]
+) -> list[tuple[Array, Array, Array, Array]]:
     table = None
     if member.spec.width:
         table = np.array([c[slice(*member.spec.columns)] for c in covariates])

@@ -7,7 +7,7 @@ The mixture's law of Y is replaced by that of c + f (Y - c), c its mean, with a 
     size     all factors times exp(s), s += G (1{y outside the 90 % interval} - 0.1): whatever the
              shape missed, coverage of 90 % is right in the long run (adaptive conformal inference)
 
-Both steps are bounded, so an outlier moves them as little as any value outside the interval, and the
+Both steps are bounded: an outlier moves them as little as any value outside the interval, and the
 corrected forecast is still a mixture of the same kind.
 """
 

@@ -22,6 +22,7 @@ from holdfast.units import Units
 Array = NDArray[np.float64]
 
 _WIDEST = 1e4  # of a covariate, in its own spreads
+READERS = ("level", "lag 1", "columns", "your features", "season")  # the simplest first
 _NO_PAST = np.zeros((0, 1))
 
 
@@ -141,8 +142,8 @@ class Plan:
 
     def readers(self, specs: list[Spec]) -> list[int]:
         """Which members read regimes."""
-        names = ("your regime features",) if self.reader is not None else ("level", "lag 1", "season")
-        return [i for name in names for i, spec in enumerate(specs) if spec.name == name]
+        names = READERS if self.reader is None else ("your regime features",)
+        return [i for i, spec in enumerate(specs) if spec.name in names]
 
     def pack(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """What the first covariates were."""
@@ -191,7 +192,10 @@ class Scaler:
 
 def names(spec: Spec, dim: int) -> list[str]:
     """What the coefficients of a regime are; for d > 1 one after another for each coordinate."""
-    lags = [f"lag {k}" if i == 0 else f"lag {k} less lag {spec.steps[0]}" for i, k in enumerate(spec.steps)]
+    lags = [
+        f"lag {k}" if i == 0 else f"lag {k} less lag {spec.steps[0]}"
+        for i, k in enumerate(spec.steps)
+    ]
     if dim > 1:
         lags = [f"{lag} of y{j}" for lag in lags for j in range(dim)]
     columns = [f"column {i}" for i in range(*spec.columns)]

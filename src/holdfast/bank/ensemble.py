@@ -106,7 +106,9 @@ class Ensemble:
             return self._miss(z, covariates, look)
         rate = float(min(self.rate[0] / self.rate.sum(), HIGHEST))
         error = float(np.max(np.abs((z - look.centre) / look.noise)[seen]))
-        log_q = math.log(rate) + seen.sum() * log_broad(error) - float(np.log(look.noise[seen]).sum())
+        log_q = (
+            math.log(rate) + seen.sum() * log_broad(error) - float(np.log(look.noise[seen]).sum())
+        )
         each = self._log_densities(look, z)
         regular = math.log1p(-rate) + _mixed(each, look.masses, self.mixer.weight)
         r = 1.0 / (1.0 + math.exp(min(log_q - regular, 700.0)))
@@ -119,7 +121,7 @@ class Ensemble:
         return Heard(r, steps, by_member)
 
     def replace(self, index: int | None, spec: Spec, season: int, other: Ensemble) -> None:
-        """Take over the last regime member, its least squares and the seasonal members of `other`."""
+        """Take over the last regime member of `other`, its least squares and its season."""
         old = self.names
         newcomer = other.regimes[-1]
         if index is None:
@@ -160,7 +162,9 @@ class Ensemble:
         share = p.share / max(mass, 1e-300)
         if self.dim == 1:
             scale = np.sqrt(p.spread[:, 0, 0])
-            scores.densities(float(z[0]), share, p.location[:, 0].copy(), scale, p.dof, p.owner, out)
+            scores.densities(
+                float(z[0]), share, p.location[:, 0].copy(), scale, p.dof, p.owner, out
+            )
             return np.log(out + 1e-300)
         for m in range(out.size):
             own = p.owner == m

@@ -39,7 +39,9 @@ def _numbers(values: Any) -> str:
 
 def _units(stream: Stream) -> str:
     u = stream.units
-    return f"Units: noise of about {_numbers(u.scale)} around {_numbers(u.centre)}, from differences."
+    return (
+        f"Units: noise of about {_numbers(u.scale)} around {_numbers(u.centre)}, from differences."
+    )
 
 
 def _features(stream: Stream) -> str:

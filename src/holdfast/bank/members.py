@@ -1,9 +1,9 @@
 """The members: what each is given, and the state of those that are not regime models.
 
-    regimes          `student_t_ihmm` in units, on a level, on lags, on covariates
-    least squares    the same designs without regimes
-    smoothing        running mean, exponential smoothing, last value, local trends
-    season           the value one period ago; the last value plus the last period's step
+regimes          `student_t_ihmm` in units, on a level, on lags, on covariates
+least squares    the same designs without regimes
+smoothing        running mean, exponential smoothing, last value, local trends
+season           the value one period ago; the last value plus the last period's step
 """
 
 from __future__ import annotations
@@ -108,7 +108,9 @@ class SimpleMembers:
     def __init__(self, specs: list[Spec], dim: int, season: int = 0) -> None:
         self.specs, self.dim, self.season = specs, dim, season
         self.smooth = [simple.smoothers() for _ in range(dim)]
-        self.squares = [[simple.squares(1 + len(s.steps) + s.width) for _ in range(dim)] for s in specs]
+        self.squares = [
+            [simple.squares(1 + len(s.steps) + s.width) for _ in range(dim)] for s in specs
+        ]
         self.seasonal = [simple.last_season() for _ in range(dim)]
 
     @property
@@ -127,7 +129,7 @@ class SimpleMembers:
         return twin
 
     def take(self, spec: Spec, season: int, other: SimpleMembers) -> None:
-        """Take over the last least squares of `other` (in place of one of that kind) and its season."""
+        """Take over the last least squares of `other`, in place of its namesake, and its season."""
         if other.specs:
             kept = [i for i, own in enumerate(self.specs) if own.name != spec.name]
             self.specs = [self.specs[i] for i in kept] + [other.specs[-1]]
@@ -148,15 +150,22 @@ class SimpleMembers:
             x = row(spec, lags, covariates)
             state = per[j]
             location.append(float(state.theta @ x))
-            variance.append(float(state.variance[0] * (1.0 + min(x @ state.cover @ x, 1e100))))
+            variance.append(
+                float(state.variance[0] * (1.0 + min(float(x @ state.cover @ x), 1e100)))
+            )
         smooth = self.smooth[j]
-        both = [location, smooth.level + smooth.slope], [variance, smooth.variance]
+        both: tuple[list[Any], list[Any]] = (
+            [location, smooth.level + smooth.slope],
+            [variance, smooth.variance],
+        )
         if self.season:
             both[0].append(seasonal_points(lags, self.season))
             both[1].append(self.seasonal[j].variance)
         return np.concatenate(both[0]), np.concatenate(both[1])
 
-    def learn(self, z: Array, past: TwoPasts, version: int, covariates: Array, trust: float) -> None:
+    def learn(
+        self, z: Array, past: TwoPasts, version: int, covariates: Array, trust: float
+    ) -> None:
         """Learn one observation; with `trust` 1 it counts in full."""
         for j in range(self.dim):
             if np.isnan(z[j]):
@@ -169,7 +178,7 @@ class SimpleMembers:
             simple.learn(self.smooth[j], y, trust)
             if self.season:
                 errors = y - seasonal_points(lags, self.season)
-                simple.learn_scales(self.seasonal[j].variance, errors, self.seasonal[j].count)
+                simple.learn_scales(self.seasonal[j].variance, errors, self.seasonal[j].seen)
 
     def pack(self) -> dict[str, NDArray[Any]]:
         """The state as arrays."""
@@ -209,7 +218,7 @@ def seasonal_points(lags: Array, period: int) -> Array:
 
 
 def thinned(forecast: Forecast, faint: float) -> tuple[Array, Array, Array, Array]:
-    """Components worth keeping; one of outliers (dof 2) is the ensemble's business, not a member's."""
+    """Components worth keeping; one of outliers (dof 2) is the ensemble's business."""
     keep = (forecast.share > faint) & (forecast.dof > 2)
     if not keep.any():
         keep = forecast.share == forecast.share.max()

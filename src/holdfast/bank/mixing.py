@@ -1,8 +1,8 @@
 """Weights of the members, learnt online from what their distributions were worth.
 
 Bernstein online aggregation (Wintenberger 2017) on the ranked probability score, linearised at the
-mixture (as in CRPS learning, Berrisch and Ziel 2021): with l_m the derivative of the mixture's score
-along member m, the regret r_m = sum_j w_j l_j - l_m gives
+mixture (as in CRPS learning, Berrisch and Ziel 2021): with l_m the derivative of the mixture's
+score along member m, the regret r_m = sum_j w_j l_j - l_m gives
 
     V_m += r_m^2,  E_m = max |r_m|,  eta_m = min(1 / (2 E_m), sqrt(log M / V_m))
     R_m += r_m (1 - eta_m r_m),      w_m ~ eta_m exp(eta_m R_m)
@@ -56,7 +56,7 @@ class Mixer:
         self._weigh()
 
     def regroup(self, before: list[str], now: list[str], active: NDArray[np.bool_]) -> None:
-        """The members are others now: known names keep their sums, new ones begin without regret."""
+        """Members come and go: known names keep their sums, new ones begin without regret."""
         at = {name: i for i, name in enumerate(before)}
         for name in _SUMS:
             old = getattr(self, name)

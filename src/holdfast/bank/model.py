@@ -1,4 +1,4 @@
-"""`auto`: nothing to set. Units, members, mixing, regimes and intervals, all from the stream itself."""
+"""`auto` as a model like the others; what it does is in `holdfast.bank.stream`."""
 
 from __future__ import annotations
 
@@ -63,7 +63,9 @@ class Auto(Model):
         if self.stream is None or not self.stream.reading.book:
             return Transitions([], np.zeros((0, 0)))
         moves = self.stream.reading.moves
-        return Transitions(list(range(len(moves))), moves / (moves.sum(axis=1, keepdims=True) + 1.0))
+        return Transitions(
+            list(range(len(moves))), moves / (moves.sum(axis=1, keepdims=True) + 1.0)
+        )
 
     @property
     def weights(self) -> dict[str, float]:

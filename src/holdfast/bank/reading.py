@@ -1,8 +1,13 @@
 """Regimes are another question than forecasts: read by models of their own, chosen by evidence.
 
 A model that forecasts well with three lags sees no regimes, and regimes of the level alone tile a
-drifting series. So a few readers (level; lag 1; season lags) compete by their bounded log scores,
-discounted; the chosen one changes only when another is ahead by `AHEAD` nats. What is reported:
+drifting series. So a few readers (level; lag 1; season lags) stand in order, the simplest first,
+and a later one is believed when its lead over the earlier one,
+
+    lead <- 0.995 lead + clip(log score of the later - log score of the earlier, -1/2, 1/2)
+
+is large. The clip is the point: a level that jumps costs the level's reader many nats at once and
+says nothing against it; a drift costs it a little all the time. What is reported:
 
     a regime of the reader counts when it has been the reader's vote for `HOLD` observations
     ids are 0, 1, 2, .. in the order first reported, and belong to this module: when the reader
@@ -20,7 +25,9 @@ from holdfast.results import NO_REGIME, OPENED, RETURNED, Event, Step
 
 Array = NDArray[np.float64]
 
-AHEAD = 8.0  # nats by which another reader must lead
+AHEAD, STAY = 6.0, 3.0  # lead with which a later reader is believed, and no longer believed
+WARM = 60  # observations before the first choice
+CLIP = 0.5  # nats per observation
 HOLD = 6  # observations a new regime must last before it is reported
 TRACE = 300  # observations over which regimes of two readers are compared
 _FADE = 0.995
@@ -43,7 +50,8 @@ class Reading:
 
     def __init__(self, readers: int, start: int = 0) -> None:
         self.chosen = start
-        self.evidence = np.zeros(readers)
+        self.heard = 0
+        self.lead = np.zeros((readers, readers))  # [i, j] of j over i
         self.regime = NO_REGIME
         self.names: dict[int, int] = {}  # of the chosen reader's regimes: its id -> ours
         self.book: list[Entry] = []
@@ -56,7 +64,9 @@ class Reading:
     def hear(self, time: int, steps: list[Step], log_scores: Array) -> list[Event]:
         """One observation, as all readers saw it; events that are known now."""
         self.watch(steps)
-        self.evidence = _FADE * self.evidence + log_scores - log_scores.max(initial=-np.inf)
+        ahead = np.clip(log_scores[None, :] - log_scores[:, None], -CLIP, CLIP)
+        self.lead = _FADE * self.lead + ahead
+        self.heard += 1
         self._choose()
         events = self._report(time, steps[self.chosen].regime)
         previous = self.public[-1] if self.public else self.regime
@@ -76,22 +86,21 @@ class Reading:
     def restart(self, readers: int) -> None:
         """The readers are new and will be shown the recent past by `watch`, then `rejoin`."""
         self.traces = [[] for _ in range(readers)]
-        fresh = np.zeros(readers)
-        n = min(readers, self.evidence.size)
-        fresh[:n] = self.evidence[:n]
-        self.evidence = fresh
+        kept = np.zeros((readers, readers))
+        n = min(readers, len(self.lead))
+        kept[:n, :n] = self.lead[:n, :n]
+        self.lead = kept
 
     def enlarge(self, replaced: int | None) -> None:
-        """One more reader, or another in the place of one: it begins level with the chosen one."""
-        level = self.evidence[self.chosen]
+        """One more reader, or another in the place of one; it leads nobody yet."""
         if replaced is None:
-            self.evidence = np.append(self.evidence, level)
+            self.lead = np.pad(self.lead, (0, 1))
             self.traces.append([])
-        else:
-            self.evidence[replaced] = level
-            self.traces[replaced] = []
-            if self.chosen == replaced:
-                self.rejoin()
+            return
+        self.lead[replaced] = self.lead[:, replaced] = 0.0
+        self.traces[replaced] = []
+        if self.chosen == replaced:
+            self.rejoin()
 
     def rejoin(self) -> None:
         """Give the chosen reader's regimes the ids they overlap with."""
@@ -99,8 +108,13 @@ class Reading:
         self.candidate = NO_REGIME
 
     def _choose(self) -> None:
-        best = int(np.argmax(self.evidence))
-        if self.evidence[best] > self.evidence[self.chosen] + AHEAD:
+        if self.heard < WARM:
+            return
+        best = 0
+        for later in range(1, len(self.lead)):
+            if self.lead[best, later] > (STAY if later == self.chosen else AHEAD):
+                best = later
+        if best != self.chosen:
             self.chosen = best
             self.rejoin()
 
@@ -156,18 +170,20 @@ class Reading:
     def pack(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """State for a snapshot."""
         values = {
-            "chosen": self.chosen, "regime": self.regime, "candidate": self.candidate,
-            "since": self.since, "began": self.began, "names": [list(pair) for pair in self.names.items()],
+            "heard": self.heard, "chosen": self.chosen, "regime": self.regime,
+            "candidate": self.candidate, "since": self.since, "began": self.began,
+            "names": [list(pair) for pair in self.names.items()],
             "book": [list(entry) for entry in self.book], "public": list(self.public),
             "traces": [list(trace) for trace in self.traces],
         }  # fmt: skip
-        return values, {"evidence": self.evidence.copy(), "moves": self.moves.copy()}
+        return values, {"lead": self.lead.copy(), "moves": self.moves.copy()}
 
     @classmethod
     def unpack(cls, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Reading:
         """What `pack` packed."""
-        own = cls(arrays["evidence"].size, values["chosen"])
-        own.evidence, own.moves = arrays["evidence"].copy(), arrays["moves"].copy()
+        own = cls(len(arrays["lead"]), values["chosen"])
+        own.heard = values["heard"]
+        own.lead, own.moves = arrays["lead"].copy(), arrays["moves"].copy()
         own.regime, own.candidate = values["regime"], values["candidate"]
         own.since, own.began = values["since"], values["began"]
         own.names = {int(a): int(b) for a, b in values["names"]}
@@ -179,6 +195,5 @@ class Reading:
 
 def event(time: int, kind: str, regime: int, previous: int, since: int) -> Event:
     """An event that also says since when, where events can."""
-    if "since" in Event._fields:
-        return Event(time=time, kind=kind, regime=regime, previous=previous, **{"since": since})
-    return Event(time, kind, regime, previous)
+    more: dict[str, Any] = {"since": since} if "since" in Event._fields else {}
+    return Event(time, kind, regime, previous, **more)

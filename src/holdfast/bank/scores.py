@@ -47,7 +47,13 @@ def log_t(x: float, dof: float) -> float:
 
 @kernel
 def distribution_functions(
-    nodes: Array, share: Array, location: Array, scale: Array, dof: Array, owner: Array, out: Array
+    nodes: Array,
+    share: Array,
+    location: Array,
+    scale: Array,
+    dof: Array,
+    owner: NDArray[np.int64],
+    out: Array,
 ) -> None:
     """out[m, g]: F_m at node g, the components of member m mixed by their shares."""
     out[:] = 0.0
@@ -63,7 +69,13 @@ def distribution_functions(
 
 @kernel
 def densities(
-    y: float, share: Array, location: Array, scale: Array, dof: Array, owner: Array, out: Array
+    y: float,
+    share: Array,
+    location: Array,
+    scale: Array,
+    dof: Array,
+    owner: NDArray[np.int64],
+    out: Array,
 ) -> None:
     """out[m]: density of member m at y."""
     out[:] = 0.0
@@ -74,7 +86,13 @@ def densities(
 
 @kernel
 def at_points(
-    points: Array, share: Array, location: Array, scale: Array, dof: Array, out_p: Array, out_f: Array
+    points: Array,
+    share: Array,
+    location: Array,
+    scale: Array,
+    dof: Array,
+    out_p: Array,
+    out_f: Array,
 ) -> None:
     """Density and distribution function of one mixture at some points."""
     out_p[:] = 0.0

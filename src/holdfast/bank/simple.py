@@ -50,7 +50,7 @@ class Smoothers(NamedTuple):
     level: Array
     slope: Array
     variance: Array
-    count: Array  # (1,) observations learnt
+    seen: Array  # (1,) observations learnt
 
 
 class Squares(NamedTuple):
@@ -59,7 +59,7 @@ class Squares(NamedTuple):
     theta: Array
     cover: Array
     variance: Array  # (1,)
-    count: Array  # (1,)
+    seen: Array  # (1,)
 
 
 def smoothers() -> Smoothers:
@@ -72,7 +72,7 @@ class Seasonal(NamedTuple):
     """Scales of the two seasonal members of one coordinate."""
 
     variance: Array  # (2,)
-    count: Array  # (1,)
+    seen: Array  # (1,)
 
 
 def last_season() -> Seasonal:
@@ -115,7 +115,7 @@ def gain(rates: Array, n: float) -> tuple[float, float]:
 @kernel
 def smooth(state: Smoothers, rates: Array, y: float, trust: float) -> None:
     """Learn one observation; with `trust` 1 it moves levels fully, whatever its weight."""
-    n = state.count[0] + 1.0
+    n = state.seen[0] + 1.0
     for j in range(state.level.size):
         expected = state.level[j] + state.slope[j]
         error = y - expected
@@ -129,7 +129,7 @@ def smooth(state: Smoothers, rates: Array, y: float, trust: float) -> None:
             w = 1.0
         state.level[j] = expected + a * w * error
         state.slope[j] += b * w * error
-    state.count[0] = n
+    state.seen[0] = n
 
 
 @kernel
@@ -151,9 +151,7 @@ def regress(state: Squares, x: Array, y: float, trust: float, forget: float) -> 
             gain[i] += state.cover[i, j] * x[j]
         leverage += x[i] * gain[i]
     error = y - expected
-    state.variance[0], w = learn_scale(
-        state.variance[0], error / leverage**0.5, state.count[0]
-    )
+    state.variance[0], w = learn_scale(state.variance[0], error / leverage**0.5, state.seen[0])
     w = max(w, trust)
     s = leverage - 1.0 + 1.0 / w
     for i in range(m):
@@ -168,7 +166,7 @@ def regress(state: Squares, x: Array, y: float, trust: float, forget: float) -> 
         for i in range(m):
             for j in range(m):
                 state.cover[i, j] *= RIDGE * 100.0 / top
-    state.count[0] += 1.0
+    state.seen[0] += 1.0
 
 
 def learn(state: Smoothers, y: float, trust: float = 0.0) -> None:
@@ -178,6 +176,6 @@ def learn(state: Smoothers, y: float, trust: float = 0.0) -> None:
 
 def gains(state: Smoothers) -> tuple[Array, Array]:
     """How far levels and slopes follow the next observation: (J,) each."""
-    n = float(state.count[0]) + 1.0
+    n = float(state.seen[0]) + 1.0
     pairs = np.array([gain(rates, n) for rates in _RATES])
     return pairs[:, 0], pairs[:, 1]

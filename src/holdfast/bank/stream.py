@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.bank import ahead, design, seasons
+from holdfast.bank.advice import Advice
 from holdfast.bank.calibration import Calibration, Law
 from holdfast.bank.ensemble import DEPTH, Ensemble, Heard, Look
 from holdfast.bank.members import RegimeMember, Spec
@@ -19,7 +20,7 @@ from holdfast.bank.reading import Reading
 from holdfast.forecast import Forecast
 from holdfast.frames import Row
 from holdfast.results import OUTLIER, Event, Regime, Step
-from holdfast.units import Units
+from holdfast.units import MOMENTS, Units
 
 Array = NDArray[np.float64]
 
@@ -28,6 +29,7 @@ _REPLAY = 500  # of which a member that joins late is shown so many
 _SEASON_LOOKS = (50, 75, 100, 125, 150, 200, 300, 400, 600, 800, 1000)  # then every 1000
 _OUTLIER = 0.2  # an observation less likely regular than this is reported
 _FAINT = 1e-4  # components of the forecast with a smaller share are left out
+_FIRST = 20  # observations after which the target is looked at
 _NAMED = 20  # outliers remembered by their time
 
 
@@ -45,6 +47,7 @@ class Stream:
         self.ensemble = self._fresh()
         self.reading = Reading(len(self.readers), start=plan.first_reader)
         self.calibration = Calibration()
+        self.advice = Advice()
         self.outliers: list[int] = []
         self.n_outliers = 0
         self._seen: tuple[int, bytes, Look] | None = None  # the latest look, to be used again
@@ -91,27 +94,38 @@ class Stream:
         forecast = self.forecast(look)
         raw = self.plan.covariates(x, time)
         z, law = self.units.to_units(y), self.law(look)
-        self.rows.append(raw)
-        rebuild = self.units.learn(y)
-        self.rows = self.rows[-len(self.units.buffer) :]
-        if rebuild:
-            self.reading.restart(len(self.readers))
+        if self._learn_units(y, raw):
             weight, steps, log_scores = self._rebuild()
         else:
             weight, steps, log_scores = self.ensemble.observe(z, self.scaler.scaled(raw), look)
         seen = not np.isnan(y).all()
         if seen:
             self.calibration.learn(law, z, weight)
+            self._advise(weight)
         events = self._read(time, steps, log_scores, weight, seen)
         self._look_for_seasons()
         return forecast, self._step(forecast, y, steps, weight, seen, events)
 
+    def _advise(self, weight: float) -> None:
+        n, c = self.units.count, self.calibration
+        self.advice.watch(n, weight < _OUTLIER, c.held, c.told)
+        if n == _FIRST and self.dim == 1:
+            self.advice.first_look(np.array(self.units.buffer)[:, 0])
+
+    def _learn_units(self, y: Array, raw: Array) -> bool:
+        """Whether units, or the scales of covariates, are others now."""
+        self.rows.append(raw)
+        rebuild = self.units.learn(y)
+        self.rows = self.rows[-len(self.units.buffer) :]
+        return rebuild or (self.n_x > 0 and self.units.count in MOMENTS)
+
     def _rebuild(self) -> Heard:
         """Begin again in the new units, on what is in the buffer."""
+        self.reading.restart(len(self.readers))
         self.scaler.learn(np.array(self.rows).reshape(len(self.rows), -1))
         self.ensemble = self._fresh()
         readers = self.readers
-        heard = None
+        heard = Heard(1.0, [], np.zeros(0))
         for i, (y, raw) in enumerate(zip(self.units.buffer, self.rows, strict=True)):
             heard = self._feed(self.ensemble, y, raw)
             if i < len(self.rows) - 1:
@@ -174,7 +188,9 @@ class Stream:
 
     def ahead(self, rows: list[Row | None], time: int) -> list[Forecast]:
         """Forecasts of the next len(rows) observations."""
-        covariates = [self.scaler.scaled(self.plan.covariates(x, time + h)) for h, x in enumerate(rows)]
+        covariates = [
+            self.scaler.scaled(self.plan.covariates(x, time + h)) for h, x in enumerate(rows)
+        ]
         first = self.look(rows[0], time)
         laws = [self.law(first)]
         if len(rows) > 1:
@@ -216,11 +232,13 @@ class Stream:
         arrays = {f"{key}/{k}": a for key, part in parts.items() for k, a in part[1].items()}
         values |= {
             "calibration": self.calibration.pack(), "seasons": self.seasons,
-            "proposed": self.proposed,
+            "proposed": self.proposed, "advice": self.advice.pack(),
             "outliers": self.outliers, "n_outliers": self.n_outliers,
             "n_x": self.n_x,
         }  # fmt: skip
-        arrays |= self.scaler.pack() | {"rows": np.array(self.rows).reshape(len(self.rows), self.n_x)}
+        arrays |= self.scaler.pack() | {
+            "rows": np.array(self.rows).reshape(len(self.rows), self.n_x)
+        }
         return values, arrays
 
     @classmethod
@@ -231,7 +249,9 @@ class Stream:
         own = cls.__new__(cls)
         own.plan, own.dim, own.seed, own.n_x = plan, dim, seed, values["n_x"]
         part = {
-            key: {k.removeprefix(f"{key}/"): a for k, a in arrays.items() if k.startswith(f"{key}/")}
+            key: {
+                k.removeprefix(f"{key}/"): a for k, a in arrays.items() if k.startswith(f"{key}/")
+            }
             for key in ("units", "ensemble", "reading")
         }
         own.units = Units.unpack(values["units"], part["units"])
@@ -239,6 +259,8 @@ class Stream:
         own.reading = Reading.unpack(values["reading"], part["reading"])
         own.calibration = Calibration()
         own.calibration.unpack(values["calibration"])
+        own.advice = Advice()
+        own.advice.unpack(values["advice"])
         own.scaler = design.Scaler(own.n_x)
         own.scaler.unpack(arrays)
         own.rows = [row.copy() for row in arrays["rows"]]
