@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from holdfast.bank.design import Plan
 from holdfast.bank.explain import explain
-from holdfast.bank.stream import Stream
+from holdfast.bank.stream import Stream, copied
 from holdfast.errors import whole
 from holdfast.forecast import Forecast
 from holdfast.frames import Row
@@ -41,7 +41,7 @@ class Auto(Model):
 
     def _predict(self, x: Row | None) -> Forecast:
         stream = self.stream or Stream(self.plan, self.dim or 1, x, self.seed)
-        return stream.forecast(stream.look(x, self.time))
+        return copied(stream.expect(x, self.time).forecast)
 
     def _observe(self, y: Array, x: Row | None) -> tuple[Forecast, Step]:
         if self.stream is None:

@@ -105,6 +105,22 @@ def at_points(
 
 
 @kernel
+def log_mixture(y: float, share: Array, location: Array, spread: Array, dof: Array) -> float:
+    """Log density of one mixture, finite for every finite y; spreads are variances."""
+    top, total = -math.inf, 0.0
+    for k in range(share.size):
+        scale = math.sqrt(spread[k])
+        z = min(abs(0.5 * y - 0.5 * location[k]) / (0.5 * scale), 1e150)
+        term = math.log(share[k]) + log_t(z, dof[k]) - math.log(scale)
+        if term > top:
+            total = total * math.exp(top - term) + 1.0
+            top = term
+        else:
+            total += math.exp(term - top)
+    return top + math.log(total)
+
+
+@kernel
 def ranked_losses(
     nodes: Array, f: Array, y: float, weight: Array, out_loss: Array, out_gradient: Array
 ) -> float:

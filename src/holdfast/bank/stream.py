@@ -6,12 +6,13 @@ units, the members, the correction of intervals, the reading of regimes, a look 
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.bank import ahead, design, seasons
+from holdfast.bank import ahead, design, scores, seasons
 from holdfast.bank.advice import Advice
 from holdfast.bank.calibration import Calibration, Law
 from holdfast.bank.ensemble import DEPTH, Ensemble, Heard, Look
@@ -33,6 +34,15 @@ _FIRST = 20  # observations after which the target is looked at
 _NAMED = 20  # outliers remembered by their time
 
 
+class Expected(NamedTuple):
+    """The next observation before it comes."""
+
+    raw: Array  # covariates as given
+    look: Look
+    law: Law  # in units, not corrected
+    forecast: Forecast  # corrected, in the user's units
+
+
 class Stream:
     """The state after the first observation: dimension and covariates are known."""
 
@@ -45,15 +55,15 @@ class Stream:
         self.seasons: list[int] = []
         self.proposed: list[int] = []
         self.ensemble = self._fresh()
+        self.readers = self._readers()
         self.reading = Reading(len(self.readers), start=plan.first_reader)
         self.calibration = Calibration()
         self.advice = Advice()
         self.outliers: list[int] = []
         self.n_outliers = 0
-        self._seen: tuple[int, bytes, Look] | None = None  # the latest look, to be used again
+        self._expected: tuple[tuple[int, bytes], Expected] | None = None
 
-    @property
-    def readers(self) -> list[int]:
+    def _readers(self) -> list[int]:
         """Which regime members read regimes."""
         return self.plan.readers([member.spec for member in self.ensemble.regimes])
 
@@ -66,13 +76,15 @@ class Stream:
     def _season_spec(self) -> list[Spec]:
         return [self.plan.season(self.seasons, self.n_x)] if self.seasons else []
 
-    def look(self, x: Row | None, time: int) -> Look:
-        """What is expected; remembered, for predict is usually followed by update."""
+    def expect(self, x: Row | None, time: int) -> Expected:
+        """What is expected next; remembered, for predict is usually followed by update."""
         raw = self.plan.covariates(x, time)
-        key = raw.tobytes()
-        if self._seen is None or self._seen[:2] != (time, key):
-            self._seen = (time, key, self.ensemble.look(self.scaler.scaled(raw)))
-        return self._seen[2]
+        key = (time, raw.tobytes())
+        if self._expected is None or self._expected[0] != key:
+            look = self.ensemble.look(self.scaler.scaled(raw))
+            law = self.law(look)
+            self._expected = key, Expected(raw, look, law, self.published(law))
+        return self._expected[1]
 
     def law(self, look: Look) -> Law:
         """The mixture of all members, in units, before correction."""
@@ -81,19 +93,13 @@ class Stream:
         p = look.parts
         return Law(share / share.sum(), p.location[keep], p.spread[keep], p.dof[keep])
 
-    def forecast(self, look: Look) -> Forecast:
-        """The corrected mixture in the user's units."""
-        return self.published(self.law(look))
-
     def published(self, law: Law) -> Forecast:
         return self.units.forecast(Forecast.mixture(*self.calibration.apply(law)))
 
     def observe(self, y: Array, x: Row | None, time: int) -> tuple[Forecast, Step]:
-        look = self.look(x, time)
-        self._seen = None
-        forecast = self.forecast(look)
-        raw = self.plan.covariates(x, time)
-        z, law = self.units.to_units(y), self.law(look)
+        raw, look, law, forecast = self.expect(x, time)
+        self._expected = None
+        z = self.units.to_units(y)
         if self._learn_units(y, raw):
             weight, steps, log_scores = self._rebuild()
         else:
@@ -124,12 +130,12 @@ class Stream:
         self.reading.restart(len(self.readers))
         self.scaler.learn(np.array(self.rows).reshape(len(self.rows), -1))
         self.ensemble = self._fresh()
-        readers = self.readers
+        self.readers = self._readers()
         heard = Heard(1.0, [], np.zeros(0))
         for i, (y, raw) in enumerate(zip(self.units.buffer, self.rows, strict=True)):
             heard = self._feed(self.ensemble, y, raw)
             if i < len(self.rows) - 1:
-                self.reading.watch([heard.steps[k] for k in readers])
+                self.reading.watch([heard.steps[k] for k in self.readers])
         self.reading.rejoin()
         return heard
 
@@ -140,8 +146,7 @@ class Stream:
     def _read(
         self, time: int, steps: list[Step], log_scores: Array, weight: float, seen: bool
     ) -> list[Event]:
-        readers = self.readers
-        events = []
+        readers, events = self.readers, []
         if seen and weight < _OUTLIER:
             self.outliers = [*self.outliers[1 - _NAMED :], time]
             self.n_outliers += 1
@@ -161,7 +166,7 @@ class Stream:
             change_probability=own.change_probability,
             n_regimes=len(self.reading.book),
             ess=own.ess,
-            log_score=float(forecast.log_density(y if y.size > 1 else y[0])),
+            log_score=_log_score(forecast, y),
             settled=1,
             events=tuple(events),
         )
@@ -183,6 +188,7 @@ class Stream:
             self._feed(newcomer, y, raw)
         at = [i for i, m in enumerate(self.ensemble.regimes) if m.spec.name == spec.name]
         self.ensemble.replace(at[0] if at else None, spec, found[0], newcomer)
+        self.readers = self._readers()
         if self.plan.reader is None:
             self.reading.enlarge(self.readers.index(at[0]) if at else None)
 
@@ -191,7 +197,7 @@ class Stream:
         covariates = [
             self.scaler.scaled(self.plan.covariates(x, time + h)) for h, x in enumerate(rows)
         ]
-        first = self.look(rows[0], time)
+        first = self.expect(rows[0], time).look
         laws = [self.law(first)]
         if len(rows) > 1:
             rng = np.random.default_rng([self.seed, time])
@@ -256,6 +262,7 @@ class Stream:
         }
         own.units = Units.unpack(values["units"], part["units"])
         own.ensemble = Ensemble.unpack(values["ensemble"], part["ensemble"], dim, seed)
+        own.readers = own._readers()
         own.reading = Reading.unpack(values["reading"], part["reading"])
         own.calibration = Calibration()
         own.calibration.unpack(values["calibration"])
@@ -267,5 +274,20 @@ class Stream:
         own.seasons, own.outliers = list(values["seasons"]), list(values["outliers"])
         own.n_outliers = values["n_outliers"]
         own.proposed = list(values["proposed"])
-        own._seen = None
+        own._expected = None
         return own
+
+
+def _log_score(forecast: Forecast, y: Array) -> float:
+    if y.size > 1:
+        return float(forecast.log_density(y))
+    if np.isnan(y[0]):
+        return math.nan
+    location, spread = forecast.location[:, 0].copy(), forecast.spread[:, 0, 0].copy()
+    return float(scores.log_mixture(y[0], forecast.share, location, spread, forecast.dof))
+
+
+def copied(forecast: Forecast) -> Forecast:
+    """The receiver's own arrays."""
+    parts = (forecast.share, forecast.location, forecast.spread, forecast.dof)
+    return Forecast(*(part.copy() for part in parts))
