@@ -120,7 +120,7 @@ class Units:
         if not (adrift & alive).any():
             return False
         centre, scale = np.where(adrift, centre, self.centre), np.where(adrift, scale, self.scale)
-        self.buffer = self.buffer[-RECENT:]
+        self.buffer = self.buffer[-RECENT // 2 :]  # at least half of the window is of the new kind
         self.count = len(self.buffer)
         return self._adopt(centre, scale, alive | self.alive, far=0.0)
 
@@ -182,11 +182,21 @@ def _measure_one(values: Array) -> tuple[float, float, bool]:
 
 def _from_steps(steps: Array, moves: Array) -> float:
     """Noise from differences, also where most of them are zero (rounded or rarely moving data)."""
-    plain = 1.4826 * float(np.median(steps)) / math.sqrt(2)
+    plain = max(1.4826 * float(np.median(steps)) / math.sqrt(2), _rounding(steps, moves))
     if 2 * moves.size > steps.size and plain > 0:
         return plain
     kept = np.sort(steps)[: max(1, math.ceil(0.9 * steps.size))]
     return max(plain, float(kept.mean()), 0.1 * float(np.median(moves)))
+
+
+def _rounding(steps: Array, moves: Array) -> float:
+    """Half the step of a lattice that the values keep to, if they move on it often; else 0."""
+    grain = float(moves.min())
+    often = moves.size > max(5.0, 0.1 * steps.size)
+    if not often or np.unique(moves).size > moves.size / 2:
+        return 0.0
+    whole = moves / grain
+    return 0.5 * grain if bool((np.abs(whole - np.round(whole)) < 1e-6).all()) else 0.0
 
 
 def standing_still(level: float) -> float:

@@ -18,12 +18,15 @@ from numpy.typing import NDArray
 
 from holdfast.bank.calibration import Law
 from holdfast.bank.ensemble import FAINT, Ensemble, Look
+from holdfast.bank.hindcast import LinearMember, horizon_weights
 from holdfast.bank.members import RegimeMember, SimpleMembers, Spec, thinned
 from holdfast.bank.past import CLEAN, RAW
 from holdfast.bank.simple import DOF, SMOOTHERS, gains
 from holdfast.forecast import Forecast
 
 Array = NDArray[np.float64]
+
+Component = tuple[Array, Array, Array, Array]  # share, location, spread, dof
 
 PATHS = 400
 _LEAST = 40  # paths of a member, however small its weight
@@ -65,42 +68,66 @@ def simulate(
     ensemble: Ensemble, look: Look, covariates: list[Array], rng: np.random.Generator
 ) -> list[Law]:
     """The laws of the observations after the next one, in units."""
-    weight = np.where(ensemble.mixer.weight < _FAINT_MEMBER, 0.0, ensemble.mixer.weight)
-    weight /= weight.sum()
     horizon = len(covariates)
-    pieces: list[list[tuple[Array, Array, Array, Array]]] = [[] for _ in range(horizon - 1)]
+    affine = {
+        m: _affine(member, ensemble, look, m)
+        for m, member in enumerate(ensemble.regimes)
+        if member.spec.steps and ensemble.mixer.weight[m] >= _FAINT_MEMBER
+    }
+    weight = horizon_weights(ensemble, _linear(ensemble, affine), horizon)
+    weight = np.where(weight < _FAINT_MEMBER, 0.0, weight)
+    weight = weight[1:] / weight[1:].sum(axis=1, keepdims=True)
+    pieces: list[list[Component]] = [[] for _ in range(horizon - 1)]
     for m, member in enumerate(ensemble.regimes):
-        if weight[m] == 0.0:
+        if not weight[:, m].any():
             continue
         if member.spec.steps:
-            paths = _regime_paths(ensemble, member, m, look, weight[m], covariates, rng)
+            n = _count(float(weight[:, m].max()))
+            paths = _regime_paths(ensemble, member, affine[m], n, covariates, rng)
         else:
             paths = _without_lags(member, covariates)
-        _add(pieces, paths, weight[m])
+        _add(pieces, paths, weight[:, m])
     first = len(ensemble.regimes)
     for i, spec in enumerate(ensemble.simple.specs):
-        if weight[first + i] > 0:
-            _add(
-                pieces,
-                _squares_paths(ensemble, i, spec, weight[first + i], covariates, rng),
-                weight[first + i],
-            )
-    rest = weight[first + len(ensemble.simple.specs) :]
+        own = weight[:, first + i]
+        if own.any():
+            n = _count(float(own.max()))
+            _add(pieces, _squares_paths(ensemble, i, spec, n, covariates, rng), own)
+    rest = weight[:, first + len(ensemble.simple.specs) :]
     for version, mass in zip((CLEAN, RAW), look.masses, strict=True):
         state = ensemble.doubted if version == RAW and ensemble.doubted else ensemble.simple
         if mass > 0:
-            _add_smooth(pieces, state, ensemble.past.values[version], rest, mass)
-    return [Law(*(np.concatenate(c) for c in zip(*piece, strict=True))) for piece in pieces]
+            _add_smooth(pieces, state, ensemble.past.values[version], mass * rest)
+    return [_law(piece) for piece in pieces]
 
 
-def _add(pieces: list[Any], laws: list[tuple[Array, Array, Array, Array]], weight: float) -> None:
-    for piece, (share, location, spread, dof) in zip(pieces, laws, strict=True):
-        piece.append((weight * share, location, spread, dof))
+def _law(piece: list[Component]) -> Law:
+    share, location, spread, dof = (np.concatenate(c) for c in zip(*piece, strict=True))
+    keep = share > 0
+    return Law(share[keep] / share[keep].sum(), location[keep], spread[keep], dof[keep])
 
 
-def _without_lags(
-    member: RegimeMember, covariates: list[Array]
-) -> list[tuple[Array, Array, Array, Array]]:
+def _linear(ensemble: Ensemble, affine: dict[int, tuple[Array, ...]]) -> list[LinearMember]:
+    """Members with lags as plain affine maps, by their leading component; covariates left out."""
+    out = []
+    for m, (base, slopes, share, _, _) in affine.items():
+        spec, k = ensemble.regimes[m].spec, int(np.argmax(share))
+        if not spec.width and ensemble.dim == 1:
+            out.append(LinearMember(m, spec.steps, float(base[k, 0]), slopes[k, :, 0]))
+    for i, spec in enumerate(ensemble.simple.specs):
+        theta = ensemble.simple.squares[i][0].theta
+        if not spec.width and spec.steps:
+            at = len(ensemble.regimes) + i
+            out.append(LinearMember(at, spec.steps, float(theta[0]), theta[1:]))
+    return out
+
+
+def _add(pieces: list[list[Component]], laws: list[Component], weight: Array) -> None:
+    for piece, law, own in zip(pieces, laws, weight, strict=True):
+        piece.append((own * law[0], *law[1:]))
+
+
+def _without_lags(member: RegimeMember, covariates: list[Array]) -> list[Component]:
     table = None
     if member.spec.width:
         table = np.array([c[slice(*member.spec.columns)] for c in covariates])
@@ -136,12 +163,11 @@ def _count(weight: float) -> int:
 
 
 def _regime_paths(
-    ensemble: Ensemble, member: RegimeMember, m: int, look: Look, weight: float,
+    ensemble: Ensemble, member: RegimeMember, affine: tuple[Array, ...], n: int,
     covariates: list[Array], rng: np.random.Generator,
-) -> list[tuple[Array, Array, Array, Array]]:  # fmt: skip
-    n = _count(weight)
+) -> list[Component]:  # fmt: skip
     paths = _Paths(ensemble, n, int(member.steps.max()), len(covariates), rng)
-    base, slopes, share, spread, dof = _affine(member, ensemble, look, m)
+    base, slopes, share, spread, dof = affine
     component = rng.choice(share.size, n, p=share)
     out = []
     for h, now in enumerate(covariates):
@@ -167,10 +193,10 @@ def _affine(member: RegimeMember, ensemble: Ensemble, look: Look, m: int) -> tup
 
 
 def _squares_paths(
-    ensemble: Ensemble, i: int, spec: Spec, weight: float, covariates: list[Array],
+    ensemble: Ensemble, i: int, spec: Spec, n: int, covariates: list[Array],
     rng: np.random.Generator,
-) -> list[tuple[Array, Array, Array, Array]]:  # fmt: skip
-    n, d = _count(weight), ensemble.dim
+) -> list[Component]:  # fmt: skip
+    d = ensemble.dim
     steps = np.array(spec.steps or (1,), np.int64)
     paths = _Paths(ensemble, n, int(steps.max()), len(covariates), rng)
     states = ensemble.simple.squares[i]
@@ -191,7 +217,7 @@ def _squares_paths(
 
 
 def _add_smooth(
-    pieces: list[Any], state: SimpleMembers, past: Array, weight: Array, mass: float
+    pieces: list[list[Component]], state: SimpleMembers, past: Array, weight: Array
 ) -> None:
     """Smoothing and seasonal members at every horizon, in closed form."""
     n = len(SMOOTHERS)
@@ -202,14 +228,12 @@ def _add_smooth(
     grown = np.ones_like(variance)
     for h, piece in enumerate(pieces, start=1):
         grown = grown + (a + b * h) ** 2
-        piece.append(_diagonal(mass * weight[:n], level + (h + 1) * slope, variance * grown))
+        piece.append(_diagonal(weight[h - 1, :n], level + (h + 1) * slope, variance * grown))
         if state.season:
-            piece.append(_seasonal(state, past, mass * weight[n:], h))
+            piece.append(_seasonal(state, past, weight[h - 1, n:], h))
 
 
-def _seasonal(
-    state: SimpleMembers, past: Array, weight: Array, h: int
-) -> tuple[Array, Array, Array, Array]:
+def _seasonal(state: SimpleMembers, past: Array, weight: Array, h: int) -> Component:
     s = state.season
     back = past[-s + h % s]
     drift = past[-1] + back - past[-s - 1]
@@ -218,7 +242,7 @@ def _seasonal(
     return _diagonal(weight, np.stack([back, drift]), scale * times)
 
 
-def _diagonal(weight: Array, location: Array, variance: Array) -> tuple[Array, Array, Array, Array]:
+def _diagonal(weight: Array, location: Array, variance: Array) -> Component:
     n, d = location.shape
     spread = np.zeros((n, d, d))
     spread[:, range(d), range(d)] = variance

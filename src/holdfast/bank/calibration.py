@@ -1,14 +1,16 @@
 """Intervals that hold what they say: an online correction on top of the mixture.
 
-The mixture's law of Y is replaced by that of c + f (Y - c), c its mean, with a random factor f:
+The mixture's law of Y is replaced by that of c + f (Y - c), c its mean, with a random factor
 
-    shape    P(f = F_j) = w_j learnt by online EM, w += g r (p_j(y) / p(y) - w): heavier or lighter
-             tails, a sharper middle; r is the probability that y was no outlier
-    size     all factors times exp(s), s += G (1{y outside the 90 % interval} - 0.1): whatever the
-             shape missed, coverage of 90 % is right in the long run (adaptive conformal inference)
+    f = exp(s) F_j,   F = 0.5, 1, 1.8 with probability p / 2, 1 - p, p / 2
 
-Both steps are bounded: an outlier moves them as little as any value outside the interval, and the
-corrected forecast is still a mixture of the same kind.
+    size   s += G (1{y outside the 90 % interval} - 0.1)
+    peak   p += H (1{y inside the 50 % interval} - 0.5), kept in [0, 1]
+
+(adaptive conformal inference, Gibbs and Candes 2021, at two levels): whatever the members got
+wrong, coverage of 90 % is right in the long run, and that of 50 % where values crowd in the middle.
+Both steps are bounded, so an outlier counts as any value outside, and the corrected forecast is
+still a mixture of the same kind: quantiles, densities and draws agree with each other.
 """
 
 from __future__ import annotations
@@ -23,13 +25,11 @@ from holdfast.bank import scores
 
 Array = NDArray[np.float64]
 
-FACTORS = np.array([0.35, 0.6, 1.0, 1.6, 2.6])
-_START = np.array([0.0, 0.02, 0.96, 0.02, 0.0]) + 1e-3
-_PRIOR = 60.0  # observations that the start is worth
-_MEMORY = 500.0
-_STEP = 0.02
-_FAINT = 0.02  # a copy of the mixture with less weight is left out
-_LEVEL = 0.9
+FACTORS = np.array([0.5, 1.0, 1.8])
+_SIZE_STEP = _PEAK_STEP = 0.02
+_LARGEST = 1.5  # of the logarithm of the size
+_FAINT = 0.02  # a peak below this is none
+_OUTER, _INNER = 0.9, 0.5
 
 
 class Law(NamedTuple):
@@ -42,22 +42,18 @@ class Law(NamedTuple):
 
 
 class Calibration:
-    """Weights of the factors and the common size."""
+    """The size and the peak of the correction, and how often 90 % intervals held."""
 
     def __init__(self) -> None:
-        self.shape = _START / _START.sum()
         self.size = 0.0
-        self.count = 0.0
-        self.held, self.told = 0, 0  # values inside the 90 % intervals, and values at all
+        self.peak = 0.0
+        self.held, self.told = 0, 0
 
     def apply(self, law: Law) -> Law:
         """The corrected mixture."""
         centre = law.share @ law.location
-        keep = self.shape >= min(_FAINT, self.shape.max())
-        weight = self.shape[keep] / self.shape[keep].sum()
-        factor = FACTORS[keep] * math.exp(self.size)
-        f = np.repeat(factor, law.share.size)
-        n = factor.size
+        weight, factor = self._factors()
+        f, n = np.repeat(factor, law.share.size), factor.size
         return Law(
             np.outer(weight, law.share).ravel(),
             centre + f[:, None] * (np.tile(law.location, (n, 1)) - centre),
@@ -65,46 +61,39 @@ class Calibration:
             np.tile(law.dof, n),
         )
 
-    def learn(self, law: Law, y: Array, trust: float) -> None:
-        """One observation that `law`, not yet corrected, was the forecast of.
+    def learn(self, law: Law, y: Array) -> None:
+        """One observation that `law`, not yet corrected, was the forecast of."""
+        seen = np.flatnonzero(~np.isnan(y))
+        weight, factor = self._factors()
+        for j in seen:
+            away = abs(2.0 * self._below(law, int(j), float(y[j]), weight, factor) - 1.0)
+            self.size += _SIZE_STEP * (float(away > _OUTER) - (1.0 - _OUTER)) / seen.size
+            self.peak += _PEAK_STEP * (float(away <= _INNER) - _INNER) / seen.size
+            self.held, self.told = self.held + (away <= _OUTER), self.told + 1
+        self.size = min(max(self.size, -_LARGEST), _LARGEST)
+        self.peak = min(max(self.peak, 0.0), 1.0)
 
-        Args:
-            law: the mixture before correction.
-            y: the observation.
-            trust: probability that it was no outlier.
-        """
-        for j in np.flatnonzero(~np.isnan(y)):
-            self._learn_one(law, int(j), float(y[j]), trust)
-        self.count += 1.0
+    def _factors(self) -> tuple[Array, Array]:
+        size = math.exp(self.size)
+        if self.peak < _FAINT:
+            return np.ones(1), np.full(1, size)
+        half = self.peak / 2.0
+        return np.array([half, 1.0 - self.peak, half]), size * FACTORS
 
-    def _learn_one(self, law: Law, j: int, y: float, trust: float) -> None:
+    def _below(self, law: Law, j: int, y: float, weight: Array, factor: Array) -> float:
+        """P(Y_j <= y) under the corrected law."""
         location, scale = law.location[:, j].copy(), np.sqrt(law.spread[:, j, j])
         centre = float(law.share @ location)
-        factor = FACTORS * math.exp(self.size)
         points = centre + (min(max(y, -1e150), 1e150) - centre) / factor
-        density, below = np.zeros(factor.size), np.zeros(factor.size)
-        scores.at_points(points, law.share, location, scale, law.dof, density, below)
-        outside = abs(2.0 * float(self.shape @ below) - 1.0) > _LEVEL
-        self.held, self.told = self.held + (not outside), self.told + 1
-        share = self.shape * density / factor
-        if share.sum() > 0:
-            gain = trust / min(self.count + _PRIOR, _MEMORY)
-            self.shape = self.shape + gain * (share / share.sum() - self.shape)
-        step = _STEP * (float(outside) - (1.0 - _LEVEL)) / y_count(law)
-        self.size = min(max(self.size + step, -1.5), 1.5)
+        below = np.zeros(factor.size)
+        scores.below_points(points, law.share, location, scale, law.dof, below)
+        return float(weight @ below)
 
     def pack(self) -> dict[str, Any]:
         """State for a snapshot."""
-        state = {"size": self.size, "count": self.count, "held": self.held, "told": self.told}
-        return state | {"shape": self.shape.tolist()}
+        return {"size": self.size, "peak": self.peak, "held": int(self.held), "told": self.told}
 
     def unpack(self, values: dict[str, Any]) -> None:
         """Take up what `pack` gave."""
-        self.shape = np.array(values["shape"])
-        self.size, self.count = values["size"], values["count"]
+        self.size, self.peak = values["size"], values["peak"]
         self.held, self.told = values["held"], values["told"]
-
-
-def y_count(law: Law) -> int:
-    """Coordinates."""
-    return int(law.location.shape[1])

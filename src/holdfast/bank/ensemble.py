@@ -162,14 +162,13 @@ class Ensemble:
         share = p.share / max(mass, 1e-300)
         if self.dim == 1:
             scale = np.sqrt(p.spread[:, 0, 0])
-            scores.densities(
-                float(z[0]), share, p.location[:, 0].copy(), scale, p.dof, p.owner, out
-            )
-            return np.log(out + 1e-300)
+            location = p.location[:, 0].copy()
+            scores.log_densities(float(z[0]), share, location, scale, p.dof, p.owner, out)
+            return out
         for m in range(out.size):
             own = p.owner == m
             f = Forecast.mixture(share[own], p.location[own], p.spread[own], p.dof[own])
-            out[m] = max(f.log_density(z), -690.0)
+            out[m] = f.log_density(z)
         return out
 
     def _decide(self, each: list[Array], rate: float, log_q: float) -> int:
@@ -216,7 +215,8 @@ class Ensemble:
         if r >= DOUBT:
             self.past.push(kept, kept)
             return
-        self.past.push(look.centre + r * (kept - look.centre), kept)
+        part = np.clip(r * (kept - look.centre), -look.noise, look.noise)
+        self.past.push(look.centre + part, kept)
         self.past.doubt(error, rate)
 
     def _miss(self, z: Array, covariates: Array, look: Look) -> Heard:
@@ -280,8 +280,11 @@ def _under(prefix: str, arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[An
 
 def _mixed(each: list[Array], masses: tuple[float, ...], weight: Array) -> float:
     """Log of the members' densities mixed, over the versions of the past."""
-    total = sum(m * float(weight @ np.exp(e)) for m, e in zip(masses, each, strict=False))
-    return math.log(total + 1e-300)
+    terms = [
+        math.log(max(mass, 1e-300)) + np.log(np.maximum(weight, 1e-300)) + e
+        for mass, e in zip(masses, each, strict=False)
+    ]
+    return float(np.logaddexp.reduce(np.concatenate(terms)))
 
 
 def _joined(clean: Parts, raw: Parts, masses: tuple[float, float]) -> Parts:

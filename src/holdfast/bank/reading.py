@@ -26,7 +26,7 @@ from holdfast.results import NO_REGIME, OPENED, RETURNED, Event, Step
 Array = NDArray[np.float64]
 
 AHEAD, STAY = 6.0, 3.0  # lead with which a later reader is believed, and no longer believed
-WARM = 60  # observations before the first choice
+WARM = 80  # observations before the first choice and the first change reported
 CLIP = 0.5  # nats per observation
 HOLD = 6  # observations a new regime must last before it is reported
 TRACE = 300  # observations over which regimes of two readers are compared
@@ -125,13 +125,16 @@ class Reading:
             return {}
         theirs, ours = np.array(trace[-n:]), np.array(self.public[-n:])
         names: dict[int, int] = {}
-        if theirs[-1] != NO_REGIME:
-            names[int(theirs[-1])] = int(ours[-1])  # now is now, whatever it was called
+        now = int(theirs[-1])
         known, counts = np.unique(theirs[theirs != NO_REGIME], return_counts=True)
-        for own in known[np.argsort(-counts, kind="stable")].tolist():
+        order = known[np.argsort(-counts, kind="stable")].tolist()
+        rival = max((int((ours[theirs == own] == ours[-1]).sum()) for own in order), default=0)
+        if now != NO_REGIME and int((ours[theirs == now] == ours[-1]).sum()) == rival:
+            names[now] = int(ours[-1])  # nobody has a better claim to the present id
+        for own in order:
             values, overlap = np.unique(ours[theirs == own], return_counts=True)
             best = int(values[np.argmax(overlap)])
-            if own not in names and best not in names.values() and best != NO_REGIME:
+            if own not in names and best not in names.values():
                 names[own] = best
         return names
 
@@ -147,7 +150,7 @@ class Reading:
             return []
         if vote != self.candidate:
             self.candidate, self.since = vote, time
-        if time - self.since + 1 < HOLD:
+        if time - self.since + 1 < HOLD or self.heard <= WARM:
             return []
         self.candidate = NO_REGIME
         if vote in self.names:

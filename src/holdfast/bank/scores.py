@@ -68,7 +68,7 @@ def distribution_functions(
 
 
 @kernel
-def densities(
+def log_densities(
     y: float,
     share: Array,
     location: Array,
@@ -77,31 +77,30 @@ def densities(
     owner: NDArray[np.int64],
     out: Array,
 ) -> None:
-    """out[m]: density of member m at y."""
-    out[:] = 0.0
+    """out[m]: log density of member m at y, finite for every finite y."""
+    top = np.full(out.size, -np.inf)
+    term = np.empty(share.size)
     for k in range(share.size):
         z = min(abs(y - location[k]) / scale[k], 1e100)
-        out[owner[k]] += share[k] * math.exp(log_t(z, dof[k])) / scale[k]
+        term[k] = math.log(max(share[k], 1e-300)) + log_t(z, dof[k]) - math.log(scale[k])
+        top[owner[k]] = max(top[owner[k]], term[k])
+    out[:] = 0.0
+    for k in range(share.size):
+        out[owner[k]] += math.exp(term[k] - top[owner[k]])
+    for m in range(out.size):
+        out[m] = top[m] + math.log(out[m])
 
 
 @kernel
-def at_points(
-    points: Array,
-    share: Array,
-    location: Array,
-    scale: Array,
-    dof: Array,
-    out_p: Array,
-    out_f: Array,
+def below_points(
+    points: Array, share: Array, location: Array, scale: Array, dof: Array, out: Array
 ) -> None:
-    """Density and distribution function of one mixture at some points."""
-    out_p[:] = 0.0
-    out_f[:] = 0.0
+    """Distribution function of one mixture at some points."""
+    out[:] = 0.0
     for k in range(share.size):
         for g in range(points.size):
             z = min(max((points[g] - location[k]) / scale[k], -1e100), 1e100)
-            out_p[g] += share[k] * math.exp(log_t(z, dof[k])) / scale[k]
-            out_f[g] += share[k] * t_cdf(z, dof[k])
+            out[g] += share[k] * t_cdf(z, dof[k])
 
 
 @kernel

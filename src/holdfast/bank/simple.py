@@ -16,6 +16,7 @@ running mean has a = 1 / n, the line a = 2 (2n - 1) / (n (n + 1)), b = 6 / (n (n
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -88,10 +89,11 @@ def squares(width: int) -> Squares:
 @kernel
 def learn_scale(variance: float, error: float, count: float) -> tuple[float, float]:
     """The scale after one error, and the weight of that error."""
-    w = (DOF + 1.0) / (DOF + min(error * error / variance, 1e200))
+    far = 1e90 * math.sqrt(variance)
+    error = min(max(error, -far), far)
+    w = (DOF + 1.0) / (DOF + error * error / variance)
     gain = max(1.0 / (count + PRIOR), 1.0 / MEMORY)
-    bounded = w * min(error * error, 1e200 * variance)
-    return max(variance + gain * (bounded - variance), 1e-12), w
+    return max(variance + gain * (w * error * error - variance), 1e-12), w
 
 
 @kernel
@@ -123,10 +125,11 @@ def smooth(state: Smoothers, rates: Array, y: float, trust: float) -> None:
             state.variance[j], w = learn_scale(state.variance[j], error, n - 1.0)
         else:
             w = 1.0
-        w = max(w, trust)
+        w = max(min(w, 1.0), trust)
         a, b = gain(rates[j], n)
         if rates[j, 0] == 1.0:
             w = 1.0
+        error = min(max(error, -1e90), 1e90)
         state.level[j] = expected + a * w * error
         state.slope[j] += b * w * error
     state.seen[0] = n

@@ -100,13 +100,15 @@ class Stream:
         raw, look, law, forecast = self.expect(x, time)
         self._expected = None
         z = self.units.to_units(y)
-        if self._learn_units(y, raw):
+        rebuilt = self._learn_units(y, raw)
+        if rebuilt:
             weight, steps, log_scores = self._rebuild()
         else:
             weight, steps, log_scores = self.ensemble.observe(z, self.scaler.scaled(raw), look)
         seen = not np.isnan(y).all()
+        if seen and not rebuilt:  # what was expected in wrong units says nothing about intervals
+            self.calibration.learn(law, z)
         if seen:
-            self.calibration.learn(law, z, weight)
             self._advise(weight)
         events = self._read(time, steps, log_scores, weight, seen)
         self._look_for_seasons()
