@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from holdfast.bank.reading import HOLD, WARM, Reading
+from holdfast.bank.reading import EARLY, HOLD, WARM, Reading
 from holdfast.results import Step
 
 
@@ -16,9 +16,9 @@ def hear(reading: Reading, time: int, regimes: list[int], scores: list[float]) -
 def test_a_short_excursion_is_not_reported() -> None:
     reading = Reading(1)
     votes = [4] * 10 + [5] * (HOLD - 1) + [4] * 10 + [5] * (HOLD + 5) + [4] * (HOLD + 5)
-    for t in range(WARM):
+    for t in range(EARLY):
         hear(reading, t, [4], [0.0])
-    kinds = [hear(reading, WARM + t, [vote], [0.0]) for t, vote in enumerate(votes)]
+    kinds = [hear(reading, EARLY + t, [vote], [0.0]) for t, vote in enumerate(votes)]
     assert [k for kind in kinds for k in kind] == ["regime opened", "regime returned"]
     assert set(reading.public) == {0, 1} and reading.regime == 0
 

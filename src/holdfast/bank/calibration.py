@@ -5,7 +5,7 @@ The mixture's law of Y is replaced by that of c + f (Y - c), c its mean, with a 
     f = exp(s) F_j,   F = 0.5, 1, 1.8 with probability p / 2, 1 - p, p / 2
 
     size   s += G (1{y outside the 90 % interval} - 0.1)
-    peak   p += H (1{y inside the 50 % interval} - 0.5), kept in [0, 1]
+    peak   p += H (1{y inside the 50 % interval} - 0.5), at most 1, none below 0
 
 (adaptive conformal inference, Gibbs and Candes 2021, at two levels): whatever the members got
 wrong, coverage of 90 % is right in the long run, and that of 50 % where values crowd in the middle.
@@ -28,6 +28,7 @@ Array = NDArray[np.float64]
 FACTORS = np.array([0.5, 1.0, 1.8])
 _SIZE_STEP = _PEAK_STEP = 0.02
 _LARGEST = 1.5  # of the logarithm of the size
+_FLATTEST = -0.3  # below 0 the peak is none, but it must be earned again
 _FAINT = 0.02  # a peak below this is none
 _OUTER, _INNER = 0.9, 0.5
 
@@ -71,7 +72,7 @@ class Calibration:
             self.peak += _PEAK_STEP * (float(away <= _INNER) - _INNER) / seen.size
             self.held, self.told = self.held + (away <= _OUTER), self.told + 1
         self.size = min(max(self.size, -_LARGEST), _LARGEST)
-        self.peak = min(max(self.peak, 0.0), 1.0)
+        self.peak = min(max(self.peak, _FLATTEST), 1.0)
 
     def _factors(self) -> tuple[Array, Array]:
         size = math.exp(self.size)

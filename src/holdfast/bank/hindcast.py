@@ -2,8 +2,8 @@
 
 One step ahead a last value is nearly as good as an AR(1) with coefficient .95; thirty steps ahead
 it is far too wide. So the weights of members whose forecasts continue the past are corrected by
-what they would have said, with today's coefficients, at the recent origins: with m_h the mean squared
-error (bounded at its upper tenth) over n origins h steps ahead,
+what they would have said, with today's coefficients, at the recent origins: with m_h the mean
+squared error (bounded at its upper tenth) over n origins h steps ahead,
 
     w_h ~ w m_h^(-n / 2 h)
 

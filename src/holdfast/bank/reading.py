@@ -26,7 +26,8 @@ from holdfast.results import NO_REGIME, OPENED, RETURNED, Event, Step
 Array = NDArray[np.float64]
 
 AHEAD, STAY = 6.0, 3.0  # lead with which a later reader is believed, and no longer believed
-WARM = 80  # observations before the first choice and the first change reported
+WARM = 60  # observations before the first choice
+EARLY, EARLY_HOLD = 100, 20  # so long a change must last longer: a season may not be known yet
 CLIP = 0.5  # nats per observation
 HOLD = 6  # observations a new regime must last before it is reported
 TRACE = 300  # observations over which regimes of two readers are compared
@@ -92,9 +93,13 @@ class Reading:
         self.lead = kept
 
     def enlarge(self, replaced: int | None) -> None:
-        """One more reader, or another in the place of one; it leads nobody yet."""
+        """One more reader, or another in the place of one.
+
+        A new one is believed at first: it comes because the others miss something.
+        """
         if replaced is None:
             self.lead = np.pad(self.lead, (0, 1))
+            self.lead[:-1, -1], self.lead[-1, :-1] = AHEAD + STAY, -AHEAD - STAY
             self.traces.append([])
             return
         self.lead[replaced] = self.lead[:, replaced] = 0.0
@@ -150,7 +155,7 @@ class Reading:
             return []
         if vote != self.candidate:
             self.candidate, self.since = vote, time
-        if time - self.since + 1 < HOLD or self.heard <= WARM:
+        if time - self.since + 1 < (HOLD if self.heard > EARLY else EARLY_HOLD):
             return []
         self.candidate = NO_REGIME
         if vote in self.names:
