@@ -71,7 +71,6 @@ class Ensemble:
         self.rate = RATE.copy()
         self.time = 0
         self.mixer = Mixer(self.forecasting)
-        self.record: list[Any] | None = None
 
     @property
     def forecasting(self) -> NDArray[np.bool_]:
@@ -187,17 +186,19 @@ class Ensemble:
 
     def _score(self, look: Look, z: Array) -> None:
         p, members = look.parts, self.mixer.weight.size
-        total, loss, gradient = np.zeros(members), np.zeros(members), np.zeros(members)
+        losses, total, loss, gradient = np.zeros((4, members))
+        mixed = 0.0
         for j in np.flatnonzero(~np.isnan(z)):
             nodes = scores.grid(look.centre[j], look.noise[j])
             f = np.zeros((members, nodes.size))
             location, scale = p.location[:, j].copy(), np.sqrt(p.spread[:, j, j])
             scores.distribution_functions(nodes, p.share, location, scale, p.dof, p.owner, f)
-            scores.ranked_losses(nodes, f, float(z[j]), self.mixer.weight, loss, gradient)
+            own = scores.ranked_losses(nodes, f, float(z[j]), self.mixer.weight, loss, gradient)
+            mixed += own / float(look.noise[j])
             total += gradient / look.noise[j]
-            if self.record is not None:
-                self.record.append((nodes, f, float(z[j]), loss.copy(), look.noise[j]))
+            losses += loss / look.noise[j]
         self.mixer.learn(total)
+        self.mixer.count(losses, mixed)
 
     def _learn(self, z: Array, covariates: Array, version: int, r: float) -> list[Step]:
         bounded = np.clip(z, -1e150, 1e150)

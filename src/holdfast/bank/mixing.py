@@ -45,6 +45,7 @@ class Mixer:
     def __init__(self, active: NDArray[np.bool_]) -> None:
         self.active = active
         self.regret, self.square, self.largest = (np.zeros(active.size) for _ in _SUMS)
+        self.tally = np.zeros((3, active.size))
         self._weigh()
 
     def learn(self, gradient: Array) -> None:
@@ -55,12 +56,22 @@ class Mixer:
         self.regret = _FADE * self.regret + r * (1.0 - self._rate() * r)
         self._weigh()
 
+    def count(self, losses: Array, mixed: float) -> None:
+        """Keep the books: each member's loss, the mixture's beside it, and how many."""
+        self.tally += np.stack([losses, np.full(losses.size, mixed), np.ones(losses.size)])
+
+    def against_members(self) -> Array:
+        """(M,) the mixture's mean loss over each member's, since that member joined; 1 is even."""
+        return np.asarray(self.tally[1] / np.maximum(self.tally[0], _TINY))
+
     def regroup(self, before: list[str], now: list[str], active: NDArray[np.bool_]) -> None:
         """Members come and go: known names keep their sums, new ones begin without regret."""
         at = {name: i for i, name in enumerate(before)}
         for name in _SUMS:
             old = getattr(self, name)
             setattr(self, name, np.array([old[at[n]] if n in at else 0.0 for n in now]))
+        nothing = np.zeros(3)
+        self.tally = np.stack([self.tally[:, at[n]] if n in at else nothing for n in now], axis=1)
         self.active = active
         self._weigh()
 
@@ -79,9 +90,11 @@ class Mixer:
 
     def pack(self) -> dict[str, NDArray[Any]]:
         """State for a snapshot."""
-        return {f"mix.{name}": getattr(self, name).copy() for name in _SUMS}
+        names = (*_SUMS, "tally")
+        return {f"mix.{name}": getattr(self, name).copy() for name in names}
 
     def unpack(self, arrays: dict[str, NDArray[Any]]) -> None:
         """Take up what `pack` gave."""
         self.regret, self.square, self.largest = (arrays[f"mix.{name}"].copy() for name in _SUMS)
+        self.tally = arrays["mix.tally"].copy()
         self._weigh()

@@ -72,6 +72,15 @@ class Auto(Model):
         """How much each member counts in the forecast now, largest first."""
         return {} if self.stream is None else self.stream.weights()
 
+    @property
+    def regret(self) -> dict[str, float]:
+        """The mixture's mean loss over that of each member since it joined; the worst first.
+
+        Losses are ranked probability scores in noise scales, bounded; 1 is even, above 1 the
+        member would have been better.
+        """
+        return {} if self.stream is None else self.stream.regret()
+
     def explain(self) -> str:
         """What it knows, in plain words: units, features, members, regimes, outliers."""
         return explain(self.stream, self.time)

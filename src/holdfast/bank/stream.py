@@ -216,6 +216,13 @@ class Stream:
         pairs = zip(self.ensemble.names, self.ensemble.mixer.weight.tolist(), strict=True)
         return dict(sorted(pairs, key=lambda pair: -pair[1]))
 
+    def regret(self) -> dict[str, float]:
+        """The mixture's mean loss over each member's, since that member joined; largest first."""
+        pairs = zip(
+            self.ensemble.names, self.ensemble.mixer.against_members().tolist(), strict=True
+        )
+        return dict(sorted(pairs, key=lambda pair: -pair[1]))
+
     def coefficient_names(self) -> list[str]:
         """Of the reader's regimes."""
         return design.names(self.reader.spec, self.dim)
