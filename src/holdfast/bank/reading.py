@@ -7,7 +7,9 @@ and a later one is believed when its lead over the earlier one,
     lead <- 0.995 lead + clip(log score of the later - log score of the earlier, -1/2, 1/2)
 
 is large. The clip is the point: a level that jumps costs the level's reader many nats at once and
-says nothing against it; a drift costs it a little all the time. What is reported:
+says nothing against it; a drift costs it a little all the time. Every change of a reader's vote
+costs it `CHANGE` nats: of two readings that fit alike the one with fewer changes is believed. What
+is reported:
 
     a regime of the reader counts when it has been the reader's vote for `HOLD` observations
     ids are 0, 1, 2, .. in the order first reported, and belong to this module: when the reader
@@ -29,6 +31,7 @@ AHEAD, STAY = 6.0, 3.0  # lead with which a later reader is believed, and no lon
 WARM = 60  # observations before the first choice
 EARLY, EARLY_HOLD = 100, 20  # so long a change must last longer: a season may not be known yet
 CLIP = 0.5  # nats per observation
+CHANGE = 2.0  # nats that a change of a reader's vote costs it
 HOLD = 6  # observations a new regime must last before it is reported
 TRACE = 300  # observations over which regimes of two readers are compared
 _FADE = 0.995
@@ -66,6 +69,8 @@ class Reading:
         """One observation, as all readers saw it; events that are known now."""
         self.watch(steps)
         ahead = np.clip(log_scores[None, :] - log_scores[:, None], -CLIP, CLIP)
+        moved = np.array([len(t) > 1 and t[-1] != t[-2] != NO_REGIME for t in self.traces], float)
+        ahead += CHANGE * (moved[:, None] - moved[None, :])
         self.lead = _FADE * self.lead + ahead
         self.heard += 1
         self._choose()
