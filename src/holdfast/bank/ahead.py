@@ -74,19 +74,15 @@ def simulate(
         for m, member in enumerate(ensemble.regimes)
         if member.spec.steps and ensemble.mixer.weight[m] >= _FAINT_MEMBER
     }
-    weight = horizon_weights(ensemble, _linear(ensemble, affine), horizon)
-    weight = np.where(weight < _FAINT_MEMBER, 0.0, weight)
-    weight = weight[1:] / weight[1:].sum(axis=1, keepdims=True)
+    weight = _weights(ensemble, affine, horizon)
     pieces: list[list[Component]] = [[] for _ in range(horizon - 1)]
     for m, member in enumerate(ensemble.regimes):
-        if not weight[:, m].any():
-            continue
-        if member.spec.steps:
-            n = _count(float(weight[:, m].max()))
-            paths = _regime_paths(ensemble, member, affine[m], n, covariates, rng)
-        else:
-            paths = _without_lags(member, covariates)
-        _add(pieces, paths, weight[:, m])
+        own = weight[:, m]
+        if m in affine:
+            n = _count(float(own.max()))
+            _add(pieces, _regime_paths(ensemble, member, affine[m], n, covariates, rng), own)
+        elif own.any():
+            _add(pieces, _without_lags(member, covariates), own)
     first = len(ensemble.regimes)
     for i, spec in enumerate(ensemble.simple.specs):
         own = weight[:, first + i]
@@ -99,6 +95,16 @@ def simulate(
         if mass > 0:
             _add_smooth(pieces, state, ensemble.past.values[version], mass * rest)
     return [_law(piece) for piece in pieces]
+
+
+def _weights(ensemble: Ensemble, affine: dict[int, tuple[Array, ...]], horizon: int) -> Array:
+    """(horizon - 1, members): weights of the steps after the next; faint members have none."""
+    weight = horizon_weights(ensemble, _linear(ensemble, affine), horizon)
+    for m, member in enumerate(ensemble.regimes):
+        if member.spec.steps and m not in affine:
+            weight[:, m] = 0.0
+    weight = np.where(weight < _FAINT_MEMBER, 0.0, weight)[1:]
+    return np.asarray(weight / weight.sum(axis=1, keepdims=True))
 
 
 def _law(piece: list[Component]) -> Law:
@@ -189,6 +195,8 @@ def _affine(member: RegimeMember, ensemble: Ensemble, look: Look, m: int) -> tup
     own = look.parts.owner[: look.cut] == m
     share = at_zero.share[keep] / at_zero.share[keep].sum()
     spread = look.parts.spread[: look.cut][own]
+    if len(spread) != keep.sum():  # components that come and go with x: take them as they are at 0
+        spread = at_zero.spread[keep]
     return at_zero.location[keep], np.stack(slopes, axis=1)[keep], share, spread, at_zero.dof[keep]
 
 
