@@ -36,6 +36,7 @@ import numpy as np
 from numba.core import caching as _caching
 from numba.core import config as _config
 from numba.core import serialize as _serialize
+from numba.experimental import structref
 from numba.extending import overload
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -242,3 +243,28 @@ def _chooser(stub: Callable[..., Any], table: dict[type, Callable[..., Any]]) ->
 
     names = ", ".join(inspect.signature(stub).parameters)
     return eval(f"lambda {names}: choose({names})", {"choose": choose})
+
+
+def reference(kind: type, module: str, name: str) -> tuple[Any, Callable[[Any], Any]]:
+    """A way to hand a NamedTuple of many arrays to kernels as one pointer.
+
+    Kernels that take dozens of arrays by value compile slowly and are slow to call. Returns a
+    type, to be kept in `module` under `name` so that compiled code can be found again, and a
+    function that turns a value into what kernels take: the same fields, by reference.
+    """
+    if config.DISABLE_JIT:
+        return None, lambda value: value
+    fields = list(kind._fields)  # type: ignore[attr-defined]
+    plain = {"__module__": module, "__qualname__": name, "preprocess_fields": _unliteral}
+    made = structref.register(type(name, (numba.types.StructRef,), plain))
+
+    def new(cls: Any, *values: Any) -> Any:
+        return structref.StructRefProxy.__new__(cls, *values)
+
+    proxy: Any = type(f"{name}Proxy", (structref.StructRefProxy,), {"__new__": new})
+    structref.define_proxy(proxy, made, fields)
+    return made, lambda value: proxy(*value)
+
+
+def _unliteral(self: Any, fields: Any) -> Any:
+    return tuple((name, numba.types.unliteral(kind)) for name, kind in fields)

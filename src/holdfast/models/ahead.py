@@ -17,6 +17,7 @@ from holdfast.emissions.base import rest as rest_one
 from holdfast.features import Features, Past
 from holdfast.forecast import Forecast
 from holdfast.frames import Row
+from holdfast.models.covariates import LARGEST, bounded
 from holdfast.regimes.engine import Engine
 from holdfast.regimes.propagate import moves
 from holdfast.regimes.state import State
@@ -40,7 +41,7 @@ def rows_ahead(
         parts = [_island(engine, g, mass[h], h) for g, mass in enumerate(masses)]
         share, location, spread, dof = (np.concatenate(part) for part in zip(*parts, strict=True))
         found.append(_with_outliers(engine, share, location, spread, dof))
-        rest_all(engine.rows, work, engine.state)
+        rest_all(engine.rows, work, engine.ref)
     return found
 
 
@@ -84,7 +85,7 @@ def _as_the_batch_began(
 
 
 def _design(engine: Engine, features: Features, past: Past, x: Row | None, h: int) -> Array:
-    return engine.emission.design(features.row(x, engine.time + h, past.values))
+    return engine.emission.design(bounded(features.row(x, engine.time + h, past.values)))
 
 
 def paths_ahead(
@@ -95,16 +96,16 @@ def paths_ahead(
     state, d = engine.state, engine.emission.shape.dim
     island, candidate = _first_candidates(state, rng)
     pasts = np.repeat(past.values[None], PATHS, axis=0)
-    matrices = [moves(state, engine.plan, g) for g in range(state.clock.size.size)]
+    matrices = [moves(engine.ref, engine.plan_ref, g) for g in range(state.clock.size.size)]
     found = []
     for h, x in enumerate(rows):
         if h:
             candidate = _move(state, matrices, island, candidate, h, rng)
-        phi = features.many(x, engine.time + h, pasts)
+        phi = np.clip(features.many(x, engine.time + h, pasts), -LARGEST, LARGEST)
         designs = np.ascontiguousarray(engine.emission.designs(phi))
         location, spread, dof = np.empty((PATHS, d)), np.empty((PATHS, d, d)), np.empty(PATHS)
         look_paths(
-            engine.rows, engine.work, engine.emission.facts, state, island, candidate, designs,
+            engine.rows, engine.work, engine.emission.facts, engine.ref, island, candidate, designs,
             state.ahead, location, spread, dof,
         )  # fmt: skip
         share = np.full(PATHS, 1.0 / PATHS)

@@ -17,12 +17,23 @@ from numpy.typing import NDArray
 
 from holdfast import features as feature_maps
 from holdfast.emissions.base import EmissionSpec, Shape
-from holdfast.errors import HoldfastError, positive, share, unknown, whole
+from holdfast.checks import Arrays, Values, affordable
+from holdfast.errors import HoldfastError, SnapshotError, positive, share, unknown, whole
 from holdfast.features import Features, Past
 from holdfast.forecast import Forecast, Forecasts
 from holdfast.frames import Row
 from holdfast.models.ahead import paths_ahead, rows_ahead
 from holdfast.models.base import Array, Model
+from holdfast.models.covariates import (
+    LARGEST,
+    MOST_COORDINATES,
+    bounded,
+    new_past,
+    pack_first,
+    read_first,
+    read_past,
+    read_shape,
+)
 from holdfast.models.reporting import Reporter
 from holdfast.models.tape import Block
 from holdfast.regimes.engine import Engine
@@ -34,7 +45,7 @@ from holdfast.regimes.schedule import Schedule, read_schedule
 from holdfast.results import Regime, Step, Transitions
 from holdfast.score import CONTAMINATION, IMQ, LARGEST_RATE, Law, weight_code
 
-MOST_PARTICLES = 1_000_000
+MOST_PARTICLES = 100_000
 STICKY = 10.0  # default kappa of the second edition (docs/models.md)
 _CHUNK = 512  # observations that go through the kernels at a time
 _RATE_WORTH = 50.0  # observations that the guess of the outliers' rate is worth
@@ -167,6 +178,8 @@ class RegimeSettings:
 class RegimeModel(Model):
     """An online infinite HMM: regimes discovered as needed, remembered, recognised again."""
 
+    state_version = 2
+
     def __init__(self, name: str, settings: RegimeSettings, emission: EmissionSpec) -> None:
         self.name = name
         self.spec = emission
@@ -180,7 +193,7 @@ class RegimeModel(Model):
         self.reporter = Reporter()
         self.engine: Engine | None = None
         self._like: Row | None = None  # the first covariates: later ones take their order
-        self.past = Past(self.features.depth, self.dim or 1)
+        self.past = new_past(self.features, self.dim or 1)
 
     # ------------------------------------------------------------------ observations
 
@@ -190,7 +203,7 @@ class RegimeModel(Model):
     def _predict(self, x: Row | None) -> Forecast:
         if self.engine is None:
             dim = self.dim or 1
-            return self._mixture(self._build(dim, x), Past(self.features.depth, dim), x)
+            return self._mixture(self._build(dim, x), new_past(self.features, dim), x)
         self._check_width(self.engine, x)
         return self._mixture(self.engine, self.past, x)
 
@@ -211,7 +224,7 @@ class RegimeModel(Model):
         assert engine is not None
         for row in rows[:1]:
             self._check_width(engine, row)
-        phi = self.features.block(rows, engine.time, self.past, y)
+        phi = np.clip(self.features.block(rows, engine.time, self.past, y), -LARGEST, LARGEST)
         first = engine.time
         track, changes = engine.observe(y, engine.emission.designs(phi))
         for value in y[-max(self.features.depth, 1) :]:
@@ -229,7 +242,8 @@ class RegimeModel(Model):
     # ------------------------------------------------------------------ forecasts
 
     def _mixture(self, engine: Engine, past: Past, x: Row | None) -> Forecast:
-        design = engine.emission.design(self.features.row(x, engine.time, past.values))
+        phi = bounded(self.features.row(x, engine.time, past.values))
+        design = engine.emission.design(phi)
         return Forecast.mixture(*engine.components(design), outlier=engine.outlier_rate)
 
     def _forecast(self, rows: list[Any]) -> list[Forecast]:
@@ -299,6 +313,8 @@ class RegimeModel(Model):
         return self._engine(Shape(dim, self.features.width(x, dim), not self.features.is_matrix))
 
     def _engine(self, shape: Shape) -> Engine:
+        wide = float(shape.coefficients) ** 2
+        affordable("features and particles", wide * 64 + self.chosen.particles * 100.0)
         emission = self.spec.build(shape, self._plan.law)
         plan = self._plan._replace(law=emission.law)
         rng = np.random.default_rng(self.chosen.seed)
@@ -308,7 +324,7 @@ class RegimeModel(Model):
         """The first observation settles d and the number of features."""
         self.engine = self._build(dim, x)
         self.dim, self._like = dim, x
-        self.past = Past(self.features.depth, dim)
+        self.past = new_past(self.features, dim)
 
     def _check_width(self, engine: Engine, x: Row | None) -> None:
         shape = engine.emission.shape
@@ -320,26 +336,32 @@ class RegimeModel(Model):
         if self.engine is None:
             return {"started": False}, {}
         values, arrays = self.engine.pack()
-        values |= {"started": True, "shape": list(self.engine.emission.shape)}
+        first_values, first_arrays = pack_first(self._like)
+        values |= {"started": True, "shape": list(self.engine.emission.shape)} | first_values
         values["report"] = self.reporter.pack()
-        if self._like is not None:
-            values["columns"] = self._like.names
-            arrays = arrays | {"first_x": self._like.values}
-        return values, arrays | self.past.pack()
+        return values, arrays | first_arrays | self.past.pack()
 
     def _unpack(self, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-        if not values["started"]:
+        kept, stored = Values.of(values), Arrays.of(arrays)
+        if not kept.flag("started"):
             return
-        shape = Shape(*values["shape"])
-        self.dim = shape.dim
+        self._like = read_first(kept, stored, self.features)
+        dim = self._stored_dim(kept)
+        width = self.features.width(self._like, dim)
+        shape = read_shape(kept, Shape(dim, width, not self.features.is_matrix))
+        self.dim = dim
         self.engine = self._engine(shape)
-        self.engine.unpack(values, arrays)
-        if "columns" in values:
-            names = values["columns"]
-            self._like = Row(arrays["first_x"], None if names is None else tuple(names))
-        self.reporter.unpack(values["report"])
-        self.past = Past(self.features.depth, self.dim)
-        self.past.unpack(arrays)
+        self.engine.unpack(kept, stored)
+        self.reporter.unpack(kept["report"])
+        self.past = read_past(stored, self.features, dim)
+
+    def _stored_dim(self, kept: Values) -> int:
+        shape = kept["shape"]
+        if not isinstance(shape, list) or not shape or type(shape[0]) is not int:
+            raise SnapshotError("The snapshot's shape is not a list of numbers.")
+        if not 1 <= shape[0] <= MOST_COORDINATES:
+            raise SnapshotError(f"The snapshot's y has {shape[0]} coordinates.")
+        return shape[0]
 
 
 def _plain(value: Any) -> Any:

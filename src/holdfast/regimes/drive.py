@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from holdfast._numba import kernel
+from holdfast._numba import kernel, reference
 from holdfast.emissions.base import Facts, Rows, Sample, Work
 from holdfast.regimes.commit import commit, write_prior_mass
 from holdfast.regimes.filter import look_all, observe, spread_mass, write_components
@@ -20,13 +20,6 @@ from holdfast.regimes.state import START, State
 from holdfast.score import LONGEST
 
 DONE, ROOM, PAUSE = range(3)
-
-
-class Chunk(NamedTuple):
-    """Observations to come: y (T, d) and design (T, r, m)."""
-
-    y: np.ndarray
-    design: np.ndarray
 
 
 class Scales(NamedTuple):
@@ -65,45 +58,62 @@ class Track(NamedTuple):
     dof: np.ndarray
 
 
+TrackType, track_ref = reference(Track, __name__, "TrackType")
+
+
+class Machine(NamedTuple):
+    """All that the loop works with."""
+
+    rows: Rows
+    work: Work
+    facts: Facts
+    state: State
+    plan: Plan
+    scales: Scales
+
+
+MachineType, machine_ref = reference(Machine, __name__, "MachineType")
+
+
 @kernel
 def drive(
-    rows: Rows, work: Work, facts: Facts, state: State, plan: Plan, scales: Scales,
-    rng: np.random.Generator, chunk: Chunk, track: Track, first: int, looked: bool,
+    machine: Machine, rng: np.random.Generator, y: np.ndarray, design: np.ndarray, track: Track,
+    first: int, looked: bool,
 ) -> tuple[int, int]:  # fmt: skip
-    """Observations from `first` on; the next one to do, and why it stopped there.
+    """Observations y (T, d), design (T, r, m) from `first` on; the next one to do, and why.
 
     `looked` says that the forecast of the first is there already.
     """
-    lower = np.empty((chunk.y.shape[1], chunk.y.shape[1]))
-    for t in range(first, chunk.y.shape[0]):
+    rows, work, facts = machine.rows, machine.work, machine.facts
+    state, plan, scales = machine.state, machine.plan, machine.scales
+    lower = np.empty((y.shape[1], y.shape[1]))
+    for t in range(first, y.shape[0]):
         if not has_room(state, plan, track, t):
             return t, ROOM
-        sample = sample_at(chunk, t, lower)
+        sample = sample_at(y[t], design[t], lower)
         if t > first or not looked:
             look_all(rows, work, facts, state, sample)
         track.offset[t + 1] = write_components(
             state, plan, scales.scale, scales.noise, track.offset[t],
             track.share, track.location, track.spread, track.dof,
         )  # fmt: skip
-        before = state.clock.vote.copy()
+        reported, remembered = state.clock.vote[0], state.clock.vote[2]
         due = step(rows, work, facts, state, plan, scales, rng, sample, track, t)
-        vote = state.clock.vote
-        if due or vote[0] != before[0] or vote[2] != before[2]:
+        if due or state.clock.vote[0] != reported or state.clock.vote[2] != remembered:
             return t + 1, PAUSE
-    return chunk.y.shape[0], DONE
+    return y.shape[0], DONE
 
 
 @kernel
-def sample_at(chunk: Chunk, t: int, lower: np.ndarray) -> Sample:
-    """Observation t, ready for the kernels."""
-    d = chunk.y.shape[1]
-    seen = np.empty(d, np.int64)
+def sample_at(y: np.ndarray, design: np.ndarray, lower: np.ndarray) -> Sample:
+    """An observation, ready for the kernels."""
+    seen = np.empty(y.size, np.int64)
     n = 0
-    for j in range(d):
-        if not np.isnan(chunk.y[t, j]):
+    for j in range(y.size):
+        if not np.isnan(y[j]):
             seen[n] = j
             n += 1
-    return Sample(chunk.y[t], seen[:n], chunk.design[t], lower)
+    return Sample(y, seen[:n], design, lower)
 
 
 @kernel

@@ -16,10 +16,20 @@ from numpy.typing import NDArray
 from holdfast.emissions.base import Array, Emission, Rows, Sample
 from holdfast.regimes import dates, merge, snapshots
 from holdfast.regimes.commit import draw_prospects, recount, start_batch
-from holdfast.regimes.drive import PAUSE, ROOM, Chunk, Scales, Track, drive, tell
+from holdfast.regimes.drive import (
+    PAUSE,
+    ROOM,
+    Machine,
+    Scales,
+    Track,
+    drive,
+    machine_ref,
+    tell,
+    track_ref,
+)
 from holdfast.regimes.filter import look_all, outlier_rate, write_components
 from holdfast.regimes.identity import reconcile, split, vote
-from holdfast.regimes.plan import Plan
+from holdfast.regimes.plan import Plan, plan_ref
 from holdfast.regimes.prior import LEAST, log_stick_rest
 from holdfast.regimes.propagate import held_mass, propagate, transition_matrix
 from holdfast.regimes.state import (
@@ -32,6 +42,7 @@ from holdfast.regimes.state import (
     blank_particles,
     blank_view,
     padded,
+    state_ref,
     stretched,
     wider,
 )
@@ -71,6 +82,8 @@ class Engine:
         rng: np.random.Generator,
     ) -> None:  # fmt: skip
         self.emission, self.plan, self.rng = emission, plan, rng
+        self.plan_ref = plan_ref(plan)
+        self._made: tuple[Any, ...] = ()
         self.scales = Scales(emission.outlier_scale(), emission.noise_covariance())
         longest = plan.schedule.longest
         self.longest = longest if islands == 1 else 2 * longest  # the first batch may be longer
@@ -113,11 +126,11 @@ class Engine:
             p.log_weight[clock.first[g] : clock.first[g + 1]] = -math.log(clock.ess[g])
         if not self.plan.keep_start:
             self._open_first()
-        recount(self.state)
+        recount(self.ref)
         for g in islands:
             if not self.plan.shared_prior:
                 self.ensure_rows(clock.first[-1] + 1)
-                draw_prospects(self.rows, self.emission.facts, self.state, g, self.rng)
+                draw_prospects(self.rows, self.emission.facts, self.ref, g, self.rng)
             self._first_batch(g)
 
     def _first_batch(self, g: int) -> None:
@@ -126,7 +139,7 @@ class Engine:
         size = self.plan.schedule.fixed or self.plan.schedule.smallest
         clock.size[g] = size + g * size // clock.size.size
         self.ensure_candidates(2 * self.state.particles.alpha.size + 2 * self.longest)
-        start_batch(self.rows, self.work, self.state, self.plan, g)
+        start_batch(self.rows, self.work, self.ref, self.plan_ref, g)
 
     def _open_first(self) -> None:
         """The paper's regime 1 exists before it has seen anything, in rows of its own.
@@ -144,13 +157,30 @@ class Engine:
         else:
             self.ensure_rows(2 * p.alpha.size + 1)
             for g in range(self.state.clock.size.size):
-                draw_prospects(self.rows, self.emission.facts, self.state, g, self.rng)
+                draw_prospects(self.rows, self.emission.facts, self.ref, g, self.rng)
         p.n_regimes[:] = 1
         self.state.ledger.identity[np.unique(p.slots[:, 0])] = self.state.clock.next_id[0]
         self.state.clock.next_id[0] += 1
         ledger.owners[np.unique(p.slots[:, 0])] = 1
 
     # ------------------------------------------------------------------ observations
+
+    @property
+    def ref(self) -> Any:
+        """The state as kernels take it."""
+        self._machine()
+        return self._made[3]
+
+    def _machine(self) -> Any:
+        """All that the loop works with, by reference; made anew when memory was."""
+        now = (self.rows, self.work, self.state)
+        if not self._made or any(a is not b for a, b in zip(now, self._made, strict=False)):
+            ref = state_ref(self.state)
+            parts = Machine(
+                self.rows, self.work, self.emission.facts, ref, self.plan_ref, self.scales
+            )
+            self._made = (*now, ref, machine_ref(parts))
+        return self._made[4]
 
     @property
     def time(self) -> int:
@@ -162,8 +192,9 @@ class Engine:
 
         What is told of each stands in the Track; its forecasts were made before it was seen.
         """
-        chunk = Chunk(np.ascontiguousarray(y), np.ascontiguousarray(design))
+        y, design = np.ascontiguousarray(y), np.ascontiguousarray(design)
         track = self._track(len(y))
+        told = track_ref(track)
         looked = self._looked is not None and np.array_equal(self._looked, design[0])
         self._looked = None
         changes: list[Change] = []
@@ -171,24 +202,25 @@ class Engine:
         while t < len(y):
             start = t
             if reason == ROOM:
-                track = self._make_room(track, t, len(y))
+                longer = self._make_room(track, t, len(y))
+                if longer is not track:
+                    track, told = longer, track_ref(longer)
             t, reason = drive(
-                self.rows, self.work, self.emission.facts, self.state, self.plan, self.scales,
-                self.rng, chunk, track, t, looked and t == 0,
-            )  # fmt: skip
+                self._machine(), self.rng, y, design, told, t, looked and t == 0
+            )
             self.recent.add(y[start:t], design[start:t])
             if reason == PAUSE:
-                changes += self._pause(track, t - 1)
+                changes += self._pause(told, t - 1)
         return track, changes
 
-    def _pause(self, track: Track, t: int) -> list[Change]:
+    def _pause(self, track: Any, t: int) -> list[Change]:
         """Join duplicates, and tell what changed with observation t of the chunk."""
         joined = self.plan.merge and merge.join_duplicates(self)
-        parted = self.plan.agree and split(self.rows, self.state)
+        parted = self.plan.agree and split(self.rows, self.ref)
         if joined or parted:
-            reconcile(self.rows, self.state, self.plan)
-            vote(self.state)
-            tell(self.state, track, t)
+            reconcile(self.rows, self.ref, self.plan_ref)
+            vote(self.ref)
+            tell(self.ref, track, t)
         return self._changes()
 
     def _changes(self) -> list[Change]:
@@ -224,7 +256,7 @@ class Engine:
         share, dof = np.empty(size), np.empty(size)
         location, spread = np.empty((size, d)), np.empty((size, d, d))
         n = write_components(
-            self.state, self.plan, self.scales.scale, self.scales.noise, 0,
+            self.ref, self.plan_ref, self.scales.scale, self.scales.noise, 0,
             share, location, spread, dof,
         )  # fmt: skip
         return share[:n], location[:n], spread[:n], dof[:n]
@@ -237,7 +269,7 @@ class Engine:
         d = self.emission.shape.dim
         sample = Sample(np.zeros(d), np.arange(d), np.ascontiguousarray(design), np.empty((d, d)))
         space = self.work if work is None else work
-        look_all(self.rows, space, self.emission.facts, self.state, sample)
+        look_all(self.rows, space, self.emission.facts, self.ref, sample)
         self._looked = np.array(design) if work is None else None
 
     def forget_look(self) -> None:
@@ -253,7 +285,7 @@ class Engine:
         """eps as learnt so far; 0 without contamination."""
         if self.plan.law.kind != CONTAMINATION:
             return 0.0
-        return float(outlier_rate(self.state))
+        return float(outlier_rate(self.ref))
 
     def masses(self, horizon: int) -> list[Array]:
         """Masses of the candidates of each island, (horizon, K): once per batch regimes move."""
@@ -262,7 +294,7 @@ class Engine:
         for g in range(clock.size.size):
             batches = (clock.position[g] + np.arange(horizon)) // clock.size[g]
             mass = np.empty((int(batches[-1]) + 1, int(clock.candidates[g])))
-            propagate(self.state, self.plan, g, mass)
+            propagate(self.ref, self.plan_ref, g, mass)
             found.append(mass[batches])
         return found
 
@@ -271,7 +303,7 @@ class Engine:
     def row_mass(self) -> Array:
         """Weight of the particles that remember each row as an opened regime."""
         mass = np.zeros(self.state.ledger.owners.size)
-        held_mass(self.state, mass)
+        held_mass(self.ref, mass)
         return mass
 
     def transition_matrix(self, i: int) -> Array:

@@ -34,8 +34,8 @@ def join_duplicates(engine: Engine) -> bool:
     joined = False
     for g in range(clock.size.size):
         if clock.position[g] == 0 and _join_island(engine, g):
-            recount(engine.state)
-            start_batch(engine.rows, engine.work, engine.state, engine.plan, g)
+            recount(engine.ref)
+            start_batch(engine.rows, engine.work, engine.ref, engine.plan_ref, g)
             joined = True
     return joined
 

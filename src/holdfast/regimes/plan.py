@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from holdfast._numba import reference
 from holdfast.regimes.prior import Concentration
 from holdfast.regimes.schedule import Schedule
 from holdfast.score import Law
@@ -48,3 +49,6 @@ class Plan(NamedTuple):
     newborn: bool
     merge: bool
     agree: bool
+
+
+PlanType, plan_ref = reference(Plan, __name__, "PlanType")

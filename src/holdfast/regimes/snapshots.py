@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.checks import Arrays
 from holdfast.errors import SnapshotError
 from holdfast.regimes.commit import write_prior_mass
 from holdfast.regimes.filter import spread_mass
@@ -22,10 +23,9 @@ if TYPE_CHECKING:
 
 _MOST_ROWS = 1 << 22
 _KEPT = ("row", "branch", "score", "weight", "outliers")  # of the candidates
-Arrays = dict[str, NDArray[Any]]
 
 
-def pack(engine: Engine) -> tuple[dict[str, Any], Arrays]:
+def pack(engine: Engine) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """Values and arrays of the whole state."""
     state = engine.state
     p, clock = state.particles, state.clock
@@ -39,7 +39,7 @@ def pack(engine: Engine) -> tuple[dict[str, Any], Arrays]:
         "told": sorted(engine.told),
         "rng": engine.rng.bit_generator.state,
     }
-    arrays: Arrays = {"live": live}
+    arrays = {"live": live}
     for name, array in p._asdict().items():
         width = widest + (name in ("slots", "log_beta"))
         trimmed = array if array.ndim == 1 else array[:, :width]
@@ -60,9 +60,9 @@ def flat(arrays: Any) -> list[NDArray[Any]]:
     return found
 
 
-def unpack(engine: Engine, values: dict[str, Any], arrays: Arrays) -> None:
+def unpack(engine: Engine, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
     """Take up what `pack` gave."""
-    reader = _Reader(arrays)
+    reader = _Reader(Arrays.of(arrays))
     _check_scalars(values)
     particles = _particles(engine, reader, values)
     clock = _clock(engine, reader)
@@ -91,8 +91,8 @@ def unpack(engine: Engine, values: dict[str, Any], arrays: Arrays) -> None:
     except (TypeError, ValueError, KeyError, OverflowError) as error:
         raise SnapshotError(f"The snapshot's random state is damaged: {error}.") from None
     for g in range(clock.size.size):
-        write_prior_mass(engine.state, engine.plan, g, True)
-        spread_mass(engine.state, g)
+        write_prior_mass(engine.ref, engine.plan_ref, g, True)
+        spread_mass(engine.ref, g)
 
 
 class _Reader:
@@ -105,30 +105,19 @@ class _Reader:
         self, name: str, shape: tuple[int | None, ...], low: float, high: float,
         kind: str = "i",
     ) -> NDArray[Any]:  # fmt: skip
-        """A fresh copy of an array of this shape (None: any length) with values in a range."""
-        array = self.arrays.get(name)
-        if array is None:
-            raise SnapshotError(f"The snapshot lacks the array {name!r}.")
-        wanted = np.int64 if kind == "i" else np.float64
-        fits = len(shape) == array.ndim and all(
-            length in (None, given) for length, given in zip(shape, array.shape, strict=True)
-        )
-        if array.dtype != wanted or not fits:
-            raise SnapshotError(
-                f"The snapshot's {name!r} is {array.dtype} {array.shape}, not what the model needs."
-            )
-        if array.size and not (np.min(array) >= low and np.max(array) <= high):
-            raise SnapshotError(f"The snapshot's {name!r} has values outside [{low}, {high}].")
-        return np.ascontiguousarray(array.copy())
+        """A fresh array of this shape (None: any length) with values in a range."""
+        if kind == "i":
+            return self.arrays.wholes(name, shape, int(low), int(high))
+        return self.arrays.floats(name, shape, low, high, endless=low == -np.inf)
 
 
 def _check_scalars(values: dict[str, Any]) -> None:
     for name in ("capacity", "slots", "reported", "changed"):
-        if type(values.get(name)) is not int:
+        if type(values[name]) is not int:
             raise SnapshotError(f"The snapshot's {name!r} is not a whole number.")
     if not 1 < values["capacity"] <= _MOST_ROWS or not 1 < values["slots"] <= _MOST_ROWS:
         raise SnapshotError("The snapshot claims more memory than any model needs.")
-    told = values.get("told")
+    told = values["told"]
     if not isinstance(told, list) or not all(type(one) is int for one in told):
         raise SnapshotError("The snapshot's 'told' is not a list of ids.")
 
@@ -136,9 +125,10 @@ def _check_scalars(values: dict[str, Any]) -> None:
 def _particles(engine: Engine, reader: _Reader, values: dict[str, Any]) -> Particles:
     n, last = engine.state.particles.alpha.size, values["capacity"] - 1
     c = min(values["slots"], max(engine.plan.max_regimes, 8) * 2 + 2)
-    if reader.arrays.get("particle_start", np.zeros((0, 0))).ndim != 2:
-        raise SnapshotError("The snapshot's 'particle_start' has the wrong shape.")
-    w = int(reader.arrays["particle_start"].shape[1])
+    held = reader.arrays.form("particle_start")[1]
+    if len(held) != 2:
+        raise SnapshotError("The snapshot's particle_start has the wrong shape.")
+    w = held[1]
     if w >= c:
         raise SnapshotError(f"The snapshot holds {w} regimes, more than the model's limit.")
     take, inf = reader.take, np.inf
@@ -254,16 +244,11 @@ def _check_candidates(engine: Engine, g: int, owned: NDArray[np.bool_]) -> None:
 
 
 def _recent(engine: Engine, reader: _Reader) -> None:
-    y = reader.arrays.get("recent_y")
-    n = 0 if y is None else len(y)
     shape = engine.emission.shape
-    if n > engine.recent.length:
+    n = reader.arrays.form("recent_y")[1][:1]
+    if not n or n[0] > engine.recent.length:
         raise SnapshotError("The snapshot remembers more observations than a model does.")
-    design = reader.arrays.get("recent_design")
-    if y is None or design is None or y.dtype != np.float64 or design.dtype != np.float64:
-        raise SnapshotError("The snapshot lacks its latest observations.")
-    if n and (y.shape != (n, shape.dim) or design.shape != (n, *engine.emission.design_shape())):
-        raise SnapshotError("The snapshot's latest observations have the wrong shape.")
-    if np.isinf(y).any() or not np.isfinite(design).all():
-        raise SnapshotError("The snapshot's latest observations are not finite.")
-    engine.recent.y, engine.recent.design = y.copy(), design.copy()
+    wide = (shape.dim,) if n[0] else (None,)
+    engine.recent.y = reader.arrays.floats("recent_y", (n[0], *wide), missing=True)
+    wanted = engine.emission.design_shape() if n[0] else (None, None)
+    engine.recent.design = reader.arrays.floats("recent_design", (n[0], *wanted))
