@@ -35,6 +35,8 @@ def join_duplicates(engine: Engine) -> bool:
     for g in range(clock.size.size):
         if clock.position[g] == 0 and _join_island(engine, g):
             recount(engine.state)
+            held = int((engine.state.ledger.owners > 0).sum())
+            engine.ensure_candidates(held + int(clock.size[g]) // 2 + 1)
             start_batch(engine.rows, engine.work, engine.state, engine.plan, g)
             joined = True
     return joined
