@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from holdfast import features as feature_maps
 from holdfast.emissions.base import EmissionSpec, Shape
-from holdfast.errors import HoldfastError, positive, share, unknown, whole
+from holdfast.errors import HoldfastError, SnapshotError, positive, share, unknown, whole
 from holdfast.features import Features, Past
 from holdfast.forecast import Forecast, Forecasts
 from holdfast.frames import Row
@@ -331,6 +331,7 @@ class RegimeModel(Model):
         if not values["started"]:
             return
         shape = Shape(*values["shape"])
+        self._check_claims(shape, arrays)
         self.dim = shape.dim
         self.engine = self._engine(shape)
         self.engine.unpack(values, arrays)
@@ -340,6 +341,16 @@ class RegimeModel(Model):
         self.reporter.unpack(values["report"])
         self.past = Past(self.features.depth, self.dim)
         self.past.unpack(arrays)
+
+    def _check_claims(self, shape: Shape, arrays: dict[str, NDArray[Any]]) -> None:
+        """Make no room for more than the snapshot holds."""
+        y, design = arrays["recent_y"].shape, arrays["recent_design"].shape
+        n = arrays["particle_alpha"].size
+        widths = (shape.width, shape.coefficients)
+        if len(y) != 2 or y[1] != shape.dim or len(design) != 3 or design[2] not in widths:
+            raise SnapshotError(f"The snapshot claims observations of shape {tuple(shape)}.")
+        if n != self.chosen.particles:
+            raise SnapshotError(f"The snapshot holds {n} particles, not {self.chosen.particles}.")
 
 
 def _plain(value: Any) -> Any:

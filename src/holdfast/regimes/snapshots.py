@@ -20,7 +20,7 @@ from holdfast.regimes.state import START, UNBORN, Clock, Ledger, Particles, padd
 if TYPE_CHECKING:
     from holdfast.regimes.engine import Engine
 
-_MOST_ROWS = 1 << 22
+_MOST_CANDIDATES = 1 << 22
 _KEPT = ("row", "branch", "score", "weight", "outliers")  # of the candidates
 Arrays = dict[str, NDArray[Any]]
 
@@ -62,7 +62,7 @@ def flat(arrays: Any) -> list[NDArray[Any]]:
 def unpack(engine: Engine, values: dict[str, Any], arrays: Arrays) -> None:
     """Take up what `pack` gave."""
     reader = _Reader(arrays)
-    _check_scalars(values)
+    _check_scalars(engine, values)
     particles = _particles(engine, reader, values)
     clock = _clock(engine, reader)
     live = reader.take("live", (None,), 0, values["capacity"] - 1)
@@ -120,11 +120,13 @@ class _Reader:
         return np.ascontiguousarray(array.copy())
 
 
-def _check_scalars(values: dict[str, Any]) -> None:
+def _check_scalars(engine: Engine, values: dict[str, Any]) -> None:
     for name in ("capacity", "slots", "reported"):
         if type(values.get(name)) is not int:
             raise SnapshotError(f"The snapshot's {name!r} is not a whole number.")
-    if not 1 < values["capacity"] <= _MOST_ROWS or not 1 < values["slots"] <= _MOST_ROWS:
+    # Memory doubles when it is short, and a particle holds no more than `max_regimes` rows.
+    most = 2 * (engine.state.particles.alpha.size * (engine.plan.max_regimes + 4) + 64)
+    if not 1 < values["capacity"] <= most or not 1 < values["slots"] <= most:
         raise SnapshotError("The snapshot claims more memory than any model needs.")
     told = values.get("told")
     if not isinstance(told, list) or not all(type(one) is int for one in told):
@@ -153,6 +155,11 @@ def _particles(engine: Engine, reader: _Reader, values: dict[str, Any]) -> Parti
     )
     if (p.current >= p.n_regimes).any() or ((p.current == START) & (p.n_regimes > 0)).any():
         raise SnapshotError("The snapshot has particles in regimes that they do not have.")
+    first = engine.state.clock.first
+    with np.errstate(all="ignore"):
+        totals = np.add.reduceat(np.exp(p.log_weight), first[:-1])
+    if not (abs(totals - 1.0) < 1e-6).all():
+        raise SnapshotError("The snapshot's 'particle_log_weight' are not shares of a whole.")
     return p
 
 
@@ -167,7 +174,7 @@ def _clock(engine: Engine, reader: _Reader) -> Clock:
     take, big = reader.take, 1 << 60
     clock = Clock(
         first=take("clock_first", (g + 1,), 0, n),
-        candidates=take("clock_candidates", (g,), 1, _MOST_ROWS),
+        candidates=take("clock_candidates", (g,), 1, _MOST_CANDIDATES),
         size=take("clock_size", (g,), 1, longest),
         position=take("clock_position", (g,), 0, longest - 1),
         observed=take("clock_observed", (g,), 0, longest - 1),
@@ -229,10 +236,20 @@ def _candidates(engine: Engine, reader: _Reader, owned: NDArray[np.bool_]) -> No
             f"work_{j}", (g, most, *array.shape[2:]), low, bound, kind
         )
     for island in range(g):
-        _check_candidates(engine, island, owned)
+        _check_candidates(engine, island)
+        _check_steps(engine, island)
 
 
-def _check_candidates(engine: Engine, g: int, owned: NDArray[np.bool_]) -> None:
+def _check_steps(engine: Engine, g: int) -> None:
+    """No candidate has learnt more than its batch has seen: there would be no room for the rest."""
+    clock = engine.state.clock
+    most = engine.emission.most_steps(int(clock.observed[g]))
+    for array in flat(engine.work):
+        if array.dtype.kind == "i" and (array[g, : clock.candidates[g]] > most).any():
+            raise SnapshotError("The snapshot's candidates have learnt more than there was to see.")
+
+
+def _check_candidates(engine: Engine, g: int) -> None:
     """Every row that a particle of the island holds is a candidate once, and nothing else is."""
     state = engine.state
     p, clock = state.particles, state.clock
