@@ -255,7 +255,8 @@ class Forecasts(Sequence[Forecast]):
         inflate[self.dof <= 2] = np.inf
         own = np.einsum("kii->ki", self.spread) * inflate[:, None]
         centred = self.location - np.repeat(mean, np.diff(self.offset), axis=0)
-        within = np.where(share[:, None] > 0, share[:, None] * (own + centred**2), 0.0)
+        own[share == 0] = 0.0  # the outliers' variance is infinite, and left out
+        within = share[:, None] * (own + centred**2)
         return mean, np.sqrt(np.add.reduceat(within, starts) / total)
 
 
