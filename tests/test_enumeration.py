@@ -23,7 +23,7 @@ import pytest
 from scipy import stats
 
 import holdfast as hf
-from holdfast.hdp import START
+from holdfast.regimes.state import START
 
 NOISE, PRIOR_VAR, THRESHOLD = 0.5, 2.0, 2.0
 SERIES = np.array([0.1, -0.4, 1.9, 2.2, 0.0, 1.7, -0.6, 9.0])
@@ -120,7 +120,7 @@ def signature_of(path: tuple[int, ...]) -> Signature:
 
 def signatures(model: Any) -> dict[Signature, float]:
     """The particles' weight on each signature."""
-    p = model.engine.particles
+    p = model.engine.state.particles
     top = int(p.n_regimes.max())
     rows = np.column_stack([p.n_regimes, p.current, p.counts[:, :top, :top].reshape(-1, top * top)])
     code = rows @ np.random.default_rng(0).integers(2**62, size=rows.shape[1])  # sorts fast
@@ -176,7 +176,7 @@ def test_particles_approach_the_exact_posterior(case: str) -> None:
     for seed in range(16):
         model = hf.br_ihmm(
             noise=NOISE, prior_var=PRIOR_VAR, threshold=THRESHOLD, weight=weight, batch=batch,
-            particles=20_000, seed=seed, sticky=kappa, max_regimes=20,
+            particles=20_000, seed=seed, sticky=kappa, max_regimes=20, structure_share=1.0,
             alpha_prior=(1e8, 1e8 / alpha), gamma_prior=(1e8, 1e8 / gamma),
         )  # fmt: skip
         scores.append(math.exp(sum(model.update(y).log_score for y in series)))
@@ -231,12 +231,12 @@ def transition(p: Any, i: int, source: int) -> np.ndarray:
 
 def brute_force(model: Any, seen: list[float], weight: str) -> list[Pairs]:
     """Every (particle, next regime) from the pool as the batch began."""
-    p, rows = model.engine.particles, model.engine.pool.rows
+    p, rows = model.engine.state.particles, model.engine.rows
     found = []
     for i, n in enumerate(p.n_regimes):
         slots = p.slots[i, : n + 1]
         each = [
-            filtered(rows.mean[row, 0], rows.root[row, 0, 0] ** 2, seen, weight) for row in slots
+            filtered(rows.mean[row, 0, 0], rows.root[row, 0, 0] ** 2, seen, weight) for row in slots
         ]
         log_score, mean, variance = np.transpose(each)
         joint = np.exp(p.log_weight[i] + log_score) * transition(p, i, p.current[i])
@@ -257,7 +257,7 @@ def assert_mixture(forecast: hf.Forecast, joint: Any, mean: Any, variance: Any, 
 def made(weight: str, batch: int) -> Any:
     return hf.br_ihmm(
         noise=NOISE, prior_var=PRIOR_VAR, threshold=THRESHOLD, weight=weight, batch=batch,
-        particles=12, ess_threshold=0.0,
+        particles=12, ess_threshold=0.0, sticky=0.0, islands=1,
     )  # fmt: skip
 
 
@@ -278,10 +278,10 @@ def test_forecast_and_evidence_by_brute_force(weight: str, batch: int) -> None:
         assert model.update(y).log_score == pytest.approx(forecast.log_density(y), rel=1e-13)
         if len(seen) == batch:
             if model.engine.time > batch:
-                weights = np.exp(model.engine.particles.log_weight)
+                weights = np.exp(model.engine.state.particles.log_weight)
                 np.testing.assert_allclose(weights, sums / sums.sum(), rtol=1e-9)
             seen = []
-    assert model.engine.particles.n_regimes.max() > 1
+    assert model.engine.state.particles.n_regimes.max() > 1
 
 
 def test_forecast_ahead_by_brute_force() -> None:
@@ -292,7 +292,7 @@ def test_forecast_ahead_by_brute_force() -> None:
     model.run(series)  # the 28th observation will complete a batch
     forecasts = model.forecast(5)
     pairs = brute_force(model, [series[-1]], "imq")
-    p = model.engine.particles
+    p = model.engine.state.particles
     for h, batches in enumerate((0, 1, 1, 2, 2)):
         ahead = []
         for i, (joint, _, _) in enumerate(pairs):
