@@ -148,7 +148,8 @@ def test_forecast_made_is_the_forecast_reported(case: Case, stream: np.ndarray) 
     run = model.run(stream[:40])
     for t, y in enumerate(stream[:40]):
         forecast = twin.predict()
-        assert (forecast.mean, forecast.sd) == (run.mean[t], run.sd[t])
+        assert forecast.mean == pytest.approx(run.mean[t], rel=1e-12, abs=1e-13)
+        assert forecast.sd == pytest.approx(run.sd[t], rel=1e-12)
         ends = forecast.cdf(np.array([run.lower[t], run.upper[t]]))
         np.testing.assert_allclose(ends, [0.05, 0.95], rtol=0, atol=1e-6)
         step = twin.update(y)
@@ -247,7 +248,7 @@ def test_the_callers_arrays_stay_the_callers(covariate_case: Case, stream: np.nd
     for t in range(len(stream)):
         y_t, x_t = y_own[t : t + 1], x_own[t]
         forecast = model.predict(x_t)
-        assert forecast.mean == reference.mean[t]
+        assert forecast.mean == pytest.approx(reference.mean[t], rel=1e-12, abs=1e-13)
         model.update(y_t, x_t)
         y_t[:], x_t[:] = 1e9, -1e9
     piecewise = covariate_case.make()
@@ -443,7 +444,8 @@ def test_covariates_from_frames_are_found_by_name(case: Case, stream: np.ndarray
     assert_same(*runs)
     model = case.make(features=features)
     for t, y in enumerate(stream[:20]):
-        assert model.predict({"wind": wind[t]}).mean == runs[0].mean[t]
+        said = model.predict({"wind": wind[t]}).mean
+        assert said == pytest.approx(runs[0].mean[t], rel=1e-12, abs=1e-13)
         model.update(y, {"wind": wind[t]})
 
 
