@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Iterable
 
 import numpy as np
 from reference_parts import (
@@ -58,7 +59,7 @@ class Reference:
         self.dim = s.noise.shape[0]
         self.rng = np.random.default_rng(s.seed)
         self.time, self.next_id = 0, 0
-        self.birth, self.n_regimes = -1, 0
+        self.birth, self.n_regimes, self.n_told = -1, 0, 0
         self.told: set[int] = set()  # births ever reported
         self.names: dict[int, int] = {}  # births reported and remembered, as the public sees them
         self.next_name = 0
@@ -144,10 +145,14 @@ class Reference:
         change, weight = self._change_probability(), self._mean_weight()
         if not np.isnan(y).all():
             self._learn_rate(weight)
+        before = self.birth, self.n_told
         for island in self.islands:
             if island.ended:
                 self._commit(island)
                 self._vote()
+        if self._on("D12") and (self.birth, self.n_told) != before and self._split():
+            self._reconcile()
+            self._vote()
         self._name()
         return Report(
             self.regime,
@@ -355,6 +360,7 @@ class Reference:
             best = regime.best(island.observed)
             regime.mean, regime.covariance = best.mean, best.covariance
             regime.visits += island.observed
+            regime.batches += 1
             regime.last_seen = self.time - 1
             if regime.first_seen is None:
                 regime.first_seen = self.time - island.size
@@ -368,10 +374,9 @@ class Reference:
         shares = self._current_shares()
         held = [{r.identity for r in p.regimes} for p in self.particles]
         groups: list[list[int]] = []
-        for birth in sorted(shares):
+        for birth in sorted(shares, key=lambda one: (one not in self.told, one)):
             for group in groups:
-                together = any(birth in ids and ids & set(group) for ids in held)
-                if not together and all(self._agree(birth, other) for other in group):
+                if all(self._same(birth, other, held) for other in group):
                     group.append(birth)
                     break
             else:
@@ -386,35 +391,60 @@ class Reference:
                 if regime.identity in group:
                     regime.identity = group[0]
 
-    def _agree(self, one: int, other: int) -> bool:
-        """D12: whether the coefficients lie within three posterior standard deviations."""
-        if not self._on("D12"):
-            return True
+    def _same(self, one: int, other: int, held: list[set[int | None]]) -> bool:
+        """Nobody holds both, unless both are four batches old; and they agree (D12)."""
         a, b = self._heaviest(one), self._heaviest(other)
-        variance = np.diag(a.covariance) + np.diag(b.covariance)
-        agreed = bool((abs(a.mean - b.mean) <= 3.0 * np.sqrt(variance)).all())
+        known = self._on("D12") and min(a.batches, b.batches) >= 4
+        if not known and any({one, other} <= ids for ids in held):
+            return False
+        agreed = a.apart(b) <= 3.0 or not self._on("D12")
         self.happened.disagreed += not agreed
         return agreed
 
     def _heaviest(self, identity: int) -> Regime:
         """The version of a present regime that most of the weight is in."""
-        versions: list[tuple[Regime, float]] = []
-        for island in self.islands:
-            for p in island.particles:
-                assert p.current is not None or not p.regimes
-                now = None if p.current is None else p.regimes[p.current]
-                if now is None or now.identity != identity:
-                    continue
-                weight = math.exp(p.log_weight)
-                for at, (version, share) in enumerate(versions):
-                    alike = np.array_equal(version.covariance, now.covariance)
-                    if alike and np.array_equal(version.mean, now.mean):
-                        versions[at] = version, share + weight
-                        break
-                else:
-                    versions.append((now, weight))
-        best = max(share for _, share in versions)
-        return next(version for version, share in versions if share > best - 1e-12)
+        return self._largest(
+            (p.regimes[p.current], math.exp(p.log_weight))
+            for p in self.particles
+            if p.current is not None and p.regimes[p.current].identity == identity
+        )
+
+    def _main(self, identity: int) -> Regime:
+        """The version that has most batches in most of the weight, present or not."""
+        return self._largest(
+            (regime, math.exp(p.log_weight) * regime.batches)
+            for p in self.particles
+            for regime in p.regimes
+            if regime.identity == identity
+        )
+
+    @staticmethod
+    def _largest(versions: Iterable[tuple[Regime, float]]) -> Regime:
+        """The version with the largest total; of equals the one that got there first."""
+        totals: list[tuple[Regime, float]] = []
+        best = 0
+        for regime, weight in versions:
+            at = next((k for k, (other, _) in enumerate(totals) if regime.like(other)), len(totals))
+            if at == len(totals):
+                totals.append((regime, 0.0))
+            totals[at] = totals[at][0], totals[at][1] + weight
+            if totals[at][1] > totals[best][1]:
+                best = at
+        return totals[best][0]
+
+    def _split(self) -> bool:
+        """Versions of a present regime that have grown apart from it lose its name (D12)."""
+        fresh = self.next_id
+        for at, birth in enumerate(list(self._current_shares())):
+            head = self._main(birth)
+            for regime in (r for p in self.particles for r in p.regimes):
+                if regime.identity == birth and regime.apart(head) > 5.0:
+                    regime.identity = self.next_id + at
+                    fresh = max(fresh, self.next_id + at + 1)
+                    self.happened.parted += 1
+        parted = fresh > self.next_id
+        self.next_id = fresh
+        return parted
 
     def _prune(self, p: Particle) -> None:
         """At MAX_STATES: of the least visited, never the present one, the least recently seen."""
@@ -533,6 +563,7 @@ class Reference:
                 share = math.exp(p.log_weight) / len(self.islands)
                 held[identity] = held.get(identity, 0.0) + share
         self.n_regimes = sum(share >= 0.5 - 1e-9 for share in held.values())
+        self.n_told = len(held)
 
     def _name(self) -> None:
         """Names count up in the order of report; what nobody remembers loses its name."""

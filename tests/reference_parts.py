@@ -67,7 +67,7 @@ class Regime:
     def __init__(self, mean: Array, covariance: Array) -> None:
         self.mean, self.covariance = mean.copy(), covariance.copy()
         self.identity: int | None = None
-        self.visits = 0
+        self.visits = self.batches = 0
         self.first_seen: int | None = None
         self.last_seen = 0
         self.candidates: list[Candidate] = []
@@ -76,6 +76,16 @@ class Regime:
         """A new batch: one candidate, or the branches 0 .. last of a newborn."""
         branches = range(last + 1) if last else [None]
         self.candidates = [Candidate(self.mean, self.covariance, j, last) for j in branches]
+
+    def like(self, other: Regime) -> bool:
+        """Whether it is another particle's copy of the same posterior."""
+        alike = self.batches == other.batches and np.array_equal(self.mean, other.mean)
+        return alike and np.array_equal(self.covariance, other.covariance)
+
+    def apart(self, other: Regime) -> float:
+        """Largest distance between coefficients, in posterior standard deviations."""
+        variance = np.diag(self.covariance) + np.diag(other.covariance)
+        return float((abs(self.mean - other.mean) / np.sqrt(variance)).max())
 
     def live(self, observed: int) -> list[Candidate]:
         """Branches that have parted: the others have disbelieved everything, as one more does."""
@@ -153,6 +163,7 @@ class Happened:
     prunings: int = 0
     reconciled: int = 0
     disagreed: int = 0
+    parted: int = 0
     late_births: int = 0
     sizes: list[int] = field(default_factory=list)
 

@@ -15,7 +15,7 @@ import holdfast as hf
 from holdfast.evidence import Contest, believe, play, prior_chances, quadrature
 from holdfast.hdp import Concentration
 from holdfast.models.regime_model import RegimeSettings
-from holdfast.sensitivity import Sensitivity, choice_table, sensitivity
+from holdfast.robustness.sensitivity import Sensitivity, choice_table, sensitivity
 
 VISITS = 20
 LEVEL = {"noise": 1.0, "prior_var": 4.0, "particles": 100}

@@ -123,10 +123,12 @@ def from_bytes(data: bytes) -> Model:
         raise SnapshotError(f"The snapshot holds the model {content.model!r}, unknown here.")
     try:
         model = make(content.model, **content.settings)
+        content.check_state(model.state_version)
         model._unpack(content.values, content.arrays)
+        content.refuse_unread()
     except SnapshotError:
         raise
-    except (KeyError, TypeError, IndexError, AttributeError, ValueError) as error:
+    except Exception as error:  # whatever a crafted file provokes is the file's fault
         raise SnapshotError(f"The snapshot lacks or garbles something: {error}") from None
     return model
 
