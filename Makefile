@@ -8,9 +8,9 @@ export HOLDFAST_DATA
 NOJIT_TESTS := tests/test_agreement.py tests/test_emission.py tests/test_hdp.py tests/test_mixture.py \
   tests/test_student_t.py
 
-.PHONY: venv demo test check lint types imports nojit bench soak reproduce quick dist wheel-test lock clean
-.PHONY: venv demo test check lint types imports nojit bench bench-public bench-venv reproduce quick lock clean
-.PHONY: soak-serve venv demo test check lint types imports nojit bench reproduce quick lock clean
+
+.PHONY: venv demo test check lint types imports nojit bench bench-public bench-venv soak soak-serve \
+  reproduce quick dist wheel-test lock clean
 
 venv: .venv/.made
 
@@ -53,6 +53,7 @@ bench: venv
 SOAK ?= 1000000
 soak: venv
 	$(BIN)/python -m benchmarks.soak --observations $(SOAK)
+
 # holdfast against peers on public series. The peers live in an environment of their own.
 bench-venv: .venv-bench/.made
 

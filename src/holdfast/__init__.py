@@ -11,6 +11,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from holdfast import data, evaluate, features, influence, plot
+    from holdfast.bank import auto
     from holdfast.errors import HoldfastError, SnapshotError
     from holdfast.forecast import Forecast
     from holdfast.many import run_many
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 else:
     _HOMES = {
         "holdfast": ("data", "evaluate", "features", "influence", "models", "plot"),
+        "holdfast.bank": ("auto",),
         "holdfast.errors": ("HoldfastError", "SnapshotError"),
         "holdfast.forecast": ("Forecast",),
         "holdfast.many": ("run_many",),
@@ -61,7 +63,7 @@ else:
 
 __all__ = [
     "Event", "Forecast", "HoldfastError", "Regime", "Run", "SnapshotError", "Step", "Transitions",
-    "beam_ihmm", "bocd", "br_ihmm", "data", "dsm_bocd", "evaluate", "features", "from_bytes",
+    "auto", "beam_ihmm", "bocd", "br_ihmm", "data", "dsm_bocd", "evaluate", "features", "from_bytes",
     "garch_ihmm", "ihmm", "influence", "load", "make", "models", "plot", "run_many", "sensitivity",
     "student_t_ihmm", "tune", "wolf_ihmm",
 ]  # fmt: skip

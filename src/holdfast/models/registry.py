@@ -23,6 +23,12 @@ class Entry(NamedTuple):
 
 _ENTRIES = (
     Entry(
+        "auto",
+        "holdfast.bank",
+        "a bank of regime models and simple forecasters, mixed online; nothing to set",
+        "Wintenberger 2017; Berrisch and Ziel 2021",
+    ),
+    Entry(
         "br_ihmm",
         "holdfast.models.ihmm",
         "doubly robust online infinite HMM: weighted updates, one regime per batch",
