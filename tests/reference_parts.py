@@ -36,7 +36,7 @@ class Settings:
     gamma_prior: tuple[float, float] = (1.0, 1.0)
     lags: tuple[int, ...] = ()
     islands: int = 1
-    outlier_rate: float = 0.02
+    outlier_rate: float = 0.05
     seed: int = 0
 
 

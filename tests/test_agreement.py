@@ -127,7 +127,7 @@ def build(dim: int, given: dict[str, Any]) -> tuple[Any, Reference]:
     """The model and its witness with the same settings."""
     defaults = {
         "weight": "imq", "threshold": 2.0, "sticky": 0.0, "islands": 1, "particles": 6,
-        "ess_threshold": 0.7, "max_regimes": 4, "prune_pool": 2,
+        "ess_threshold": 0.7, "max_regimes": 4, "prune_pool": 2, "outlier_rate": 0.02,
         "alpha_prior": (4.0, 1.0), "gamma_prior": (3.0, 1.0),
     }  # fmt: skip
     settings = defaults | (SCALAR if dim == 1 else VECTOR) | given
