@@ -13,7 +13,7 @@ from scipy import integrate, optimize, special, stats
 import holdfast as hf
 from holdfast.emissions.base import Components, Shape, begin
 from holdfast.emissions.inverse_wishart import digamma
-from holdfast.emissions.normal_inverse_gamma import NormalInverseGamma, StudentSpec, consistency
+from holdfast.emissions.normal_inverse_gamma import StudentSpec, consistency
 from holdfast.models.student_t import student_t_ihmm
 from holdfast.score import HUBER, IMQ, MAHALANOBIS, NONE, Law
 
@@ -161,10 +161,12 @@ def two_rows(caution: Law) -> Any:
         rows.factor[k] = math.sqrt(dof)  # unit noise
 
     def difference(y: float) -> float:
-        both = type(rows)(*(array.copy() for array in rows))
-        batch = Batch(np.arange(2), np.zeros(2, bool), np.zeros(2), np.ones(2))
-        emission.advance(both, rows, batch, np.array([y]), np.ones(1))
-        return float(batch.score[1] - batch.score[0])
+        scores = []
+        for k in range(2):
+            row = Row(emission, fresh=False)
+            row.become([array[k : k + 1] for array in rows])
+            scores.append(row.see(y, np.ones(1))[0])
+        return scores[1] - scores[0]
 
     return difference
 
