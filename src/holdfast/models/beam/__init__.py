@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from holdfast import features as feature_maps
 from holdfast.checks import Arrays, Values, affordable
-from holdfast.emissions.linear_gaussian import FARTHEST, read_covariance, read_vector
+from holdfast.emissions.linear import FARTHEST
+from holdfast.emissions.linear_gaussian import read_covariance, read_vector
 from holdfast.errors import (
     HoldfastError,
     moderate,
