@@ -77,7 +77,8 @@ def _write(engine: Engine, a: int, b: int) -> int:
     into = int(np.flatnonzero(ledger.owners[1:] == 0)[0]) + 1
     engine.emission.join(engine.rows, a, b, into)
     ledger.owners[into] = 1  # until the next recount
-    ledger.identity[into] = min(ledger.identity[a], ledger.identity[b])
+    senior = min(a, b, key=lambda row: (1 - ledger.told[row], ledger.identity[row]))
+    ledger.identity[into] = ledger.identity[senior]  # a name that was reported stays
     ledger.told[into] = max(ledger.told[a], ledger.told[b])
     ledger.first_seen[into] = min(ledger.first_seen[a], ledger.first_seen[b])
     ledger.last_seen[into] = max(ledger.last_seen[a], ledger.last_seen[b])
