@@ -10,6 +10,7 @@ from holdfast import data, evaluate
 from holdfast.regimes import commit
 from holdfast.regimes.engine import Engine
 from holdfast.regimes.identity import reconcile, vote
+from holdfast.regimes.merge import join_duplicates
 
 
 def crowd(*held: list[int], births: list[int], rule: str = "holdfast", islands: int = 1) -> Engine:
@@ -109,3 +110,51 @@ def test_a_new_regime_has_one_name_however_soon_particles_see_it() -> None:
     births = int(model.engine.state.clock.next_id[0])
     names = evaluate.n_regimes(run.path)
     assert names <= 1.5 * len(set(stream.regimes)) < births
+
+
+def doubled(told: list[int]) -> Engine:
+    """Particles that have opened one level twice: rows 1 and 2, each seen for two batches."""
+    model = hf.br_ihmm(particles=2, islands=1, batch=4, noise=0.25, prior_var=100.0)
+    model.update(0.0)
+    engine = model.engine
+    p, ledger = engine.state.particles, engine.state.ledger
+    p.n_regimes[:], p.current[:] = 2, 1
+    p.slots[:, :3] = [1, 2, 0]
+    p.counts[:, :2, :2] = [[3, 1], [0, 2]]
+    p.start[:, :2] = [1, 0]
+    p.log_beta[:, :3] = np.log([0.5, 0.3, 0.2])
+    ledger.identity[1:3], ledger.told[1:3] = [4, 9], told
+    ledger.visits[1:3], ledger.batches[1:3] = [8, 8], [2, 2]
+    ledger.first_seen[1:3], ledger.last_seen[1:3] = [0, 16], [15, 23]
+    engine.rows.mean[1:3, 0, 0] = [5.0, 5.1]
+    engine.rows.root[1:3, 0, 0] = np.sqrt(0.25 / 8)
+    engine.state.clock.position[:] = 0
+    commit.recount(engine.state)
+    return engine
+
+
+@pytest.mark.parametrize(("told", "name"), [([1, 1], 4), ([0, 0], 4), ([0, 1], 9), ([1, 0], 4)])
+def test_a_level_that_was_opened_twice_becomes_one_regime(told: list[int], name: int) -> None:
+    """D11: counts, shares and what was seen add up; the name is one that was reported."""
+    engine = doubled(told)
+    assert join_duplicates(engine)
+    p, ledger = engine.state.particles, engine.state.ledger
+    assert p.n_regimes.tolist() == [1, 1] and p.current.tolist() == [0, 0]
+    assert p.counts[:, 0, 0].tolist() == [6, 6] and p.start[:, 0].tolist() == [1, 1]
+    np.testing.assert_allclose(np.exp(p.log_beta[:, :2]), [[0.8, 0.2]] * 2)
+    row = int(p.slots[0, 0])
+    assert p.slots[:, :2].tolist() == [[row, 0]] * 2  # one row for both, and the prior
+    assert (ledger.identity[row], ledger.told[row]) == (name, max(told))
+    assert (ledger.visits[row], ledger.batches[row]) == (16, 4)
+    assert (ledger.first_seen[row], ledger.last_seen[row]) == (0, 23)
+    assert engine.rows.mean[row, 0, 0] == pytest.approx(5.05, abs=1e-3)
+    assert engine.rows.root[row, 0, 0] ** 2 == pytest.approx(0.25 / 16, rel=1e-3)
+    assert ledger.owners[[0, 1, 2, row]].tolist() == [2, 0, 0, 2]
+    assert engine.state.candidates.row[0, : engine.state.clock.candidates[0]].max() == row
+
+
+def test_two_levels_stay_two() -> None:
+    engine = doubled([1, 1])
+    engine.rows.mean[2, 0, 0] = 7.0
+    assert not join_duplicates(engine)
+    assert engine.state.particles.n_regimes.tolist() == [2, 2]
