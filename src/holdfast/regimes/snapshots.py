@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _MOST_CANDIDATES = 1 << 22
 _KEPT = ("row", "branch", "score", "weight", "outliers")  # of the candidates
+_LOOKED = frozenset({"raw", "ahead", "q", "start_q"})  # a forecast must leave no trace
 Arrays = dict[str, NDArray[Any]]
 
 
@@ -48,15 +49,18 @@ def pack(engine: Engine) -> tuple[dict[str, Any], Arrays]:
     arrays |= {f"clock_{name}": array for name, array in clock._asdict().items()}
     arrays |= {f"candidate_{n}": getattr(state.candidates, n)[:, :most] for n in _KEPT}
     arrays |= {f"row_{j}": array[live] for j, array in enumerate(engine.rows)}
-    arrays |= {f"work_{j}": array[:, :most] for j, array in enumerate(flat(engine.work))}
+    arrays |= {f"work_{j}": array[:, :most] for j, array in enumerate(kept(engine.work))}
     return values, arrays | engine.recent.pack()
 
 
-def flat(arrays: Any) -> list[NDArray[Any]]:
-    """The arrays of a nested NamedTuple, in order."""
+def kept(work: Any) -> list[NDArray[Any]]:
+    """The arrays of a nested work space, in order, without what `look` writes anew."""
     found: list[NDArray[Any]] = []
-    for part in arrays:
-        found += [part] if isinstance(part, np.ndarray) else flat(part)
+    for name, part in work._asdict().items():
+        if not isinstance(part, np.ndarray):
+            found += kept(part)
+        elif name not in _LOOKED:
+            found.append(part)
     return found
 
 
@@ -230,7 +234,7 @@ def _candidates(engine: Engine, reader: _Reader, owned: NDArray[np.bool_]) -> No
     state = engine.state
     for name, array in kept.items():
         getattr(state.candidates, name)[:, :most] = array
-    for j, array in enumerate(flat(engine.work)):
+    for j, array in enumerate(kept(engine.work)):
         kind = "i" if array.dtype.kind == "i" else "f"
         bound = engine.emission.most_steps(engine.longest) if kind == "i" else 1e300
         low = 0 if kind == "i" else -bound
@@ -246,7 +250,7 @@ def _check_steps(engine: Engine, g: int) -> None:
     """No candidate has learnt more than its batch has seen: there would be no room for the rest."""
     clock = engine.state.clock
     most = engine.emission.most_steps(int(clock.observed[g]))
-    for array in flat(engine.work):
+    for array in kept(engine.work):
         if array.dtype.kind == "i" and (array[g, : clock.candidates[g]] > most).any():
             raise SnapshotError("The snapshot's candidates have learnt more than there was to see.")
 
