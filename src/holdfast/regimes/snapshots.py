@@ -71,7 +71,8 @@ def unpack(engine: Engine, values: dict[str, Any], arrays: Arrays) -> None:
     particles = _particles(engine, reader, values)
     clock = _clock(engine, reader)
     live = reader.take("live", (None,), 0, values["capacity"] - 1)
-    if live.size == 0 or live[0] != 0 and engine.plan.shared_prior or (np.diff(live) <= 0).any():
+    gapless = live.size > 0 and (live[0] == 0 or not engine.plan.shared_prior)
+    if not gapless or (np.diff(live) <= 0).any():
         raise SnapshotError("The snapshot's rows are not in order.")
     _rows(engine, reader, values, live)
     owned = np.zeros(values["capacity"], bool)
@@ -79,9 +80,7 @@ def unpack(engine: Engine, values: dict[str, Any], arrays: Arrays) -> None:
     used = np.arange(particles.slots.shape[1]) <= particles.n_regimes[:, None]
     if not owned[particles.slots[used]].all():
         raise SnapshotError("The snapshot's particles point at rows that it does not hold.")
-    engine.state.ledger.owners[:] = np.bincount(
-        particles.slots[used], minlength=values["capacity"]
-    )
+    engine.state.ledger.owners[:] = np.bincount(particles.slots[used], minlength=values["capacity"])
     engine.state = engine.state._replace(
         particles=particles, clock=clock,
         log_row=np.zeros((particles.alpha.size, particles.log_beta.shape[1])),
@@ -105,14 +104,18 @@ class _Reader:
     def __init__(self, arrays: Arrays) -> None:
         self.arrays = arrays
 
+    def read(self, name: str) -> NDArray[Any]:
+        """An array as it is."""
+        if name not in self.arrays:
+            raise SnapshotError(f"The snapshot lacks the array {name!r}.")
+        return self.arrays[name]
+
     def take(
         self, name: str, shape: tuple[int | None, ...], low: float, high: float,
         kind: str = "i",
     ) -> NDArray[Any]:  # fmt: skip
         """A fresh copy of an array of this shape (None: any length) with values in a range."""
-        array = self.arrays.get(name)
-        if array is None:
-            raise SnapshotError(f"The snapshot lacks the array {name!r}.")
+        array = self.read(name)
         wanted = np.int64 if kind == "i" else np.float64
         fits = len(shape) == array.ndim and all(
             length in (None, given) for length, given in zip(shape, array.shape, strict=True)
@@ -128,13 +131,13 @@ class _Reader:
 
 def _check_scalars(engine: Engine, values: dict[str, Any]) -> None:
     for name in ("capacity", "slots", "reported", "changed"):
-        if type(values.get(name)) is not int:
+        if type(values[name]) is not int:
             raise SnapshotError(f"The snapshot's {name!r} is not a whole number.")
     # Memory doubles when it is short, and a particle holds no more than `max_regimes` rows.
     most = 2 * (engine.state.particles.alpha.size * (engine.plan.max_regimes + 4) + 64)
     if not 1 < values["capacity"] <= most or not 1 < values["slots"] <= most:
         raise SnapshotError("The snapshot claims more memory than any model needs.")
-    told = values.get("told")
+    told = values["told"]
     if not isinstance(told, list) or not all(type(one) is int for one in told):
         raise SnapshotError("The snapshot's 'told' is not a list of ids.")
 
@@ -142,9 +145,9 @@ def _check_scalars(engine: Engine, values: dict[str, Any]) -> None:
 def _particles(engine: Engine, reader: _Reader, values: dict[str, Any]) -> Particles:
     n, last = engine.state.particles.alpha.size, values["capacity"] - 1
     c = min(values["slots"], max(engine.plan.max_regimes, 8) * 2 + 2)
-    if reader.arrays.get("particle_start", np.zeros((0, 0))).ndim != 2:
+    if reader.read("particle_start").ndim != 2:
         raise SnapshotError("The snapshot's 'particle_start' has the wrong shape.")
-    w = int(reader.arrays["particle_start"].shape[1])
+    w = int(reader.read("particle_start").shape[1])
     if w >= c:
         raise SnapshotError(f"The snapshot holds {w} regimes, more than the model's limit.")
     take, inf = reader.take, np.inf
@@ -224,23 +227,20 @@ def _candidates(engine: Engine, reader: _Reader, owned: NDArray[np.bool_]) -> No
         "row": (0, owned.size - 1), "branch": (-1, engine.longest), "outliers": (0, engine.longest),
         "score": (-np.inf, 1e300), "weight": (0.0, 1.0),
     }  # fmt: skip
-    kept = {
-        name: reader.take(
-            f"candidate_{name}", (g, most), *limits[name], "f" if name in ("score", "weight") else "i"
-        )
+    kinds = {"score": "f", "weight": "f"}
+    told = {
+        name: reader.take(f"candidate_{name}", (g, most), *limits[name], kinds.get(name, "i"))
         for name in _KEPT
     }
     engine.ensure_candidates(most)
     state = engine.state
-    for name, array in kept.items():
+    for name, array in told.items():
         getattr(state.candidates, name)[:, :most] = array
     for j, array in enumerate(kept(engine.work)):
         kind = "i" if array.dtype.kind == "i" else "f"
         bound = engine.emission.most_steps(engine.longest) if kind == "i" else 1e300
         low = 0 if kind == "i" else -bound
-        array[:, :most] = reader.take(
-            f"work_{j}", (g, most, *array.shape[2:]), low, bound, kind
-        )
+        array[:, :most] = reader.take(f"work_{j}", (g, most, *array.shape[2:]), low, bound, kind)
     for island in range(g):
         _check_candidates(engine, island)
         _check_steps(engine, island)
@@ -275,14 +275,12 @@ def _check_candidates(engine: Engine, g: int) -> None:
 
 
 def _recent(engine: Engine, reader: _Reader) -> None:
-    y = reader.arrays.get("recent_y")
-    n = 0 if y is None else len(y)
-    shape = engine.emission.shape
+    y, design = reader.read("recent_y"), reader.read("recent_design")
+    n, shape = len(y), engine.emission.shape
     if n > engine.recent.length:
         raise SnapshotError("The snapshot remembers more observations than a model does.")
-    design = reader.arrays.get("recent_design")
-    if y is None or design is None or y.dtype != np.float64 or design.dtype != np.float64:
-        raise SnapshotError("The snapshot lacks its latest observations.")
+    if y.dtype != np.float64 or design.dtype != np.float64:
+        raise SnapshotError("The snapshot's latest observations are no floats.")
     if n and (y.shape != (n, shape.dim) or design.shape != (n, *engine.emission.design_shape())):
         raise SnapshotError("The snapshot's latest observations have the wrong shape.")
     if np.isinf(y).any() or not np.isfinite(design).all():
