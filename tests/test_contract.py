@@ -183,7 +183,7 @@ def test_chunks_make_no_difference(case: Case, stream: np.ndarray) -> None:
     model = case.make()
     cuts = [0, 1, 7, 7, 50, 93, len(stream)]
     pieces = [model.run(stream[a:b]) for a, b in itertools.pairwise(cuts)]
-    assert [piece.first for piece in pieces] == cuts[:-1]
+    assert [piece.first for piece in pieces if len(piece)] == [0, 1, 7, 50, 93]
     assert_same(whole, joined(pieces), without=("path",))
     loop = case.make()
     steps = [loop.update(y) for y in stream]
