@@ -120,6 +120,7 @@ class Engine:
                 self.ensure_rows(clock.first[-1] + 1)
                 draw_prospects(self.rows, self.emission.facts, self.state, g, self.rng)
             self._first_batch(g)
+        recount(self.state)  # prospects have taken the prior's place (D9)
 
     def _first_batch(self, g: int) -> None:
         """Islands begin together; their first batches end one after the other."""
