@@ -93,7 +93,9 @@ def test_particles_of_an_island_have_no_order(seed: int, stop: int, dim: int, is
     votes, held, change = summary(engine)
     rng = np.random.default_rng(seed)
     first = engine.state.clock.first
-    order = np.concatenate([rng.permutation(np.arange(*part)) for part in itertools.pairwise(first)])
+    order = np.concatenate(
+        [rng.permutation(np.arange(*part)) for part in itertools.pairwise(first)]
+    )
     shuffled = Particles(*(array[order] for array in engine.state.particles))
     engine.state = engine.state._replace(particles=shuffled)
     again = summary(engine)
