@@ -11,7 +11,7 @@ agreed with the engine: the order in which random numbers are drawn, and these c
 the equations are silent:
 
     a batch in which nothing was observed opens no regime, and weighs no particle;
-    regimes opened in the same batch share one id, ids count up from 0;
+    regimes opened in the same batch of an island share one birth, which is named when reported;
     of equally good candidates (vote, pruning) the first wins.
 
 `paper` is the set of deviations that follow the paper's text, such as {"D1", "D5"}.
@@ -21,11 +21,14 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Iterable
 
 import numpy as np
 from reference_parts import (
     Array,
+    Candidate,
     Happened,
+    Island,
     Particle,
     Regime,
     Report,
@@ -38,11 +41,14 @@ from reference_parts import (
     kalman,
     log_normal,
     log_stick_rest,
+    log_student,
     log_sum,
     poisson_gamma,
     squared_length,
     weight2,
 )
+
+RATE_WORTH = 50.0  # observations that the guess of the outliers' rate is worth
 
 
 class Reference:
@@ -52,13 +58,26 @@ class Reference:
         self.settings = s = settings
         self.dim = s.noise.shape[0]
         self.rng = np.random.default_rng(s.seed)
-        self.time, self.next_id, self.ess = 0, 0, float(s.particles)
-        self.regime, self.n_regimes = -1, 0
+        self.time, self.next_id = 0, 0
+        self.birth, self.n_regimes, self.n_told = -1, 0, 0
+        self.told: set[int] = set()  # births ever reported
+        self.names: dict[int, int] = {}  # births reported and remembered, as the public sees them
+        self.next_name = 0
         self.happened = Happened()
         self.outliers, self.observations = 0.0, 0
+        self.rate = [RATE_WORTH * s.outlier_rate, RATE_WORTH * (1.0 - s.outlier_rate)]
         self.past: list[Array] = []
         self.particles = self._first_particles()
-        self._open_batch()
+        self.islands = self._first_islands()
+
+    @property
+    def regime(self) -> int:
+        return self.names.get(self.birth, -1)
+
+    @property
+    def mixed(self) -> bool:
+        """Whether outliers have a density of their own."""
+        return self.settings.weight == "contamination"
 
     def _on(self, deviation: str) -> bool:
         return deviation not in self.settings.paper
@@ -81,6 +100,20 @@ class Reference:
             p.unopened = self._prior_regime()
         return particles
 
+    def _first_islands(self) -> list[Island]:
+        """Equal parts, whose first batches end one after the other."""
+        n, parts, found = len(self.particles), self.settings.islands, []
+        size = self._next_size()
+        for g in range(parts):
+            first, last = g * n // parts, (g + 1) * n // parts
+            island = Island(self.particles[first:last], first)
+            for p in island.particles:
+                p.log_weight = -math.log(last - first)
+            island.size = size + g * size // parts
+            self._begin(island)
+            found.append(island)
+        return found
+
     def _prior_regime(self) -> Regime:
         mean = self.settings.prior_mean
         if not self._on("D9"):
@@ -96,46 +129,99 @@ class Reference:
 
     def observe(self, y: Array, x: Array) -> Report:
         design = self.design(x)
-        for p in self.particles:
-            for regime in p.candidates():
-                self._advance(regime, y, design)
+        log_broad = self._log_broad(y, design) if self.mixed and not np.isnan(y).all() else 0.0
+        for island in self.islands:
+            for p in island.particles:
+                for regime in p.everyone():
+                    for c in regime.candidates:
+                        self._advance(c, regime, y, design, log_broad, island.observed)
         self._remember(y)
-        self.observed += not np.isnan(y).all()
-        self.position += 1
         self.time += 1
-        self._weigh()
+        for island in self.islands:
+            island.observed += not np.isnan(y).all()
+            island.position += 1
+            island.ended = island.size if island.position == island.size else 0
+            self._weigh(island)
         change, weight = self._change_probability(), self._mean_weight()
-        committed = self.size if self.position == self.size else 0
-        if committed:
-            self._commit()
+        if not np.isnan(y).all():
+            self._learn_rate(weight)
+        before = self.birth, self.n_told
+        for island in self.islands:
+            if island.ended:
+                self._commit(island)
+                self._vote()
+        if self._on("D12") and (self.birth, self.n_told) != before and self._split():
+            self._reconcile()
             self._vote()
-            probability = self._current_shares().get(self.regime, 0.0)
-        else:
-            probability = self._candidate_share(self.regime)
-        return Report(self.regime, probability, weight, change, self.n_regimes, self.ess, committed)
+        self._name()
+        return Report(
+            self.regime,
+            self._probability(),
+            weight,
+            change,
+            self.n_regimes,
+            math.fsum(island.ess for island in self.islands),
+            max(island.ended for island in self.islands),
+        )
 
-    def _advance(self, regime: Regime, y: Array, design: Array) -> None:
+    def _log_broad(self, y: Array, design: Array) -> float:
+        """log q(y): a t with 2 degrees of freedom, 20 noises wide, around the forecast."""
+        seen = ~np.isnan(y)
+        parts = [part for island in self.islands for part in island.candidate_shares()]
+        born = [part for part in parts if part[1].identity is not None]
+        if math.fsum(share for share, _, _ in born) <= 1e-6:
+            born = parts
+        total = math.fsum(share for share, _, _ in born)
+        centre = sum(share / total * (design @ c.mean) for share, _, c in born)
+        scale = 400.0 * self.settings.noise[np.ix_(seen, seen)]
+        return log_student((y - centre)[seen], scale, 2.0)
+
+    def _eps(self) -> float:
+        return min(self.rate[0] / sum(self.rate), 0.3)
+
+    def _learn_rate(self, weight: float) -> None:
+        """Beta counts that remember 1000 observations beyond their prior."""
+        rate = self.settings.outlier_rate
+        prior = (RATE_WORTH * rate, RATE_WORTH * (1.0 - rate))
+        for j, share in enumerate((1.0 - weight, weight)):
+            self.rate[j] = prior[j] + 0.999 * (self.rate[j] - prior[j]) + share
+
+    def _advance(
+        self, c: Candidate, regime: Regime, y: Array, design: Array, log_broad: float, observed: int
+    ) -> None:
         """Let a candidate see one observation: score it, then learn it."""
         s, seen = self.settings, ~np.isnan(y)
         if not seen.any():
-            regime.weights.append(1.0)
+            c.weights.append(1.0)
             return
         y, design, noise = y[seen], design[seen], s.noise[np.ix_(seen, seen)]
         mean, covariance = regime.mean, regime.covariance
         if self._on("D4"):
-            mean, covariance = regime.next_mean, regime.next_covariance
+            mean, covariance = c.mean, c.covariance
         residual = y - design @ mean
         spread = design @ covariance @ design.T + noise
-        z2 = squared_length(residual, spread if self._on("D2") else noise)
-        w2 = weight2(s.weight, z2, s.threshold)
-        regime.weights.append(w2)
-        regime.score += self._score(residual, spread, z2)
-        if regime.visits == 0 and not self._on("D3"):
+        if self.mixed:
+            score, w2 = self._mixed(log_normal(residual, spread), log_broad, c.certainty(observed))
+        else:
+            z2 = squared_length(residual, spread if self._on("D2") else noise)
+            score, w2 = self._score(residual, spread, z2), weight2(s.weight, z2, s.threshold)
+        c.weights.append(w2)
+        c.score += score
+        if regime.visits == 0 and not self._on("D3") and not self.mixed:
             w2 = 1.0
-        if w2 > 0.0:
-            regime.next_mean, regime.next_covariance = kalman(
-                regime.next_mean, regime.next_covariance, y, design, noise / w2
-            )
+        if w2 > 1e-280:  # below nothing moves, and R / w^2 is too large to be told
+            c.mean, c.covariance = kalman(c.mean, c.covariance, y, design, noise / w2)
+
+    def _mixed(self, log_plain: float, log_broad: float, certainty: str) -> tuple[float, float]:
+        """log ((1 - eps) f + eps q), and the probability of the first."""
+        eps = self._eps()
+        regular, outlier = math.log(1.0 - eps) + log_plain, math.log(eps) + log_broad
+        if certainty == "regular":
+            return regular, 1.0
+        if certainty == "outlier":
+            return outlier, 0.0
+        both = float(np.logaddexp(regular, outlier))
+        return both if self.settings.weigh_regimes else log_plain, math.exp(regular - both)
 
     def _score(self, residual: Array, spread: Array, z2: float) -> float:
         s = self.settings
@@ -163,80 +249,83 @@ class Reference:
             out.append(float(np.logaddexp(log_count, math.log(p.alpha) + log_beta)) - norm)
         return out
 
-    def _weigh(self) -> None:
-        blind = self.position == self.size and self.observed == 0
-        for p in self.particles:
+    def _weigh(self, island: Island) -> None:
+        blind = island.position == island.size and island.observed == 0
+        for p in island.particles:
             prior = self.log_transition(p, p.current)
             if blind and p.regimes:
                 rest = log_sum(prior[:-1])
                 prior = [v - rest for v in prior[:-1]] + [-math.inf]
-            p.log_nu = [v + r.score for v, r in zip(prior, p.candidates(), strict=True)]
-
-    def _shares(self) -> list[list[float]]:
-        """Posterior probability of each particle's each candidate given the batch so far."""
-        total = log_sum([p.log_weight + v for p in self.particles for v in p.log_nu])
-        return [[math.exp(p.log_weight + v - total) for v in p.log_nu] for p in self.particles]
+            scores = [regime.score(island.observed) for regime in p.everyone()]
+            p.log_nu = [v + score for v, score in zip(prior, scores, strict=True)]
 
     def _change_probability(self) -> float:
         moved = []
-        for p, shares in zip(self.particles, self._shares(), strict=True):
-            if p.current is not None:
-                moved += [share for k, share in enumerate(shares) if k != p.current]
-        return math.fsum(moved)
+        for island in self.islands:
+            for p, shares in zip(island.particles, island.shares(), strict=True):
+                if p.current is not None:
+                    moved += [share for k, share in enumerate(shares) if k != p.current]
+        return math.fsum(moved) / len(self.islands)
 
     def _mean_weight(self) -> float:
         """E w^2 of the latest observation."""
-        return math.fsum(
-            share * regime.weights[-1]
-            for p, shares in zip(self.particles, self._shares(), strict=True)
-            for share, regime in zip(shares, p.candidates(), strict=True)
-        )
+        parts = [part for island in self.islands for part in island.candidate_shares()]
+        return math.fsum(share * c.weights[-1] for share, _, c in parts) / len(self.islands)
 
-    def _candidate_share(self, identity: int) -> float:
-        return math.fsum(
-            share
-            for p, shares in zip(self.particles, self._shares(), strict=True)
-            for share, regime in zip(shares, p.candidates(), strict=True)
-            if (regime.identity if regime.identity is not None else -1) == identity
-        )
+    def _probability(self) -> float:
+        """Of the regime reported: by vote right after a batch, by candidates inside one."""
+        total = 0.0
+        for island in self.islands:
+            if island.position == 0:
+                for p in island.particles:
+                    if p.current is not None and p.regimes[p.current].identity == self.birth:
+                        total += math.exp(p.log_weight)
+                continue
+            for share, regime, _ in island.candidate_shares():
+                if (-1 if regime.identity is None else regime.identity) == self.birth:
+                    total += share
+        return total / len(self.islands)
 
-    def _open_batch(self) -> None:
-        self.position = self.observed = 0
-        self.size = self._next_size()
-        self.happened.sizes.append(self.size)
-        for p in self.particles:
-            for regime in p.candidates():
-                regime.begin()
-        self._weigh()
+    def _begin(self, island: Island) -> None:
+        island.position = island.observed = 0
+        self.happened.sizes.append(island.size)
+        branches = self.mixed and self._on("D10") and self._on("D9")
+        for p in island.particles:
+            for regime in p.regimes:
+                regime.begin(0)
+            p.unopened.begin(island.size // 2 if branches else 0)
+        self._weigh(island)
 
-    def _commit(self) -> None:
-        if self.observed or self.particles[0].regimes:
-            self._settle()
-            self._resample()
-            chosen = [self._assign(p) for p in self.particles]
-            self._learn(chosen)
-            for p in self.particles:
+    def _commit(self, island: Island) -> None:
+        if island.observed or all(p.regimes for p in island.particles):
+            self._settle(island)
+            self._resample(island)
+            chosen = [self._assign(p) for p in island.particles]
+            self._learn(island, chosen)
+            for p in island.particles:
                 self._prune(p)
-            for p in self.particles:
-                self._structure(p)
-        self._open_batch()
+            self._structure(island)
+        island.commits += 1
+        island.size = self._next_size()
+        self._begin(island)
 
-    def _settle(self) -> None:
-        for p in self.particles:
+    def _settle(self, island: Island) -> None:
+        for p in island.particles:
             p.log_weight += log_sum(p.log_nu)
-        total = log_sum([p.log_weight for p in self.particles])
-        for p in self.particles:
+        total = log_sum([p.log_weight for p in island.particles])
+        for p in island.particles:
             p.log_weight -= total
-        self.ess = 1.0 / math.fsum(math.exp(2.0 * p.log_weight) for p in self.particles)
+        island.ess = 1.0 / math.fsum(math.exp(2.0 * p.log_weight) for p in island.particles)
 
-    def _resample(self) -> None:
-        n = len(self.particles)
-        if self.ess > self.settings.ess_threshold * n:
+    def _resample(self, island: Island) -> None:
+        n = len(island.particles)
+        if island.ess > self.settings.ess_threshold * n:
             return
-        weights = np.exp([p.log_weight for p in self.particles])
+        weights = np.exp([p.log_weight for p in island.particles])
         parents = draw_parents(weights, self.settings.resampling, self.rng)
-        self.particles = [copy.deepcopy(self.particles[parent]) for parent in parents]
-        for p in self.particles:
+        island.particles = [copy.deepcopy(island.particles[parent]) for parent in parents]
+        self.particles = [p for part in self.islands for p in part.particles]
+        for p in island.particles:
             p.log_weight = -math.log(n)
         self.happened.resamplings += 1
 
@@ -259,43 +348,103 @@ class Reference:
         p.current = choice
         return p.regimes[choice]
 
-    def _learn(self, chosen: list[Regime]) -> None:
-        self._count_outliers(chosen)
+    def _learn(self, island: Island, chosen: list[Regime]) -> None:
+        self._count_outliers(island, chosen)
         born = [regime for regime in chosen if regime.identity is None]
         for regime in born:
             regime.identity = self.next_id
+            self.happened.late_births += (regime.best(island.observed).branch or 0) > 0
         self.next_id += bool(born)
         self.happened.births += bool(born)
         for regime in chosen:
-            regime.mean, regime.covariance = regime.next_mean, regime.next_covariance
-            regime.visits += self.observed
+            best = regime.best(island.observed)
+            regime.mean, regime.covariance = best.mean, best.covariance
+            regime.visits += island.observed
+            regime.batches += 1
             regime.last_seen = self.time - 1
             if regime.first_seen is None:
-                regime.first_seen = self.time - self.size
-        self._reconcile({regime.identity for regime in chosen})
-        for p in self.particles:
+                regime.first_seen = self.time - island.size
+        for p in island.particles:
             if p.regimes[-1] is p.unopened:
                 p.unopened = self._prior_regime()
+        self._reconcile()
 
-    def _reconcile(self, present: set[int | None]) -> None:
-        """Present births that no particle holds side by side are one if most of the weight is."""
+    def _reconcile(self) -> None:
+        """Present births that nobody tells apart are one if most of the weight is in them."""
+        shares = self._current_shares()
         held = [{r.identity for r in p.regimes} for p in self.particles]
-        groups: list[list[int | None]] = []
-        for identity in sorted(present, key=lambda i: -1 if i is None else i):
+        groups: list[list[int]] = []
+        for birth in sorted(shares, key=lambda one: (one not in self.told, one)):
             for group in groups:
-                if not any(identity in ids and ids & set(group) for ids in held):
-                    group.append(identity)
+                if all(self._same(birth, other, held) for other in group):
+                    group.append(birth)
                     break
             else:
-                groups.append([identity])
-        shares = self._current_shares()
+                groups.append([birth])
         for group in groups:
-            if math.fsum(shares[one] for one in group if one is not None) <= 0.5:
+            if math.fsum(shares[one] for one in group) <= 0.5:
                 continue
             self.happened.reconciled += len(group) - 1
+            if self.told & set(group):
+                self.told.add(group[0])
             for regime in (r for p in self.particles for r in p.regimes):
                 if regime.identity in group:
                     regime.identity = group[0]
+
+    def _same(self, one: int, other: int, held: list[set[int | None]]) -> bool:
+        """Nobody holds both, unless both are four batches old; and they agree (D12)."""
+        a, b = self._heaviest(one), self._heaviest(other)
+        known = self._on("D12") and min(a.batches, b.batches) >= 4
+        if not known and any({one, other} <= ids for ids in held):
+            return False
+        agreed = a.apart(b) <= 3.0 or not self._on("D12")
+        self.happened.disagreed += not agreed
+        return agreed
+
+    def _heaviest(self, identity: int) -> Regime:
+        """The version of a present regime that most of the weight is in."""
+        return self._largest(
+            (p.regimes[p.current], math.exp(p.log_weight))
+            for p in self.particles
+            if p.current is not None and p.regimes[p.current].identity == identity
+        )
+
+    def _main(self, identity: int) -> Regime:
+        """The version that has most batches in most of the weight, present or not."""
+        return self._largest(
+            (regime, math.exp(p.log_weight) * regime.batches)
+            for p in self.particles
+            for regime in p.regimes
+            if regime.identity == identity
+        )
+
+    @staticmethod
+    def _largest(versions: Iterable[tuple[Regime, float]]) -> Regime:
+        """The version with the largest total; of equals the one that got there first."""
+        totals: list[tuple[Regime, float]] = []
+        best = 0
+        for regime, weight in versions:
+            at = next((k for k, (other, _) in enumerate(totals) if regime.like(other)), len(totals))
+            if at == len(totals):
+                totals.append((regime, 0.0))
+            totals[at] = totals[at][0], totals[at][1] + weight
+            if totals[at][1] > totals[best][1]:
+                best = at
+        return totals[best][0]
+
+    def _split(self) -> bool:
+        """Versions of a present regime that have grown apart from it lose its name (D12)."""
+        fresh = self.next_id
+        for at, birth in enumerate(list(self._current_shares())):
+            head = self._main(birth)
+            for regime in (r for p in self.particles for r in p.regimes):
+                if regime.identity == birth and regime.apart(head) > 5.0:
+                    regime.identity = self.next_id + at
+                    fresh = max(fresh, self.next_id + at + 1)
+                    self.happened.parted += 1
+        parted = fresh > self.next_id
+        self.next_id = fresh
+        return parted
 
     def _prune(self, p: Particle) -> None:
         """At MAX_STATES: of the least visited, never the present one, the least recently seen."""
@@ -319,10 +468,16 @@ class Reference:
                     p.start[k] = 1
         self.happened.prunings += 1
 
-    def _structure(self, p: Particle) -> None:
-        sweeps = self.settings.structure_sweeps or (1 if self._on("D5") else self.size)
-        for b in range(sweeps):
-            self._sweep(p, diagonal=self._on("D5") or b == 0)
+    def _structure(self, island: Island) -> None:
+        """Every so many particles in turn; by default each about once in eight observations."""
+        batch = self.settings.batch
+        stride = max(1, round(8 / batch)) if not isinstance(batch, dict) else 8
+        stride = stride if self._on("D5") else 1
+        sweeps = self.settings.structure_sweeps or (1 if self._on("D5") else island.size)
+        for i, p in enumerate(island.particles, island.first):
+            if (i + island.commits) % stride == 0:
+                for b in range(sweeps):
+                    self._sweep(p, diagonal=self._on("D5") or b == 0)
 
     def _sweep(self, p: Particle, diagonal: bool) -> None:
         s, rng, n = self.settings, self.rng, len(p.regimes)
@@ -376,14 +531,15 @@ class Reference:
                 return size
         return int(rule["largest"])
 
-    def _count_outliers(self, chosen: list[Regime]) -> None:
+    def _count_outliers(self, island: Island, chosen: list[Regime]) -> None:
         rule = self.settings.batch
         if not isinstance(rule, dict):
             return
-        for p, regime in zip(self.particles, chosen, strict=True):
-            outliers = sum(w2 < rule["outlier_weight"] for w2 in regime.weights)
+        for p, regime in zip(island.particles, chosen, strict=True):
+            weights = regime.best(island.observed).weights
+            outliers = sum(w2 < rule["outlier_weight"] for w2 in weights)
             self.outliers += math.exp(p.log_weight) * outliers
-        self.observations += self.observed
+        self.observations += island.observed
 
     def _current_shares(self) -> dict[int, float]:
         shares: dict[int, float] = {}
@@ -391,19 +547,31 @@ class Reference:
             if p.current is not None:
                 identity = p.regimes[p.current].identity
                 assert identity is not None
-                shares[identity] = shares.get(identity, 0.0) + math.exp(p.log_weight)
+                share = math.exp(p.log_weight) / len(self.islands)
+                shares[identity] = shares.get(identity, 0.0) + share
         return shares
 
     def _vote(self) -> None:
         shares = self._current_shares()
         if shares:
             best = max(shares.values())
-            self.regime = min(k for k, share in shares.items() if share > best - 1e-12)
+            self.birth = min(k for k, share in shares.items() if share > best - 1e-12)
+            self.told.add(self.birth)
         held: dict[int | None, float] = {}
         for p in self.particles:
-            for identity in {regime.identity for regime in p.regimes}:
-                held[identity] = held.get(identity, 0.0) + math.exp(p.log_weight)
+            for identity in {regime.identity for regime in p.regimes} & self.told:
+                share = math.exp(p.log_weight) / len(self.islands)
+                held[identity] = held.get(identity, 0.0) + share
         self.n_regimes = sum(share >= 0.5 - 1e-9 for share in held.values())
+        self.n_told = len(held)
+
+    def _name(self) -> None:
+        """Names count up in the order of report; what nobody remembers loses its name."""
+        if self.birth >= 0 and self.birth not in self.names:
+            self.names[self.birth] = self.next_name
+            self.next_name += 1
+        held = {regime.identity for p in self.particles for regime in p.regimes}
+        self.names = {birth: name for birth, name in self.names.items() if birth in held}
 
     def predict(self, x: Array) -> tuple[Array, Array]:
         """Mean and variance per coordinate of the next observation."""
@@ -415,8 +583,8 @@ class Reference:
         for h, x in enumerate(rows):
             design = self.design(x)
             parts = [
-                (share, design @ mean, design @ covariance @ design.T + self._noise_ahead(h))
-                for share, mean, covariance in self._components(h)
+                (share, design @ mean, design @ covariance @ design.T + noise)
+                for share, mean, covariance, noise in self._components(h)
             ]
             total = math.fsum(share for share, _, _ in parts)
             centre = sum(share / total * mean for share, mean, _ in parts)
@@ -427,29 +595,44 @@ class Reference:
             moments.append((np.asarray(centre), np.asarray(variance)))
         return moments
 
-    def _noise_ahead(self, h: int) -> Array:
+    def _noise_ahead(self, island: Island, h: int) -> Array:
         noise = self.settings.noise
         if self._on("D8"):
             return noise
-        since = h if self._on("D7") else self.position + h
+        since = h if self._on("D7") else island.position + h
         return (1 + since) * noise
 
-    def _components(self, h: int) -> list[tuple[float, Array, Array]]:
-        if not self._on("D7"):  # the present regime as the batch began
-            now = [
-                p.unopened if p.current is None else p.regimes[p.current] for p in self.particles
-            ]
-            omega = [math.exp(p.log_weight) for p in self.particles]
-            return [(o, r.mean, r.covariance) for o, r in zip(omega, now, strict=True)]
-        batches = (self.position + h) // self.size if self._on("D8") else 0
+    def _components(self, h: int) -> list[tuple[float, Array, Array, Array]]:
         parts = []
-        for p, shares in zip(self.particles, self._shares(), strict=True):
+        for island in self.islands:
+            noise = self._noise_ahead(island, h)
+            if self._on("D7"):
+                parts += [(*part, noise) for part in self._ahead(island, h)]
+                continue
+            for p in island.particles:  # the present regime as the batch began
+                now = p.unopened if p.current is None else p.regimes[p.current]
+                parts.append((math.exp(p.log_weight), now.mean, now.covariance, noise))
+        return parts
+
+    def _ahead(self, island: Island, h: int) -> list[tuple[float, Array, Array]]:
+        batches = (island.position + h) // island.size if self._on("D8") else 0
+        parts, branches = [], self._branch_shares(island)
+        for p, shares in zip(island.particles, island.shares(), strict=True):
             mass = np.array(shares)
             for _ in range(batches):
                 mass = mass @ self.transition_matrix(p)
-            for share, regime in zip(mass, p.candidates(), strict=True):
-                parts.append((float(share), regime.next_mean, regime.next_covariance))
+            for share, regime in zip(mass, p.everyone(), strict=True):
+                each = branches if len(regime.candidates) > 1 else [1.0]
+                for part, c in zip(each, regime.live(island.observed), strict=True):
+                    parts.append((float(share) * part, c.mean, c.covariance))
         return parts
+
+    def _branch_shares(self, island: Island) -> list[float]:
+        """What a newborn makes of the batch so far; the same for every particle."""
+        unopened = island.particles[0].unopened
+        live = unopened.live(island.observed)
+        total = log_sum([c.score for c in live])
+        return [math.exp(c.score - total) for c in live]
 
     def transition_matrix(self, p: Particle) -> Array:
         """P(l | s); a regime not opened yet has no counts."""

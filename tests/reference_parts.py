@@ -35,7 +35,30 @@ class Settings:
     alpha_prior: tuple[float, float] = (1.0, 1.0)
     gamma_prior: tuple[float, float] = (1.0, 1.0)
     lags: tuple[int, ...] = ()
+    islands: int = 1
+    outlier_rate: float = 0.05
     seed: int = 0
+
+
+class Candidate:
+    """What a batch under way would make of a regime.
+
+    `branch` is how many observations a newborn disbelieves before it believes one (D10), and
+    `last` the branch that never does so for sure; None for a regime that asks no such thing.
+    """
+
+    def __init__(self, mean: Array, covariance: Array, branch: int | None, last: int) -> None:
+        self.mean, self.covariance = mean.copy(), covariance.copy()
+        self.branch, self.last = branch, last
+        self.score = 0.0
+        self.weights: list[float] = []
+
+    def certainty(self, observed: int) -> str:
+        if self.branch is None or observed > self.branch:
+            return "unsure"
+        if observed < self.branch:
+            return "outlier"
+        return "regular" if self.branch < self.last else "unsure"
 
 
 class Regime:
@@ -44,16 +67,35 @@ class Regime:
     def __init__(self, mean: Array, covariance: Array) -> None:
         self.mean, self.covariance = mean.copy(), covariance.copy()
         self.identity: int | None = None
-        self.visits = 0
+        self.visits = self.batches = 0
         self.first_seen: int | None = None
         self.last_seen = 0
-        self.begin()
+        self.candidates: list[Candidate] = []
 
-    def begin(self) -> None:
-        """A new batch: the candidate starts from the regime itself."""
-        self.next_mean, self.next_covariance = self.mean.copy(), self.covariance.copy()
-        self.score = 0.0
-        self.weights: list[float] = []
+    def begin(self, last: int) -> None:
+        """A new batch: one candidate, or the branches 0 .. last of a newborn."""
+        branches = range(last + 1) if last else [None]
+        self.candidates = [Candidate(self.mean, self.covariance, j, last) for j in branches]
+
+    def like(self, other: Regime) -> bool:
+        """Whether it is another particle's copy of the same posterior."""
+        alike = self.batches == other.batches and np.array_equal(self.mean, other.mean)
+        return alike and np.array_equal(self.covariance, other.covariance)
+
+    def apart(self, other: Regime) -> float:
+        """Largest distance between coefficients, in posterior standard deviations."""
+        variance = np.diag(self.covariance) + np.diag(other.covariance)
+        return float((abs(self.mean - other.mean) / np.sqrt(variance)).max())
+
+    def live(self, observed: int) -> list[Candidate]:
+        """Branches that have parted: the others have disbelieved everything, as one more does."""
+        return self.candidates[: observed + 1] if len(self.candidates) > 1 else self.candidates
+
+    def score(self, observed: int) -> float:
+        return log_sum([c.score for c in self.live(observed)])
+
+    def best(self, observed: int) -> Candidate:
+        return max(self.live(observed), key=lambda c: c.score)
 
 
 class Particle:
@@ -70,8 +112,33 @@ class Particle:
         self.alpha, self.gamma = alpha, gamma
         self.log_nu: list[float] = []
 
-    def candidates(self) -> list[Regime]:
+    def everyone(self) -> list[Regime]:
         return [*self.regimes, self.unopened]
+
+
+class Island:
+    """Particles whose batches begin and end together."""
+
+    def __init__(self, particles: list[Particle], first: int) -> None:
+        self.particles, self.first = particles, first
+        self.size = self.position = self.observed = self.commits = 0
+        self.ess = float(len(particles))
+        self.ended = 0  # size of the batch that ended with the latest observation
+
+    def shares(self) -> list[list[float]]:
+        """Posterior probability of each particle's each regime given the batch so far."""
+        total = log_sum([p.log_weight + v for p in self.particles for v in p.log_nu])
+        return [[math.exp(p.log_weight + v - total) for v in p.log_nu] for p in self.particles]
+
+    def candidate_shares(self) -> list[tuple[float, Regime, Candidate]]:
+        """The same for each candidate: a newborn's share goes to its branches."""
+        found = []
+        for p, shares in zip(self.particles, self.shares(), strict=True):
+            for share, regime in zip(shares, p.everyone(), strict=True):
+                whole = regime.score(self.observed)
+                for c in regime.live(self.observed):
+                    found.append((share * math.exp(c.score - whole), regime, c))
+        return found
 
 
 @dataclass
@@ -95,6 +162,9 @@ class Happened:
     resamplings: int = 0
     prunings: int = 0
     reconciled: int = 0
+    disagreed: int = 0
+    parted: int = 0
+    late_births: int = 0
     sizes: list[int] = field(default_factory=list)
 
 
@@ -122,6 +192,14 @@ def weight2(kind: str, z2: float, c: float) -> float:
     if kind == "huber":
         return min(1.0, c**2 / z2)
     return 1.0 if math.sqrt(z2) <= c else 0.0
+
+
+def log_student(residual: Array, scale: Array, dof: float) -> float:
+    """Log density of a multivariate t."""
+    d = residual.size
+    log_det = np.linalg.slogdet(dof * math.pi * scale)[1]
+    constant = math.lgamma((dof + d) / 2) - math.lgamma(dof / 2) - 0.5 * float(log_det)
+    return constant - (dof + d) / 2 * math.log1p(squared_length(residual, scale) / dof)
 
 
 def kalman(mean: Array, covariance: Array, y: Array, design: Array, noise: Array) -> Any:

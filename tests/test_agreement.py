@@ -19,7 +19,7 @@ import holdfast as hf
 
 Array = NDArray[np.float64]
 
-ALL = frozenset(f"D{k}" for k in range(1, 10))
+ALL = frozenset(f"D{k}" for k in range(1, 13))
 RELATIVE, ABSOLUTE = 1e-10, 1e-10
 RULES: dict[str, Any] = {"holdfast": frozenset(), "paper": ALL}
 WEIGHTS, SCHEMES = ("none", "huber", "mahalanobis"), ("systematic", "stratified", "multinomial")
@@ -52,13 +52,13 @@ def all_cases() -> list[Any]:
                 cases.append(case(f"{rule}-B{batch}", dim, **settings, seed=batch))
                 settings |= {"weight": weight, "batch": 3}
                 cases.append(case(f"{rule}-{weight}", dim, **settings, seed=100))
-        for k in range(1, 10):
+        for k in (*range(1, 10), 12):
             settings = {"paper": frozenset({f"D{k}"}), "batch": (3, 4, 1)[k % 3]}
             if k <= 2:  # these open few regimes
                 settings |= {"max_regimes": 3, "alpha_prior": (9.0, 1.0)}
             seed = {1: 103, 2: 102}.get(k, 101)
             cases.append(case(f"D{k}", dim, **settings, seed=seed))
-    return cases + special_cases()
+    return cases + special_cases() + mixed_cases()
 
 
 def special_cases() -> list[Any]:
@@ -72,9 +72,40 @@ def special_cases() -> list[Any]:
         case("adaptive", batch=ADAPTIVE, seed=57),
         case("adaptive-paper", 3, batch=ADAPTIVE | {"outlier_weight": 0.01}, paper=ALL, seed=58),
         case("sweeps", structure_sweeps=3, batch=3, seed=100),
-        case("flat-priors", batch=3, seed=60, **flat),
+        case("flat-priors", batch=3, seed=160, **flat),
         case("no-D6-no-D9", batch=1, paper=frozenset({"D6", "D9"}), seed=61),
         case("unbounded", threshold=math.inf, batch=1, seed=62),
+    ]
+
+
+def mixed_cases() -> list[Any]:
+    """Outliers with a density of their own. Joining duplicates (D11) has tests of its own."""
+    two = frozenset({"D11"})
+    mixed: dict[str, Any] = {"weight": "contamination", "max_regimes": 3, "paper": two}
+    many = mixed | {"particles": 12, "outlier_rate": 0.1}
+    cases = []
+    for dim in (1, 3):
+        cases += [
+            case("mixed-B1", dim, **mixed, batch=1, seed=80),
+            case("mixed-B4", dim, **mixed, batch=4, seed=81),
+            case("mixed-B5-sticky", dim, **mixed, batch=5, sticky=2.0, seed=(181, 186)[dim > 1]),
+            case("mixed-no-D10", dim, **mixed | {"paper": two | {"D10"}}, batch=4, seed=83),
+            case("mixed-no-D9", dim, **mixed | {"paper": two | {"D9"}}, batch=3, seed=84),
+            case("mixed-no-D4", dim, **mixed | {"paper": two | {"D4"}}, batch=3, seed=85),
+            case("islands", dim, **many, batch=4, islands=3, seed=86),
+            case("islands-no-D12", dim, **many | {"paper": two | {"D12"}}, batch=3, islands=3,
+                 seed=87),
+            case("islands-imq", dim, **many | {"weight": "imq"}, batch=3, islands=2, seed=180),
+            case("islands-no-D6-D7-D8", dim, **many | {"paper": two | {"D6", "D7", "D8"}}, batch=5,
+                 islands=2, seed=89),
+        ]  # fmt: skip
+    return [
+        *cases,
+        case("mixed-adaptive", **mixed, batch=ADAPTIVE, seed=182),
+        case("islands-adaptive", **many, batch=ADAPTIVE, islands=2, seed=91),
+        case("mixed-wolf", **mixed, batch=1, weigh_regimes=False, seed=92),
+        case("mixed-covariates-lag", **WIDE, **many, lags=(2,), batch=3, islands=2, seed=93),
+        case("mixed-paper", **many | {"paper": ALL}, batch=3, seed=94),
     ]
 
 
@@ -95,13 +126,14 @@ def stream(dim: int, n: int, seed: int) -> tuple[Array, Array]:
 def build(dim: int, given: dict[str, Any]) -> tuple[Any, Reference]:
     """The model and its witness with the same settings."""
     defaults = {
-        "particles": 6, "ess_threshold": 0.7, "max_regimes": 4, "prune_pool": 2,
+        "weight": "imq", "threshold": 2.0, "sticky": 0.0, "islands": 1, "particles": 6,
+        "ess_threshold": 0.7, "max_regimes": 4, "prune_pool": 2, "outlier_rate": 0.02,
         "alpha_prior": (4.0, 1.0), "gamma_prior": (3.0, 1.0),
     }  # fmt: skip
     settings = defaults | (SCALAR if dim == 1 else VECTOR) | given
     told = dict(settings)
     paper, lags = told.pop("paper", frozenset()), told.pop("lags", ())
-    told["rule"] = {f"D{k}": "paper" if f"D{k}" in paper else "holdfast" for k in range(1, 10)}
+    told["rule"] = {f"D{k}": "paper" if f"D{k}" in paper else "holdfast" for k in range(1, 13)}
     told["resampling"] = settings.get("resampling", "systematic")
     told["features"] = hf.features.intercept()
     if lags:
@@ -111,7 +143,7 @@ def build(dim: int, given: dict[str, Any]) -> tuple[Any, Reference]:
 
 def engine_particle(engine: Any, i: int) -> dict[str, Any]:
     """Particle i of the engine, its rows looked up."""
-    p, ledger, rows = engine.particles, engine.pool.ledger, engine.pool.rows
+    p, ledger, rows = engine.state.particles, engine.state.ledger, engine.rows
     n = int(p.n_regimes[i])
     held = p.slots[i, : n + 1]
     opened = held[:n]
@@ -121,14 +153,14 @@ def engine_particle(engine: Any, i: int) -> dict[str, Any]:
         "alpha": p.alpha[i], "gamma": p.gamma[i],
         "ids": ledger.identity[opened], "visits": ledger.visits[opened],
         "first_seen": ledger.first_seen[opened], "last_seen": ledger.last_seen[opened],
-        "mean": rows.mean[held],
+        "mean": rows.mean[held, 0],
         "covariance": np.stack([root @ root.T for root in rows.root[held]]),
     }  # fmt: skip
 
 
 def reference_particle(p: Particle) -> dict[str, Any]:
     n = len(p.regimes)
-    everyone = p.candidates()
+    everyone = p.everyone()
     return {
         "log_weight": p.log_weight, "current": -1 if p.current is None else p.current,
         "n_regimes": n, "counts": np.array(p.counts, int).reshape(n, n), "start": p.start,
@@ -219,8 +251,16 @@ def test_same_draws_same_regimes(dim: int, settings: dict[str, Any]) -> None:
 @pytest.mark.parametrize("dim", [1, 3])
 @pytest.mark.parametrize(
     "chosen",
-    [{}, {"sticky": 2.0}, {"paper": ALL}, {"paper": {"D7"}}, {"paper": {"D8"}}],
-    ids=["holdfast", "sticky", "paper", "D7", "D8"],
+    [
+        {},
+        {"sticky": 2.0},
+        {"paper": ALL},
+        {"paper": {"D7"}},
+        {"paper": {"D8"}},
+        {"weight": "contamination", "paper": {"D11"}, "batch": 5},
+        {"weight": "contamination", "paper": {"D11"}, "particles": 12, "islands": 3},
+    ],
+    ids=["holdfast", "sticky", "paper", "D7", "D8", "mixed", "islands"],
 )
 def test_same_forecasts_far_ahead(dim: int, chosen: dict[str, Any]) -> None:
     settings = {"batch": 3, "seed": 70} | chosen

@@ -289,11 +289,10 @@ def test_regimes_are_segments_that_never_return() -> None:
         assert any(true <= change <= true + 3 for change in run.changepoints)
         assert run.change_probability[true : true + 4].max() > 0.5
     assert model.segmentation() == [30, 60, 90]
-    opened = [e for e in run.events if e.kind == "regime opened"]
-    switched = [e for e in run.events if e.kind == "regime switched"]
-    assert [e.time for e in opened] == [0, *run.changepoints]
-    assert [e.regime for e in switched] == [e.previous + 1 for e in switched]
-    assert len(switched) == len(opened) - 1
+    assert {e.kind for e in run.events} == {"regime opened"}  # one event per change
+    assert [e.since for e in run.events] == [0, *run.changepoints]
+    assert [e.time for e in run.events] == [0, *run.known_changepoints]
+    assert [(e.previous, e.regime) for e in run.events] == [(-1, 0), (0, 1), (1, 2), (2, 3)]
 
 
 def test_probabilities_are_what_they_are_said_to_be() -> None:

@@ -6,20 +6,28 @@ from typing import Any
 
 import numpy as np
 import pytest
+from rows import Follower
+from rows import law as caution
 from scipy import stats
 
 import holdfast as hf
-from holdfast.emissions.base import Batch, Shape
-from holdfast.emissions.linear_gaussian import GaussianRows, GaussianSpec, LinearGaussian
-from holdfast.weights import WEIGHTS, Caution, log_weight2, update_weight2
+from holdfast.emissions.base import Shape
+from holdfast.emissions.linear_gaussian import GaussianSpec, LinearGaussian
+from holdfast.score import (
+    BELIEVED,
+    COLLAPSED,
+    DISBELIEVED,
+    WEIGHTS,
+    Broad,
+    Law,
+    log_broad,
+    log_weight2,
+    update_weight2,
+)
 
 ROBUST = ["imq", "huber", "mahalanobis"]
+KINDS = [*ROBUST, "none"]  # those that are functions of a residual's length
 FULL_NOISE = np.array([[0.5, 0.2, -0.1], [0.2, 0.4, 0.05], [-0.1, 0.05, 0.3]])
-
-
-def caution(weight: str = "none", threshold: float = 2.0, **switches: bool) -> Caution:
-    ours = dict.fromkeys(Caution._fields[2:], True) | switches
-    return Caution(WEIGHTS[weight], threshold, **ours)
 
 
 def spread(rng: np.random.Generator, size: int) -> np.ndarray:
@@ -28,35 +36,25 @@ def spread(rng: np.random.Generator, size: int) -> np.ndarray:
     return a @ a.T / size + 0.1 * np.eye(size)
 
 
-class Row:
-    """One regime followed by hand through the emission's array interface."""
+class Row(Follower):
+    """A linear-Gaussian regime."""
 
-    def __init__(self, shape: Shape, careful: Caution, fresh: bool = True, **settings: Any) -> None:
-        self.emission = LinearGaussian(shape, GaussianSpec(**settings), careful)
-        self.pool = self.emission.blank(1)
-        self.emission.write_prior(self.pool, 0)
-        self.running = GaussianRows(*(array.copy() for array in self.pool))
-        self.batch = Batch(np.zeros(1, np.int64), np.array([fresh]), np.zeros(1), np.ones(1))
+    emission: LinearGaussian
 
-    def learn(self, y: Any, design: np.ndarray) -> None:
-        y = np.atleast_1d(np.asarray(y, dtype=float))
-        self.emission.advance(self.running, self.pool, self.batch, y, np.atleast_2d(design))
+    def __init__(self, shape: Shape, careful: Law, fresh: bool = True, **settings: Any) -> None:
+        super().__init__(LinearGaussian(shape, GaussianSpec(**settings), careful), fresh)
 
     @property
     def mean(self) -> np.ndarray:
-        return self.running.mean[0]
+        return self.closed().mean[1, 0].copy()
+
+    @property
+    def root(self) -> np.ndarray:
+        return self.closed().root[1].copy()
 
     @property
     def covariance(self) -> np.ndarray:
-        return self.running.root[0] @ self.running.root[0].T
-
-    @property
-    def score(self) -> float:
-        return float(self.batch.score[0])
-
-    @property
-    def weight(self) -> float:
-        return float(self.batch.weight[0])
+        return self.root @ self.root.T
 
 
 def regression(
@@ -137,14 +135,14 @@ def test_unweighted_vector_row_is_batch_regression(rng: np.random.Generator, sha
 
 @pytest.mark.parametrize("dim", [1, 3])
 def test_model_with_one_regime_is_batch_regression(rng: np.random.Generator, dim: int) -> None:
-    """The whole model: with alpha next to 0 no second regime is ever opened."""
+    """The whole model: with alpha and gamma next to 0 no second regime is ever opened."""
     n = 48
     noise = 0.4 if dim == 1 else FULL_NOISE
     x = rng.standard_normal((n, 2))
     y = x @ rng.standard_normal((2, dim)) + 0.5 * rng.standard_normal((n, dim))
     model = hf.br_ihmm(
         features=hf.features.columns(), noise=noise, prior_var=2.0, weight="none", batch=4,
-        particles=3, alpha_prior=(1.0, 1e15),
+        particles=3, alpha_prior=(1.0, 1e15), gamma_prior=(1.0, 1e15),
     )  # fmt: skip
     model.run(y, x)
     (regime,) = model.regimes()
@@ -160,7 +158,7 @@ def test_model_with_one_regime_is_batch_regression(rng: np.random.Generator, dim
     np.testing.assert_allclose(np.atleast_1d(forecast.sd), np.sqrt(np.diag(total)), rtol=1e-9)
 
 
-@pytest.mark.parametrize("weight", list(WEIGHTS))
+@pytest.mark.parametrize("weight", KINDS)
 @pytest.mark.parametrize("predictive", [True, False])
 @pytest.mark.parametrize("dim", [1, 3])
 @pytest.mark.parametrize("offset", [0.1, 4.0, 80.0])
@@ -236,7 +234,7 @@ def test_weights_are_admissible(weight: str, c: float) -> None:
             assert log_w2 + 2 * np.log(z) <= 2 * np.log(c) + 1e-12 * abs(np.log(z)) + 1e-12
 
 
-@pytest.mark.parametrize("weight", list(WEIGHTS))
+@pytest.mark.parametrize("weight", KINDS)
 def test_infinite_threshold_is_no_weight(weight: str) -> None:
     for z in (0.0, 1.0, 1e150):
         assert update_weight2(WEIGHTS[weight], z, np.inf) == 1.0
@@ -253,10 +251,10 @@ def test_mahalanobis_skips_what_lies_beyond(dim: int) -> None:
     design = np.eye(dim)
     skipped = Row(Shape(dim, dim, False), caution("mahalanobis", 3.0))
     huber = Row(Shape(dim, dim, False), caution("huber", 3.0))
-    before = [array.copy() for array in skipped.running]
+    before = skipped.mean, skipped.root
     for row in (skipped, huber):
         row.learn(np.full(dim, 50.0), design)
-    assert all((a == b).all() for a, b in zip(before, skipped.running, strict=True))
+    assert (before[0] == skipped.mean).all() and (before[1] == skipped.root).all()
     assert skipped.weight == 0.0
     assert skipped.score == pytest.approx(huber.score, rel=1e-13)
     plain = Row(Shape(dim, dim, False), caution("none"))
@@ -270,7 +268,7 @@ def test_missing_coordinate_is_the_sub_model(rng: np.random.Generator) -> None:
     m, seen = 4, [0, 2]
     mean, covariance = rng.standard_normal(m), spread(rng, m)
     settings: dict[str, Any] = {"prior_mean": mean, "prior_var": covariance}
-    for weight in WEIGHTS:
+    for weight in KINDS:
         whole = Row(Shape(3, m, False), caution(weight), noise=FULL_NOISE, **settings)
         part = Row(
             Shape(2, m, False), caution(weight), noise=FULL_NOISE[np.ix_(seen, seen)], **settings
@@ -285,7 +283,7 @@ def test_missing_coordinate_is_the_sub_model(rng: np.random.Generator) -> None:
         assert whole.score == pytest.approx(part.score, rel=1e-12)
 
 
-@pytest.mark.parametrize("weight", list(WEIGHTS))
+@pytest.mark.parametrize("weight", KINDS)
 @pytest.mark.parametrize("dim", [1, 3])
 @pytest.mark.parametrize("noise", [1.0, 1e-20])
 @pytest.mark.parametrize("c", [2.0, np.inf])
@@ -299,7 +297,7 @@ def test_extreme_values_neither_overflow_nor_poison(
             row.learn(np.full(dim, y) * np.arange(1, dim + 1), design)
         assert np.isfinite(row.mean).all() and np.isfinite(row.covariance).all()
         assert np.isfinite(row.score)
-        assert np.linalg.matrix_rank(row.running.root[0]) >= 1
+        assert np.linalg.matrix_rank(row.root) >= 1
         assert (np.diag(row.covariance) > 0).all()
 
 
@@ -335,11 +333,111 @@ def test_predictive_adds_the_noise_once(rng: np.random.Generator) -> None:
         Shape(3, m, False), caution(), noise=FULL_NOISE, prior_mean=mean, prior_var=covariance
     )
     design = rng.standard_normal((3, m))
-    parts = row.emission.predictive(row.running, np.zeros(1, np.int64), design)
-    np.testing.assert_allclose(parts.location[0], design @ mean, rtol=1e-12)
+    location, width, dof = row.look(design)
+    np.testing.assert_allclose(location, design @ mean, rtol=1e-12)
     expected = design @ covariance @ design.T + FULL_NOISE
-    np.testing.assert_allclose(parts.spread[0], expected, rtol=1e-11)
-    assert np.isinf(parts.dof).all()
+    np.testing.assert_allclose(width, expected, rtol=1e-11)
+    assert np.isinf(dof)
+
+
+@pytest.mark.parametrize("dim", [1, 3])
+def test_a_batch_is_what_its_observations_are_one_by_one(
+    rng: np.random.Generator, dim: int
+) -> None:
+    """The list of steps, and the matrix written after every observation, agree."""
+    m = 4
+    settings: dict[str, Any] = {"noise": 0.3, "prior_var": spread(rng, m)}
+    whole, single = (Row(Shape(dim, m, False), caution("imq"), **settings) for _ in range(2))
+    for t in range(12):
+        design, y = rng.standard_normal((dim, m)), 3 * rng.standard_normal(dim)
+        if dim > 1 and t % 3 == 0:
+            y[t % dim] = np.nan
+        for row in (whole, single):
+            row.learn(y, design)
+        single.end_batch()
+        np.testing.assert_allclose(whole.look(design)[1], single.look(design)[1], rtol=1e-10)
+    np.testing.assert_allclose(whole.mean, single.mean, rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(whole.covariance, single.covariance, rtol=1e-9, atol=1e-13)
+    assert whole.score == pytest.approx(single.score, rel=1e-12)
+
+
+@pytest.mark.parametrize("dim", [1, 3])
+@pytest.mark.parametrize("offset", [0.1, 3.0, 60.0])
+def test_contamination_is_a_mixture_of_two_densities(
+    rng: np.random.Generator, dim: int, offset: float
+) -> None:
+    """Score log ((1 - eps) f + eps q), and a learning weight of the first one's share."""
+    eps, m = 0.05, 3
+    noise = np.array([[0.4]]) if dim == 1 else FULL_NOISE
+    design, centre = rng.standard_normal((dim, m)), rng.standard_normal(dim)
+    prior = spread(rng, m)
+    y = offset * rng.standard_normal(dim)
+    s = design @ prior @ design.T + noise
+    f = (1 - eps) * stats.multivariate_normal.pdf(y, np.zeros(dim), s)
+    q = eps * stats.multivariate_t.pdf(y, centre, 400 * noise, df=2)
+    z = np.sqrt((y - centre) @ np.linalg.solve(400 * noise, y - centre))
+    log_q = log_broad(float(z), 0.5 * float(np.linalg.slogdet(400 * noise)[1]), dim)
+    broad = Broad(np.log(eps), np.log1p(-eps), log_q)
+    said = {COLLAPSED: (f + q, f / (f + q)), BELIEVED: (f, 1.0), DISBELIEVED: (q, 0.0)}
+    for belief, (density, r) in said.items():
+        row = Row(Shape(dim, m, False), caution("contamination"), noise=noise, prior_var=prior)
+        row.learn(y, design, broad, belief)
+        if density > 0:  # else it underflows here, not there
+            assert row.score == pytest.approx(np.log(density), rel=1e-10)
+        assert row.weight == pytest.approx(r, rel=1e-10, abs=1e-270)
+        heavy = design @ prior @ design.T + noise / max(r, 1e-290)
+        gain = prior @ design.T @ np.linalg.inv(heavy)
+        np.testing.assert_allclose(row.mean, gain @ y, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(
+            row.covariance, prior - gain @ heavy @ gain.T, rtol=1e-8, atol=1e-12
+        )
+
+
+def test_the_density_of_outliers_is_a_density() -> None:
+    """q integrates to one, and falls off as a t with two degrees of freedom does."""
+    z = np.linspace(-2000, 2000, 400_001)
+    q = np.exp([log_broad(abs(one), 0.0, 1) for one in z[::40]])
+    assert q.sum() * (z[40] - z[0]) == pytest.approx(1.0, abs=1e-5)
+    for far in (1e7, 1e9, 1e150):  # either side of where the logarithm is taken apart
+        expected = stats.t.logpdf(far, 2) if far < 1e100 else -3 * np.log(far)
+        assert log_broad(far, 0.0, 1) == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("dim", [1, 2])
+def test_the_evidence_that_two_rows_are_one_is_that_of_all_their_data(
+    rng: np.random.Generator, dim: int
+) -> None:
+    """log_same = log p(both) - log p(a) - log p(b), and join is the posterior given both."""
+    m, noise = 3, 0.4 * np.eye(dim)
+    mean, prior = rng.standard_normal(m), spread(rng, m)
+    shape = Shape(dim, m, False)
+    emission = LinearGaussian(
+        shape, GaussianSpec(noise=noise, prior_mean=mean, prior_var=prior), caution()
+    )
+    theta = rng.standard_normal(m)
+    for shift in (0.0, 3.0):  # the same regime twice, and two
+        parts = []
+        for k in range(2):
+            design = rng.standard_normal((7, dim, m))
+            y = design @ (theta + k * shift) + 0.6 * rng.standard_normal((7, dim))
+            parts.append((y, design))
+        rows = emission.blank(4)
+        for k, (y, design) in enumerate(parts):
+            follower = Follower(emission)
+            for y_t, f in zip(y, design, strict=True):
+                follower.learn(y_t, f)
+            closed = follower.closed()
+            rows.mean[k], rows.root[k] = closed.mean[1], closed.root[1]
+        both = tuple(np.concatenate(part) for part in zip(*parts, strict=True))
+        together = regression(*both, noise, mean, prior)
+        alone = [regression(*part, noise, mean, prior)[2] for part in parts]
+        expected = together[2] - sum(alone)
+        assert emission.log_same(rows, 0, 1) == pytest.approx(expected, rel=1e-8, abs=1e-9)
+        assert (expected > 0) == (shift == 0.0)
+        emission.join(rows, 0, 1, 2)
+        np.testing.assert_allclose(rows.mean[2, 0], together[0], rtol=1e-8, atol=1e-10)
+        covariance = rows.root[2] @ rows.root[2].T
+        np.testing.assert_allclose(covariance, together[1], rtol=1e-8, atol=1e-11)
 
 
 @pytest.mark.slow
@@ -360,7 +458,7 @@ def test_a_million_updates_stay_exact(noise: float) -> None:
         f = rng.standard_normal((10_000, m))
         y = f @ theta + np.sqrt(noise) * rng.standard_normal(10_000)
         for y_t, f_t in zip(y[:, None], f[:, None], strict=True):
-            row.emission.advance(row.running, row.pool, row.batch, y_t, f_t)
+            row.learn(y_t, f_t)
         exact_f = f.astype(wide)
         information += exact_f.T @ exact_f / wide(noise)
         shift += exact_f.T @ y.astype(wide) / wide(noise)

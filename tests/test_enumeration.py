@@ -23,7 +23,7 @@ import pytest
 from scipy import stats
 
 import holdfast as hf
-from holdfast.hdp import START
+from holdfast.regimes.state import START
 
 NOISE, PRIOR_VAR, THRESHOLD = 0.5, 2.0, 2.0
 SERIES = np.array([0.1, -0.4, 1.9, 2.2, 0.0, 1.7, -0.6, 9.0])
@@ -120,7 +120,7 @@ def signature_of(path: tuple[int, ...]) -> Signature:
 
 def signatures(model: Any) -> dict[Signature, float]:
     """The particles' weight on each signature."""
-    p = model.engine.particles
+    p = model.engine.state.particles
     top = int(p.n_regimes.max())
     rows = np.column_stack([p.n_regimes, p.current, p.counts[:, :top, :top].reshape(-1, top * top)])
     code = rows @ np.random.default_rng(0).integers(2**62, size=rows.shape[1])  # sorts fast
@@ -176,7 +176,7 @@ def test_particles_approach_the_exact_posterior(case: str) -> None:
     for seed in range(16):
         model = hf.br_ihmm(
             noise=NOISE, prior_var=PRIOR_VAR, threshold=THRESHOLD, weight=weight, batch=batch,
-            particles=20_000, seed=seed, sticky=kappa, max_regimes=20,
+            particles=20_000, seed=seed, sticky=kappa, max_regimes=20, structure_share=1.0,
             alpha_prior=(1e8, 1e8 / alpha), gamma_prior=(1e8, 1e8 / gamma),
         )  # fmt: skip
         scores.append(math.exp(sum(model.update(y).log_score for y in series)))
@@ -195,27 +195,74 @@ def assert_mean(values: list[float], expected: float) -> None:
 
 
 class Pairs(NamedTuple):
-    """A particle's next regimes one by one: unnormalised joint weight, forecast mean, variance."""
+    """A particle's next regimes one by one: joint weight, forecast mean, variance, slot."""
 
     joint: np.ndarray
     mean: np.ndarray
     variance: np.ndarray
+    slot: np.ndarray
 
 
-def filtered(mean: float, variance: float, seen: list[float], weight: str) -> tuple[float, ...]:
+class Seen(NamedTuple):
+    """One observation, with what the model said of outliers before it: eps and log q(y)."""
+
+    y: float
+    eps: float
+    log_q: float
+
+
+def seen_by(forecast: hf.Forecast, y: float) -> Seen:
+    """Its last component is that of outliers, where there is one."""
+    if forecast.outlier == 0:
+        return Seen(float(y), 0.0, -math.inf)
+    scale = math.sqrt(forecast.spread[-1, 0, 0])
+    assert scale == pytest.approx(20 * math.sqrt(NOISE)) and forecast.dof[-1] == 2
+    log_q = stats.t.logpdf(y, 2, forecast.location[-1, 0], scale)
+    return Seen(float(y), float(forecast.share[-1]), float(log_q))
+
+
+def judged(
+    one: Seen, mean: float, variance: float, weight: str, belief: str
+) -> tuple[float, float]:
+    """Log score and w^2 of one observation."""
+    r, total = one.y - mean, variance + NOISE
+    if weight == "contamination":
+        regular = math.log1p(-one.eps) + float(stats.norm.logpdf(r, 0, math.sqrt(total)))
+        outlier = math.log(one.eps) + one.log_q
+        both = float(np.logaddexp(regular, outlier))
+        known = {"regular": (regular, 1.0), "outlier": (outlier, 0.0)}
+        return known.get(belief, (both, math.exp(regular - both)))
+    w2 = {
+        "none": 1.0,
+        "imq": 1 / (1 + r * r / total / THRESHOLD**2),
+        "huber": min(1.0, THRESHOLD**2 * total / (r * r)),
+    }[weight]
+    return float(stats.norm.logpdf(r, 0, math.sqrt(total / w2))), w2
+
+
+def filtered(
+    mean: float, variance: float, seen: list[Seen], weight: str, beliefs: list[str] | None = None
+) -> tuple[float, float, float]:
     """Log score, mean and variance of a row after the batch's observations so far."""
     log_score = 0.0
-    for y in seen:
-        r, total = y - mean, variance + NOISE
-        w2 = {
-            "none": 1.0,
-            "imq": 1 / (1 + r * r / total / THRESHOLD**2),
-            "huber": min(1.0, THRESHOLD**2 * total / (r * r)),
-        }[weight]
-        log_score += float(stats.norm.logpdf(r, 0, math.sqrt(total / w2)))
-        gain = variance / (variance + NOISE / w2)
-        mean, variance = mean + gain * r, variance * (1 - gain)
+    for one, belief in zip(seen, beliefs or ["unsure"] * len(seen), strict=True):
+        score, w2 = judged(one, mean, variance, weight, belief)
+        log_score += score
+        if w2 > 1e-280:
+            gain = variance / (variance + NOISE / w2)
+            mean, variance = mean + gain * (one.y - mean), variance * (1 - gain)
     return log_score, mean, variance
+
+
+def newborn(
+    mean: float, variance: float, seen: list[Seen], batch: int
+) -> list[tuple[float, float, float]]:
+    """The same for each branch: the first j are outliers, the next is not, then who knows (D10)."""
+    last, found = batch // 2, []
+    for j in range(min(len(seen), last) + 1):
+        beliefs = ["outlier"] * j + ["regular" if j < last else "unsure"] + ["unsure"] * len(seen)
+        found.append(filtered(mean, variance, seen, "contamination", beliefs[: len(seen)]))
+    return found
 
 
 def transition(p: Any, i: int, source: int) -> np.ndarray:
@@ -229,74 +276,118 @@ def transition(p: Any, i: int, source: int) -> np.ndarray:
     return (counts + alpha * np.exp(p.log_beta[i, : n + 1])) / (counts.sum() + alpha)
 
 
-def brute_force(model: Any, seen: list[float], weight: str) -> list[Pairs]:
-    """Every (particle, next regime) from the pool as the batch began."""
-    p, rows = model.engine.particles, model.engine.pool.rows
+def brute_force(model: Any, seen: list[Seen], weight: str, batch: int) -> list[Pairs]:
+    """Every (particle, next regime) from the rows as the batch began."""
+    p, rows = model.engine.state.particles, model.engine.rows
     found = []
     for i, n in enumerate(p.n_regimes):
-        slots = p.slots[i, : n + 1]
-        each = [
-            filtered(rows.mean[row, 0], rows.root[row, 0, 0] ** 2, seen, weight) for row in slots
-        ]
-        log_score, mean, variance = np.transpose(each)
-        joint = np.exp(p.log_weight[i] + log_score) * transition(p, i, p.current[i])
-        found.append(Pairs(joint, mean, variance + NOISE))
+        moves, parts = transition(p, i, p.current[i]), []
+        for l, row in enumerate(p.slots[i, : n + 1]):
+            start = rows.mean[row, 0, 0], rows.root[row, 0, 0] ** 2
+            each = [filtered(*start, seen, weight)]
+            if l == n and weight == "contamination" and batch > 1:
+                each = newborn(*start, seen, batch)
+            for log_score, mean, variance in each:
+                parts.append((math.exp(p.log_weight[i] + log_score) * moves[l], mean, variance, l))
+        joint, mean, variance, slot = np.transpose(parts)
+        found.append(Pairs(joint, mean, variance + NOISE, slot.astype(int)))
     return found
 
 
-def assert_mixture(forecast: hf.Forecast, joint: Any, mean: Any, variance: Any, y: float) -> None:
+def assert_mixture(forecast: hf.Forecast, joint: Any, mean: Any, variance: Any, one: Seen) -> None:
     joint, mean, variance = (np.concatenate(part) for part in (joint, mean, variance))
     share = joint / joint.sum()
     assert forecast.mean == pytest.approx(share @ mean, rel=1e-10, abs=1e-12)
     second = share @ (variance + mean**2) - (share @ mean) ** 2
     assert forecast.variance == pytest.approx(second, rel=1e-9)
-    density = math.log(share @ stats.norm.pdf(y, mean, np.sqrt(variance)))
-    assert forecast.log_density(y) == pytest.approx(density, rel=1e-9)
+    density = (1 - one.eps) * (share @ stats.norm.pdf(one.y, mean, np.sqrt(variance)))
+    density += one.eps * math.exp(one.log_q)
+    assert forecast.log_density(one.y) == pytest.approx(math.log(density), rel=1e-9)
 
 
-def made(weight: str, batch: int) -> Any:
+def made(weight: str, batch: int, **more: Any) -> Any:
     return hf.br_ihmm(
         noise=NOISE, prior_var=PRIOR_VAR, threshold=THRESHOLD, weight=weight, batch=batch,
-        particles=12, ess_threshold=0.0,
+        ess_threshold=0.0, sticky=0.0, islands=1, rule={"D11": "paper"},
+        **{"particles": 12} | more,
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("weight", ["none", "imq", "huber"])
-@pytest.mark.parametrize("batch", [1, 2, 3])
+@pytest.mark.parametrize("weight", ["none", "imq", "huber", "contamination"])
+@pytest.mark.parametrize("batch", [1, 2, 3, 5])
 def test_forecast_and_evidence_by_brute_force(weight: str, batch: int) -> None:
     """At every observation: the mixture over (particle, next regime), and each batch's evidence."""
     rng = np.random.default_rng(3)
     model, seen = made(weight, batch), []
-    for y in np.repeat([0.0, 3.0, 0.0], 7) + rng.standard_normal(21):
+    series = np.repeat([0.0, 3.0, 0.0], 7) + rng.standard_normal(21)
+    series[[4, 11]] += 0.0 if weight == "none" else 30.0
+    for y in series:
         forecast = model.predict()
+        now = seen_by(forecast, y)
         if model.engine is not None:
-            assert_mixture(forecast, *zip(*brute_force(model, seen, weight), strict=True), y)
-            seen.append(float(y))
-            sums = np.array([pairs.joint.sum() for pairs in brute_force(model, seen, weight)])
+            joint, mean, variance, _ = zip(*brute_force(model, seen, weight, batch), strict=True)
+            assert_mixture(forecast, joint, mean, variance, now)
+            seen.append(now)
+            sums = np.array(
+                [pairs.joint.sum() for pairs in brute_force(model, seen, weight, batch)]
+            )
         else:
-            seen.append(float(y))
+            seen.append(now)
         assert model.update(y).log_score == pytest.approx(forecast.log_density(y), rel=1e-13)
         if len(seen) == batch:
             if model.engine.time > batch:
-                weights = np.exp(model.engine.particles.log_weight)
+                weights = np.exp(model.engine.state.particles.log_weight)
                 np.testing.assert_allclose(weights, sums / sums.sum(), rtol=1e-9)
             seen = []
-    assert model.engine.particles.n_regimes.max() > 1
+    assert model.engine.state.particles.n_regimes.max() > 1
 
 
-def test_forecast_ahead_by_brute_force() -> None:
+@pytest.mark.parametrize("weight", ["imq", "contamination"])
+def test_forecast_ahead_by_brute_force(weight: str) -> None:
     """Regimes move by the transition matrix from batch to batch; one R however far ahead."""
     rng = np.random.default_rng(4)
     series = np.repeat([0.0, 4.0, 0.0], 9) + rng.standard_normal(27)
-    model = made("imq", 2)
-    model.run(series)  # the 28th observation will complete a batch
+    model = made(weight, 2)
+    model.run(series[:-1])
+    last = seen_by(model.predict(), series[-1])
+    model.update(series[-1])  # the 28th observation will complete a batch
     forecasts = model.forecast(5)
-    pairs = brute_force(model, [series[-1]], "imq")
-    p = model.engine.particles
+    pairs = brute_force(model, [last], weight, 2)
+    p = model.engine.state.particles
     for h, batches in enumerate((0, 1, 1, 2, 2)):
         ahead = []
-        for i, (joint, _, _) in enumerate(pairs):
-            matrix = np.array([transition(p, i, s) for s in range(p.n_regimes[i] + 1)])
-            ahead.append(joint @ np.linalg.matrix_power(matrix, batches))
-        _, mean, variance = zip(*pairs, strict=True)
-        assert_mixture(forecasts[h], ahead, mean, variance, 1.3)
+        branches = 0.0
+        for i, (joint, _, _, slot) in enumerate(pairs):
+            n = p.n_regimes[i]
+            matrix = np.array([transition(p, i, s) for s in range(n + 1)])
+            there = np.bincount(slot, joint) @ np.linalg.matrix_power(matrix, batches)
+            branches = joint[slot == n] / joint[slot == n].sum()  # a newborn as it stands
+            ahead.append(np.concatenate([there[:n], there[n] * branches]))
+        _, mean, variance, _ = zip(*pairs, strict=True)
+        assert_mixture(forecasts[h], ahead, mean, variance, seen_by(forecasts[h], 1.3))
+
+
+def every_pattern(seen: list[Seen]) -> float:
+    """Exact log evidence of a regime that has seen nothing: summed over who was an outlier."""
+    logs = []
+    for beliefs in itertools.product(["regular", "outlier"], repeat=len(seen)):
+        logs.append(filtered(0.0, PRIOR_VAR, seen, "contamination", list(beliefs))[0])
+    return float(np.logaddexp.reduce(logs))
+
+
+@pytest.mark.parametrize("series", [[0.3, 0.1, 0.5], [40.0, 0.1, 0.5], [0.2, 9.0, -25.0]])
+def test_a_newborns_evidence_is_exact_while_nothing_was_collapsed(series: list[float]) -> None:
+    """D10: the sum over which observation is the first to be believed.
+
+    The first two observations leave nothing to collapse; at the third, a branch that has learnt
+    a doubtful one stands for two, and the evidence is off by what that costs.
+    """
+    model, seen = made("contamination", 6, particles=1), []
+    for y in series:
+        forecast = model.predict()
+        seen.append(seen_by(forecast, y))
+        model.update(y)
+        n = len(seen)
+        score = model.engine.state.candidates.score[0, : n + 1]
+        evidence = float(np.logaddexp.reduce(score))
+        assert evidence == pytest.approx(every_pattern(seen), rel=1e-10 if n < 3 else 0.02)

@@ -14,19 +14,22 @@ from scipy import integrate, optimize, stats
 
 from holdfast import HoldfastError, features, snapshot
 from holdfast.emissions import cloud as clouds
-from holdfast.emissions.base import Batch, Shape
+from holdfast.emissions.base import Sample, Shape, begin, carry, close, learn, look, rest
+from holdfast.emissions.eager import Eager
 from holdfast.emissions.garch import Garch, GarchRows, GarchSpec, correction
-from holdfast.engine.engine import Engine
 from holdfast.models.garch import garch_ihmm
 from holdfast.models.regime_model import RegimeModel
-from holdfast.weights import WEIGHTS, Caution, log_weight2, update_weight2
+from holdfast.regimes import commit
+from holdfast.regimes.engine import Engine
+from holdfast.regimes.state import blank_view
+from holdfast.score import COLLAPSED, WEIGHTS, Law, log_weight2, no_outliers, update_weight2
 
 LOW, HIGH = (0.02, 0.05, 0.80), (0.40, 0.15, 0.75)  # long-run variances 0.13 and 4
 PERSISTENT = 0.99
 
 
-def caution(weight: str = "none", threshold: float = 4.0, **changes: bool) -> Caution:
-    return Caution(WEIGHTS[weight], threshold, True, True, True, True, True)._replace(**changes)
+def caution(weight: str = "none", threshold: float = 4.0, **changes: bool) -> Law:
+    return Law(WEIGHTS[weight], threshold, True, True, True, True, True)._replace(**changes)
 
 
 def simulate(coefficients: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -52,6 +55,36 @@ def two_regimes(seed: int, n: int = 1500) -> tuple[np.ndarray, np.ndarray, np.nd
     return *simulate(np.array([LOW, HIGH])[regimes], rng), regimes
 
 
+def one_batch(
+    emission: Garch, rows: GarchRows, row: int, y: np.ndarray, chosen: bool = True
+) -> float:
+    """Give a row one batch, in place, and tell its score; not chosen, time alone moves it."""
+    work, view, facts = emission.work(1, 1, len(y)), blank_view(1, 1, 1), emission.facts
+    begin(rows, work, 0, 0, row)
+    score = 0.0
+    for value in y:
+        sample = Sample(np.array([value]), np.zeros(1, np.int64), np.ones((1, 1)), np.ones((1, 1)))
+        look(rows, work, facts, 0, 0, row, sample, view)
+        score += learn(
+            rows,
+            work,
+            facts,
+            0,
+            0,
+            row,
+            sample,
+            view,
+            emission.law,
+            no_outliers(),
+            False,
+            COLLAPSED,
+        )[0]
+    carry(rows, work, facts, 0, 0, row)
+    if chosen:
+        close(rows, work, facts, 0, 0, row, row)
+    return float(score)
+
+
 class Alone:
     """One row that is given every batch: the cloud without an engine around it."""
 
@@ -62,15 +95,8 @@ class Alone:
         self.log_evidence = 0.0
 
     def learn(self, y: np.ndarray, batch: int = 5) -> Alone:
-        live = np.zeros(1, np.int64)
         for start in range(0, len(y), batch):
-            running = GarchRows(*(array.copy() for array in self.rows))
-            state = Batch(live, np.zeros(1, bool), np.zeros(1), np.ones(1))
-            for value in y[start : start + batch]:
-                self.emission.advance(running, self.rows, state, np.array([value]), np.ones((1, 1)))
-            self.emission.carry(running, self.rows, live)
-            self.rows = running
-            self.log_evidence += state.score[0]
+            self.log_evidence += one_batch(self.emission, self.rows, 0, y[start : start + batch])
         return self
 
     @property
@@ -261,11 +287,13 @@ def test_nothing_observed_moves_the_variance_to_its_long_run() -> None:
     row.learn(np.array([2.0]), batch=1)
     before = row.rows.variance[0].copy()
     omega, a, b = row.rows.coefficients[0].T
-    row.emission.rest(row.rows)
-    assert row.rows.variance[0] == pytest.approx(omega + (a + b) * before)
+    work = row.emission.work(1, 1, 1)
+    begin(row.rows, work, 0, 0, 0)
+    rest(row.rows, work, 0, 0)
+    assert work.variance[0, 0] == pytest.approx(omega + (a + b) * before)
     for _ in range(3000):
-        row.emission.rest(row.rows)
-    assert row.rows.variance[0] == pytest.approx(omega / (1 - a - b))
+        rest(row.rows, work, 0, 0)
+    assert work.variance[0, 0] == pytest.approx(omega / (1 - a - b))
 
 
 def test_a_regime_that_was_not_chosen_follows_the_series() -> None:
@@ -276,14 +304,9 @@ def test_a_regime_that_was_not_chosen_follows_the_series() -> None:
     omega, a, b = pool.coefficients[3].T
     variance = pool.variance[3].copy()
     kept = pool.coefficients[3].tobytes(), pool.log_weight[3].tobytes()
-    live = np.array([3])
     y = one_regime(HIGH, 12, 0)
     for start in range(0, 12, 4):
-        running = GarchRows(*(array[live] for array in pool))
-        batch = Batch(live, np.ones(1, bool), np.zeros(1), np.ones(1))
-        for value in y[start : start + 4]:
-            emission.advance(running, pool, batch, np.array([value]), np.ones((1, 1)))
-        emission.carry(running, pool, live)
+        one_batch(emission, pool, 3, y[start : start + 4], chosen=False)
     for value in y:
         variance = omega + a * value**2 + b * variance
     assert pool.variance[3] == pytest.approx(variance, rel=1e-9)
@@ -292,7 +315,7 @@ def test_a_regime_that_was_not_chosen_follows_the_series() -> None:
 
 def test_predictive_has_the_clouds_variance_and_kurtosis() -> None:
     row = Alone().learn(one_regime(LOW, 30, 0))
-    parts = row.emission.predictive(row.rows, np.zeros(1, np.int64), np.ones((1, 1)))
+    parts = Eager(row.emission).predictive(row.rows, np.zeros(1, np.int64), np.ones((1, 1)))
     share, s = row.share, row.rows.variance[0]
     t = stats.t(parts.dof[0], scale=math.sqrt(parts.spread[0, 0, 0]))
     assert t.var() == pytest.approx(share @ s)
@@ -400,40 +423,45 @@ def test_a_spike_is_an_outlier_and_no_regime() -> None:
 # ---------------------------------------------------------------------- sharing and state
 
 
-class Unshared(Engine):
-    """The same filter, but every particle writes a row of its own."""
+def unshare(engine: Engine) -> None:
+    """Give every particle that is in a row together with others a row of its own."""
+    p, ledger = engine.state.particles, engine.state.ledger
+    engine.ensure_rows(4 * p.alpha.size + int((ledger.owners > 0).sum()))
+    ledger, taken = engine.state.ledger, set()
+    free = iter(np.flatnonzero(ledger.owners[1:] == 0) + 1)
+    for i in range(p.alpha.size):
+        row = int(p.slots[i, p.current[i]])
+        if row in taken:
+            own = next(free)
+            for array in (*engine.rows, *ledger):
+                array[own] = array[row]
+            p.slots[i, p.current[i]] = own
+        taken.add(row)
+    commit.recount(engine.state)
+    engine.ensure_candidates(int((ledger.owners > 0).sum()) + 8)
+    commit.start_batch(engine.rows, engine.work, engine.state, engine.plan, 0)
 
-    def _learn(self, drawn: np.ndarray) -> None:
-        p = self.particles
-        self.pool.recount(p.slots, p.n_regimes)
-        rows = self.pool.free(drawn.size)
-        self.pool.copy_rows(self.running, self.lookup[drawn], rows)
-        self._write_ledger(drawn, rows)
-        p.slots[np.arange(drawn.size), p.current] = rows
-        self._draw_prospects(np.zeros(drawn.size, bool), 0)
 
-
-def engine_of(kind: type[Engine], particles: int) -> Engine:
-    model = garch_ihmm(particles=particles, cloud=32, batch=4, seed=3)
-    template = model._build(1, None)
-    return kind(template.emission, template.schedule, template.settings, np.random.default_rng(3))
-
-
-def test_sharing_rows_changes_no_bit() -> None:
-    shared, alone = engine_of(Engine, 12), engine_of(Unshared, 12)
+def test_sharing_rows_changes_nothing() -> None:
+    """Rows of their own hold the same bits; only masses are summed in another order."""
+    models = [garch_ihmm(particles=12, cloud=32, batch=4, islands=1, seed=3) for _ in range(2)]
     y = two_regimes(7, 160)[0] * np.repeat([1.0, 3.0], 80)
-    for value in y:
-        for engine in (shared, alone):
-            engine.observe(np.array([value]), np.ones((1, 1)))
-    assert shared.batch.live.size < alone.batch.live.size
-    assert shared.particles.log_weight.tobytes() == alone.particles.log_weight.tobytes()
+    for start in range(0, 160, 4):
+        for model in models:
+            model.run(y[start : start + 4])
+        unshare(models[1].engine)
+    shared, alone = (model.engine.state for model in models)
+    assert shared.clock.candidates[0] < alone.clock.candidates[0]
+    np.testing.assert_allclose(
+        shared.particles.log_weight, alone.particles.log_weight, rtol=1e-9, atol=1e-9
+    )
     assert (shared.particles.n_regimes == alone.particles.n_regimes).all()
     assert shared.particles.n_regimes.max() > 1
     for i, n in enumerate(shared.particles.n_regimes):
         for slot in range(n + 1):
             ours, theirs = shared.particles.slots[i, slot], alone.particles.slots[i, slot]
-            for a, b in zip(shared.pool.rows, alone.pool.rows, strict=True):
-                assert a[ours].tobytes() == b[theirs].tobytes()
+            for a, b in zip(models[0].engine.rows, models[1].engine.rows, strict=True):
+                np.testing.assert_allclose(a[ours], b[theirs], rtol=1e-9, atol=1e-12)
 
 
 def test_snapshot_inside_a_batch_is_exact() -> None:

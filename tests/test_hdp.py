@@ -11,10 +11,13 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from holdfast import hdp
-from holdfast.engine import step
-from holdfast.engine.resampling import SCHEMES, ancestors, effective_sample_size
-from holdfast.hdp import START, Concentration, Particles
+import holdfast as hf
+from holdfast.regimes import commit
+from holdfast.regimes import prior as hdp
+from holdfast.regimes.prior import Concentration
+from holdfast.regimes.propagate import transition_matrix
+from holdfast.regimes.resampling import SCHEMES, ancestors, effective_sample_size
+from holdfast.regimes.state import START, Particles
 
 
 def particles(
@@ -51,8 +54,8 @@ def test_transition_row_is_the_predictive_of_the_dirichlet(sticky: float) -> Non
         expected /= counts[s].sum() + 1.7 + sticky
         np.testing.assert_allclose(np.exp(row[:4]), expected, rtol=1e-13)
         assert np.exp(row[:4]).sum() == pytest.approx(1.0, rel=1e-13)
-        np.testing.assert_allclose(step.transition_matrix(p, 0, sticky)[s], expected, rtol=1e-13)
-    np.testing.assert_allclose(step.transition_matrix(p, 0, sticky).sum(axis=1), 1.0, rtol=1e-13)
+        np.testing.assert_allclose(transition_matrix(p, 0, sticky)[s], expected, rtol=1e-13)
+    np.testing.assert_allclose(transition_matrix(p, 0, sticky).sum(axis=1), 1.0, rtol=1e-13)
 
 
 def test_first_transition_opens_a_regime() -> None:
@@ -417,10 +420,12 @@ def test_a_regime_left_with_self_transitions_alone_keeps_a_share() -> None:
 
 
 def test_prune_acts_at_the_limit_only() -> None:
-    last_seen = np.array([0, 3, 2, 1])
     for limit, left in ((4, 3), (3, 2)):
         p = particles(np.diag([1, 2, 3]), [1, 0, 0], [0.3, 0.3, 0.3, 0.1], current=0)
-        step.prune(p, limit, 5, last_seen, True)
+        model = hf.br_ihmm(particles=1, max_regimes=limit)
+        model.update(0.0)
+        model.engine.state.ledger.last_seen[:4] = [0, 3, 2, 1]
+        commit.prune(model.engine.state._replace(particles=p), 0, model.engine.plan)
         assert p.n_regimes[0] == left
         assert shares(p).sum() == pytest.approx(1.0, rel=1e-13)
     np.testing.assert_array_equal(p.slots[0, :2], [1, 2])  # row 3 was seen longest ago

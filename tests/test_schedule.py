@@ -7,10 +7,10 @@ import pytest
 from scipy import stats
 
 import holdfast as hf
-from holdfast.engine.schedule import AdaptiveBatch, Schedule, read_schedule
+from holdfast.regimes.schedule import Schedule, next_size, read_schedule
 
 
-def chance_of_half(size: int, rule: AdaptiveBatch, outliers: float, seen: float) -> float:
+def chance_of_half(size: int, rule: Schedule, outliers: float, seen: float) -> float:
     """P(at least half of `size` observations are outliers), by summing Poissons over the rate."""
     rate = stats.gamma(rule.shape + outliers, scale=1 / (rule.rate + seen))
     most = np.ceil(size / 2) - 1
@@ -19,10 +19,8 @@ def chance_of_half(size: int, rule: AdaptiveBatch, outliers: float, seen: float)
 
 @pytest.mark.parametrize(("outliers", "seen"), [(0, 0), (3, 500), (40, 400), (10, 20)])
 def test_next_size_is_the_smallest_batch_that_is_safe(outliers: float, seen: float) -> None:
-    rule = AdaptiveBatch(tolerance=0.01)
-    schedule = Schedule(None, rule)
-    schedule.learn(outliers, int(seen))
-    size = schedule.next_size()
+    rule = Schedule(tolerance=0.01)
+    size = next_size(rule, np.array([outliers, seen], float))
     safe = [chance_of_half(b, rule, outliers, seen) < rule.tolerance for b in range(1, 33)]
     assert size == (1 + safe.index(True) if any(safe) else rule.largest)
 
@@ -36,13 +34,14 @@ def test_a_dirtier_stream_gets_longer_batches() -> None:
         model = hf.br_ihmm(batch="adaptive", particles=20)
         model.run(y)
         assert model.engine is not None
-        sizes.append(model.engine.size)
+        sizes.append(int(model.engine.state.clock.size[0]))
     assert sizes == sorted(sizes) and sizes[0] < sizes[-1], sizes
 
 
 def test_adaptive_settings_are_read_and_refused() -> None:
-    assert read_schedule({"largest": 9}).adaptive == AdaptiveBatch(largest=9)
-    assert read_schedule(4).next_size() == 4
+    assert read_schedule({"largest": 9}) == Schedule(largest=9)
+    assert next_size(read_schedule(4), np.array([3.0, 4.0])) == 4
+    assert (read_schedule(4).longest, read_schedule("adaptive").longest) == (4, 32)
     for bad, word in (("adaptiv", "adaptive"), ({"larges": 3}, "largest"), ({"rate": 0}, "rate")):
         with pytest.raises(hf.HoldfastError, match=word):
             read_schedule(bad)

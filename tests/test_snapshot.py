@@ -19,7 +19,7 @@ from holdfast import snapshot
 
 
 def small_model(updates: int = 9) -> Any:
-    model = hf.br_ihmm(particles=3, batch=4, max_regimes=4, features=hf.features.lags(1))
+    model = hf.br_ihmm(particles=3, batch=4, max_regimes=4, islands=2, features=hf.features.lags(1))
     model.run(np.random.default_rng(0).standard_normal(updates))
     return model
 
@@ -172,7 +172,7 @@ def npy(array: np.ndarray, allow_pickle: bool = False) -> bytes:
     return buffer.getvalue()
 
 
-@pytest.mark.parametrize("name", ["particle_alpha", "particle_counts", "running_0", "past"])
+@pytest.mark.parametrize("name", ["particle_alpha", "particle_counts", "work_0", "row_1", "past"])
 def test_an_array_of_another_shape_is_refused(data: bytes, name: str) -> None:
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         array = np.load(io.BytesIO(archive.read(f"{name}.npy")))
@@ -230,3 +230,111 @@ def test_a_path_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         hf.load(tmp_path / "nowhere")
     with pytest.raises(hf.HoldfastError, match="path"):
         hf.load(tmp_path)
+
+
+def array_of(data: bytes, name: str) -> np.ndarray:
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        return np.load(io.BytesIO(archive.read(f"{name}.npy")))
+
+
+def with_array(data: bytes, name: str, array: np.ndarray) -> bytes:
+    return rewritten(data, lambda members: members.update({f"{name}.npy": npy(array)}))
+
+
+HUGE = 1 << 40
+CRAFTED = [
+    ("particle_slots", HUGE), ("particle_slots", -1), ("particle_slots", 63),
+    ("particle_n_regimes", HUGE), ("particle_n_regimes", -1), ("particle_n_regimes", 3),
+    ("particle_current", HUGE), ("particle_current", -2), ("particle_current", 2),
+    ("particle_log_weight", np.nan), ("particle_log_weight", 1.0), ("particle_log_weight", -np.inf),
+    ("particle_alpha", 0.0), ("particle_gamma", np.inf), ("particle_log_beta", np.nan),
+    ("particle_counts", -1), ("particle_start", -1),
+    ("clock_position", HUGE), ("clock_position", 4), ("clock_position", -1),
+    ("clock_observed", 3), ("clock_observed", -1), ("clock_size", 0), ("clock_size", HUGE),
+    ("clock_first", 1), ("clock_first", HUGE), ("clock_candidates", 0), ("clock_candidates", HUGE),
+    ("clock_outliers", np.nan), ("clock_time", -1), ("clock_ess", np.inf),
+    ("candidate_row", HUGE), ("candidate_row", -1), ("candidate_row", 63),
+    ("candidate_branch", 9), ("candidate_branch", -2), ("candidate_score", np.nan),
+    ("candidate_weight", 2.0), ("live", HUGE), ("live", -1),
+    ("row_0", np.nan), ("row_1", np.inf), ("row_1", 0.0), ("recent_y", np.inf),
+    ("recent_design", np.nan), ("work_3", HUGE), ("work_3", -1), ("work_3", 8), ("work_0", np.nan),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "value"), CRAFTED)
+@pytest.mark.parametrize("where", ["first", "last", "all"])
+def test_crafted_values_are_refused(data: bytes, name: str, value: float, where: str) -> None:
+    """Kernels index without bounds: no number that they trust may come from outside unchecked."""
+    array = array_of(data, name)
+    at = {"first": 0, "last": -1, "all": slice(None)}[where]
+    flat = array.reshape(-1)
+    if (flat[at] == value).all():
+        pytest.skip("that is what it is")
+    flat[at] = value
+    crafted = with_array(data, name, array)
+    try:
+        model = hf.from_bytes(crafted)
+    except hf.SnapshotError as error:
+        assert str(error)
+    else:  # a place that nothing reads: unused slots, a candidate past the last
+        assert where != "all"
+        model.run(np.random.default_rng(1).standard_normal(40))
+        assert np.isfinite(model.predict().mean)
+
+
+@pytest.mark.parametrize(
+    ("fields", "word"),
+    [
+        ({"capacity": HUGE}, "memory"),
+        ({"capacity": 1 << 20}, "memory"),
+        ({"slots": HUGE}, "memory"),
+        ({"capacity": 2.5}, "capacity"),
+        ({"capacity": -1}, "memory"),
+        ({"told": [0.5]}, "told"),
+        ({"reported": None}, "reported"),
+        ({"shape": [1, 10**9, True]}, "shape"),
+        ({"shape": [10**9, 1, True]}, "shape"),
+        ({"rng": {"bit_generator": "MT19937"}}, "random"),
+        ({"report": {"names": 3}}, "names"),
+    ],
+)
+def test_huge_and_strange_claims_are_refused(
+    data: bytes, fields: dict[str, Any], word: str
+) -> None:
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        values = json.loads(archive.read("header.json"))["values"]
+    assert word in refused(header_with(data, values=values | fields))
+
+
+def test_more_particles_than_the_arrays_hold_are_refused(data: bytes) -> None:
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        settings = json.loads(archive.read("header.json"))["settings"]
+    message = refused(header_with(data, settings=settings | {"particles": 1_000_000}))
+    assert "particles" in message
+
+
+def test_steps_that_no_batch_has_taken_are_refused(data: bytes) -> None:
+    """One step too many would leave no room for the batch's last observation."""
+    counts = array_of(data, "work_3")
+    seen = array_of(data, "clock_observed")
+    assert counts.shape[0] == seen.size == 2 and (counts <= seen.max()).all()
+    counts[np.argmin(seen), 0] = seen.min() + 1
+    assert "learnt more" in refused(with_array(data, "work_3", counts))
+
+
+@pytest.mark.parametrize("islands", [1, 3])
+def test_resumed_at_every_moment_it_goes_on_to_the_bit(islands: int) -> None:
+    """In the middle of batches of every island, at changes and in gaps."""
+    rng = np.random.default_rng(2)
+    y = np.repeat([0.0, 4.0, 0.0], 12) + 0.4 * rng.standard_normal(36)
+    y[[5, 20]] = np.nan
+    model = hf.br_ihmm(batch=4, particles=12, islands=islands, noise=0.16, prior_var=9.0)
+    whole = hf.br_ihmm(batch=4, particles=12, islands=islands, noise=0.16, prior_var=9.0).run(y)
+    for t, value in enumerate(y):
+        step = model.update(value)
+        model = hf.from_bytes(model.to_bytes())
+        np.testing.assert_equal(step.log_score, whole.log_score[t])
+        assert (step.regime, step.weight) == (whole.regime[t], whole.weight[t])
+    again = hf.br_ihmm(batch=4, particles=12, islands=islands, noise=0.16, prior_var=9.0)
+    again.run(y)
+    assert model.to_bytes() == again.to_bytes()

@@ -7,37 +7,42 @@ from typing import Any
 
 import numpy as np
 import pytest
+from rows import Follower
 from scipy import integrate, optimize, special, stats
 
 import holdfast as hf
-from holdfast.emissions.base import Batch, Shape
-from holdfast.emissions.matrix_normal_inverse_wishart import digamma
-from holdfast.emissions.normal_inverse_gamma import NormalInverseGamma, StudentSpec, consistency
+from holdfast.emissions.base import Components, Shape, begin
+from holdfast.emissions.inverse_wishart import digamma
+from holdfast.emissions.normal_inverse_gamma import StudentSpec, consistency
 from holdfast.models.student_t import student_t_ihmm
-from holdfast.weights import HUBER, IMQ, MAHALANOBIS, NONE, Caution
+from holdfast.score import HUBER, IMQ, MAHALANOBIS, NONE, Law
 
 C = 2.0  # threshold of the robust cases
-PLAIN = Caution(NONE, math.inf, False, True, True, True, True)
-ROBUST = Caution(IMQ, C, True, True, True, True, True)
+PLAIN = Law(NONE, math.inf, False, True, True, True, True)
+ROBUST = Law(IMQ, C, True, True, True, True, True)
 
 
-class Row:
+class Row(Follower):
     """One regime row that sees everything: the emission without the engine."""
-
-    def __init__(self, emission: NormalInverseGamma) -> None:
-        self.emission = emission
-        self.pool, self.running = emission.blank(1), emission.blank(1)
-        emission.write_prior(self.pool, 0)
-        emission.write_prior(self.running, 0)
-        self.fresh = True
 
     def see(self, y: Any, f: Any) -> tuple[float, float]:
         """Learn one observation; its score and weight."""
-        batch = Batch(np.zeros(1, np.int64), np.array([self.fresh]), np.zeros(1), np.ones(1))
-        y = np.atleast_1d(np.asarray(y, float))
-        self.emission.advance(self.running, self.pool, batch, y, np.asarray(f, float))
+        before = self.score
+        self.learn(y, f)
         self.fresh = False
-        return float(batch.score[0]), float(batch.weight[0])
+        return self.score - before, self.weight
+
+    @property
+    def running(self) -> Any:
+        """What the row has become, as rows of one."""
+        rows = self.closed()
+        return type(rows)(*(array[1:].copy() for array in rows))
+
+    def become(self, rows: Any) -> None:
+        """Begin a batch from these rows of one."""
+        for ours, theirs in zip(self.rows, rows, strict=True):
+            ours[:1] = theirs
+        begin(self.rows, self.work, 0, 0, 0)
 
     @property
     def variance(self) -> np.ndarray:
@@ -45,11 +50,12 @@ class Row:
         factor = self.running.factor[0]
         return factor @ factor.T / self.running.dof[0]
 
-    def predictive(self, f: Any) -> Any:
-        return self.emission.predictive(self.running, np.array([0]), np.asarray(f, float))
+    def predictive(self, f: Any) -> Components:
+        location, spread, dof = self.look(f)
+        return Components(location[None].copy(), spread[None].copy(), np.array([dof]))
 
 
-def make(dim: int = 1, width: int = 1, caution: Caution = PLAIN, **spec: Any) -> Row:
+def make(dim: int = 1, width: int = 1, caution: Law = PLAIN, **spec: Any) -> Row:
     return Row(StudentSpec(**spec).build(Shape(dim, width), caution))
 
 
@@ -114,8 +120,7 @@ def test_predictive_is_student_t() -> None:
     law = stats.t(parts.dof[0], parts.location[0, 0], math.sqrt(parts.spread[0, 0, 0]))
     for y in (-3.0, 0.2, 40.0):
         twin = make(width=2)
-        for ours, theirs in zip(twin.running, row.running, strict=True):
-            ours[:] = theirs
+        twin.become(row.running)
         assert twin.see(y, f)[0] == pytest.approx(law.logpdf(y), rel=1e-11)
 
 
@@ -145,7 +150,7 @@ def test_digamma_and_the_consistency_factor_agree_with_quadrature() -> None:
     assert consistency(HUBER, 20.0, 1) == pytest.approx(1.0, abs=1e-9)
 
 
-def two_rows(caution: Caution) -> Any:
+def two_rows(caution: Law) -> Any:
     """The paper's toy: an old row with 1000 degrees of freedom, a new one with 5, centred at 0."""
     emission = StudentSpec().build(Shape(1, 1), caution)
     rows = emission.blank(2)
@@ -156,10 +161,12 @@ def two_rows(caution: Caution) -> Any:
         rows.factor[k] = math.sqrt(dof)  # unit noise
 
     def difference(y: float) -> float:
-        both = type(rows)(*(array.copy() for array in rows))
-        batch = Batch(np.arange(2), np.zeros(2, bool), np.zeros(2), np.ones(2))
-        emission.advance(both, rows, batch, np.array([y]), np.ones(1))
-        return float(batch.score[1] - batch.score[0])
+        scores = []
+        for k in range(2):
+            row = Row(emission, fresh=False)
+            row.become([array[k : k + 1] for array in rows])
+            scores.append(row.see(y, np.ones(1))[0])
+        return scores[1] - scores[0]
 
     return difference
 

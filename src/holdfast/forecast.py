@@ -382,7 +382,7 @@ def _block(block: Forecasts) -> tuple[Array, Array, Array, Array]:
     width = int(counts.max(initial=1))
     pick = block.offset[:-1, None] + np.minimum(np.arange(width), counts[:, None] - 1)
     share = np.where(np.arange(width) < counts[:, None], block.share[pick], 0.0)
-    share /= share.sum(axis=1, keepdims=True)
+    share /= share.cumsum(axis=1)[:, -1:]  # in order: the padding must not change a bit
     scale = np.sqrt(np.einsum("kii->ki", block.spread))
     return share, block.location[pick], scale[pick], block.dof[pick][..., None]
 
@@ -406,9 +406,10 @@ def standard_cdf(z: Array, dof: Array) -> Array:
 
 
 def _log_mean(terms: Array, share: Array) -> Array:
-    """log sum_k share_k exp(terms_k) along the last axis."""
+    """log sum_k share_k exp(terms_k) along the last axis, in order, whatever the padding."""
     top = terms.max(axis=-1, keepdims=True)
-    return np.asarray(np.log((share * np.exp(terms - top)).sum(axis=-1)) + top[..., 0])
+    total = (share * np.exp(terms - top)).cumsum(axis=-1)[..., -1]
+    return np.asarray(np.log(total) + top[..., 0])
 
 
 def _log_t(z2: Array, log_scale: Array, dof: Array, d: int) -> Array:

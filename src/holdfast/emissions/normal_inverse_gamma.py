@@ -85,8 +85,8 @@ class StudentSpec(EmissionSpec):
 
     prior_mean: Any = 0.0
     prior_var: Any = 1.0
-    noise_shape: float = 2.0
-    noise_scale: Any = 0.5
+    noise_shape: float = 3.0
+    noise_scale: Any = 0.75
     consistent: bool = True
 
     def build(self, shape: Shape, law: Law) -> NormalInverseGamma:

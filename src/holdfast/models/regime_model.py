@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast import features as feature_maps
-from holdfast.emissions.base import EmissionSpec, Shape
 from holdfast.checks import Arrays, Values, affordable
+from holdfast.emissions.base import EmissionSpec, Shape
 from holdfast.errors import HoldfastError, SnapshotError, positive, share, unknown, whole
 from holdfast.features import Features, Past
 from holdfast.forecast import Forecast, Forecasts
@@ -349,6 +349,7 @@ class RegimeModel(Model):
         dim = self._stored_dim(kept)
         width = self.features.width(self._like, dim)
         shape = read_shape(kept, Shape(dim, width, not self.features.is_matrix))
+        self._check_claims(shape, stored)
         self.dim = dim
         self.engine = self._engine(shape)
         self.engine.unpack(kept, stored)
@@ -362,6 +363,16 @@ class RegimeModel(Model):
         if not 1 <= shape[0] <= MOST_COORDINATES:
             raise SnapshotError(f"The snapshot's y has {shape[0]} coordinates.")
         return shape[0]
+
+    def _check_claims(self, shape: Shape, arrays: dict[str, NDArray[Any]]) -> None:
+        """Make no room for more than the snapshot holds."""
+        y, design = arrays["recent_y"].shape, arrays["recent_design"].shape
+        n = arrays["particle_alpha"].size
+        widths = (shape.width, shape.coefficients)
+        if len(y) != 2 or y[1] != shape.dim or len(design) != 3 or design[2] not in widths:
+            raise SnapshotError(f"The snapshot claims observations of shape {tuple(shape)}.")
+        if n != self.chosen.particles:
+            raise SnapshotError(f"The snapshot holds {n} particles, not {self.chosen.particles}.")
 
 
 def _plain(value: Any) -> Any:

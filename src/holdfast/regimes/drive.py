@@ -129,8 +129,9 @@ def step(
         if clock.position[g] < clock.size[g]:
             continue
         if clock.observed[g] == 0:
+            before = spread_mass(state, g)
             write_prior_mass(state, plan, g, False)
-            change += (spread_mass(state, g) - change) / clock.size.size
+            change += (spread_mass(state, g) - before) / clock.size.size
         settled = max(settled, clock.size[g])
         commit(rows, work, facts, state, plan, g, rng)
         due = due or (plan.merge and merge_due(state, g))

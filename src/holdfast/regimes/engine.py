@@ -32,6 +32,7 @@ from holdfast.regimes.identity import reconcile, split, vote
 from holdfast.regimes.plan import Plan, plan_ref
 from holdfast.regimes.prior import LEAST, log_stick_rest
 from holdfast.regimes.propagate import held_mass, propagate, transition_matrix
+from holdfast.regimes.schedule import next_size
 from holdfast.regimes.state import (
     PRIOR_ROW,
     UNBORN,
@@ -132,13 +133,15 @@ class Engine:
                 self.ensure_rows(clock.first[-1] + 1)
                 draw_prospects(self.rows, self.emission.facts, self.ref, g, self.rng)
             self._first_batch(g)
+        recount(self.ref)  # prospects have taken the prior's place (D9)
 
     def _first_batch(self, g: int) -> None:
         """Islands begin together; their first batches end one after the other."""
         clock = self.state.clock
-        size = self.plan.schedule.fixed or self.plan.schedule.smallest
+        size = int(next_size(self.plan.schedule, clock.batch_outliers))
         clock.size[g] = size + g * size // clock.size.size
-        self.ensure_candidates(2 * self.state.particles.alpha.size + 2 * self.longest)
+        held = 1 if self.plan.shared_prior else self.state.particles.alpha.size
+        self.ensure_candidates(2 * held + self.longest)
         start_batch(self.rows, self.work, self.ref, self.plan_ref, g)
 
     def _open_first(self) -> None:

@@ -91,7 +91,7 @@ def count_told(state: State) -> tuple[int, int]:
         for i in range(clock.first[g], clock.first[g + 1]):
             for l in range(p.n_regimes[i]):
                 row = p.slots[i, l]
-                if ledger.told[row] == 1:
+                if ledger.told[row] == 1 and not held_before(state, i, l):
                     at = find(ids, n, ledger.identity[row])
                     if at == n:
                         ids[n] = ledger.identity[row]
@@ -101,6 +101,16 @@ def count_told(state: State) -> tuple[int, int]:
     for a in range(n):
         known += held[a] >= MEMORY - 1e-9
     return known, n
+
+
+@kernel
+def held_before(state: State, i: int, l: int) -> bool:
+    """Whether particle i holds the id of its slot l in an earlier slot too: opened twice."""
+    p, identity = state.particles, state.ledger.identity
+    found = False
+    for earlier in range(l):
+        found = found or identity[p.slots[i, earlier]] == identity[p.slots[i, l]]
+    return found
 
 
 @kernel

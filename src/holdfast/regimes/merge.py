@@ -35,6 +35,8 @@ def join_duplicates(engine: Engine) -> bool:
     for g in range(clock.size.size):
         if clock.position[g] == 0 and _join_island(engine, g):
             recount(engine.ref)
+            held = int((engine.state.ledger.owners > 0).sum())
+            engine.ensure_candidates(held + int(clock.size[g]) // 2 + 1)
             start_batch(engine.rows, engine.work, engine.ref, engine.plan_ref, g)
             joined = True
     return joined
@@ -75,7 +77,8 @@ def _write(engine: Engine, a: int, b: int) -> int:
     into = int(np.flatnonzero(ledger.owners[1:] == 0)[0]) + 1
     engine.emission.join(engine.rows, a, b, into)
     ledger.owners[into] = 1  # until the next recount
-    ledger.identity[into] = min(ledger.identity[a], ledger.identity[b])
+    senior = min(a, b, key=lambda row: (1 - ledger.told[row], ledger.identity[row]))
+    ledger.identity[into] = ledger.identity[senior]  # a name that was reported stays
     ledger.told[into] = max(ledger.told[a], ledger.told[b])
     ledger.first_seen[into] = min(ledger.first_seen[a], ledger.first_seen[b])
     ledger.last_seen[into] = max(ledger.last_seen[a], ledger.last_seen[b])

@@ -21,8 +21,9 @@ from holdfast.regimes.state import START, UNBORN, Clock, Ledger, Particles, padd
 if TYPE_CHECKING:
     from holdfast.regimes.engine import Engine
 
-_MOST_ROWS = 1 << 22
+_MOST_CANDIDATES = 1 << 22
 _KEPT = ("row", "branch", "score", "weight", "outliers")  # of the candidates
+_LOOKED = frozenset({"raw", "ahead", "q", "start_q"})  # a forecast must leave no trace
 
 
 def pack(engine: Engine) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
@@ -48,26 +49,30 @@ def pack(engine: Engine) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     arrays |= {f"clock_{name}": array for name, array in clock._asdict().items()}
     arrays |= {f"candidate_{n}": getattr(state.candidates, n)[:, :most] for n in _KEPT}
     arrays |= {f"row_{j}": array[live] for j, array in enumerate(engine.rows)}
-    arrays |= {f"work_{j}": array[:, :most] for j, array in enumerate(flat(engine.work))}
+    arrays |= {f"work_{j}": array[:, :most] for j, array in enumerate(kept(engine.work))}
     return values, arrays | engine.recent.pack()
 
 
-def flat(arrays: Any) -> list[NDArray[Any]]:
-    """The arrays of a nested NamedTuple, in order."""
+def kept(work: Any) -> list[NDArray[Any]]:
+    """The arrays of a nested work space, in order, without what `look` writes anew."""
     found: list[NDArray[Any]] = []
-    for part in arrays:
-        found += [part] if isinstance(part, np.ndarray) else flat(part)
+    for name, part in work._asdict().items():
+        if not isinstance(part, np.ndarray):
+            found += kept(part)
+        elif name not in _LOOKED:
+            found.append(part)
     return found
 
 
 def unpack(engine: Engine, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
     """Take up what `pack` gave."""
     reader = _Reader(Arrays.of(arrays))
-    _check_scalars(values)
+    _check_scalars(engine, values)
     particles = _particles(engine, reader, values)
     clock = _clock(engine, reader)
     live = reader.take("live", (None,), 0, values["capacity"] - 1)
-    if live.size == 0 or live[0] != 0 and engine.plan.shared_prior or (np.diff(live) <= 0).any():
+    gapless = live.size > 0 and (live[0] == 0 or not engine.plan.shared_prior)
+    if not gapless or (np.diff(live) <= 0).any():
         raise SnapshotError("The snapshot's rows are not in order.")
     _rows(engine, reader, values, live)
     owned = np.zeros(values["capacity"], bool)
@@ -75,9 +80,7 @@ def unpack(engine: Engine, values: dict[str, Any], arrays: dict[str, NDArray[Any
     used = np.arange(particles.slots.shape[1]) <= particles.n_regimes[:, None]
     if not owned[particles.slots[used]].all():
         raise SnapshotError("The snapshot's particles point at rows that it does not hold.")
-    engine.state.ledger.owners[:] = np.bincount(
-        particles.slots[used], minlength=values["capacity"]
-    )
+    engine.state.ledger.owners[:] = np.bincount(particles.slots[used], minlength=values["capacity"])
     engine.state = engine.state._replace(
         particles=particles, clock=clock,
         log_row=np.zeros((particles.alpha.size, particles.log_beta.shape[1])),
@@ -111,11 +114,13 @@ class _Reader:
         return self.arrays.floats(name, shape, low, high, endless=low == -np.inf)
 
 
-def _check_scalars(values: dict[str, Any]) -> None:
+def _check_scalars(engine: Engine, values: dict[str, Any]) -> None:
     for name in ("capacity", "slots", "reported", "changed"):
         if type(values[name]) is not int:
             raise SnapshotError(f"The snapshot's {name!r} is not a whole number.")
-    if not 1 < values["capacity"] <= _MOST_ROWS or not 1 < values["slots"] <= _MOST_ROWS:
+    # Memory doubles when it is short, and a particle holds no more than `max_regimes` rows.
+    most = 2 * (engine.state.particles.alpha.size * (engine.plan.max_regimes + 4) + 64)
+    if not 1 < values["capacity"] <= most or not 1 < values["slots"] <= most:
         raise SnapshotError("The snapshot claims more memory than any model needs.")
     told = values["told"]
     if not isinstance(told, list) or not all(type(one) is int for one in told):
@@ -145,6 +150,11 @@ def _particles(engine: Engine, reader: _Reader, values: dict[str, Any]) -> Parti
     )
     if (p.current >= p.n_regimes).any() or ((p.current == START) & (p.n_regimes > 0)).any():
         raise SnapshotError("The snapshot has particles in regimes that they do not have.")
+    first = engine.state.clock.first
+    with np.errstate(all="ignore"):
+        totals = np.add.reduceat(np.exp(p.log_weight), first[:-1])
+    if not (abs(totals - 1.0) < 1e-6).all():
+        raise SnapshotError("The snapshot's 'particle_log_weight' are not shares of a whole.")
     return p
 
 
@@ -159,7 +169,7 @@ def _clock(engine: Engine, reader: _Reader) -> Clock:
     take, big = reader.take, 1 << 60
     clock = Clock(
         first=take("clock_first", (g + 1,), 0, n),
-        candidates=take("clock_candidates", (g,), 1, _MOST_ROWS),
+        candidates=take("clock_candidates", (g,), 1, _MOST_CANDIDATES),
         size=take("clock_size", (g,), 1, longest),
         position=take("clock_position", (g,), 0, longest - 1),
         observed=take("clock_observed", (g,), 0, longest - 1),
@@ -203,28 +213,35 @@ def _candidates(engine: Engine, reader: _Reader, owned: NDArray[np.bool_]) -> No
         "row": (0, owned.size - 1), "branch": (-1, engine.longest), "outliers": (0, engine.longest),
         "score": (-np.inf, 1e300), "weight": (0.0, 1.0),
     }  # fmt: skip
-    kept = {
-        name: reader.take(
-            f"candidate_{name}", (g, most), *limits[name], "f" if name in ("score", "weight") else "i"
-        )
+    kinds = {"score": "f", "weight": "f"}
+    told = {
+        name: reader.take(f"candidate_{name}", (g, most), *limits[name], kinds.get(name, "i"))
         for name in _KEPT
     }
     engine.ensure_candidates(most)
     state = engine.state
-    for name, array in kept.items():
+    for name, array in told.items():
         getattr(state.candidates, name)[:, :most] = array
-    for j, array in enumerate(flat(engine.work)):
+    for j, array in enumerate(kept(engine.work)):
         kind = "i" if array.dtype.kind == "i" else "f"
         bound = engine.emission.most_steps(engine.longest) if kind == "i" else 1e300
         low = 0 if kind == "i" else -bound
-        array[:, :most] = reader.take(
-            f"work_{j}", (g, most, *array.shape[2:]), low, bound, kind
-        )
+        array[:, :most] = reader.take(f"work_{j}", (g, most, *array.shape[2:]), low, bound, kind)
     for island in range(g):
-        _check_candidates(engine, island, owned)
+        _check_candidates(engine, island)
+        _check_steps(engine, island)
 
 
-def _check_candidates(engine: Engine, g: int, owned: NDArray[np.bool_]) -> None:
+def _check_steps(engine: Engine, g: int) -> None:
+    """No candidate has learnt more than its batch has seen: there would be no room for the rest."""
+    clock = engine.state.clock
+    most = engine.emission.most_steps(int(clock.observed[g]))
+    for array in kept(engine.work):
+        if array.dtype.kind == "i" and (array[g, : clock.candidates[g]] > most).any():
+            raise SnapshotError("The snapshot's candidates have learnt more than there was to see.")
+
+
+def _check_candidates(engine: Engine, g: int) -> None:
     """Every row that a particle of the island holds is a candidate once, and nothing else is."""
     state = engine.state
     p, clock = state.particles, state.clock

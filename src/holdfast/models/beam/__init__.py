@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from holdfast import features as feature_maps
 from holdfast.checks import Arrays, Values, affordable
-from holdfast.emissions.linear_gaussian import FARTHEST, read_covariance, read_vector
+from holdfast.emissions.linear import FARTHEST
+from holdfast.emissions.linear_gaussian import read_covariance, read_vector
 from holdfast.errors import (
     HoldfastError,
     moderate,
@@ -34,7 +35,7 @@ from holdfast.models.beam.fit import BeamFit
 from holdfast.models.beam.regression import Data, Prior
 from holdfast.models.beam.sampler import Plan, Sampler, Trace
 from holdfast.models.covariates import LARGEST, bounded, new_past, pack_first, read_first, read_past
-from holdfast.models.tape import Tape
+from holdfast.models.tape import Block, Tape
 from holdfast.results import OPENED, RETURNED, Event, Regime, Run, Step, Transitions
 
 __all__ = ["BeamFit", "BeamIhmm", "BeamSettings", "beam_ihmm"]
@@ -180,10 +181,14 @@ class BeamIhmm(Model):
         fit = self._fitted(progress)
         steps = _steps(fit)
         for start in range(first, len(fit), _BLOCK):
-            for i, forecast in enumerate(fit.smoothed(start, min(start + _BLOCK, len(fit)))):
-                score = float(forecast.log_density(fit.data.y[start + i]))
-                tape.add(forecast, steps[start + i]._replace(log_score=score))
-        return tape.run(read_series(y).backend, 1)
+            forecasts = list(fit.smoothed(start, min(start + _BLOCK, len(fit))))
+            told = []
+            for i, forecast in enumerate(forecasts, start):
+                score = float(forecast.log_density(fit.data.y[i]))
+                told.append(steps[i]._replace(log_score=score))
+            tape.add(Block.of(forecasts, told, start))
+        series = read_series(y)
+        return tape.run(series.values.reshape(-1, 1), series.index, series.backend)
 
     def update(self, y: Any, x: Any = None) -> Step:
         """Remember one observation. The Step says nothing of regimes: nothing is learnt yet."""
