@@ -12,9 +12,9 @@ import pytest
 from scipy import stats
 
 import holdfast as hf
-from holdfast.evidence import Contest, believe, play, prior_chances, quadrature
-from holdfast.hdp import Concentration
+from holdfast.evidence import Contest, Terms, believe, play, prior_chances, quadrature
 from holdfast.models.regime_model import RegimeSettings
+from holdfast.regimes.prior import Concentration
 from holdfast.sensitivity import Sensitivity, choice_table, sensitivity
 
 VISITS = 20
@@ -36,7 +36,7 @@ def opened(batch: int, threshold: float, signal: np.ndarray, seed: int) -> np.nd
     model: Any = hf.from_bytes(warm(batch, threshold, seed % 4))
     model.engine.rng = np.random.default_rng([seed, 1])
     noise = np.random.default_rng([seed, 2]).standard_normal(signal.size)
-    present = model.reporter.regime
+    present = model.reporter.names[model.engine.reported]
     regimes = [model.update(y).regime for y in signal + noise]
     moved = np.array(regimes)[batch - 1 :: batch] != present
     return np.logical_or.accumulate(moved)
@@ -126,13 +126,13 @@ def test_short_bursts_are_ignored_by_the_model_at_any_height():
 
 def test_evidence_of_a_known_level_has_a_closed_form():
     """Two regimes that know their levels exactly, no weight: z^2 / 2 per observation."""
-    caution = RegimeSettings(threshold=math.inf).caution()
+    terms = Terms(RegimeSettings(threshold=math.inf).law())
     sure = 1e-9
     z = np.array([0.5, 1.0, 3.0])
     contest = Contest(
-        believe(0.0, sure, 3), believe(z, sure, 3), False, -5.0, np.zeros(1), np.zeros(1), 100
+        believe(0.0, sure, 3), believe(z, sure, 3), False, 0, -5.0, np.zeros(1), np.zeros(1), 100
     )
-    course = play(np.repeat(z[:, None], 4, axis=1), 4, contest, caution)
+    course = play(np.repeat(z[:, None], 4, axis=1), 4, contest, terms)
     expected = np.repeat(z[:, None] ** 2 / 2, 4, axis=1)
     np.testing.assert_allclose(course.evidence, expected, rtol=1e-6)
 
@@ -140,11 +140,11 @@ def test_evidence_of_a_known_level_has_a_closed_form():
 def test_evidence_agrees_with_drawn_noise():
     """The expected evidence of a batch against 20 000 exact draws: 4 standard errors."""
     c, v, batch, z = 2.0, 4.0, 5, 3.0
-    caution = RegimeSettings(threshold=c).caution()
+    terms = Terms(RegimeSettings(threshold=c).law())
     contest = Contest(
-        believe(0.0, 1e-9, 1), believe(0.0, v, 1), True, -5.0, np.zeros(1), np.zeros(1), 100
+        believe(0.0, 1e-9, 1), believe(0.0, v, 1), True, 0, -5.0, np.zeros(1), np.zeros(1), 100
     )
-    expected = play(np.full((1, batch), z), batch, contest, caution).evidence[0]
+    expected = play(np.full((1, batch), z), batch, contest, terms).evidence[0]
 
     def score(r: np.ndarray, spread: np.ndarray) -> np.ndarray:
         wide = spread + r**2 / c**2

@@ -1,4 +1,4 @@
-"""What B and c buy: which shifts will be seen, after how long, and which bursts will be ignored.
+"""What the batch buys: which shifts will be seen, after how long, and which bursts will be ignored.
 
 A new regime must earn its place. Before any evidence its odds against staying are
 
@@ -22,11 +22,11 @@ from holdfast import features as feature_maps
 from holdfast.emissions.base import Array
 from holdfast.emissions.linear_gaussian import GaussianSpec
 from holdfast.errors import HoldfastError, numbers, positive, share, whole
-from holdfast.evidence import Chances, Contest, Course, believe, play, prior_chances
-from holdfast.hdp import log_transition_row
+from holdfast.evidence import Chances, Contest, Course, Terms, believe, play, prior_chances
 from holdfast.models.ihmm import br_ihmm
 from holdfast.models.regime_model import RegimeModel
-from holdfast.weights import Caution
+from holdfast.regimes.prior import log_transition_row
+from holdfast.score import CONTAMINATION
 
 SHIFTS = (1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0, 20.0, 30.0)
 _VISITS = 30  # batches that the present regime has been visited for, where no model says
@@ -41,7 +41,8 @@ class Sensitivity:
 
     Attributes:
         batch: B.
-        threshold: c.
+        threshold: c; infinite under contamination, which has none.
+        rate: eps, the rate of outliers; 0 without contamination.
         visits: batches that the present regime has been visited for.
         odds: P(new) / P(stay) from batch to batch before any evidence.
         risk: a burst is ignored where the chance that it opens a regime is at most this.
@@ -59,6 +60,7 @@ class Sensitivity:
 
     batch: int
     threshold: float
+    rate: float
     visits: float
     odds: float
     risk: float
@@ -92,9 +94,13 @@ class Sensitivity:
         first = int(np.argmax(opens))
         return float(self.burst_height[first - 1]) if first else 0.0
 
+    @property
+    def _judged(self) -> str:
+        return f"outlier rate {self.rate:.2g}" if self.rate else f"c = {self.threshold:g}"
+
     def __str__(self) -> str:
         lines = [
-            f"B = {self.batch}, c = {self.threshold:g}; the present regime was visited for "
+            f"B = {self.batch}, {self._judged}; the present regime was visited for "
             f"{self.visits:.0f} batches; prior odds of a new one {self.odds:.2g}",
             "shift / sd   evidence per obs.   opened after   returned after",
         ]
@@ -119,7 +125,7 @@ class Sensitivity:
             left.plot(self.shift, delay, marker="o", label=label)
         left.set(xlabel="shift / sd", ylabel="observations until seen", xscale="log")
         left.set_ylim(bottom=0)
-        left.set_title(f"B = {self.batch}, c = {self.threshold:g}")
+        left.set_title(f"B = {self.batch}, {self._judged}")
         left.legend()
         image = right.pcolormesh(
             self.burst_height, self.burst_length, self.burst_opens,
@@ -171,7 +177,7 @@ def sensitivity(
     known = _opened(_shift_course(situation, shifts, phases, horizon, shifts), batch, phases)
     whole_batch = course.evidence.reshape(shifts.size, phases.size, -1)[:, 0, :batch]
     return Sensitivity(
-        batch, situation.caution.threshold, situation.visits, math.exp(situation.chances.enter),
+        batch, situation.threshold, situation.rate, situation.visits, math.exp(situation.chances.enter),
         accepted, shifts, whole_batch, _median(opened), _median(known), opened,
         lengths, heights, _burst_opens(situation, lengths, heights, phases),
     )  # fmt: skip
@@ -211,13 +217,20 @@ class _Situation(NamedTuple):
     """Where the question is asked, in units of the noise and relative to the present level."""
 
     batch: int
-    caution: Caution
+    terms: Terms
+    rate: float
+    branches: int
     prior_mean: float
     prior_var: float
     present_var: float
     visits: float
     chances: Chances
     particles: int
+
+    @property
+    def threshold(self) -> float:
+        law = self.terms.law
+        return math.inf if law.kind == CONTAMINATION else law.threshold
 
 
 def read_model(model: Any) -> RegimeModel:
@@ -256,26 +269,37 @@ def _situation(model: RegimeModel, visits: int | None, openness: float | None) -
     chances = prior_chances(stays, model.chosen.concentration())
     chances = chances if enter is None else chances._replace(enter=enter)
     precision = noise / prior_var + stays * batch
+    rate = _rate(model)
     return _Situation(
-        batch, model.chosen.caution(), (prior_mean - level) / math.sqrt(noise), prior_var / noise,
-        1.0 / precision, stays, chances, model.chosen.particles,
+        batch, Terms.of(model.chosen.law(), rate), rate,
+        batch // 2 + 1 if model.chosen.plan().newborn else 0, (prior_mean - level) / math.sqrt(noise), prior_var / noise,
+        1.0 / precision, stays, chances, model.chosen.particles // model.chosen.n_islands(),
     )  # fmt: skip
+
+
+def _rate(model: RegimeModel) -> float:
+    """eps: as learnt, or as guessed; 0 without contamination."""
+    if model.engine is not None:
+        return model.engine.outlier_rate
+    mixed = model.chosen.law().kind == CONTAMINATION
+    return float(model.chosen.outlier_rate) if mixed else 0.0
 
 
 def _learnt(model: RegimeModel) -> tuple[float, float, float]:
     """Level and visits of the reported regime, and the log odds of a new one against staying."""
     engine = model.engine
     assert engine is not None
-    p, present = engine.particles, model.reporter.regime
-    regime = next((r for r in model.regimes() if r.id == present), model.regimes()[-1])
+    p, present = engine.state.particles, engine.reported
+    names = model.reporter.names
+    regime = next((r for r in model.regimes() if r.id == names.get(present)), model.regimes()[-1])
     row = np.empty(p.log_beta.shape[1])
-    new, stay, sticky = 0.0, 0.0, engine.settings.concentration.sticky
+    new, stay, sticky = 0.0, 0.0, engine.plan.concentration.sticky
     for i in np.flatnonzero(p.current >= 0):
         log_transition_row(p, int(i), sticky, row)
         omega = math.exp(p.log_weight[i])
         new += omega * math.exp(row[p.n_regimes[i]])
         stay += omega * math.exp(row[p.current[i]])
-    visits = max(1.0, regime.visits / engine.size)
+    visits = max(1.0, regime.visits / int(model.chosen.batch))
     return float(regime.mean[0]), visits, math.log(new / stay)
 
 
@@ -286,8 +310,11 @@ def _contest(s: _Situation, cases: int, known: Array | None) -> Contest:
         rival, enter = believe(s.prior_mean, s.prior_var, cases), s.chances.enter
     else:
         rival, enter = believe(known, s.present_var, cases, s.present_var), s.chances.back
-    chances = s.chances
-    return Contest(holder, rival, known is None, enter, chances.stay, chances.hold, s.particles)
+    chances, fresh = s.chances, known is None
+    branches = s.branches if fresh else 0
+    return Contest(
+        holder, rival, fresh, branches, enter, chances.stay, chances.hold, s.particles
+    )
 
 
 def _shift_course(
@@ -298,7 +325,7 @@ def _shift_course(
     signal = shifts[:, None, None] * (time >= phases[:, None])
     levels = None if known is None else np.repeat(known, phases.size)
     contest = _contest(s, shifts.size * phases.size, levels)
-    return play(signal.reshape(-1, time.size), s.batch, contest, s.caution)
+    return play(signal.reshape(-1, time.size), s.batch, contest, s.terms)
 
 
 def _opened(course: Course, batch: int, phases: Array) -> Array:
@@ -327,7 +354,7 @@ def _burst_opens(s: _Situation, lengths: Array, heights: Array, phases: Array) -
     for k, length in enumerate(lengths):
         inside = (time >= phases[:, None]) & (time < phases[:, None] + length)
         signal = (heights[:, None, None] * inside).reshape(-1, time.size)
-        course = play(signal, s.batch, _contest(s, len(signal), None), s.caution)
+        course = play(signal, s.batch, _contest(s, len(signal), None), s.terms)
         worst = course.probability.max(axis=1).reshape(heights.size, phases.size)
         opens[k] = worst.max(axis=1)
     return opens
