@@ -49,13 +49,14 @@ class Sensitivity:
         shift: (Z,) level shifts z.
         evidence: (Z, B) expected evidence for a new regime of each observation of a first full
             batch after the shift.
-        delay: (Z,) observations until a new regime is opened with probability 1/2, the shift
+        delay: (Z,) observations until a new regime is reported with probability 1/2, the shift
             falling anywhere in a batch; infinity beyond the horizon.
         delay_known: (Z,) the same for a return to a regime already known at that level.
-        opened: (Z, T) probability that the regime is open 1 .. T observations after the shift.
+        opened: (Z, T) probability that the regime is reported 1 .. T observations after the shift.
         burst_length: (K,) lengths.
         burst_height: (H,) heights.
-        burst_opens: (K, H) probability that such a burst opens a regime, at the worst phase.
+        burst_opens: (K, H) probability that such a burst opens a regime that is reported, at
+            the worst moment.
     """
 
     batch: int
@@ -173,8 +174,8 @@ def sensitivity(
     heights = np.geomspace(0.5, _TALLEST, 34)
     lengths = np.arange(1.0, farthest + 1)
     course = _shift_course(situation, shifts, phases, horizon, None)
-    opened = _opened(course, batch, phases)
-    known = _opened(_shift_course(situation, shifts, phases, horizon, shifts), batch, phases)
+    returned = _shift_course(situation, shifts, phases, horizon, shifts)
+    opened, known = (_opened(each, situation, phases) for each in (course, returned))
     whole_batch = course.evidence.reshape(shifts.size, phases.size, -1)[:, 0, :batch]
     return Sensitivity(
         batch, situation.threshold, situation.rate, situation.visits, math.exp(situation.chances.enter),
@@ -226,6 +227,7 @@ class _Situation(NamedTuple):
     visits: float
     chances: Chances
     particles: int
+    islands: int
 
     @property
     def threshold(self) -> float:
@@ -269,11 +271,11 @@ def _situation(model: RegimeModel, visits: int | None, openness: float | None) -
     chances = prior_chances(stays, model.chosen.concentration())
     chances = chances if enter is None else chances._replace(enter=enter)
     precision = noise / prior_var + stays * batch
-    rate = _rate(model)
+    rate, islands = _rate(model), model.chosen.n_islands()
     return _Situation(
         batch, Terms.of(model.chosen.law(), rate), rate,
         batch // 2 + 1 if model.chosen.plan().newborn else 0, (prior_mean - level) / math.sqrt(noise), prior_var / noise,
-        1.0 / precision, stays, chances, model.chosen.particles // model.chosen.n_islands(),
+        1.0 / precision, stays, chances, model.chosen.particles // islands, islands,
     )  # fmt: skip
 
 
@@ -328,16 +330,26 @@ def _shift_course(
     return play(signal.reshape(-1, time.size), s.batch, contest, s.terms)
 
 
-def _opened(course: Course, batch: int, phases: Array) -> Array:
-    """(Z, T): probability of being open 1 .. T observations after the shift, over the phases."""
-    by_batch = np.maximum.accumulate(course.probability, axis=1)
+def _opened(course: Course, s: _Situation, phases: Array) -> Array:
+    """(Z, T): probability of being open 1 .. T observations after the shift.
+
+    One island: the shift falls anywhere in its batch, alike. Several islands are at all places
+    of the batch at once and the report is their vote: half of them must have opened it.
+    """
+    so_far = np.maximum.accumulate(course.probability, axis=1)
+    at = _by_time(so_far, s.batch, phases)
+    return np.asarray(at.mean(axis=1) if s.islands == 1 else np.median(at, axis=1))
+
+
+def _by_time(by_batch: Array, batch: int, phases: Array) -> Array:
+    """(Z, phases, T): what holds at the latest end of a batch, 1 .. T observations on."""
     batches = by_batch.shape[1]
     by_batch = by_batch.reshape(-1, phases.size, batches)
     after = np.arange(1, batches * batch - int(phases.max()) + 1)
     ended = (after + phases[:, None]) // batch  # batches ended by then, for each phase
     padded = np.concatenate([np.zeros((*by_batch.shape[:2], 1)), by_batch], axis=2)
     at = np.take_along_axis(padded, np.broadcast_to(ended, (len(padded), *ended.shape)), axis=2)
-    return np.asarray(at.mean(axis=1))
+    return np.asarray(at)
 
 
 def _median(opened: Array) -> Array:
@@ -347,16 +359,20 @@ def _median(opened: Array) -> Array:
 
 
 def _burst_opens(s: _Situation, lengths: Array, heights: Array, phases: Array) -> Array:
-    """(K, H): probability that a burst opens a regime, at its worst phase."""
-    batches = math.ceil((int(lengths.max()) + s.batch - 1) / s.batch)
+    """(K, H): probability that a burst opens a regime that is reported.
+
+    One island: at the burst's worst phase. Several: the vote of all phases, at its worst moment.
+    """
+    batches = math.ceil((int(lengths.max()) + s.batch - 1) / s.batch) + 1
     time = np.arange(batches * s.batch)
     opens = np.empty((lengths.size, heights.size))
     for k, length in enumerate(lengths):
         inside = (time >= phases[:, None]) & (time < phases[:, None] + length)
         signal = (heights[:, None, None] * inside).reshape(-1, time.size)
         course = play(signal, s.batch, _contest(s, len(signal), None), s.terms)
-        worst = course.probability.max(axis=1).reshape(heights.size, phases.size)
-        opens[k] = worst.max(axis=1)
+        at = _by_time(course.probability, s.batch, phases)
+        voted = at.max(axis=1) if s.islands == 1 else np.median(at, axis=1)
+        opens[k] = voted.max(axis=1)
     return opens
 
 
