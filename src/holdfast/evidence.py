@@ -246,6 +246,36 @@ def _any_ahead(entries: list[_Entry]) -> Array:
     return np.asarray(best * -np.expm1(np.log1p(-drawn * ahead / best * (1 - 1e-15)).sum(axis=0)))
 
 
+def burst_log_odds(
+    length: int, height: float, batch: int, rate: float, prior_var: float, log_enter: float
+) -> float:
+    """Log odds of a new regime after a batch with a burst, under contamination, without noise.
+
+    `length` values at `height`, the others at the present level. The new regime learns the burst
+    and takes the others for outliers, the present one the reverse, so with
+
+        g(x) = log( (1 - eps) N(0; 0, 1) / (eps q(x)) )
+
+    each value of the burst gains g(height) and each other loses g(0); and the new regime pays
+    for having had to learn its level. It holds for heights that stand clear of the noise.
+
+    Example:
+        >>> few, many = (burst_log_odds(k, 10.0, 6, 0.02, 100.0, -5.0) for k in (3, 4))
+        >>> few < 0 < many
+        True
+    """
+    occam = 1.0 + length * prior_var
+    paid = 0.5 * (math.log(occam) + length * height**2 / occam)
+    gained = length * _per_value(height, rate) - (batch - length) * _per_value(0.0, rate)
+    return log_enter - paid + gained
+
+
+def _per_value(x: float, rate: float) -> float:
+    """g(x): what one value is worth to the regime whose level it has."""
+    log_q = float(log_broad(abs(x) / BROAD_SCALE, math.log(BROAD_SCALE), 1))
+    return math.log((1.0 - rate) / rate) + float(log_normal(0.0, 0.0, 1)) - log_q
+
+
 @cache
 def prior_chances(visits: float, prior: Concentration, particles: int = 400) -> Chances:
     """Log odds that the prior over regimes makes of `visits` batches in the present one.

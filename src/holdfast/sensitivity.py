@@ -29,6 +29,7 @@ from holdfast.regimes.prior import log_transition_row
 from holdfast.score import CONTAMINATION
 
 SHIFTS = (1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0, 20.0, 30.0)
+CLEAR = 6.0  # sd: a value that far off is taken for no ordinary one
 _VISITS = 30  # batches that the present regime has been visited for, where no model says
 _REACH = 48  # observations that the question looks ahead at least
 _PHASES = 6  # positions within a batch at which a shift is tried
@@ -55,8 +56,8 @@ class Sensitivity:
         opened: (Z, T) probability that the regime is reported 1 .. T observations after the shift.
         burst_length: (K,) lengths.
         burst_height: (H,) heights.
-        burst_opens: (K, H) probability that such a burst opens a regime that is reported, at
-            the worst moment.
+        burst_opens: (K, H) probability that such a burst opens a regime, at the worst phase:
+            of an island, and hence at most that of the vote of several.
     """
 
     batch: int
@@ -77,7 +78,14 @@ class Sensitivity:
     @property
     def longest_burst(self) -> int:
         """Bursts up to this length are ignored whatever their height."""
-        opens = (self.burst_opens > self.risk).any(axis=1)
+        return self.longest_burst_from(0.0)
+
+    def longest_burst_from(self, height: float) -> int:
+        """Bursts up to this length are ignored at this height and at any greater one."""
+        tall = self.burst_height >= height
+        if not tall.any():
+            raise HoldfastError(f"height must be at most {self.burst_height.max():g}.")
+        opens = (self.burst_opens[:, tall] > self.risk).any(axis=1)
         return int(self.burst_length[opens].min() - 1 if opens.any() else self.burst_length.max())
 
     @property
@@ -112,7 +120,8 @@ class Sensitivity:
             )
         lines.append(
             f"ignored, whatever their height: bursts of up to {self.longest_burst} observations "
-            f"(risk {self.risk:g})"
+            f"(risk {self.risk:g}); {CLEAR:g} sd high or more: up to "
+            f"{self.longest_burst_from(CLEAR)}"
         )
         return "\n".join(lines)
 
@@ -160,7 +169,7 @@ def sensitivity(
     Example:
         >>> import holdfast as hf
         >>> from holdfast.sensitivity import sensitivity
-        >>> answer = sensitivity({"batch": 4, "threshold": 2.0}, shift=[1, 4], longest=4)
+        >>> answer = sensitivity({"batch": 4}, shift=[1, 4], longest=4)
         >>> bool(answer.delay[1] < answer.delay[0]), answer.longest_burst >= 1
         (True, True)
     """
@@ -175,7 +184,7 @@ def sensitivity(
     lengths = np.arange(1.0, farthest + 1)
     course = _shift_course(situation, shifts, phases, horizon, None)
     returned = _shift_course(situation, shifts, phases, horizon, shifts)
-    opened, known = (_opened(each, situation, phases) for each in (course, returned))
+    opened, known = (_opened(each, batch, phases) for each in (course, returned))
     whole_batch = course.evidence.reshape(shifts.size, phases.size, -1)[:, 0, :batch]
     return Sensitivity(
         batch, situation.threshold, situation.rate, situation.visits, math.exp(situation.chances.enter),
@@ -186,31 +195,33 @@ def sensitivity(
 
 def choice_table(
     batches: tuple[int, ...] = (1, 2, 4, 6, 8, 12),
-    thresholds: tuple[float, ...] = (1.5, 2.0, 3.0, 4.0), observations: int = 240, **settings: Any,
+    thresholds: tuple[float | None, ...] = (None,), observations: int = 240, **settings: Any,
 ) -> str:  # fmt: skip
-    """A Markdown table to choose B and c from.
+    """A Markdown table to choose B from, and c where a weight has one.
 
     Args:
         batches: values of B, down the table.
-        thresholds: values of c.
+        thresholds: values of c under `imq`; None is contamination.
         observations: how many the present regime has been given.
         settings: other settings of `br_ihmm`.
 
     Example:
-        >>> print(choice_table((4,), (2.0,)).splitlines()[0])
-        | B | c | new: 2 sd | 3 sd | 5 sd | 10 sd | known: 3 sd | bursts ignored |
+        >>> print(choice_table((4,)).splitlines()[0])
+        | B | c | new: 2 sd | 3 sd | 5 sd | 10 sd | known: 3 sd | bursts ignored | 6 sd and more |
     """
     shifts = (2.0, 3.0, 5.0, 10.0)
     columns = ["B", "c", "new: 2 sd", "3 sd", "5 sd", "10 sd", "known: 3 sd", "bursts ignored"]
+    columns.append(f"{CLEAR:g} sd and more")
     lines = [_row(columns), _row(["---"] * len(columns))]
     for batch in batches:
         for threshold in thresholds:
             chosen = {**settings, "batch": batch, "threshold": threshold}
             answer = sensitivity(chosen, shift=shifts, visits=max(observations // batch, 1))
-            cells = [batch, f"{threshold:g}", *map(_count, answer.delay)]
-            capped = "+" if answer.longest_burst == answer.burst_length.max() else ""
-            cells += [_count(answer.delay_known[1]), f"{answer.longest_burst}{capped}"]
-            lines.append(_row(cells))
+            lengths = (answer.longest_burst, answer.longest_burst_from(CLEAR))
+            cells = [batch, "none" if threshold is None else f"{threshold:g}"]
+            cells += [*map(_count, answer.delay), _count(answer.delay_known[1])]
+            most = answer.burst_length.max()
+            lines.append(_row([*cells, *(f"{n}{'+' if n == most else ''}" for n in lengths)]))
     return "\n".join(lines)
 
 
@@ -227,7 +238,6 @@ class _Situation(NamedTuple):
     visits: float
     chances: Chances
     particles: int
-    islands: int
 
     @property
     def threshold(self) -> float:
@@ -247,7 +257,7 @@ def read_model(model: Any) -> RegimeModel:
     if read.features.to_json() != level or (read.dim or 1) != 1:
         raise HoldfastError(
             "sensitivity answers for a level of one coordinate; pass the settings of such a "
-            'model, {"batch": .., "threshold": .., "noise": .., "prior_var": ..}.'
+            'model, {"batch": .., "noise": .., "prior_var": ..}.'
         )
     if not isinstance(read.chosen.batch, (int, np.integer)):
         raise HoldfastError("batch must be a whole number here; an adaptive one has no one answer.")
@@ -271,11 +281,12 @@ def _situation(model: RegimeModel, visits: int | None, openness: float | None) -
     chances = prior_chances(stays, model.chosen.concentration())
     chances = chances if enter is None else chances._replace(enter=enter)
     precision = noise / prior_var + stays * batch
-    rate, islands = _rate(model), model.chosen.n_islands()
+    rate = _rate(model)
+    particles = model.chosen.particles // model.chosen.n_islands()  # of one island
     return _Situation(
         batch, Terms.of(model.chosen.law(), rate), rate,
         batch // 2 + 1 if model.chosen.plan().newborn else 0, (prior_mean - level) / math.sqrt(noise), prior_var / noise,
-        1.0 / precision, stays, chances, model.chosen.particles // islands, islands,
+        1.0 / precision, stays, chances, particles,
     )  # fmt: skip
 
 
@@ -330,15 +341,13 @@ def _shift_course(
     return play(signal.reshape(-1, time.size), s.batch, contest, s.terms)
 
 
-def _opened(course: Course, s: _Situation, phases: Array) -> Array:
-    """(Z, T): probability of being open 1 .. T observations after the shift.
+def _opened(course: Course, batch: int, phases: Array) -> Array:
+    """(Z, T): probability of being open 1 .. T observations after the shift, over the phases.
 
-    One island: the shift falls anywhere in its batch, alike. Several islands are at all places
-    of the batch at once and the report is their vote: half of them must have opened it.
+    With islands at every phase it is the share of them that has opened the regime.
     """
     so_far = np.maximum.accumulate(course.probability, axis=1)
-    at = _by_time(so_far, s.batch, phases)
-    return np.asarray(at.mean(axis=1) if s.islands == 1 else np.median(at, axis=1))
+    return np.asarray(_by_time(so_far, batch, phases).mean(axis=1))
 
 
 def _by_time(by_batch: Array, batch: int, phases: Array) -> Array:
@@ -359,20 +368,16 @@ def _median(opened: Array) -> Array:
 
 
 def _burst_opens(s: _Situation, lengths: Array, heights: Array, phases: Array) -> Array:
-    """(K, H): probability that a burst opens a regime that is reported.
-
-    One island: at the burst's worst phase. Several: the vote of all phases, at its worst moment.
-    """
-    batches = math.ceil((int(lengths.max()) + s.batch - 1) / s.batch) + 1
+    """(K, H): probability that a burst opens a regime, at its worst phase."""
+    batches = math.ceil((int(lengths.max()) + s.batch - 1) / s.batch)
     time = np.arange(batches * s.batch)
     opens = np.empty((lengths.size, heights.size))
     for k, length in enumerate(lengths):
         inside = (time >= phases[:, None]) & (time < phases[:, None] + length)
         signal = (heights[:, None, None] * inside).reshape(-1, time.size)
         course = play(signal, s.batch, _contest(s, len(signal), None), s.terms)
-        at = _by_time(course.probability, s.batch, phases)
-        voted = at.max(axis=1) if s.islands == 1 else np.median(at, axis=1)
-        opens[k] = voted.max(axis=1)
+        worst = course.probability.max(axis=1).reshape(heights.size, phases.size)
+        opens[k] = worst.max(axis=1)
     return opens
 
 
