@@ -29,6 +29,7 @@ from holdfast.regimes.prior import log_transition_row
 from holdfast.score import CONTAMINATION
 
 SHIFTS = (1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0, 20.0, 30.0)
+MARGIN = 1.0  # nats by which the evidence of a burst may exceed what the theory expects
 CLEAR = 6.0  # sd: a value that far off is taken for no ordinary one
 _VISITS = 30  # batches that the present regime has been visited for, where no model says
 _REACH = 48  # observations that the question looks ahead at least
@@ -368,14 +369,15 @@ def _median(opened: Array) -> Array:
 
 
 def _burst_opens(s: _Situation, lengths: Array, heights: Array, phases: Array) -> Array:
-    """(K, H): probability that a burst opens a regime, at its worst phase."""
+    """(K, H): probability that a burst opens a regime, at its worst phase, on the safe side."""
     batches = math.ceil((int(lengths.max()) + s.batch - 1) / s.batch)
     time = np.arange(batches * s.batch)
     opens = np.empty((lengths.size, heights.size))
+    careful = s._replace(chances=s.chances._replace(enter=s.chances.enter + MARGIN))
     for k, length in enumerate(lengths):
         inside = (time >= phases[:, None]) & (time < phases[:, None] + length)
         signal = (heights[:, None, None] * inside).reshape(-1, time.size)
-        course = play(signal, s.batch, _contest(s, len(signal), None), s.terms)
+        course = play(signal, s.batch, _contest(careful, len(signal), None), s.terms)
         worst = course.probability.max(axis=1).reshape(heights.size, phases.size)
         opens[k] = worst.max(axis=1)
     return opens
