@@ -9,6 +9,7 @@ counts when a regime other than the present one is reported at any moment.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -27,9 +28,7 @@ SETTINGS: tuple[dict[str, Any], ...] = (
 
 @cache
 def _warm(batch: int, prior_var: float, threshold: float | None, seed: int) -> bytes:
-    model = hf.br_ihmm(
-        batch=batch, noise=1.0, prior_var=prior_var, threshold=threshold, seed=seed
-    )
+    model = hf.br_ihmm(batch=batch, noise=1.0, prior_var=prior_var, threshold=threshold, seed=seed)
     for y in np.random.default_rng(seed).standard_normal(20 * batch):
         model.update(y)
     return model.to_bytes()
@@ -50,10 +49,11 @@ def opens(
     return any(model.update(value).regime != present for value in y)
 
 
-def table(batches: tuple[int, ...] = (4, 6, 8)) -> str:
-    """Openings out of RUNS, as Markdown."""
+def table(batches: tuple[int, ...] = (4, 6, 8)) -> Iterator[str]:
+    """Openings out of RUNS, as lines of Markdown."""
     heads = [f"{height:g} sd" for height in HEIGHTS]
-    lines = [_row(["B", "weight", "prior_var", "length", *heads]), _row(["---"] * 9)]
+    yield _row(["B", "weight", "prior_var", "length", *heads])
+    yield _row(["---"] * 9)
     for batch in batches:
         for chosen in SETTINGS:
             name = "imq, c = 2" if "threshold" in chosen else "contamination"
@@ -62,8 +62,7 @@ def table(batches: tuple[int, ...] = (4, 6, 8)) -> str:
                     sum(opens(batch, length, height, k, **chosen) for k in range(RUNS))
                     for height in HEIGHTS
                 ]
-                lines.append(_row([batch, name, f"{chosen['prior_var']:g}", length, *counts]))
-    return "\n".join(lines)
+                yield _row([batch, name, f"{chosen['prior_var']:g}", length, *counts])
 
 
 def _row(cells: list[Any]) -> str:
@@ -71,4 +70,5 @@ def _row(cells: list[Any]) -> str:
 
 
 if __name__ == "__main__":
-    print(table())
+    for line in table():
+        print(line, flush=True)

@@ -209,7 +209,9 @@ def test_a_mixture_of_islands_is_bounded_by_the_worst():
     clean = ahead(model)[:, 0]
     outlook = Outlook(model)
     profile = influence.profile(model, GRID, clean=clean, position="all")
-    start = outlook.follow(outlook.start, clean[:, None], outlook.designs(clean[:, None], [None] * 4))
+    start = outlook.follow(
+        outlook.start, clean[:, None], outlook.designs(clean[:, None], [None] * 4)
+    )
     log_p = outlook.log_posterior(start.score)
     dirty = np.full((4, 1), GRID[-1])
     end = outlook.follow(outlook.start, dirty, outlook.designs(dirty, [None] * 4))

@@ -188,8 +188,8 @@ def sensitivity(
     opened, known = (_opened(each, batch, phases) for each in (course, returned))
     whole_batch = course.evidence.reshape(shifts.size, phases.size, -1)[:, 0, :batch]
     return Sensitivity(
-        batch, situation.threshold, situation.rate, situation.visits, math.exp(situation.chances.enter),
-        accepted, shifts, whole_batch, _median(opened), _median(known), opened,
+        batch, situation.threshold, situation.rate, situation.visits,
+        math.exp(situation.chances.enter), accepted, shifts, whole_batch, _median(opened), _median(known), opened,
         lengths, heights, _burst_opens(situation, lengths, heights, phases),
     )  # fmt: skip
 
@@ -286,7 +286,8 @@ def _situation(model: RegimeModel, visits: int | None, openness: float | None) -
     particles = model.chosen.particles // model.chosen.n_islands()  # of one island
     return _Situation(
         batch, Terms.of(model.chosen.law(), rate), rate,
-        batch // 2 + 1 if model.chosen.plan().newborn else 0, (prior_mean - level) / math.sqrt(noise), prior_var / noise,
+        batch // 2 + 1 if model.chosen.plan().newborn else 0,
+        (prior_mean - level) / math.sqrt(noise), prior_var / noise,
         1.0 / precision, stays, chances, particles,
     )  # fmt: skip
 
@@ -326,9 +327,7 @@ def _contest(s: _Situation, cases: int, known: Array | None) -> Contest:
         rival, enter = believe(known, s.present_var, cases, s.present_var), s.chances.back
     chances, fresh = s.chances, known is None
     branches = s.branches if fresh else 0
-    return Contest(
-        holder, rival, fresh, branches, enter, chances.stay, chances.hold, s.particles
-    )
+    return Contest(holder, rival, fresh, branches, enter, chances.stay, chances.hold, s.particles)
 
 
 def _shift_course(

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.emissions.base import Array
-from holdfast.influence.shapes import information, largest, log_det, push, squares
+from holdfast.influence.shapes import information, largest, log_det, push
 from holdfast.influence.weighted import Box
 from holdfast.regimes.plan import RATE_MEMORY
 from holdfast.score import BROAD_DOF, BROAD_SCALE, LARGEST_RATE

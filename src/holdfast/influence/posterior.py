@@ -254,9 +254,7 @@ def _write(
 
 
 @kernel
-def _close_all(
-    rows: Rows, work: Work, facts: Facts, state: State, g: int, into: int
-) -> None:
+def _close_all(rows: Rows, work: Work, facts: Facts, state: State, g: int, into: int) -> None:
     """The row that every candidate of island g has become."""
     for k in range(state.clock.candidates[g]):
         close(rows, work, facts, g, k, state.candidates.row[g, k], into + k)

@@ -134,9 +134,7 @@ def _scores(
 
 
 @kernel
-def _score_all(
-    z: np.ndarray, log_scale: np.ndarray, law: Law, out_score: np.ndarray
-) -> None:
+def _score_all(z: np.ndarray, log_scale: np.ndarray, law: Law, out_score: np.ndarray) -> None:
     """The model's own score of residuals of length z."""
     lengths, scales, scores = z.ravel(), log_scale.ravel(), out_score.ravel()
     for k in range(lengths.size):
