@@ -189,7 +189,8 @@ def sensitivity(
     whole_batch = course.evidence.reshape(shifts.size, phases.size, -1)[:, 0, :batch]
     return Sensitivity(
         batch, situation.threshold, situation.rate, situation.visits,
-        math.exp(situation.chances.enter), accepted, shifts, whole_batch, _median(opened), _median(known), opened,
+        math.exp(situation.chances.enter), accepted, shifts, whole_batch,
+        _median(opened), _median(known), opened,
         lengths, heights, _burst_opens(situation, lengths, heights, phases),
     )  # fmt: skip
 
