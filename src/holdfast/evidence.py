@@ -192,7 +192,8 @@ class _Entry:
             ours, extra = self._best_branch(part, terms, rule)
         else:
             fresh = self.contest.fresh and self.batches == 0
-            ours, extra = _scores(self.belief, part, fresh, NO_BRANCH, terms, rule), 0.0
+            ours = _scores(self.belief, part, fresh, NO_BRANCH, terms, rule)
+            extra = np.zeros(len(part))
         self.latest = ours[0] - held[0]
         gap = ours[1] - held[1]
         centred = gap - (gap @ rule.weights)[..., None]

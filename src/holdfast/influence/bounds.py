@@ -230,7 +230,7 @@ def _parameter_bound(
     believed = np.broadcast_to(np.eye(island.mean.shape[1]), island.root.shape).copy()
     for design in white:
         believed += information(design @ island.root)
-    spread = np.linalg.solve(island.root, clean_root[island.of])
+    spread = np.asarray(np.linalg.solve(island.root, clean_root[island.of]), np.float64)
     least = eigenvalues(information(spread))
     most = eigenvalues(spread.transpose(0, 2, 1) @ believed @ spread)
     shape = np.maximum(_shape_cost(least), _shape_cost(most)).sum(axis=1)
