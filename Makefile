@@ -5,9 +5,12 @@ HOLDFAST_DATA ?= $(abspath ../shared/data)
 export HOLDFAST_DATA
 
 # Witness 1: these run again without the compiler.
-NOJIT_TESTS := tests/test_agreement.py tests/test_emission.py tests/test_hdp.py tests/test_student_t.py
+NOJIT_TESTS := tests/test_agreement.py tests/test_emission.py tests/test_hdp.py tests/test_mixture.py \
+  tests/test_student_t.py
 
-.PHONY: venv demo test check lint types imports nojit bench reproduce quick lock clean
+
+.PHONY: venv demo test check lint types imports nojit bench bench-public bench-venv soak soak-serve \
+  reproduce quick dist wheel-test lock clean
 
 venv: .venv/.made
 
@@ -39,8 +42,29 @@ imports: venv
 nojit: venv
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -n 2 -m 'not slow' $(NOJIT_TESTS)
 
+# Two hundred times kill -9 under load; every observation once, outputs as without.
+soak-serve: venv
+	HOLDFAST_KILLS=200 $(BIN)/python -m pytest tests/serve/test_durability.py -k 'kill_under_load' -s
+
 bench: venv
 	$(BIN)/python -m benchmarks
+
+# A million observations with ever-new regimes: time and memory per block of 50 000.
+SOAK ?= 1000000
+soak: venv
+	$(BIN)/python -m benchmarks.soak --observations $(SOAK)
+
+# holdfast against peers on public series. The peers live in an environment of their own.
+bench-venv: .venv-bench/.made
+
+.venv-bench/.made: pyproject.toml benchmarks/public/constraints.txt
+	$(PYTHON) -m venv .venv-bench
+	PIP_CONSTRAINT=benchmarks/public/constraints.txt .venv-bench/bin/python -m pip install --quiet \
+	  --disable-pip-version-check -e '.[bench,river]' scoringrules pandas statsforecast ruptures sktime
+	@touch $@
+
+bench-public: bench-venv
+	.venv-bench/bin/python -m benchmarks.public
 
 # The paper's tables and figures: all of them in full (hours), or small to see that they run.
 RUNS ?= 20
@@ -50,6 +74,14 @@ reproduce: venv
 quick: venv
 	$(BIN)/holdfast reproduce all --quick --jobs 2 --out out/quick
 
+# Wheel and sdist in dist/, and the wheel alone in an empty environment, away from the checkout.
+dist: venv
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist .
+
+wheel-test: dist
+	PYTHON=$(PYTHON) .ci/wheel dist/*.whl
+
 # Writes the lock anew from what pyproject.toml allows. Names and exact versions, nothing else.
 lock:
 	rm -rf .venv-lock && $(PYTHON) -m venv .venv-lock
@@ -58,4 +90,4 @@ lock:
 	rm -rf .venv-lock
 
 clean:
-	rm -rf .venv out .mypy_cache .ruff_cache .pytest_cache
+	rm -rf .venv .venv-bench out .mypy_cache .ruff_cache .pytest_cache

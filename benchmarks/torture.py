@@ -10,10 +10,10 @@ import sys
 import time
 
 import holdfast as hf
-from holdfast.evaluate.torture import KINDS, NOISE_SD, Torture, stage, torture
 from holdfast.models.bocd import bocd
 from holdfast.models.naive import last_value
 from holdfast.models.student_t import student_t_ihmm
+from paper.torture import KINDS, NOISE_SD, Torture, stage, torture
 
 BATCH, THRESHOLD, PARTICLES, SEEDS = 6, 2.0, 50, range(12)
 KNOWN = {"noise": NOISE_SD**2, "prior_var": 4.0, "particles": PARTICLES}

@@ -520,7 +520,7 @@ def test_snapshot():
     model.update(6.0, [12.0])
     assert twin.to_bytes() == model.to_bytes()
     content.arrays["y"] = content.arrays["y"][1:]
-    with pytest.raises(SnapshotError, match="y"):
+    with pytest.raises(SnapshotError, match="design"):
         twin._unpack(content.values, content.arrays)
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import math
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pooch
 import pytest
 
 from holdfast import data, evaluate
@@ -258,8 +260,16 @@ class TestLoading:
             raise OSError("no route")
 
         monkeypatch.setenv("HOLDFAST_DATA", str(tmp_path))
-        monkeypatch.setattr(datasets.pooch, "retrieve", offline)
+        monkeypatch.setattr(pooch, "retrieve", offline)
         with pytest.raises(HoldfastError, match=r"no route.*HOLDFAST_DATA"):
+            data.load("well_log")
+
+    def test_a_download_without_pooch_says_what_to_install(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        monkeypatch.setenv("HOLDFAST_DATA", str(tmp_path))
+        monkeypatch.setitem(sys.modules, "pooch", None)
+        with pytest.raises(HoldfastError, match=r"holdfast\[data\].*HOLDFAST_DATA"):
             data.load("well_log")
 
     def test_downloads_ask_for_the_same_hash(
@@ -274,7 +284,7 @@ class TestLoading:
             return str(target)
 
         monkeypatch.delenv("HOLDFAST_DATA", raising=False)
-        monkeypatch.setattr(datasets.pooch, "retrieve", fetched)
+        monkeypatch.setattr(pooch, "retrieve", fetched)
         assert data.load("well_log").y.tolist() == [1.0, 2.0]
         assert seen["url"].startswith("https://")
         assert seen["known_hash"].startswith("sha256:cd2a1be7")

@@ -24,7 +24,7 @@ from holdfast.evidence import (
 from holdfast.influence.posterior import Outlook
 from holdfast.models.regime_model import RegimeSettings
 from holdfast.regimes.prior import Concentration
-from holdfast.sensitivity import CLEAR, Sensitivity, choice_table, sensitivity
+from holdfast.robustness.sensitivity import CLEAR, Sensitivity, choice_table, sensitivity
 
 VISITS = 20
 LEVEL = {"noise": 1.0, "prior_var": 4.0, "particles": 100}

@@ -63,7 +63,7 @@ def test_format_is_a_header_and_plain_arrays(data: bytes) -> None:
         for name in names[1:]:
             array = np.load(io.BytesIO(archive.read(name)), allow_pickle=False)
             assert name.endswith(".npy") and array.dtype.kind in "fib"
-    assert set(header) == {"magic", "format", "model", "settings", "values"}
+    assert set(header) == {"magic", "format", "model", "state", "settings", "values"}
     assert header["magic"] == snapshot.MAGIC and header["format"] == snapshot.FORMAT == 1
     assert header["model"] == "br_ihmm"
     assert header["settings"] == small_model().settings()
@@ -217,10 +217,10 @@ def test_save_is_all_or_nothing(
             small_model(30).save(path)
     assert path.read_bytes() == data
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "write_bytes", crash)
+        patch.setattr(os, "fsync", crash)
         with pytest.raises(OSError, match="disk full"):
             small_model(30).save(path)
-    assert path.read_bytes() == data
+    assert path.read_bytes() == data and [p.name for p in tmp_path.iterdir()] == ["model"]
     small_model(30).save(path)
     assert hf.load(path).to_bytes() == small_model(30).to_bytes()
 

@@ -18,10 +18,10 @@ import holdfast as hf
 from holdfast import cli, evaluate
 from holdfast.errors import HoldfastError
 from holdfast.models.registry import REGISTRY
-from holdfast.tune import Choice, Float, Int, TuneResult, tune
-from holdfast.tune.search import BACKENDS, Search, open_search
-from holdfast.tune.space import key, plain, read_spec
-from holdfast.tune.trials import OBJECTIVES
+from holdfast.tuning import Choice, Float, Int, TuneResult, tune
+from holdfast.tuning.search import BACKENDS, Search, open_search
+from holdfast.tuning.space import key, plain, read_spec
+from holdfast.tuning.trials import OBJECTIVES
 
 SMALL: dict[str, Any] = {"particles": 3}
 BATCHES = {"batch": ("int", 1, 8)}
@@ -525,20 +525,19 @@ def test_run_takes_what_tune_wrote(table: Path, tmp_path: Path) -> None:
     (tmp_path / "space.json").write_text('{"batch": ["int", 1, 4]}')
     where = tmp_path / "new" / "settings.json"
     command(
-        "tune", table, "--target", "load", "--columns", "wind", "--budget", 3, "--train", 50,
-        "--burn-in", 20, "--space", tmp_path / "space.json", "--log", tmp_path / "log.jsonl",
+        "tune", table, "--target", "load", "--columns", "wind", "--lags", 2, "--budget", 3,
+        "--train", 50, "--burn-in", 20, "--space", tmp_path / "space.json",
+        "--log", tmp_path / "log.jsonl",
         "--set", "particles=3", "--objective", "mae", "--backend", "bayesopt", "--out", where,
     )  # fmt: skip
     tuned = TuneResult.read(where)
     assert tuned.objective == "mae" and len(tuned.trials) == 3
-    assert tuned.info["rows"] == 50 and tuned.info["burn_in"] == 20
+    assert tuned.info["rows"] == 50 and tuned.info["burn_in"] == "20"
     assert len((tmp_path / "log.jsonl").read_text().splitlines()) <= 4
     command("run", table, "--target", "load", "--settings", where, "--out", tmp_path / "out")
     made = hf.load(tmp_path / "out" / "model.holdfast").settings()
     assert made == tuned.model().settings()
-    units = json.loads((tmp_path / "out" / "units.json").read_text())
-    first = pd.read_csv(table)["load"][:20]
-    assert units["centre"] == pytest.approx(first.median(), rel=1e-12)
+    assert [term["term"] for term in made["features"]] == ["intercept", "columns", "lags"]
 
 
 def test_options_beside_a_settings_file_win(table: Path, tmp_path: Path) -> None:

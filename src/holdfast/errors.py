@@ -31,29 +31,40 @@ def positive(argument: str, value: Any) -> float:
     """`value` as a float above zero (infinity allowed)."""
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise HoldfastError(f"{argument} must be a number above 0, got {value!r}.") from None
     if math.isnan(number) or number <= 0:
         raise HoldfastError(f"{argument} must be above 0, got {value!r}.")
     return number
 
 
-def whole(argument: str, value: Any, least: int = 1, most: int | None = None) -> int:
-    """`value` as an integer of at least `least` and at most `most`."""
+def whole(argument: str, value: Any, least: int = 1, most: int = 2**53) -> int:
+    """`value` as an integer from `least` to `most`.
+
+    A ceiling `most` far beyond use keeps a slip of the keyboard, or a crafted snapshot, from
+    asking for hours or for all memory.
+    """
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
         raise HoldfastError(f"{argument} must be a whole number, got {value!r}.")
     if value < least:
         raise HoldfastError(f"{argument} must be at least {least}, got {value}.")
-    if most is not None and value > most:
-        raise HoldfastError(f"{argument} must be at most {most}, got {value}.")
+    if value > most:
+        raise HoldfastError(f"{argument} must be at most {most}, got {_short(value)}.")
     return int(value)
+
+
+def _short(value: object) -> str:
+    """A value as a message can show it; the digits of a huge one would drown the rest."""
+    if isinstance(value, int) and value.bit_length() > 200:
+        return f"a number of {value.bit_length()} bits"
+    return str(value)
 
 
 def share(argument: str, value: Any) -> float:
     """`value` as a float in [0, 1]."""
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise HoldfastError(f"{argument} must be a share in [0, 1], got {value!r}.") from None
     if not 0 <= number <= 1:
         raise HoldfastError(f"{argument} must be a share in [0, 1], got {value!r}.")
@@ -64,8 +75,19 @@ def numbers(argument: str, value: Any) -> NDArray[np.float64]:
     """A fresh float array (never a view of the caller's)."""
     try:
         return np.array(value, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise HoldfastError(f"{argument} must be numeric, got {type(value).__name__}.") from None
+
+
+def moderate(argument: str, value: Any, most: float = 1e100) -> None:
+    """Refuse numbers so large or so small (0 aside) that their products leave the floats."""
+    given = np.abs(numbers(argument, value))
+    least = np.diag(given) if given.ndim == 2 else given  # beside the diagonal any zero will do
+    if not (given <= most).all() or not ((least == 0) | (least >= 1 / most)).all():
+        raise HoldfastError(
+            f"{argument} must be from {1 / most:g} to {most:g} in size, got {value!r}. "
+            "Measure y in other units."
+        )
 
 
 def observation(y: Any, dim: int | None = None) -> NDArray[np.float64]:

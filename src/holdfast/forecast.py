@@ -253,9 +253,10 @@ class Forecasts(Sequence[Forecast]):
         with np.errstate(invalid="ignore", divide="ignore"):
             inflate = np.where(np.isinf(self.dof), 1.0, self.dof / (self.dof - 2))
         inflate[self.dof <= 2] = np.inf
+        inflate[share == 0.0] = 0.0
         own = np.einsum("kii->ki", self.spread) * inflate[:, None]
         centred = self.location - np.repeat(mean, np.diff(self.offset), axis=0)
-        within = np.where(share[:, None] > 0, share[:, None] * (own + centred**2), 0.0)
+        within = share[:, None] * (own + centred**2)
         return mean, np.sqrt(np.add.reduceat(within, starts) / total)
 
 

@@ -7,13 +7,12 @@ be had that way, and the error says where the file comes from.
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
-
-import pooch
+from typing import Any, NamedTuple
 
 from holdfast.data import changepoints, readers
 from holdfast.data.base import Dataset, standardise
@@ -182,7 +181,8 @@ def locate(source: Source) -> Path:
 
 
 def _verified(path: Path, sha256: str) -> Path:
-    found = pooch.file_hash(str(path), alg="sha256")
+    with path.open("rb") as content:
+        found = hashlib.file_digest(content, "sha256").hexdigest()
     if found != sha256:
         raise HoldfastError(
             f"{path} is not the expected file: its SHA-256 is {found}, expected {sha256}."
@@ -191,6 +191,7 @@ def _verified(path: Path, sha256: str) -> Path:
 
 
 def _download(url: str, source: Source) -> Path:
+    pooch = _pooch(source)
     cache = pooch.os_cache("holdfast") / "data"
     target = source.path.replace("/", "-")
     try:
@@ -201,3 +202,15 @@ def _download(url: str, source: Source) -> Path:
             f"Set {FOLDER_VARIABLE} to a folder that holds it."
         ) from error
     return Path(got)
+
+
+def _pooch(source: Source) -> Any:
+    """The downloader, or an error that says how to get it."""
+    try:
+        import pooch
+    except ImportError:
+        raise HoldfastError(
+            f"Downloading {source.path} needs pooch: pip install 'holdfast[data]', or set "
+            f"{FOLDER_VARIABLE} to a folder that holds it."
+        ) from None
+    return pooch

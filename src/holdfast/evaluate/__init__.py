@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from holdfast.evaluate.oracle import Oracle, oracle
 from holdfast.evaluate.prequential import Prequential, last_value, prequential, running_mean
+from holdfast.evaluate.running import RunningScores
+from holdfast.evaluate.reliability import Calibration, calibration, pit_of_run
 from holdfast.evaluate.scores import (
     coverage,
     crps,
@@ -33,9 +35,37 @@ from holdfast.evaluate.segmentation import (
 )
 
 __all__ = [
-    "Matching", "Oracle", "Prequential", "adjusted_rand", "changepoints", "coverage", "covering",
-    "crps", "crps_scores", "cumulative_rmse", "detection_delay", "ess", "f1", "last_value",
-    "log_score", "log_scores", "lookahead_mae", "mae", "match_regimes", "n_regimes", "oracle",
-    "pit", "pit_distance", "pit_values", "prequential", "rmse", "rolling_rmse", "running_mean",
+    "Calibration",
+    "Matching",
+    "Oracle",
+    "Prequential",
+    "RunningScores",
+    "adjusted_rand",
+    "calibration",
+    "changepoints",
+    "coverage",
+    "covering",
+    "crps",
+    "crps_scores",
+    "cumulative_rmse",
+    "detection_delay",
+    "ess",
+    "f1",
+    "last_value",
+    "log_score",
+    "log_scores",
+    "lookahead_mae",
+    "mae",
+    "match_regimes",
+    "n_regimes",
+    "oracle",
+    "pit",
+    "pit_distance",
+    "pit_of_run",
+    "pit_values",
+    "prequential",
+    "rmse",
+    "rolling_rmse",
+    "running_mean",
     "switches",
-]  # fmt: skip
+]

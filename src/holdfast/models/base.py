@@ -9,19 +9,25 @@ A model is `predict` (pure) and `update` (one observation). A subclass gives
     _pack() / _unpack()  its state as JSON values and arrays
 
 and inherits running over a stream, saving, loading and the checks of the observation.
+
+A model may be used from several threads: its public methods take turns. `predict` changes nothing,
+but it reads what `update` is writing, so it waits for its turn too.
 """
 
 from __future__ import annotations
 
+import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import wraps
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from holdfast import snapshot
+from holdfast.checks import Arrays, Values
 from holdfast.errors import HoldfastError, observation, whole
 from holdfast.forecast import Forecast
 from holdfast.frames import Table, read_series, read_table
@@ -30,6 +36,31 @@ from holdfast.results import Regime, Run, Step, Transitions
 
 Array = NDArray[np.float64]
 _BLOCK = 1024  # observations summarised together
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+class Turn:
+    """A lock that its holder may take again. A copy of a model, or a pickled one, has a new one."""
+
+    __slots__ = ("lock",)
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+
+    def __reduce__(self) -> tuple[type[Turn], tuple[()]]:
+        return Turn, ()
+
+
+def in_turn(method: Method) -> Method:
+    """A method that waits until no other thread is inside one of its model's."""
+
+    @wraps(method)
+    def taking_turns(self: Model, *args: Any, **options: Any) -> Any:
+        with self._turn.lock:
+            return method(self, *args, **options)
+
+    taking_turns.in_turn = True  # type: ignore[attr-defined]  # for the subclasses below
+    return cast(Method, taking_turns)
 
 
 class Model(ABC):
@@ -37,7 +68,23 @@ class Model(ABC):
 
     name: str
     dim: int | None = None  # coordinates of y, known at the latest after the first update
+    state_version: ClassVar[int] = 1  # of what `_pack` gives; one more when it changes its meaning
+    _turn: Turn
 
+    def __new__(cls, *_: Any, **__: Any) -> Self:
+        model = super().__new__(cls)
+        model._turn = Turn()
+        return model
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        for name, own in list(vars(cls).items()):
+            if hasattr(
+                getattr(Model, name, None), "in_turn"
+            ):  # an override waits like the original
+                setattr(cls, name, in_turn(own))
+
+    @in_turn
     def predict(self, x: Any = None) -> Forecast:
         """Forecast the next observation; changes nothing, draws nothing.
 
@@ -46,6 +93,7 @@ class Model(ABC):
         """
         return self._predict(self._check(x))
 
+    @in_turn
     def update(self, y: Any, x: Any = None) -> Step:
         """Learn one observation.
 
@@ -55,6 +103,7 @@ class Model(ABC):
         """
         return self._observe(observation(y, self.dim), self._check(x))[1]
 
+    @in_turn
     def run(self, y: Any, X: Any = None, progress: bool = False, level: float = 0.9) -> Run:
         """Predict and update along a stream.
 
@@ -96,6 +145,7 @@ class Model(ABC):
 
         return track(places, description="observations")
 
+    @in_turn
     def forecast(self, horizon: int, X: Any = None) -> list[Forecast]:
         """Forecast the next `horizon` observations; changes nothing.
 
@@ -107,28 +157,32 @@ class Model(ABC):
         rows = [None if table is None else table.row(h) for h in range(horizon)]
         return self._forecast([self._check(row) for row in rows])
 
+    @in_turn
     def regimes(self) -> list[Regime]:
         """The regimes remembered now, oldest first."""
         return []
 
+    @in_turn
     def transitions(self) -> Transitions:
         """Expected transition probabilities between the regimes of `regimes()`."""
         return Transitions([], np.zeros((0, 0)))
 
+    @in_turn
     def to_bytes(self) -> bytes:
         """The whole model as bytes: settings, state, random state. No pickle."""
         values, arrays = self._pack()
-        return snapshot.write(self.name, self.settings(), values, arrays)
+        return snapshot.write(self.name, self.settings(), values, arrays, self.state_version)
 
     def save(self, path: str | Path) -> None:
         """Write the model to one file, to be read by `holdfast.load`."""
         snapshot.write_file(Path(path), self.to_bytes())
 
+    @in_turn
     def copy(self) -> Self:
         """An independent model with the same state."""
         values, arrays = self._pack()
         twin = self._make(self.settings())
-        twin._unpack(values, {name: array.copy() for name, array in arrays.items()})
+        twin._unpack(Values(values), Arrays({name: array.copy() for name, array in arrays.items()}))
         return twin
 
     @abstractmethod

@@ -22,14 +22,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast import features as feature_maps
+from holdfast.checks import Arrays, Values
 from holdfast.emissions.base import Emission, EmissionSpec, Rows, Shape
 from holdfast.emissions.eager import Eager
 from holdfast.emissions.linear_gaussian import GaussianSpec
-from holdfast.errors import HoldfastError, positive, share, unknown, whole
+from holdfast.errors import HoldfastError, moderate, positive, share, unknown, whole
 from holdfast.features import Features, Past
 from holdfast.forecast import Forecast
 from holdfast.frames import Row
 from holdfast.models.base import Array, Model
+from holdfast.models.covariates import (
+    MOST_COORDINATES,
+    bounded,
+    new_past,
+    pack_first,
+    read_dim,
+    read_first,
+    read_past,
+    read_shape,
+    try_out,
+)
 from holdfast.models.runlength import (
     Announcer,
     Mixture,
@@ -42,6 +54,7 @@ from holdfast.results import OUTLIER, Event, Regime, Step, Transitions
 from holdfast.score import CONTAMINATION, Law, weight_code
 
 EMISSIONS = ("linear_gaussian", "normal_inverse_gamma")
+_SCALES = {"noise", "noise_shape", "noise_scale", "prior_mean", "prior_var"}
 _FAINTEST = float(np.finfo(float).tiny)  # reported weights lie in (0, 1]
 
 
@@ -58,7 +71,7 @@ class RunLengthModel(Model):
         self._outlier_weight = share("outlier_weight", shared.outlier_weight)
         self.announcer = Announcer()
         self.lengths: RunLengths | None = None
-        self.past = Past(self.features.depth, 1)
+        self.past = new_past(self.features, 1)
         self._like: Row | None = None  # the first covariates: later ones take their order
 
     @abstractmethod
@@ -142,7 +155,7 @@ class RunLengthModel(Model):
         lengths, past = self.lengths, self.past.copy()
         if lengths is None:
             lengths = self._build(self._shape(self.dim or 1, rows[0]))
-            past = Past(self.features.depth, self.dim or 1)
+            past = new_past(self.features, self.dim or 1)
         forecasts = []
         for h, x in enumerate(rows):
             forecasts.append(_mixed(lengths, h + 1, self._design(lengths, past, x, h)))
@@ -155,7 +168,7 @@ class RunLengthModel(Model):
         if width != shape.width:
             raise HoldfastError(f"x gives {width} features; the model has {shape.width}.")
         phi = self.features.row(x, lengths.time + ahead, past.values)
-        return lengths.segments.design(phi)
+        return lengths.segments.design(bounded(phi))
 
     def regimes(self) -> list[Regime]:
         """The present segment: earlier ones are forgotten."""
@@ -186,7 +199,7 @@ class RunLengthModel(Model):
         """The first observation settles d and the number of features."""
         self.lengths = self._build(self._shape(dim, x))
         self.dim, self._like = dim, x
-        self.past = Past(self.features.depth, dim)
+        self.past = new_past(self.features, dim)
 
     def _pack(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         if self.lengths is None:
@@ -194,23 +207,25 @@ class RunLengthModel(Model):
         values, arrays = self.lengths.pack()
         values |= {"started": True, "shape": list(self.lengths.segments.shape)}
         values["announcer"] = self.announcer.pack()
-        if self._like is not None:
-            values["columns"] = self._like.names
-            arrays["first_x"] = self._like.values.copy()
-        return values, arrays | self.past.pack()
+        columns, first = pack_first(self._like)
+        return values | columns, arrays | first | self.past.pack()
 
     def _unpack(self, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-        if not values["started"]:
+        kept, stored = Values.of(values), Arrays.of(arrays)
+        self._unpack_more(kept, stored)
+        if not kept.flag("started"):
             return
-        shape = Shape(*values["shape"])
-        lengths, past = self._build(shape), Past(self.features.depth, shape.dim)
-        lengths.unpack(values, arrays)
-        past.unpack(arrays)
-        self.announcer.unpack(values["announcer"])
-        self.dim, self.lengths, self.past = shape.dim, lengths, past
-        if "first_x" in arrays:
-            names = values["columns"]
-            self._like = Row(arrays["first_x"], None if names is None else tuple(names))
+        like = read_first(kept, stored, self.features)
+        shape = read_shape(kept, self._shape(read_dim(kept), like))
+        lengths = self._build(shape)
+        lengths.unpack(kept, stored)
+        self.past = read_past(stored, self.features, shape.dim)
+        self.announcer.unpack(kept, lengths.time)
+        self.dim, self.lengths, self._like = shape.dim, lengths, like
+        try_out(lambda: self._forecast([like])[0])
+
+    def _unpack_more(self, values: Values, arrays: Arrays) -> None:
+        """Read what a subclass has stored beside."""
 
 
 def _mixed(lengths: RunLengths, steps: int, design: Array) -> Forecast:
@@ -292,10 +307,16 @@ class Bocd(RunLengthModel):
     def __init__(self, settings: BocdSettings, spec: EmissionSpec) -> None:
         super().__init__(settings, feature_maps.read(settings.features))
         spec.check()
+        for scale in _SCALES & {f.name for f in fields(spec)}:
+            moderate(scale, getattr(spec, scale))
         self.spec = spec
         self.chosen = replace(settings, features=self.features.to_json())
         self._law = settings.law()
-        self.dim = spec.dim_hint() if settings.dim is None else whole("dim", settings.dim)
+        self.dim = (
+            spec.dim_hint()
+            if settings.dim is None
+            else whole("dim", settings.dim, most=MOST_COORDINATES)
+        )
 
     def _segments(self, shape: Shape) -> Segments:
         return EmissionSegments(self.spec.build(shape, self._law), self._kept)

@@ -13,15 +13,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast import features as feature_maps
+from holdfast.checks import Arrays, Values
 from holdfast.emissions.base import Shape
 from holdfast.emissions.linear_gaussian import read_covariance, read_vector
-from holdfast.errors import HoldfastError, positive, unknown, whole
+from holdfast.errors import HoldfastError, SnapshotError, moderate, positive, unknown, whole
 from holdfast.frames import read_series
 from holdfast.models.base import Array
 from holdfast.models.bocd import RunLengthModel, RunLengthSettings, json_value
 from holdfast.models.runlength import RunLengths
 from holdfast.models.score_matching import Law, ScoreMatching, best_omega
 
+# Their fourth powers meet: the prior's precision is noise^2 / prior_var, an observation's square.
+_SCALES = (
+    "noise", "noise_doubt", "prior_mean", "prior_var", "natural_mean", "natural_var", "center",
+    "scale", "omega",
+)  # fmt: skip
+LARGEST_SCALE = 1e25
+MOST_TRAINING = 100_000
 VARIANCES = ("unknown", "known")
 
 
@@ -49,6 +57,9 @@ class DsmSettings(RunLengthSettings):
         """The settings, checked, as the kernels want them."""
         if self.variance not in VARIANCES:
             raise unknown("variance", self.variance, VARIANCES)
+        for name in _SCALES:
+            if getattr(self, name) is not None:
+                moderate(name, getattr(self, name), most=LARGEST_SCALE)
         noise = _finite("noise", self.noise)
         center = float(read_vector("center", self.center, 1)[0])
         mean, precision = self.natural_prior(noise, center)
@@ -100,7 +111,7 @@ class DsmBocd(RunLengthModel):
         super().__init__(settings, feature_maps.intercept())
         self.chosen = settings
         self.rows = ScoreMatching(settings.law())
-        self._training = whole("training", settings.training, least=0)
+        self._training = whole("training", settings.training, least=0, most=MOST_TRAINING)
         if settings.omega is not None:
             self._training = 0
         self.seen: list[float] = []  # training values so far
@@ -161,10 +172,14 @@ class DsmBocd(RunLengthModel):
         values |= {"omega": self.omega, "training": self._training}
         return values, arrays | {"seen": np.array(self.seen)}
 
-    def _unpack(self, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-        super()._unpack(values, arrays)
-        self.rows.law = self.rows.law._replace(omega=values["omega"])
-        self._training, self.seen = values["training"], arrays["seen"].tolist()
+    def _unpack_more(self, values: Values, arrays: Arrays) -> None:
+        omega = values.number("omega", least=float(np.finfo(float).tiny))
+        self.rows.law = self.rows.law._replace(omega=omega)
+        self._training = values.whole("training", 0, self._training)
+        seen = arrays.floats("seen", (None,))
+        if seen.size > max(self._training - 1, 0):
+            raise SnapshotError(f"The snapshot's seen has {seen.size} values, too many to train.")
+        self.seen = seen.tolist()
 
 
 def dsm_bocd(**settings: Any) -> DsmBocd:

@@ -19,51 +19,29 @@ from __future__ import annotations
 
 import inspect
 from abc import abstractmethod
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from holdfast import features as feature_maps
+from holdfast.checks import Arrays, Values, affordable
 from holdfast.emissions.base import Rows, Shape
 from holdfast.emissions.eager import Eager
 from holdfast.emissions.linear_gaussian import GaussianSpec, LinearGaussian
-from holdfast.errors import HoldfastError, positive, unknown, whole
+from holdfast.errors import HoldfastError, moderate, positive, unknown, whole
 from holdfast.features import Past
 from holdfast.forecast import Forecast
 from holdfast.frames import Row
+from holdfast.models import covariates
 from holdfast.models.base import Array, Model
+from holdfast.models.covariates import MOST_COORDINATES, bounded, new_past
+from holdfast.models.spread import Spread
 from holdfast.results import OPENED, Event, Regime, Step, Transitions
-from holdfast.score import LONGEST, NONE, Law
+from holdfast.score import NONE, Law
 
-_PRIOR_ERRORS = 3.0  # the least whole number that gives the first forecast a variance
+MOST_PERIODS = 1_000_000  # observations per season
 _PLAIN = Law(NONE, np.inf, False, True, True, True, True)
-
-
-class Spread:
-    """Running sums of squared one-step errors, per coordinate."""
-
-    def __init__(self, error_sd: float, dim: int) -> None:
-        self.start = _PRIOR_ERRORS * error_sd**2
-        self.squares = np.zeros(dim)
-        self.count = np.zeros(dim, np.int64)
-
-    def learn(self, y: Array, location: Array, leverage: Array) -> None:
-        """Count the error of one observation; NaN where a coordinate was not observed."""
-        seen = ~np.isnan(y)
-        error = np.clip(y[seen] / 2 - location[seen] / 2, -LONGEST, LONGEST)  # no overflow
-        self.squares[seen] += (2 * error) ** 2 / leverage[seen]
-        self.count[seen] += 1
-
-    def variance(self) -> Array:
-        """Of an error with leverage 1, per coordinate."""
-        return np.asarray((self.start + self.squares) / (_PRIOR_ERRORS + self.count))
-
-    def forecast(self, location: Array, leverage: Array) -> Forecast:
-        """A t distribution around `location`; the degrees of the least observed coordinate."""
-        spread = np.diag(leverage * self.variance())
-        dof = np.array([_PRIOR_ERRORS + self.count.min()])
-        return Forecast(np.ones(1), location[None], spread[None], dof)
 
 
 class Naive(Model):
@@ -72,11 +50,15 @@ class Naive(Model):
     A subclass says how it begins, what it expects and how it learns.
     """
 
+    holes: ClassVar[tuple[str, ...]] = ()  # arrays of the state where NaN means not seen yet
+    limits: ClassVar[dict[str, tuple[float, float]]] = {"squares": (0.0, 1e220)}
+
     def __init__(self, error_sd: Any = 1.0, dim: Any = None) -> None:
         self.error_sd = positive("error_sd", error_sd)
-        if np.isinf(self.error_sd):
-            raise HoldfastError(f"error_sd must be finite, got {error_sd!r}.")
-        self.dim = self._given_dim = None if dim is None else whole("dim", dim)
+        moderate("error_sd", self.error_sd)
+        self.dim = self._given_dim = (
+            None if dim is None else whole("dim", dim, most=MOST_COORDINATES)
+        )
         self.time = 0
         self.spread: Spread | None = None
 
@@ -173,12 +155,23 @@ class Naive(Model):
         return values, {name: array.copy() for name, array in self._state().items()}
 
     def _unpack(self, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-        if not values["started"]:
+        kept, stored = Values.of(values), Arrays.of(arrays)
+        if not kept.flag("started"):
             return
-        self._start(Shape(*values["shape"]))
-        self.time = values["time"]
+        like = self._read_like(kept, stored)
+        self._start(covariates.read_shape(kept, self._shape(covariates.read_dim(kept), like)))
+        self.time = kept.whole("time")
         for name, array in self._state().items():
-            array[...] = arrays[name]
+            if array.dtype.kind == "i":
+                array[...] = stored.wholes(name, array.shape, 0, self.time)
+            else:
+                limits = self.limits.get(name, (-np.inf, np.inf))
+                array[...] = stored.floats(name, array.shape, *limits, missing=name in self.holes)
+        covariates.try_out(lambda: self._forecast([like])[0])
+
+    def _read_like(self, values: Values, arrays: Arrays) -> Row | None:
+        """The first covariates, where the model looks at any."""
+        return None
 
 
 class SeasonalLastValue(Naive):
@@ -188,12 +181,14 @@ class SeasonalLastValue(Naive):
     """
 
     name = "seasonal_last_value"
+    holes = ("slots",)
 
     def __init__(self, period: Any = 1, error_sd: Any = 1.0, dim: Any = None) -> None:
         super().__init__(error_sd, dim)
-        self.period = whole("period", period)
+        self.period = whole("period", period, most=MOST_PERIODS)
 
     def _begin(self, shape: Shape) -> None:
+        affordable("period", float(self.period) * shape.dim)
         self.slots = np.full((self.period, shape.dim), np.nan)
         self.latest = np.zeros(shape.dim)
 
@@ -257,6 +252,7 @@ class LeastSquares(Naive):
     """Online ridge regression on features; made by `least_squares`."""
 
     name = "least_squares"
+    limits = Naive.limits | dict.fromkeys(("rows_0", "rows_1"), covariates.STORED)
 
     def __init__(
         self, features: Any = None, ridge: Any = 1e-3, error_sd: Any = 1.0, dim: Any = None
@@ -264,8 +260,7 @@ class LeastSquares(Naive):
         super().__init__(error_sd, dim)
         self.features = feature_maps.read(features)
         self.ridge = positive("ridge", ridge)
-        if np.isinf(self.ridge):
-            raise HoldfastError(f"ridge must be finite, got {ridge!r}.")
+        moderate("ridge", self.ridge)
         self._like: Row | None = None  # the first covariates: later ones take their order
 
     def _check(self, x: Any) -> Row | None:
@@ -275,12 +270,13 @@ class LeastSquares(Naive):
         return Shape(dim, self.features.width(x, dim), not self.features.is_matrix)
 
     def _begin(self, shape: Shape) -> None:
+        affordable("features", float(shape.coefficients) ** 2)
         spec = GaussianSpec(noise=np.eye(shape.dim).tolist(), prior_var=1.0 / self.ridge)
         self.emission = LinearGaussian(shape, spec, _PLAIN)
         self.eager = Eager(self.emission)
         self.rows: Rows = self.emission.blank(1)
         self.emission.write_prior(self.rows, 0)
-        self.past = Past(self.features.depth, shape.dim)
+        self.past = new_past(self.features, shape.dim)
 
     def _forecast(self, rows: list[Any]) -> list[Forecast]:
         if self.spread is None:
@@ -303,7 +299,7 @@ class LeastSquares(Naive):
         width = self.features.width(x, self.shape.dim)
         if width != self.shape.width:
             raise HoldfastError(f"x gives {width} features; the model has {self.shape.width}.")
-        return self.emission.design(self.features.row(x, self.time + later, past.values))
+        return self.emission.design(bounded(self.features.row(x, self.time + later, past.values)))
 
     def _remember(self, y: Array, x: Row | None) -> None:
         if not np.isnan(y).all():
@@ -328,15 +324,12 @@ class LeastSquares(Naive):
 
     def _pack(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         values, arrays = super()._pack()
-        if self._like is not None:
-            values["columns"], arrays["first_x"] = self._like.names, self._like.values.copy()
-        return values, arrays
+        columns, first = covariates.pack_first(self._like)
+        return values | columns, arrays | first
 
-    def _unpack(self, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-        super()._unpack(values, arrays)
-        if "first_x" in arrays:
-            names = values["columns"]
-            self._like = Row(arrays["first_x"], None if names is None else tuple(names))
+    def _read_like(self, values: Values, arrays: Arrays) -> Row | None:
+        self._like = covariates.read_first(values, arrays, self.features)
+        return self._like
 
 
 def last_value(**settings: Any) -> LastValue:

@@ -50,7 +50,7 @@ class RegimeSettings:
     threshold: float | None = None
     weight: str | None = None
     weigh_regimes: bool = True
-    outlier_rate: float = 0.02
+    outlier_rate: float = 0.05
     particles: int = 100
     islands: int | None = None
     ess_threshold: float = 0.5

@@ -23,6 +23,12 @@ class Entry(NamedTuple):
 
 _ENTRIES = (
     Entry(
+        "auto",
+        "holdfast.bank",
+        "a bank of regime models and simple forecasters, mixed online; nothing to set",
+        "Wintenberger 2017; Berrisch and Ziel 2021",
+    ),
+    Entry(
         "br_ihmm",
         "holdfast.models.ihmm",
         "doubly robust online infinite HMM: weighted updates, one regime per batch",
@@ -123,10 +129,12 @@ def from_bytes(data: bytes) -> Model:
         raise SnapshotError(f"The snapshot holds the model {content.model!r}, unknown here.")
     try:
         model = make(content.model, **content.settings)
+        content.check_state(model.state_version)
         model._unpack(content.values, content.arrays)
+        content.refuse_unread()
     except SnapshotError:
         raise
-    except (KeyError, TypeError, IndexError, AttributeError, ValueError) as error:
+    except Exception as error:  # whatever a crafted file provokes is the file's fault
         raise SnapshotError(f"The snapshot lacks or garbles something: {error}") from None
     return model
 

@@ -32,12 +32,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast._numba import kernel
+from holdfast.checks import Arrays, Values, affordable
 from holdfast.emissions.base import Rows, Shape
-from holdfast.errors import HoldfastError, whole
+from holdfast.errors import HoldfastError, SnapshotError, whole
 from holdfast.logspace import normalise
+from holdfast.models.covariates import STORED
 from holdfast.results import NO_REGIME, OPENED, Event
 
 Array = NDArray[np.float64]
+MOST_KEPT = 100_000  # starts of a segment
 LONGEST_TRAIL = 1000  # segments of the most probable path that are remembered
 
 
@@ -85,6 +88,10 @@ class Segments(ABC):
     def coefficients(self, rows: Rows, row: int) -> tuple[Array, Array]:
         """Posterior mean and standard deviation of a row's coefficients."""
 
+    def possible(self, rows: Rows, visits: NDArray[np.int64]) -> bool:
+        """Whether so many observations can have led to the first rows, as far as that is known."""
+        return all((np.abs(array[: visits.size]) < STORED[1]).all() for array in rows)
+
 
 class Book(NamedTuple):
     """Per kept start: time index, observations learnt, log p_t(s), log of its best path."""
@@ -105,6 +112,7 @@ class RunLengths:
     """
 
     def __init__(self, segments: Segments, hazard: float, kept: int) -> None:
+        affordable("max_run_lengths", (kept + 1.0) * segments.shape.coefficients**2)
         self.segments, self.hazard, self.kept = segments, hazard, kept
         self.rows = segments.blank(kept + 1)
         self.book = Book(
@@ -202,17 +210,24 @@ class RunLengths:
         arrays["trail"] = np.array(list(self.trail.before.items()), np.int64).reshape(-1, 2)
         return values, arrays
 
-    def unpack(self, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-        self.n, self.time, self.gap = values["n"], values["time"], values["gap"]
-        if not 0 <= self.n <= self.kept:
-            raise HoldfastError(f"max_run_lengths is {self.kept}, too few for {self.n} starts.")
-        self.dropped, self.latest_dropped = values["dropped"], values["latest_dropped"]
-        for name, array in zip(Book._fields, self.book, strict=True):
-            array[: self.n] = arrays[f"book_{name}"]
+    def unpack(self, values: Values, arrays: Arrays) -> None:
+        n, self.time = values.whole("n"), values.whole("time")
+        if n > self.kept:
+            raise HoldfastError(f"max_run_lengths is {self.kept}, too few for {n} starts.")
+        self.n, self.gap = n, values.whole("gap", 0, self.time)
+        self.dropped = values.number("dropped", least=0.0)
+        self.latest_dropped = values.number("latest_dropped", 0.0, 1.0)
+        start, visits, log_mass, log_best = self.book
+        start[:n] = arrays.wholes("book_start", (n,), 0, self.time - 1)
+        visits[:n] = arrays.wholes("book_visits", (n,), 1, self.time)
+        log_mass[:n] = arrays.log_shares("book_log_mass", (n,))
+        log_best[:n] = arrays.floats("book_log_best", (n,), most=0.0, endless=True)
+        arrays.distinct("book_start", start[:n])
         for j, array in enumerate(self.rows):
-            array[: self.n] = arrays[f"rows_{j}"]
-        self.trail.limit = values["trail_limit"]
-        self.trail.before = {int(s): int(p) for s, p in arrays["trail"]}
+            array[:n] = arrays.floats(f"rows_{j}", (n, *array.shape[1:]))
+        if not self.segments.possible(self.rows, visits[:n]):
+            raise SnapshotError("The snapshot's rows are such as no observations lead to.")
+        self.trail.unpack(values, arrays, self.time)
         self._show_prior()
 
 
@@ -246,6 +261,13 @@ class Trail:
         recent = sorted(used)[-LONGEST_TRAIL - live.size :]
         self.before = {start: self.before[start] for start in recent}
         self.limit = 2 * len(self.before) + live.size
+
+    def unpack(self, values: Values, arrays: Arrays, time: int) -> None:
+        links = arrays.wholes("trail", (None, 2), -1, time - 1)
+        if (links[:, 1] >= links[:, 0]).any():  # a circle would have no end
+            raise SnapshotError("The snapshot's trail must lead back in time.")
+        self.limit = values.whole("trail_limit")
+        self.before = dict(links.tolist())
 
 
 class Announcer:
@@ -284,8 +306,9 @@ class Announcer:
     def pack(self) -> list[int]:
         return [self.regime, self.given, self.given_before]
 
-    def unpack(self, values: list[int]) -> None:
-        self.regime, self.given, self.given_before = values
+    def unpack(self, values: Values, time: int) -> None:
+        told = values.wholes("announcer", 3, NO_REGIME, max(time - 1, NO_REGIME))
+        self.regime, self.given, self.given_before = told
 
 
 @kernel
@@ -303,14 +326,17 @@ def _weigh(book: Book, n: int, score: np.ndarray, log_stay: float) -> int:
     log_hazard = math.log(-math.expm1(log_stay))
     book.log_mass[n] = log_hazard + score[n]
     book.log_best[n] = before + log_hazard + score[n]
-    top = -np.inf
+    top, heaviest = -np.inf, -np.inf
     for k in range(n + 1):
         book.visits[k] += 1
         top = max(top, book.log_best[k])
+        heaviest = max(heaviest, book.log_mass[k])
+    for k in range(n + 1):
+        book.log_mass[k] -= heaviest  # scores of 1e200 would swallow the log of a sum
+        book.log_best[k] -= top  # only differences matter, and they must not drift
     total = normalise(book.log_mass, n + 1, np.empty(n + 1))
     for k in range(n + 1):
         book.log_mass[k] -= total
-        book.log_best[k] -= top  # only differences matter, and they must not drift
     return previous
 
 
@@ -337,4 +363,4 @@ def read_hazard(value: Any) -> float:
 
 def read_kept(value: Any) -> int:
     """K as an integer of at least 2: a segment and its possible successor."""
-    return whole("max_run_lengths", value, least=2)
+    return whole("max_run_lengths", value, least=2, most=MOST_KEPT)

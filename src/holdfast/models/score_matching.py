@@ -43,6 +43,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import optimize, special
 
 from holdfast._numba import kernel
@@ -50,6 +51,7 @@ from holdfast.emissions.base import Array, Rows, Shape
 from holdfast.models.runlength import Mixture, Segments
 from holdfast.score import IMQ, LONGEST, log_score, log_weight2
 
+_FARTHEST = 1e100  # training values beyond this are taken for this: their squares are finite
 _REACH = 6.0  # posterior standard deviations of eta_2 that the nodes cover
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(24)
 _FINE_NODES, _FINE_WEIGHTS = np.polynomial.legendre.leggauss(96)
@@ -233,6 +235,13 @@ class ScoreMatching(Segments):
         variance = share @ ((level - mean) ** 2 + 1.0 / (belief.p11 * eta**2))
         return np.array([mean + self.law.center]), np.sqrt([variance])
 
+    def possible(self, rows: Rows, visits: NDArray[np.int64]) -> bool:
+        """Each observation adds at most so much to each sum, and less than nothing to no square."""
+        scale = self.law.scale
+        most = np.outer(1.01 * visits, [1.0, scale, scale**2, 1.0 / scale, 1.0])
+        sums = rows[0][: visits.size]
+        return bool((np.abs(sums) <= most).all() and (sums[:, [0, 2]] >= 0.0).all())
+
 
 def quadrature(sums: Array, law: Law) -> tuple[Posterior, Array, Array]:
     """A row's posterior with a fine grid of eta_2 and its shares."""
@@ -251,7 +260,7 @@ def divergence(omega: float, x: Array, law: Law) -> float:
         x: training values.
         law: prior and weight.
     """
-    sums, centred = np.zeros(5), x - law.center
+    sums, centred = np.zeros(5), np.clip(x, -_FARTHEST, _FARTHEST) - law.center
     for value in x:
         learn(sums, value, law)
     belief, eta, share = quadrature(sums, law._replace(omega=omega))

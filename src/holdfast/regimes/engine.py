@@ -18,7 +18,7 @@ from holdfast.regimes import dates, merge, snapshots
 from holdfast.regimes.commit import draw_prospects, recount, start_batch
 from holdfast.regimes.drive import PAUSE, ROOM, Chunk, Scales, Track, drive, tell
 from holdfast.regimes.filter import look_all, outlier_rate, write_components
-from holdfast.regimes.identity import vote
+from holdfast.regimes.identity import reconcile, split, vote
 from holdfast.regimes.plan import Plan
 from holdfast.regimes.prior import LEAST, log_stick_rest
 from holdfast.regimes.propagate import held_mass, propagate, transition_matrix
@@ -87,6 +87,7 @@ class Engine:
         )
         self.work = emission.work(islands, self._n_candidates(), self.longest)
         self.reported = UNBORN  # id reported last
+        self.changed = -1  # when the reported regime began
         self.told: set[int] = set()  # ids ever reported that somebody remembers
         self.recent = dates.Recent(2 * self.longest)
         self._looked: Array | None = None
@@ -182,7 +183,10 @@ class Engine:
 
     def _pause(self, track: Track, t: int) -> list[Change]:
         """Join duplicates, and tell what changed with observation t of the chunk."""
-        if self.plan.merge and merge.join_duplicates(self):
+        joined = self.plan.merge and merge.join_duplicates(self)
+        parted = self.plan.agree and split(self.rows, self.state)
+        if joined or parted:
+            reconcile(self.rows, self.state, self.plan)
             vote(self.state)
             tell(self.state, track, t)
         return self._changes()
@@ -197,9 +201,11 @@ class Engine:
             return []
         since = self.time - 1
         if now != before and before != UNBORN:
-            since = dates.since(self, before, now)
+            since = max(dates.since(self, before, now), min(self.changed + 1, since))
         elif now != before:
             since = 0
+        if now != before:
+            self.changed = since
         return [Change(self.time - 1, since, now, before, lost)]
 
     def remembered(self) -> set[int]:

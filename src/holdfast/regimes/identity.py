@@ -9,7 +9,8 @@ of their own, so that one regime gets several births, and which of them has most
 changes from batch to batch. Births that are present at the same time, that no particle holds
 side by side, and whose coefficients agree within their posterior spread (D12) are told apart by
 nobody: they are one, if together they are what most of the weight says is present. (Strays of a
-few particles are not.)
+few particles are not.) So are established ones that agree even where a particle holds both: it
+has opened a regime twice.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from holdfast.regimes.plan import MEMORY, Plan
 from holdfast.regimes.state import START, UNBORN, State
 
 AGREE = 3.0  # posterior standard deviations within which coefficients are the same
+APART = 5.0  # and beyond which they are not
+ESTABLISHED = 4  # batches after which coefficients alone decide, also against a particle's memory
 
 
 @kernel
@@ -120,14 +123,14 @@ def probability_of(state: State, identity: int) -> float:
 
 @kernel
 def reconcile(rows: Rows, state: State, plan: Plan) -> None:
-    """Give present regimes that nobody tells apart the oldest of their ids, in place."""
+    """Give present regimes that nobody tells apart the most senior of their ids, in place."""
     n_particles = state.particles.alpha.size
     ids, shares = np.empty(n_particles, np.int64), np.empty(n_particles)
     n = present_shares(state, ids, shares)
     if n < 2:
         return
-    order = np.argsort(ids[:n])
-    group = np.full(n, -1, np.int64)  # the oldest member's place
+    order = np.argsort(seniority(state, ids[:n]))
+    group = np.full(n, -1, np.int64)  # the most senior member's place
     for at in order:
         for head in order:
             if head == at:
@@ -148,19 +151,56 @@ def reconcile(rows: Rows, state: State, plan: Plan) -> None:
 
 
 @kernel
+def seniority(state: State, ids: np.ndarray) -> np.ndarray:
+    """Ids that were reported come first, then the others, the oldest first."""
+    rank = ids + state.clock.next_id[0]
+    for row in range(state.ledger.owners.size):
+        if state.ledger.told[row] == 1 and state.ledger.owners[row] > 0:
+            at = find(ids, ids.size, state.ledger.identity[row])
+            if at < ids.size:
+                rank[at] = ids[at]
+    return rank
+
+
+@kernel
 def joins(
     rows: Rows, state: State, plan: Plan, ids: np.ndarray, group: np.ndarray, head: int, at: int
 ) -> bool:
     """Whether id `at` can be one with every member of the group of `head`."""
     for member in range(group.size):
         if group[member] == head:
-            if side_by_side(state, ids[member], ids[at]):
+            a, b = heaviest_row(state, ids[member]), heaviest_row(state, ids[at])
+            batches = min(state.ledger.batches[a], state.ledger.batches[b])
+            known = plan.agree and batches >= ESTABLISHED
+            if not known and side_by_side(state, ids[member], ids[at]):
                 return False
-            if plan.agree:  # D12
-                a, b = heaviest_row(state, ids[member]), heaviest_row(state, ids[at])
-                if not apart(rows, a, b) <= AGREE:
-                    return False
+            if plan.agree and not apart(rows, a, b) <= AGREE:  # D12
+                return False
     return True
+
+
+@kernel
+def split(rows: Rows, state: State) -> bool:
+    """Take an id from rows that have grown apart from it; whether there were any.
+
+    Births that agreed while they knew little may turn out to be two regimes.
+    """
+    ledger, clock = state.ledger, state.clock
+    ids, shares = np.empty(ledger.owners.size, np.int64), np.empty(ledger.owners.size)
+    n = present_shares(state, ids, shares)
+    fresh = clock.next_id[0]
+    for a in range(n):
+        head = main_row(state, ids[a])
+        for row in range(ledger.owners.size):
+            if ledger.owners[row] == 0 or ledger.identity[row] != ids[a] or row == head:
+                continue
+            if apart(rows, row, head) > APART:
+                ledger.identity[row] = clock.next_id[0] + a
+                ledger.told[row] = 0
+                fresh = max(fresh, clock.next_id[0] + a + 1)
+    found = fresh > clock.next_id[0]
+    clock.next_id[0] = fresh
+    return found
 
 
 @kernel
@@ -192,6 +232,23 @@ def heaviest_row(state: State, identity: int) -> int:
                 mass[row] += weight_of(state, i, g)
                 if best < 0 or mass[row] > mass[best]:
                     best = row
+    return best
+
+
+@kernel
+def main_row(state: State, identity: int) -> int:
+    """The version of a regime that has most batches in most of the weight, present or not."""
+    p, clock, ledger = state.particles, state.clock, state.ledger
+    mass = np.zeros(ledger.owners.size)
+    best = -1
+    for g in range(clock.size.size):
+        for i in range(clock.first[g], clock.first[g + 1]):
+            for l in range(p.n_regimes[i]):
+                row = p.slots[i, l]
+                if ledger.identity[row] == identity:
+                    mass[row] += weight_of(state, i, g) * ledger.batches[row]
+                    if best < 0 or mass[row] > mass[best]:
+                        best = row
     return best
 
 

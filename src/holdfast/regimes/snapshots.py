@@ -35,6 +35,7 @@ def pack(engine: Engine) -> tuple[dict[str, Any], Arrays]:
         "capacity": int(state.ledger.owners.size),
         "slots": int(p.start.shape[1]),
         "reported": engine.reported,
+        "changed": engine.changed,
         "told": sorted(engine.told),
         "rng": engine.rng.bit_generator.state,
     }
@@ -83,7 +84,8 @@ def unpack(engine: Engine, values: dict[str, Any], arrays: Arrays) -> None:
     )  # fmt: skip
     _candidates(engine, reader, owned)
     _recent(engine, reader)
-    engine.reported, engine.told = int(values["reported"]), set(values["told"])
+    engine.reported, engine.told = values["reported"], set(values["told"])
+    engine.changed = values["changed"]
     try:
         engine.rng.bit_generator.state = values["rng"]
     except (TypeError, ValueError, KeyError, OverflowError) as error:
@@ -121,7 +123,7 @@ class _Reader:
 
 
 def _check_scalars(values: dict[str, Any]) -> None:
-    for name in ("capacity", "slots", "reported"):
+    for name in ("capacity", "slots", "reported", "changed"):
         if type(values.get(name)) is not int:
             raise SnapshotError(f"The snapshot's {name!r} is not a whole number.")
     if not 1 < values["capacity"] <= _MOST_ROWS or not 1 < values["slots"] <= _MOST_ROWS:

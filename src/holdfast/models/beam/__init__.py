@@ -15,10 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast import features as feature_maps
-from holdfast.emissions.linear_gaussian import read_covariance, read_vector
+from holdfast.checks import Arrays, Values, affordable
+from holdfast.emissions.linear_gaussian import FARTHEST, read_covariance, read_vector
 from holdfast.errors import (
     HoldfastError,
-    SnapshotError,
+    moderate,
     numbers,
     observation,
     positive,
@@ -28,16 +29,20 @@ from holdfast.errors import (
 from holdfast.features import Features, Past
 from holdfast.forecast import Forecast
 from holdfast.frames import Row, read_series, read_table
-from holdfast.models.base import Array, Model
+from holdfast.models.base import Array, Model, in_turn
 from holdfast.models.beam.fit import BeamFit
-from holdfast.models.beam.regression import LONGEST, Data, Prior
+from holdfast.models.beam.regression import Data, Prior
 from holdfast.models.beam.sampler import Plan, Sampler, Trace
+from holdfast.models.covariates import LARGEST, bounded, new_past, pack_first, read_first, read_past
 from holdfast.models.tape import Tape
 from holdfast.results import OPENED, RETURNED, Event, Regime, Run, Step, Transitions
 
 __all__ = ["BeamFit", "BeamIhmm", "BeamSettings", "beam_ihmm"]
 
 UNKNOWN = "unknown"
+MOST_SWEEPS = 10_000_000
+MOST_CHAINS = 1000
+MOST_REGIMES = 5000
 _BLOCK = 1024  # observations whose predictive mixtures are held at a time
 
 
@@ -61,16 +66,17 @@ class BeamSettings:
     seed: int = 0
 
     def plan(self) -> Plan:
-        iterations = whole("iterations", self.iterations)
+        iterations = whole("iterations", self.iterations, most=MOST_SWEEPS)
         half = iterations // 2
         burn_in = half if self.burn_in is None else whole("burn_in", self.burn_in, least=0)
         if burn_in >= iterations:
             raise HoldfastError(f"burn_in must be below iterations={iterations}, got {burn_in}.")
-        room = whole("max_regimes", self.max_regimes)
+        room = whole("max_regimes", self.max_regimes, most=MOST_REGIMES)
         first = whole("initial_regimes", self.initial_regimes)
         if first > room:
             raise HoldfastError(f"initial_regimes must be at most max_regimes={room}, got {first}.")
-        thin, chains = whole("thin", self.thin), whole("chains", self.chains)
+        thin, chains = whole("thin", self.thin), whole("chains", self.chains, most=MOST_CHAINS)
+        affordable("chains * iterations", 5.0 * chains * iterations)  # the trace
         return Plan(iterations, burn_in, thin, chains, first, room)
 
     def known_noise(self) -> float | None:
@@ -116,7 +122,9 @@ class BeamIhmm(Model):
         self.features: Features = feature_maps.read(settings.features)
         self.chosen = replace(settings, features=self.features.to_json())
         self._plan = settings.plan()
-        settings.known_noise()
+        for scale in ("prior_mean", "prior_var", "noise_prior"):
+            moderate(scale, getattr(settings, scale))
+        moderate("noise", settings.known_noise() or 1.0)
         settings.concentration()
         _pair("noise_prior", settings.noise_prior, "scale")
         whole("seed", settings.seed, least=0)
@@ -125,10 +133,11 @@ class BeamIhmm(Model):
     def _forget(self) -> None:
         self._y: list[float] = []
         self._design: list[Array] = []
-        self._past = Past(self.features.depth, 1)
+        self._past = new_past(self.features, 1)
         self._like: Row | None = None  # the first covariates: later ones take their order
         self._fit: BeamFit | None = None
 
+    @in_turn
     def fit(self, y: Any = None, X: Any = None, progress: bool = False) -> BeamFit:
         """Sample the posterior of a stream, which replaces all data given before.
 
@@ -256,13 +265,13 @@ class BeamIhmm(Model):
         design = self.features.row(x, t, past.values)
         if self._design and len(design) != len(self._design[0]):
             raise HoldfastError(f"x gives {len(design)} features, not {len(self._design[0])}.")
-        return np.clip(design, -LONGEST, LONGEST)
+        return bounded(design)
 
     def _fitted(self, progress: bool = False) -> BeamFit:
         if not self._y:
             return self._blank(1)
         if self._fit is None:
-            y = np.clip(np.array(self._y), -LONGEST, LONGEST)
+            y = np.clip(np.array(self._y), -FARTHEST, FARTHEST)
             data = Data(y, np.stack(self._design))
             prior = self.chosen.prior(data.design.shape[1])
             found = Sampler(data, prior, self._plan).run(self.chosen.seed, progress)
@@ -279,20 +288,20 @@ class BeamIhmm(Model):
     def _pack(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         design = np.stack(self._design) if self._design else np.zeros((0, 0))
         arrays = {"y": np.array(self._y), "design": design} | self._past.pack()
-        if self._like is None:
-            return {}, arrays
-        return {"columns": self._like.names}, arrays | {"first_x": self._like.values}
+        columns, first = pack_first(self._like)
+        return columns, arrays | first
 
     def _unpack(self, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
         self._forget()
-        y, design = arrays["y"], arrays["design"]
-        if design.ndim != 2 or y.shape != design.shape[:1]:
-            raise SnapshotError(f"The snapshot's y {y.shape} and design {design.shape} differ.")
-        self._y, self._design = y.tolist(), list(design)
-        self._past.unpack(arrays)
-        if "columns" in values:
-            names = values["columns"]
-            self._like = Row(arrays["first_x"], None if names is None else tuple(names))
+        kept, stored = Values.of(values), Arrays.of(arrays)
+        y = stored.floats("y", (None,), missing=True)
+        like = read_first(kept, stored, self.features) if y.size else None
+        width = self.features.width(like, 1) if y.size else 0
+        design = stored.floats("design", (y.size, width), -LARGEST, LARGEST)
+        if y.size:
+            self.chosen.prior(width)  # refuses what does not fit so many features
+        self._y, self._design, self._like = y.tolist(), list(design), like
+        self._past = read_past(stored, self.features, 1)
 
 
 def beam_ihmm(**settings: Any) -> BeamIhmm:

@@ -19,6 +19,7 @@ from holdfast._numba import kernel
 
 LONGEST = 1e150  # a residual whose square is still a number
 SMALLEST = 1e-290  # a variance or a pivot below this is taken to be this
+ROUNDING = 1e-16  # what is left of a pivot below this share of it is rounding, not information
 _LOG_2PI = math.log(2.0 * math.pi)
 
 
@@ -190,10 +191,11 @@ def cholesky(matrix: np.ndarray) -> None:
     for j in range(size):
         for i in range(j, size):
             total = matrix[i, j]
+            floor = max(ROUNDING * total, SMALLEST)
             for l in range(j):
                 total -= matrix[i, l] * matrix[j, l]
             if i == j:
-                matrix[j, j] = math.sqrt(max(total, SMALLEST))
+                matrix[j, j] = math.sqrt(max(total, floor))
             else:
                 matrix[i, j] = total / matrix[j, j]
 

@@ -1,0 +1,189 @@
+"""What the service carries: rows per second and waiting times, and what bounds them.
+
+    python -m benchmarks.serve [--streams 1000] [--seconds 20] [--db URL]
+
+Streams are made, then clients send as fast as they are answered, first one observation per
+request, then twenty. The waiting time is from sending to the acknowledgement, which comes after
+the observation and its outputs are durable. Beside it: the same models without a service, in
+threads and in processes, which is why the service uses processes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import multiprocessing
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from typing import Any
+
+import httpx
+import numpy as np
+import psutil
+
+import holdfast as hf
+from holdfast import data
+
+MODELS: dict[str, dict[str, Any]] = {
+    "small": {"model": "br_ihmm", "particles": 20, "noise": 0.16},
+    "default": {},
+}
+Y = data.regime_stream(seed=1, n=2000).y
+
+
+def learn(seed: int, rows: int = 400) -> None:
+    model = hf.make("student_t_ihmm", seed=seed)
+    for first in range(0, rows, 10):
+        model.run(Y[first : first + 10])
+
+
+def side_by_side() -> None:
+    """Two models one after the other, in two threads, in two processes."""
+    learn(0)
+    started = time.perf_counter()
+    learn(0)
+    learn(1)
+    alone = time.perf_counter() - started
+    threads = [threading.Thread(target=learn, args=(seed,)) for seed in (0, 1)]
+    started = time.perf_counter()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    threaded = time.perf_counter() - started
+    with multiprocessing.get_context("spawn").Pool(2) as pool:
+        pool.map(learn, [0, 1], chunksize=1)
+        started = time.perf_counter()
+        pool.map(learn, [0, 1], chunksize=1)
+        processed = time.perf_counter() - started
+    print(
+        f"two models of 400 rows: one after the other {alone:.2f} s, "
+        f"in threads {threaded:.2f} s, in processes {processed:.2f} s"
+    )
+
+
+def start(db: str) -> tuple[subprocess.Popen[bytes], str]:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    process = subprocess.Popen(
+        [
+            sys.executable, "-m", "holdfast.cli", "serve", "--port", str(port), "--db", db,
+            "--log", "json",
+        ],
+        stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    url = f"http://127.0.0.1:{port}"
+    while True:
+        try:
+            if httpx.get(f"{url}/readyz", trust_env=False).status_code == 200:
+                return process, url
+        except httpx.TransportError:
+            pass
+        time.sleep(0.2)
+
+
+async def load(
+    url: str,
+    keys: list[str],
+    mark: str,
+    rows: int,
+    clients: int,
+    seconds: float,
+    silent: bool = False,
+) -> int:
+    """Closed loop: each client sends to its streams in turn; how many rows that were.
+
+    `silent` is the first round: every stream once, so that its model is made.
+    """
+    waits: list[float] = []
+    sent = dict.fromkeys(keys, 0)
+    until = time.perf_counter() + seconds
+    limits = httpx.Limits(max_connections=clients)
+    async with httpx.AsyncClient(base_url=url, timeout=60, limits=limits, trust_env=False) as http:
+
+        async def client(mine: list[str]) -> None:
+            while True:
+                for key in mine:
+                    numbers = range(sent[key], sent[key] + rows)
+                    body = [{"id": f"{mark}{i}", "y": Y[i % len(Y)]} for i in numbers]
+                    began = time.perf_counter()
+                    answer = await http.post(f"/streams/{key}/observations", json=body)
+                    answer.raise_for_status()
+                    waits.append(time.perf_counter() - began)
+                    sent[key] += rows
+                    if time.perf_counter() > until and (not silent or key == mine[-1]):
+                        return
+
+        began = time.perf_counter()
+        await asyncio.gather(*(client(keys[i::clients]) for i in range(clients)))
+        took = time.perf_counter() - began
+    done = sum(sent.values())
+    p50, p99 = 1e3 * np.quantile(waits, [0.5, 0.99])
+    if not silent:
+        print(
+            f"  {rows:3d} rows per request, {clients} clients: {done / took:.0f} rows/s, "
+            f"p50 {p50:.0f} ms, p99 {p99:.0f} ms"
+        )
+    return done
+
+
+def cpu_seconds(process: psutil.Process) -> tuple[float, float]:
+    """What the front and the workers have computed so far; waiting for a core is not in it."""
+    front = process.cpu_times()
+    workers = [child.cpu_times() for child in process.children(recursive=True)]
+    return front.user + front.system, sum(times.user + times.system for times in workers)
+
+
+def commit_seconds(url: str) -> float:
+    text = httpx.get(f"{url}/metrics", trust_env=False).text
+    line = next(x for x in text.splitlines() if x.startswith("holdfast_commit_seconds_sum"))
+    return float(line.split()[1])
+
+
+def measured(process: Any, url: str, keys: list[str], rows: int, given: Any) -> None:
+    """One load, with what it cost on either side."""
+    server = psutil.Process(process.pid)
+    before, committed = cpu_seconds(server), commit_seconds(url)
+    done = asyncio.run(load(url, keys, f"{rows}-", rows, given.clients, given.seconds))
+    front, workers = (b - a for a, b in zip(before, cpu_seconds(server), strict=True))
+    print(
+        f"      computing per row: {1e3 * front / done:.2f} ms in front, "
+        f"{1e3 * workers / done:.2f} ms in workers; "
+        f"{1e3 * (commit_seconds(url) - committed) / done:.2f} ms in transactions"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--streams", type=int, default=1000)
+    parser.add_argument("--seconds", type=float, default=20)
+    parser.add_argument("--clients", type=int, default=16)
+    parser.add_argument("--db", default="")
+    given = parser.parse_args()
+    print(f"{os.cpu_count()} cores")
+    side_by_side()
+    for name, settings in MODELS.items():
+        with tempfile.TemporaryDirectory() as folder:
+            process, url = start(given.db or f"sqlite:///{folder}/bench.db")
+            try:
+                keys = [f"{name}.{i}" for i in range(given.streams)]
+                with httpx.Client(base_url=url, timeout=60, trust_env=False) as http:
+                    for key in keys:
+                        http.put(f"/streams/{key}", json=settings).raise_for_status()
+                print(f"{given.streams} streams, {name} model {settings}")
+                asyncio.run(load(url, keys, "warm-", 1, given.clients, 0, silent=True))
+                for rows in (1, 20):
+                    measured(process, url, keys, rows, given)
+            finally:
+                process.terminate()
+                process.wait()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,142 @@
+"""The plan for a million keys on Spark, computed from what one key costs here.
+
+    python -m benchmarks.spark_plan                  print it
+    python -m benchmarks.spark_plan docs/spark.md    put it between the marks of that file
+
+A visit of a key with k new rows reads its bytes, learns the rows and writes its bytes:
+
+    visit = load + k row + dump           cores = keys visit / (60 k seconds / rows a minute) / use
+    written a minute = keys bytes / k     (every key is visited once in k minutes)
+
+Times are the least of several repeats, because other work on a machine only ever adds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+import holdfast as hf
+from holdfast.adapters.making import default_model
+from holdfast.spark.plan import Plan
+
+BEGIN, END = "<!-- plan: begin -->", "<!-- plan: end -->"
+KEYS = 1_000_000
+USE = 0.6  # of a core, the rest for Spark and for bad minutes
+CORE_HOUR, GB_MONTH = 0.05, 0.02  # prices in one's currency; put in your own
+KEPT = 2  # checkpoints of the state that are kept
+ROWS = (1, 5, 15, 60)
+WARM_UP, REPEATS = 600, 7
+
+
+class Costs(NamedTuple):
+    """One key: its least and most bytes, the seconds to load and dump them and to learn a row."""
+
+    model: str
+    least_size: int
+    size: int
+    load: float
+    dump: float
+    row: dict[int, float]
+
+
+def least(action: Callable[[], Any], repeats: int = REPEATS) -> float:
+    times = []
+    for _ in range(repeats):
+        begun = time.perf_counter()
+        action()
+        times.append(time.perf_counter() - begun)
+    return min(times)
+
+
+def snapshots(name: str) -> list[bytes]:
+    """A key's bytes along three streams: levels that return, heavy tails, nothing but noise."""
+    noise = np.random.default_rng(0).standard_normal(WARM_UP)
+    streams = (
+        hf.data.regime_stream(seed=0, n=WARM_UP).y,
+        hf.data.iid_regimes(seed=0, noise="t", n=WARM_UP).y,
+        noise,
+    )
+    found = []
+    for y in streams:
+        model = hf.make(name)
+        for part in np.split(y, WARM_UP // 50):
+            model.run(part)
+            found.append(model.to_bytes())
+    return found
+
+
+def measure(name: str) -> Costs:
+    """The size of a key depends on its stream and its moment; the largest met is what is timed."""
+    found = snapshots(name)
+    packed = max(found, key=len)
+    model, plan = hf.from_bytes(packed), Plan(("k",), "t", "v", (), name, {}, 0.9)
+    load = least(lambda: hf.from_bytes(packed))
+    row = {}
+    for k in ROWS:
+        y = np.random.default_rng(k).standard_normal(k)
+        rows = pd.DataFrame({"k": "a", "t": np.arange(k), "v": y})
+        both = least(lambda rows=rows: plan.learn(hf.from_bytes(packed), rows))
+        row[k] = max(both - load, 0.0) / k
+    return Costs(name, min(map(len, found)), len(packed), load, least(model.to_bytes), row)
+
+
+def plan_table(costs: Costs, keys: int = KEYS) -> str:
+    """The measured figures and what they come to, in Markdown."""
+    lines = [
+        f"One key of `{costs.model}`, looked at every 50 rows along three streams of {WARM_UP}: "
+        f"{costs.least_size / 1000:.1f} to {costs.size / 1000:.1f} kB of state. The largest, which "
+        f"all that follows is computed from, takes {1e3 * costs.load:.2f} ms to load and "
+        f"{1e3 * costs.dump:.2f} ms to dump. For {keys:,} keys at one row a minute, micro-batches "
+        "of so many minutes need:",
+        "",
+        "| minutes a batch | ms a row | ms a visit | cores | state written, GB an hour | "
+        "cores, cost a month |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    for k in ROWS:
+        visit = costs.load + k * costs.row[k] + costs.dump
+        cores = keys * visit / (60 * k) / USE
+        written = keys * costs.size * 60 / k / 1e9
+        price = cores * CORE_HOUR * 24 * 30
+        lines.append(
+            f"| {k} | {1e3 * costs.row[k]:.2f} | {1e3 * visit:.2f} | {cores:,.0f} | "
+            f"{written:,.0f} | {price:,.0f} |"
+        )
+    state = keys * costs.size / 1e9
+    lines += [
+        "",
+        f"The state of all keys is {state:,.0f} GB; {KEPT} kept checkpoints are "
+        f"{KEPT * state:,.0f} GB, which cost {KEPT * state * GB_MONTH:,.0f} a month. Assumed: "
+        f"cores {100 * USE:.0f} % in use, {CORE_HOUR} a core hour, {GB_MONTH} a GB and month. "
+        "Spark's own work is not in these figures, nor are the bytes that its change log adds.",
+    ]
+    return "\n".join(lines)
+
+
+def put(text: str, table: str) -> str:
+    """`text` with `table` between its marks."""
+    before, rest = text.split(BEGIN)
+    return f"{before}{BEGIN}\n{table}\n{END}{rest.split(END)[1]}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.spark_plan")
+    parser.add_argument("file", nargs="?", type=Path)
+    parser.add_argument("--model", default=default_model())
+    options = parser.parse_args()
+    table = plan_table(measure(options.model))
+    if options.file is None:
+        print(table)
+    else:
+        options.file.write_text(put(options.file.read_text(), table))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,44 @@
+"""Every item by name: the targets, then the order of the paper, then our own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from holdfast.errors import unknown
+from paper import (
+    ablation,
+    electricity,
+    forecasting,
+    hyperparameters,
+    iid,
+    order_flow,
+    sweeps,
+    synthetic,
+    targets,
+    toys,
+    volatility,
+    well_log,
+)
+from paper.tables import Item
+
+_GROUPS = (
+    targets, forecasting, synthetic, well_log, iid, electricity, order_flow, toys, volatility,
+    hyperparameters, sweeps, ablation,
+)  # fmt: skip
+ITEMS: dict[str, Item] = {item.name: item for group in _GROUPS for item in group.ITEMS}
+ALL = "all"
+
+
+def choose(names: Sequence[str]) -> list[Item]:
+    """The items named; all of them for "all".
+
+    Example:
+        >>> [item.name for item in choose(["pif", "iid_t"])]
+        ['pif', 'iid_t']
+    """
+    if ALL in names:
+        return list(ITEMS.values())
+    for name in names:
+        if name not in ITEMS:
+            raise unknown("ITEMS", name, [ALL, *ITEMS])
+    return [ITEMS[name] for name in dict.fromkeys(names)]

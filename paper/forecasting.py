@@ -1,0 +1,126 @@
+"""Tables of forecast errors and runtimes."""
+
+from __future__ import annotations
+
+from holdfast.models.registry import REGISTRY
+from paper.settings import ONLINE
+from paper.tables import Item, Line, Made, Results, comparison, parts_of
+
+_PAPER_RMSE = {
+    ("synthetic", "br_ihmm"): "46.1 ± 0.00301",
+    ("synthetic", "wolf_ihmm"): "103.8 ± 0.01155",
+    ("synthetic", "ihmm"): "101.7 ± 0.02636",
+    ("synthetic", "beam_ihmm"): "2.9",
+    ("synthetic", "bocd"): "123.12 ± 0.01365",
+    ("electricity", "br_ihmm"): "0.47 ± 0.04",
+    ("electricity", "wolf_ihmm"): "0.63 ± 0.03",
+    ("electricity", "ihmm"): "0.57 ± 0.03",
+    ("electricity", "beam_ihmm"): "0.32",
+    ("electricity", "bocd"): "0.80 ± 0.11",
+    ("ofi", "br_ihmm"): "0.616 ± 0.082",
+    ("ofi", "wolf_ihmm"): "0.623 ± 0.089",
+    ("ofi", "ihmm"): "0.620 ± 0.080",
+    ("ofi", "beam_ihmm"): "0.552",
+    ("ofi", "bocd"): "0.733",
+}
+_PAPER_SECONDS = {
+    ("synthetic", "br_ihmm"): "64.0 ± 0.27",
+    ("synthetic", "wolf_ihmm"): "66.1 ± 0.35",
+    ("synthetic", "ihmm"): "66.3 ± 0.20",
+    ("electricity", "br_ihmm"): "274.2 ± 0.5",
+    ("electricity", "wolf_ihmm"): "351.1 ± 1.7",
+    ("electricity", "ihmm"): "351.9 ± 1.4",
+    ("ofi", "br_ihmm"): "95.2 ± 0.6",
+    ("ofi", "wolf_ihmm"): "94.3 ± 1.8",
+    ("ofi", "ihmm"): "96.1 ± 1.0",
+}
+STREAMS = ("synthetic", "electricity", "ofi")
+OURS = ("auto", "least_squares")  # not in the paper
+ON_MSFT = " (on MSFT: another series)"
+
+
+def _printed(table: dict[tuple[str, str], str], stream: str, model: str) -> str:
+    """The paper's number; on order flow it belongs to another series, and says so."""
+    number = table.get((stream, model), "")
+    return number + ON_MSFT if number and stream == "ofi" else number
+
+
+def _forecast_lines() -> list[Line]:
+    lines = []
+    baselines = ["beam_ihmm", "bocd", *(name for name in OURS if name in REGISTRY)]
+    for stream in STREAMS:
+        for model in (*ONLINE, *baselines):
+            printed = _printed(_PAPER_RMSE, stream, model)
+            lines.append(Line(stream, model, "rmse_observed", printed, ruled=model in ONLINE))
+        lines.append(_trivial(stream, "rmse_observed_last_value", "last value"))
+        if stream == "synthetic":
+            lines += _against_truth(stream, baselines)
+    return lines
+
+
+def _against_truth(stream: str, baselines: list[str]) -> list[Line]:
+    """What the outliers' own size hides: errors on the uncontaminated values."""
+    lines = [Line(stream, model, "rmse", ruled=model in ONLINE) for model in (*ONLINE, *baselines)]
+    lines += [Line(stream, model, "oracle_ratio") for model in ONLINE]
+    lines.append(_trivial(stream, "rmse_last_value", "last value"))
+    return [*lines, _trivial(stream, "rmse_oracle", "oracle")]
+
+
+def _trivial(stream: str, score: str, label: str) -> Line:
+    """A score of the stream alone, found beside those of a model that is run anyway."""
+    return Line(stream, "br_ihmm", score, label=label, ruled=False)
+
+
+def _runtime_lines() -> list[Line]:
+    pairs = [(stream, model) for stream in STREAMS for model in ONLINE]
+    wall = [Line(*pair, "seconds", _printed(_PAPER_SECONDS, *pair)) for pair in pairs]
+    return wall + [Line(*pair, "cpu_seconds") for pair in pairs]
+
+
+def _forecast(results: Results) -> Made:
+    return Made([comparison(results, _forecast_lines())])
+
+
+def _runtimes(results: Results) -> Made:
+    return Made([comparison(results, _runtime_lines())])
+
+
+ITEMS = (
+    Item(
+        "forecast",
+        "Forecast errors",
+        "Table `tab:forecast_results`",
+        "*Synthetic.* The paper's error is on the observed values: 1 % of them uniform on "
+        "[-600, 600] put 600 √(0.01 / 3) = 34.6 into the RMSE of a perfect forecast, so most of "
+        "46.1 is the outliers themselves. We print that error and, beside it, the error on the "
+        "uncontaminated values with the oracle's (the same filter told regimes and outliers). "
+        "Every run draws its own stream; the paper's deviation of 0.003 can only be that of runs "
+        "over one stream. Feature law, coefficients and R are not stated (`data."
+        "synthetic_regression` names ours). *Electricity.* R is not stated; 0.02 is taken, and "
+        "the item `unstated_noise` varies it, and br_ihmm under the paper's rule loses most "
+        "of its excess with a larger one. With batches of one and a small R, wolf_ihmm and ihmm "
+        "follow the load from regime to regime, hence errors near the last value's, well below "
+        "the paper's. The features have no lag, so the last "
+        "value, which they do not use, is the forecast to beat. *Order flow.* The paper's MSFT "
+        "series is not public. Ours is 60-tick sums of E-mini S&P 500 ticks: compare the models on "
+        "it with each other, never with the paper's 0.616. The lag's "
+        "coefficient is held at the paper's rho; least squares, which fits it, is hard to beat. "
+        "*beam_ihmm* has seen the whole "
+        "stream before it says anything; its error is not a forecast's. *bocd*: the "
+        "paper gives no settings; ours are in `paper/settings.py`.",
+        _forecast,
+        lambda plan: parts_of(_forecast_lines())(plan),
+    ),
+    Item(
+        "runtimes",
+        "Runtimes",
+        "Table `tab:runtimes`",
+        "The paper ran JAX on a GPU, we run compiled loops on one CPU core per run; side by side "
+        "with `--jobs` above 1, runs share the machine, so CPU seconds stand beside the clock's. "
+        "What can be compared is the order of the models and what batching saves. Under the "
+        "paper's rule particles draw the prior mean of their own new regimes (D9) and share no "
+        "posterior, which costs most where there are 100 features.",
+        _runtimes,
+        lambda plan: parts_of(_runtime_lines())(plan),
+    ),
+)

@@ -1,0 +1,172 @@
+"""What is written: for each item JSON, Markdown and a picture; an index over all of them."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import platform
+from collections.abc import Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import holdfast
+from holdfast import plot
+from holdfast.errors import HoldfastError
+from paper.parts import Part
+from paper.tables import Item, Made, Results
+
+_PACKAGES = ("numpy", "scipy", "numba")
+_QUICK = (
+    "Made with `--quick`: few rows, few particles, one run. It shows that everything runs; "
+    "its numbers say nothing about the models."
+)
+
+
+class Written(NamedTuple):
+    """What came of an item."""
+
+    name: str
+    runs: int
+    absent: dict[str, str]  # why, by model and stream
+    figure: str  # its file name, or why there is none
+
+
+def write(item: Item, results: Results, parts: Sequence[Part], out: Path) -> Written:
+    """Write an item's files to `out`."""
+    made = item.make(results)
+    figure, drawn = _draw(item, made, out)
+    groups = _groups(results, parts)
+    content = {
+        "name": item.name,
+        "title": item.title,
+        "source": item.source,
+        "note": item.note,
+        "quick": results.plan.quick,
+        "tables": [table.to_json() for table in made.tables],
+        "figure": figure if drawn else None,
+        "figure_absent": "" if drawn else figure,
+        "variants": groups,
+        "sources": results.sources(parts),
+        "versions": versions(),
+    }
+    text = json.dumps(_plain(content), indent=1, ensure_ascii=False) + "\n"
+    (out / f"{item.name}.json").write_text(text)
+    body = [table.markdown() for table in made.tables]
+    section = _section(content, body, groups)
+    (out / f"{item.name}.md").write_text(f"# {item.title}\n\n{section}")
+    runs = sum(len(group["seeds"]) for group in groups)
+    reasons = {f"{g['model']} on {g['stream']}": g["absent"] for g in groups if g["absent"]}
+    return Written(item.name, runs, reasons, figure)
+
+
+def write_index(out: Path) -> Path:
+    """One page over every item whose results are in `out`."""
+    from paper.catalogue import ITEMS
+
+    found = [name for name in ITEMS if (out / f"{name}.json").exists()]
+    parts = ["# Reproduction", _preface(out, found)]
+    for name in found:
+        page = (out / f"{name}.md").read_text()
+        parts.append("#" + page.strip())
+    path = out / "index.md"
+    path.write_text("\n\n".join(parts) + "\n")
+    return path
+
+
+def versions() -> dict[str, Any]:
+    """What the numbers were computed with."""
+    found: dict[str, Any] = {"holdfast": holdfast.__version__, "python": platform.python_version()}
+    found |= {name: metadata.version(name) for name in _PACKAGES}
+    return found | {"machine": platform.machine(), "cores": os.cpu_count()}
+
+
+def _draw(item: Item, made: Made, out: Path) -> tuple[str, bool]:
+    """The figure's file name, or why there is none; and whether there is one."""
+    if made.draw is None:
+        return "", False
+    try:
+        plot.save(made.draw(), out / f"{item.name}.png")
+    except HoldfastError as error:
+        return f"not drawn: {error}", False
+    return f"{item.name}.png", True
+
+
+def _groups(results: Results, parts: Sequence[Part]) -> list[dict[str, Any]]:
+    """The variants that were run: settings, and the seeds that gave an outcome."""
+    groups: dict[str, dict[str, Any]] = {}
+    for part in parts:
+        shared: dict[str, Any] = {
+            "stream": part.stream,
+            "model": part.model,
+            "settings": part.settings,
+        }
+        if part.stream == "electricity":
+            shared["degree"] = part.degree
+        group = groups.setdefault(
+            json.dumps(shared, sort_keys=True),
+            {**shared, "rows": part.rows, "seeds": [], "absent": ""},
+        )
+        if reason := results.why_not(part):
+            group["absent"] = reason
+        else:
+            group["seeds"].append(part.seed)
+    return list(groups.values())
+
+
+def _section(content: dict[str, Any], tables: list[str], groups: list[dict[str, Any]]) -> str:
+    """An item's page below its title."""
+    parts = [f"Source: {content['source']}. {_runs(groups)}"]
+    if content["quick"] and groups:
+        parts.append(f"**{_QUICK}**")
+    parts += tables
+    if content["figure"]:
+        parts.append(f"![{content['title']}]({content['figure']})")
+    elif content["figure_absent"]:
+        parts.append(f"Figure {content['figure_absent']}")
+    parts.append(f"**Why they differ.** {content['note']}")
+    return "\n\n".join(parts) + "\n"
+
+
+def _runs(groups: list[dict[str, Any]]) -> str:
+    if not groups:
+        return "No model is run for it."
+    counts = sorted({len(group["seeds"]) for group in groups})
+    runs = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    return f"Runs done per variant: {runs}."
+
+
+def _preface(out: Path, names: Sequence[str]) -> str:
+    contents = [json.loads((out / f"{name}.json").read_text()) for name in names]
+    made_with = sorted({_versions_line(content["versions"]) for content in contents})
+    lines = [
+        "For each table and figure: what the paper prints, ours under the paper's rule with the "
+        "paper's fitted settings, ours under the holdfast rule with our settings, and why they "
+        "differ. A cell is mean ± standard deviation (n runs really done); seeds count from 0 "
+        "and, with all settings, are in the JSON file of the same name. Where something could "
+        "not be run the cell says why.",
+        "Made with " + "; ".join(made_with) + ".",
+    ]
+    states = {source for content in contents for source in content["sources"]}
+    if len(states) > 1:
+        lines.append(f"The runs were made with {len(states)} different states of the source code.")
+    if any(content["quick"] for content in contents):
+        lines.append(f"**{_QUICK}**")
+    items = [f"- [{c['title']}]({c['name']}.md) (`{c['name']}`)" for c in contents]
+    return "\n\n".join([*lines, "\n".join(items)])
+
+
+def _versions_line(found: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in found.items())
+
+
+def _plain(value: Any) -> Any:
+    """JSON without NaN: what is not a finite number is null."""
+    if isinstance(value, dict):
+        return {key: _plain(entry) for key, entry in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(entry) for entry in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

@@ -1,0 +1,160 @@
+"""One thing varied: the batch size, and what the paper does not state (noise, run threshold)."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from holdfast.errors import HoldfastError
+from holdfast.plot import PALETTE, pyplot
+from paper import drawing, settings
+from paper.parts import RUN_THRESHOLDS, Part
+from paper.plan import Plan
+from paper.tables import (
+    MEASURES,
+    RULES,
+    Cell,
+    Item,
+    Line,
+    Made,
+    Results,
+    Table,
+    Value,
+    parts_of,
+)
+
+SHARE = 0.25  # of the runs of a single table: there are many points
+_FACTORS = (0.25, 1.0, 4.0)
+_SEGMENTED = ("synthetic", "well_log")
+_NOISY = {"synthetic": "rmse", "electricity": "rmse", "well_log": "lookahead_mae"}
+
+
+class Sweep(NamedTuple):
+    """A sweep over batch sizes: on which stream, and the score beside the delay."""
+
+    stream: str
+    score: str
+    batches: tuple[int, ...]
+
+    def parts(self, plan: Plan, rule: str, batch: int) -> list[Part]:
+        """The runs with one batch size."""
+        return plan.parts(self.stream, "br_ihmm", rule, {"batch": batch}, SHARE)
+
+
+def batch_item(name: str, title: str, source: str, note: str, sweep: Sweep) -> Item:
+    """The item of a sweep over batch sizes."""
+
+    def needed(plan: Plan) -> list[Part]:
+        sizes = plan.grid(sweep.batches)
+        return [p for rule in RULES for b in sizes for p in sweep.parts(plan, rule, b)]
+
+    return Item(name, title, source, note, lambda results: _made(results, sweep, title), needed)
+
+
+def _made(results: Results, sweep: Sweep, title: str) -> Made:
+    scores = (sweep.score, "delay", "switches")
+    rows: list[list[Value]] = []
+    for batch in results.plan.grid(sweep.batches):
+        row: list[Value] = [batch]
+        for rule in RULES:
+            parts = sweep.parts(results.plan, rule, batch)
+            row += [results.cell(parts, score) for score in scores]
+        rows.append(row)
+    names = [f"{MEASURES[score]}, {rule} rule" for rule in RULES for score in scores]
+    return Made([Table(["B", *names], rows)], lambda: _draw(rows, sweep, title))
+
+
+def _draw(rows: list[list[Value]], sweep: Sweep, title: str) -> Any:
+    """Delay on the left axis, the error on the right one, as the paper has it."""
+    figure, axes = pyplot().subplots(1, 2, figsize=(11, 3.6), layout="constrained")
+    figure.suptitle(title, x=0.01, ha="left", fontsize=11)
+    for index, (ax, rule) in enumerate(zip(axes, RULES, strict=True)):
+        _curve(ax, rows, 2 + 3 * index, PALETTE[0], "delay")
+        _curve(ax.twinx(), rows, 1 + 3 * index, PALETTE[1], MEASURES[sweep.score])
+        ax.set_title(drawing.TITLES[rule], loc="left", fontsize=9)
+        ax.set_xlabel("batch size B")
+    return figure
+
+
+def _curve(ax: Any, rows: list[list[Value]], column: int, colour: str, label: str) -> None:
+    points = [(row[0], cell) for row in rows if isinstance(cell := row[column], Cell)]
+    drawn = [(b, cell.mean, cell.sd or 0.0) for b, cell in points if cell.mean is not None]
+    if not drawn:
+        raise HoldfastError(f"{label}: {points[0][1].absent}")
+    batch, mean, sd = np.array(drawn, dtype=float).T
+    ax.errorbar(batch, mean, yerr=sd, marker="o", ms=3, lw=1, capsize=2, color=colour)
+    ax.set_ylabel(label, color=colour)
+
+
+def _noise_parts(plan: Plan, stream: str, rule: str, factor: float) -> list[Part]:
+    base = settings.part(stream, "br_ihmm", rule).settings["noise"]
+    return plan.parts(stream, "br_ihmm", rule, {"noise": factor * base}, SHARE)
+
+
+def _all_noise(plan: Plan) -> list[Part]:
+    return [
+        part for stream in _NOISY for rule in RULES for factor in _FACTORS
+        for part in _noise_parts(plan, stream, rule, factor)
+    ]  # fmt: skip
+
+
+def _noise(results: Results) -> Made:
+    rows: list[list[Value]] = []
+    for stream, score in _NOISY.items():
+        for rule in RULES:
+            for factor in _FACTORS:
+                parts = _noise_parts(results.plan, stream, rule, factor)
+                cells = [results.cell(parts, name) for name in (score, "regimes", "switches")]
+                noise = float(parts[0].settings["noise"])
+                rows.append([stream, rule, noise, MEASURES[score], *cells])
+    columns = ["stream", "rule", "R", "measure", "value", "regimes", "switches"]
+    return Made([Table(columns, rows)])
+
+
+def _regime_lines() -> list[Line]:
+    return [Line(stream, model, "ppv") for stream in _SEGMENTED for model in settings.ONLINE]
+
+
+def _thresholds(results: Results) -> Made:
+    """No runs of its own: the labels of the tables of regimes, matched with other thresholds."""
+    rows: list[list[Value]] = []
+    for line in _regime_lines():
+        for rule in RULES:
+            parts = line.parts(results.plan, rule)
+            for score in ("ppv", "tpr"):
+                cells = [results.cell(parts, f"{score}_{n}") for n in RUN_THRESHOLDS]
+                rows.append([line.stream, line.model, rule, MEASURES[score], *cells])
+    columns = ["stream", "model", "rule", "measure", *(f"L = {n}" for n in RUN_THRESHOLDS)]
+    return Made([Table(columns, rows)])
+
+
+ITEMS = (
+    Item(
+        "run_threshold",
+        "How much the run threshold of the regime statistics matters",
+        "our own (the run threshold L of Algorithm `alg:state_matching` is not stated)",
+        "A run of another label inside a segment counts as a false alarm if it is at least L "
+        "long, and as a miss if not. The tables take L = 2, which fits the paper's own numbers "
+        "best. Its br_ihmm on the synthetic stream is 3.4 observations late at a change, about "
+        "1.7 % of a segment of 200, and yet misses only 0.4 %: such short runs must count as "
+        "false alarms, so L is 3 or less. Its wolf_ihmm on the same stream, which switches all "
+        "the time, has a lower TPR than PPV, as ours has under the paper's rule from L = 2 on: "
+        "runs of one must count as misses. Its ihmm on well-log has a lower PPV than TPR, where "
+        "ours under the paper's rule has about the same at L = 2 and the opposite above. Labels "
+        "that switch to and fro gain PPV and lose TPR as L grows; br_ihmm moves least.",
+        _thresholds,
+        parts_of(_regime_lines()),
+    ),
+    Item(
+        "unstated_noise",
+        "How much the noise level matters that the paper leaves out",
+        "our own (R is not stated for synthetic, electricity and well-log)",
+        "The value taken for the tables is the middle one of each three; electricity is cut to its "
+        "first 12 000 hours. Where the neighbours' "
+        "results differ by more than the runs do, the paper's number cannot be expected to come "
+        "out of the paper's text.",
+        _noise,
+        _all_noise,
+    ),
+)

@@ -1,0 +1,36 @@
+"""`auto`: a bank of members on one stream, mixed online, with nothing to set."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.bank.model import Auto
+
+
+def auto(features: Any = None, regime_features: Any = None, seed: int = 0) -> Auto:
+    """Regimes and honest forecasts of any stream, with nothing to set.
+
+    It learns the stream's units, proposes lags and seasons, mixes regime models and simple
+    forecasters by what their distributions were worth, corrects its intervals as it goes, and
+    reads regimes with models of their own.
+
+    Args:
+        features: what to regress on instead of the lags it would propose. Without, the columns
+            of X, if X is given, are features too.
+        regime_features: what regimes are read from, instead of a choice between level, lag 1 and
+            season.
+        seed: of all random draws.
+
+    Example:
+        >>> import numpy as np
+        >>> from holdfast.bank import auto
+        >>> rng = np.random.default_rng(0)
+        >>> model = auto()
+        >>> run = model.run(30_000 + 700 * rng.standard_normal(60))
+        >>> 29_000 < model.predict().mean < 31_000, 500 < model.predict().sd < 1000
+        (True, True)
+    """
+    return Auto(features, regime_features, seed)
+
+
+__all__ = ["Auto", "auto"]

@@ -1,0 +1,221 @@
+"""What the members are given: from the user's features and covariates to lags and columns.
+
+Lags are the ensemble's own (it can take an outlier back); all other features are covariates, each
+brought to centre 0 and spread 1 by medians.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast import features as feature_maps
+from holdfast.bank.members import Spec
+from holdfast.errors import HoldfastError
+from holdfast.features import Features
+from holdfast.frames import Row
+from holdfast.results import Regime
+from holdfast.units import Units
+
+Array = NDArray[np.float64]
+
+_WIDEST = 1e4  # of a covariate, in its own spreads
+READERS = ("level", "lag 1", "columns", "your features", "season")  # the simplest first
+_NO_PAST = np.zeros((0, 1))
+
+
+class Wanted:
+    """A feature map split into lags and the rest."""
+
+    def __init__(self, features: Any) -> None:
+        self.features: Features = feature_maps.read(features)
+        if self.features.is_matrix:
+            raise HoldfastError(
+                "features: auto takes no matrix(); use columns() for d = 1, or student_t_ihmm."
+            )
+        terms = self.features.to_json()
+        steps = {int(k) for term in terms if term["term"] == "lags" for k in term["steps"]}
+        self.steps = tuple(sorted(steps))
+        rest = [term for term in terms if term["term"] not in ("lags", "intercept")]
+        self.rest = feature_maps.from_json(rest) if rest else None
+
+    def values(self, x: Row | None, time: int) -> Array:
+        """The features that are not lags."""
+        if self.rest is None:
+            return np.zeros(0)
+        return np.array(self.rest.row(x, time, _NO_PAST))
+
+    def width(self, x: Row | None) -> int:
+        """How many those are."""
+        return 0 if self.rest is None else self.rest.width(x, 1)
+
+
+class Plan:
+    """Which members there are, given what the user asked for."""
+
+    def __init__(self, features: Any, regime_features: Any) -> None:
+        self.explicit = features is not None
+        self.wanted = Wanted(features) if self.explicit else None
+        self.reader = None if regime_features is None else Wanted(regime_features)
+        self.like: Row | None = None
+        self.begun = False
+
+    def to_json(self) -> dict[str, Any]:
+        """The settings as JSON values."""
+        pair = {"features": self.wanted, "regime_features": self.reader}
+        return {k: None if w is None else w.features.to_json() for k, w in pair.items()}
+
+    @property
+    def _maps(self) -> list[Wanted]:
+        return [w for w in (self.wanted, self.reader) if w is not None]
+
+    def check(self, x: Any) -> Row | None:
+        """`x` as a row if anything needs it; an error if it is missing or unusable."""
+        needed = any(w.features.needs_x for w in self._maps)
+        if self.explicit and not needed:
+            return None
+        if x is None:
+            if needed:
+                need = next(w.features for w in self._maps if w.features.needs_x)
+                raise HoldfastError(f"x is missing; {need!r} needs covariates.")
+            if self.like is not None:
+                raise HoldfastError("x is missing; earlier observations came with covariates.")
+            return None
+        if self.begun and self.like is None:
+            raise HoldfastError("x is given, but the observations before came without covariates.")
+        checking = [w.features for w in self._maps if w.features.needs_x]
+        if not self.explicit:
+            checking.append(feature_maps.columns())
+        for features in checking:
+            row = features.check(x, like=self.like)
+        return row
+
+    def begin(self, x: Row | None) -> None:
+        """The first observation settles which covariates there are."""
+        self.begun, self.like = True, x
+
+    def width(self, x: Row | None) -> int:
+        """Covariates of all members together."""
+        return self.covariates(x, 0).size
+
+    def _main(self, x: Row | None, time: int) -> Array:
+        if self.wanted is not None:
+            return self.wanted.values(x, time)
+        return np.zeros(0) if x is None else np.asarray(x.values, float)
+
+    def covariates(self, x: Row | None, time: int) -> Array:
+        """Everything that is not a lag, as given: for forecasts first, then for reading regimes."""
+        parts = [self._main(x, time)]
+        if self.reader is not None:
+            parts.append(self.reader.values(x, time))
+        return np.concatenate(parts)
+
+    def specs(self, n_x: int) -> list[Spec]:
+        """The regression members to begin with."""
+        read = 0 if self.reader is None or self.reader.rest is None else self._reading_width(n_x)
+        main = (0, n_x - read)
+        specs = [Spec("level"), Spec("lag 1", (1,))]
+        if self.reader is not None:
+            specs.append(Spec("your regime features", self.reader.steps, (n_x - read, n_x)))
+        if self.wanted is not None:
+            return [*specs, Spec("your features", self.wanted.steps, main, squares=True)]
+        if main[1]:
+            specs.append(Spec("columns", (), main, squares=True))
+        return [*specs, Spec("lags 1 to 3", (1, 2, 3), main, squares=True)]
+
+    def _reading_width(self, n_x: int) -> int:
+        assert self.reader is not None
+        return self.reader.width(self.like)
+
+    def season(self, periods: list[int], n_x: int) -> Spec:
+        """The member that knows the seasons."""
+        steps = sorted({1, 2, 3} | {k for s in periods for k in (s, s + 1)})
+        read = 0 if self.reader is None else self._reading_width(n_x)
+        return Spec("season", tuple(steps), (0, n_x - read), squares=True)
+
+    @property
+    def first_reader(self) -> int:
+        """Which reader is believed at first: the one asked for, or lag 1."""
+        return 0 if self.reader is not None else 1
+
+    def readers(self, specs: list[Spec]) -> list[int]:
+        """Which members read regimes."""
+        names = READERS if self.reader is None else ("your regime features",)
+        return [i for i, spec in enumerate(specs) if spec.name in names]
+
+    def pack(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """What the first covariates were."""
+        if self.like is None:
+            return {"columns": None}, {}
+        names = self.like.names
+        return {"columns": None if names is None else list(names)}, {"first_x": self.like.values}
+
+    def unpack(self, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+        """Take up what `pack` gave."""
+        self.begun = True
+        if "first_x" in arrays:
+            names = values["columns"]
+            self.like = Row(arrays["first_x"], None if names is None else tuple(names))
+
+
+class Scaler:
+    """Centre and spread of covariates, learnt whenever the units are."""
+
+    def __init__(self, width: int) -> None:
+        self.centre, self.scale = np.zeros(width), np.ones(width)
+
+    def learn(self, rows: Array) -> None:
+        """From the covariates seen so far, (n, k)."""
+        if not self.centre.size:
+            return
+        self.centre = np.median(rows, axis=0)
+        away = np.abs(rows - self.centre)
+        spread = np.maximum(1.4826 * np.median(away, axis=0), 1.2533 * away.mean(axis=0))
+        self.scale = np.where(spread > 0, spread, np.maximum(np.abs(self.centre), 1.0))
+
+    def scaled(self, raw: Array) -> Array:
+        """Covariates ready for members."""
+        if not raw.size:
+            return raw
+        return np.clip((raw - self.centre) / self.scale, -_WIDEST, _WIDEST)
+
+    def pack(self) -> dict[str, NDArray[Any]]:
+        """State for a snapshot."""
+        return {"x_centre": self.centre.copy(), "x_scale": self.scale.copy()}
+
+    def unpack(self, arrays: dict[str, NDArray[Any]]) -> None:
+        """Take up what `pack` gave."""
+        self.centre, self.scale = arrays["x_centre"].copy(), arrays["x_scale"].copy()
+
+
+def names(spec: Spec, dim: int) -> list[str]:
+    """What the coefficients of a regime are; for d > 1 one after another for each coordinate."""
+    lags = [
+        f"lag {k}" if i == 0 else f"lag {k} less lag {spec.steps[0]}"
+        for i, k in enumerate(spec.steps)
+    ]
+    if dim > 1:
+        lags = [f"{lag} of y{j}" for lag in lags for j in range(dim)]
+    columns = [f"column {i}" for i in range(*spec.columns)]
+    each = ["level" if not spec.steps else "intercept", *lags, *columns]
+    return each if dim == 1 else [f"{name} for y{j}" for j in range(dim) for name in each]
+
+
+def coefficients(regime: Regime | None, spec: Spec, units: Units) -> tuple[Array, Array]:
+    """A regime's coefficients: the level in the user's units, lags as they are."""
+    d = units.dim
+    if regime is None:
+        return units.centre.copy(), units.scale.copy()
+    mean, sd = np.array(regime.mean), np.array(regime.sd)
+    if d > 1:
+        return mean, sd
+    if spec.steps:
+        mean[0] = units.centre[0] * (1.0 - mean[1]) + units.scale[0] * mean[0]
+    else:
+        mean[0] = units.centre[0] + units.scale[0] * mean[0]
+    sd[0] *= units.scale[0]
+    mean[1 + len(spec.steps) :] *= units.scale[0]
+    sd[1 + len(spec.steps) :] *= units.scale[0]
+    return mean, sd

@@ -1,0 +1,294 @@
+"""All members on one stream, in units: forecasts mixed, observations learnt, the past decided.
+
+Nothing here knows the user's units or the names of columns; `holdfast.bank.model` is the facade.
+An observation z goes one way: components of every member under each version of the past, their
+scores, the decision about the past, the updates, the new doubt.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.bank import scores, simple
+from holdfast.bank.members import Parts, RegimeMember, SimpleMembers, Spec, thinned
+from holdfast.bank.mixing import Mixer
+from holdfast.bank.past import CLEAN, RAW, TwoPasts, log_broad
+from holdfast.forecast import Forecast
+from holdfast.results import Step
+
+Array = NDArray[np.float64]
+
+DOUBT = 0.5  # an observation less likely regular than this is looked at twice
+FAINT = 1e-3  # components with a smaller share of their member are left out
+RATE = np.array([1.0, 49.0])  # prior of the rate of outliers: additive, regular
+HIGHEST = 0.3  # of that rate
+_FADE = 0.999
+DEPTH = 512  # how far back lags may reach
+
+
+class Look(NamedTuple):
+    """The next observation as all members see it, under one or both versions of the past."""
+
+    parts: Parts
+    cut: int  # components of the clean version come first
+    masses: tuple[float, float]  # of the clean and the raw version
+    weight: Array  # of each component in the mixture
+    centre: Array  # (d,) mean of the mixture
+    noise: Array  # (d,) its scale: the geometric mean of its components'
+
+
+class Heard(NamedTuple):
+    """What one observation did."""
+
+    weight: float  # probability that it was no outlier
+    steps: list[Step]  # of the regime members
+    log_scores: Array  # of the regime members, contaminated and so bounded below
+
+
+class Ensemble:
+    """Members, their weights, the past.
+
+    Args:
+        specs: designs of the regression members, regime models first of all.
+        dim: coordinates of z.
+        seed: of the regime members.
+        season: period of the seasonal members, 0 for none.
+        depth: how far back lags may reach.
+    """
+
+    def __init__(
+        self, specs: list[Spec], dim: int, seed: int, season: int = 0, depth: int = DEPTH
+    ) -> None:
+        self.dim, self.seed = dim, seed
+        self.regimes = [RegimeMember(spec, dim, seed + 101 * i) for i, spec in enumerate(specs)]
+        self.simple = SimpleMembers([spec for spec in specs if spec.squares], dim, season)
+        self.doubted: SimpleMembers | None = None  # as they would be if the latest value were real
+        self.past = TwoPasts(depth, dim)
+        self.rate = RATE.copy()
+        self.time = 0
+        self.mixer = Mixer(self.forecasting)
+
+    @property
+    def forecasting(self) -> NDArray[np.bool_]:
+        """Which members forecast; the others only read regimes."""
+        own = [member.spec.forecasts for member in self.regimes]
+        return np.array(own + [True] * len(self.simple.names))
+
+    @property
+    def names(self) -> list[str]:
+        """Of all members, regime models first."""
+        return [f"regimes, {m.spec.name}" for m in self.regimes] + self.simple.names
+
+    def look(self, covariates: Array) -> Look:
+        """What is expected next; changes nothing."""
+        clean = self._parts(CLEAN, covariates)
+        p_raw = self.past.p_raw if self.past.pending else 0.0
+        masses = (1.0 - p_raw, p_raw)
+        parts, cut = clean, clean.share.size
+        if self.past.pending:
+            parts = _joined(clean, self._parts(RAW, covariates), masses)
+        weight = parts.share * self.mixer.weight[parts.owner]
+        weight /= weight.sum()
+        scale = np.sqrt(np.einsum("kii->ki", parts.spread))
+        noise = np.exp(weight @ np.log(scale))
+        return Look(parts, cut, masses, weight, weight @ parts.location, noise)
+
+    def observe(self, z: Array, covariates: Array, look: Look) -> Heard:
+        """Learn one observation that `look` was made for."""
+        self.time += 1
+        seen = ~np.isnan(z)
+        if not seen.any():
+            return self._miss(z, covariates, look)
+        rate = float(min(self.rate[0] / self.rate.sum(), HIGHEST))
+        error = float(np.max(np.abs((z - look.centre) / look.noise)[seen]))
+        log_q = (
+            math.log(rate) + seen.sum() * log_broad(error) - float(np.log(look.noise[seen]).sum())
+        )
+        each = self._log_densities(look, z)
+        regular = math.log1p(-rate) + _mixed(each, look.masses, self.mixer.weight)
+        r = 1.0 / (1.0 + math.exp(min(log_q - regular, 700.0)))
+        version = self._decide(each, rate, log_q)
+        self._score(look, z)
+        self.rate = RATE + _FADE * (self.rate - RATE) + np.array([1.0 - r, r])
+        steps = self._learn(z, covariates, version, r)
+        self._remember(z, look, r, error, rate)
+        by_member = np.logaddexp(each[version][: len(self.regimes)], log_q)
+        return Heard(r, steps, by_member)
+
+    def replace(self, index: int | None, spec: Spec, season: int, other: Ensemble) -> None:
+        """Take over the last regime member of `other`, its least squares and its season."""
+        old = self.names
+        newcomer = other.regimes[-1]
+        if index is None:
+            self.regimes.append(newcomer)
+        else:
+            self.regimes[index] = newcomer
+        for mine in [self.simple] + ([self.doubted] if self.doubted else []):
+            mine.take(spec, season, other.simple)
+        self.mixer.regroup(old, self.names, self.forecasting)
+
+    def _parts(self, version: int, covariates: Array) -> Parts:
+        chunks = [
+            thinned(member.model.predict(member.x(self.past, version, covariates)), FAINT)
+            for member in self.regimes
+        ]
+        owner = np.repeat(np.arange(len(chunks)), [len(chunk[0]) for chunk in chunks])
+        state = self.doubted if version == RAW and self.doubted is not None else self.simple
+        location, variance = state.points(self.past, version, covariates)
+        n = len(location)
+        spread = np.zeros((n, self.dim, self.dim))
+        spread[:, range(self.dim), range(self.dim)] = variance
+        chunks.append((np.ones(n), location, spread, np.full(n, simple.DOF)))
+        owner = np.append(owner, np.arange(n) + len(self.regimes))
+        share, location, spread, dof = (np.concatenate(c) for c in zip(*chunks, strict=True))
+        return Parts(share, location, spread, dof, owner)
+
+    def _log_densities(self, look: Look, z: Array) -> list[Array]:
+        """Log density of z under each member, for each version of the past."""
+        p, cut = look.parts, look.cut
+        pieces = [slice(0, cut)] + ([slice(cut, None)] if self.past.pending else [])
+        return [
+            self._log_density(Parts(*(a[piece] for a in p)), z, mass)
+            for piece, mass in zip(pieces, look.masses, strict=False)
+        ]
+
+    def _log_density(self, p: Parts, z: Array, mass: float) -> Array:
+        out = np.zeros(self.mixer.weight.size)
+        share = p.share / max(mass, 1e-300)
+        if self.dim == 1:
+            scale = np.sqrt(p.spread[:, 0, 0])
+            location = p.location[:, 0].copy()
+            scores.log_densities(float(z[0]), share, location, scale, p.dof, p.owner, out)
+            return out
+        for m in range(out.size):
+            own = p.owner == m
+            f = Forecast.mixture(share[own], p.location[own], p.spread[own], p.dof[own])
+            out[m] = f.log_density(z)
+        return out
+
+    def _decide(self, each: list[Array], rate: float, log_q: float) -> int:
+        """Settle which past was right, if that was in doubt."""
+        if not self.past.pending:
+            return CLEAN
+        logs = [
+            float(np.logaddexp(math.log1p(-rate) + _mixed([e], (1.0,), self.mixer.weight), log_q))
+            for e in each
+        ]
+        version = self.past.decide(logs[CLEAN], logs[RAW])
+        if version == RAW and self.doubted is not None:
+            self.simple = self.doubted
+        self.doubted = None
+        return version
+
+    def _score(self, look: Look, z: Array) -> None:
+        p, members = look.parts, self.mixer.weight.size
+        losses, total, loss, gradient = np.zeros((4, members))
+        mixed = 0.0
+        for j in np.flatnonzero(~np.isnan(z)):
+            nodes = scores.grid(look.centre[j], look.noise[j])
+            f = np.zeros((members, nodes.size))
+            location, scale = p.location[:, j].copy(), np.sqrt(p.spread[:, j, j])
+            scores.distribution_functions(nodes, p.share, location, scale, p.dof, p.owner, f)
+            own = scores.ranked_losses(nodes, f, float(z[j]), self.mixer.weight, loss, gradient)
+            mixed += own / float(look.noise[j])
+            total += gradient / look.noise[j]
+            losses += loss / look.noise[j]
+        self.mixer.learn(total)
+        self.mixer.count(losses, mixed)
+
+    def _learn(self, z: Array, covariates: Array, version: int, r: float) -> list[Step]:
+        bounded = np.clip(z, -1e150, 1e150)
+        steps = [m.model.update(bounded, m.x(self.past, version, covariates)) for m in self.regimes]
+        if r >= DOUBT:
+            self.simple.learn(z, self.past, version, covariates, 0.0)
+            return steps
+        self.doubted = self.simple.copy()
+        self.doubted.learn(z, self.past, version, covariates, 1.0)
+        self.simple.learn(np.full(self.dim, np.nan), self.past, version, covariates, 0.0)
+        return steps
+
+    def _remember(self, z: Array, look: Look, r: float, error: float, rate: float) -> None:
+        kept = np.where(np.isnan(z), look.centre, z)
+        if r >= DOUBT:
+            self.past.push(kept, kept)
+            return
+        part = np.clip(r * (kept - look.centre), -look.noise, look.noise)
+        self.past.push(look.centre + part, kept)
+        self.past.doubt(error, rate)
+
+    def _miss(self, z: Array, covariates: Array, look: Look) -> Heard:
+        """Nothing was seen: regimes move on, the past repeats what was expected."""
+        steps = [m.model.update(z, m.x(self.past, CLEAN, covariates)) for m in self.regimes]
+        for members in [self.simple] + ([self.doubted] if self.doubted else []):
+            members.learn(z, self.past, CLEAN, covariates, 0.0)
+        raw = self.past.values[RAW, -1] if self.past.pending else look.centre
+        self.past.push(look.centre, raw)
+        return Heard(1.0, steps, np.zeros(len(self.regimes)))
+
+    def pack(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """State for a snapshot."""
+        values, arrays = self.past.pack()
+        values |= {
+            "specs": [list(m.spec) for m in self.regimes],
+            "squares": [list(s) for s in self.simple.specs],
+            "season": self.simple.season,
+            "doubted": self.doubted is not None,
+            "time": self.time,
+            "depth": int(self.past.values.shape[1]),
+        }
+        arrays |= {"rate": self.rate.copy()} | self.mixer.pack()
+        arrays |= {f"regimes.{i}": member.pack() for i, member in enumerate(self.regimes)}
+        arrays |= {f"simple.{key}": array for key, array in self.simple.pack().items()}
+        if self.doubted is not None:
+            arrays |= {f"doubted.{key}": array for key, array in self.doubted.pack().items()}
+        return values, arrays
+
+    @classmethod
+    def unpack(
+        cls, values: dict[str, Any], arrays: dict[str, NDArray[Any]], dim: int, seed: int
+    ) -> Ensemble:
+        """What `pack` packed."""
+        own = cls([], dim, seed, values["season"], values["depth"])
+        own.past.unpack(values, arrays)
+        own.regimes = [
+            RegimeMember.unpack(_spec(spec), arrays[f"regimes.{i}"])
+            for i, spec in enumerate(values["specs"])
+        ]
+        squares = [_spec(spec) for spec in values["squares"]]
+        own.simple = SimpleMembers(squares, dim, values["season"])
+        own.simple.unpack(_under("simple.", arrays))
+        if values["doubted"]:
+            own.doubted = SimpleMembers(squares, dim, values["season"])
+            own.doubted.unpack(_under("doubted.", arrays))
+        own.rate, own.time = arrays["rate"].copy(), values["time"]
+        own.mixer = Mixer(own.forecasting)
+        own.mixer.unpack(arrays)
+        return own
+
+
+def _spec(values: list[Any]) -> Spec:
+    name, steps, columns, squares, forecasts = values
+    return Spec(name, tuple(steps), (columns[0], columns[1]), squares, forecasts)
+
+
+def _under(prefix: str, arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    return {k.removeprefix(prefix): a for k, a in arrays.items() if k.startswith(prefix)}
+
+
+def _mixed(each: list[Array], masses: tuple[float, ...], weight: Array) -> float:
+    """Log of the members' densities mixed, over the versions of the past."""
+    terms = [
+        math.log(max(mass, 1e-300)) + np.log(np.maximum(weight, 1e-300)) + e
+        for mass, e in zip(masses, each, strict=False)
+    ]
+    return float(np.logaddexp.reduce(np.concatenate(terms)))
+
+
+def _joined(clean: Parts, raw: Parts, masses: tuple[float, float]) -> Parts:
+    share = np.concatenate([masses[CLEAN] * clean.share, masses[RAW] * raw.share])
+    rest = (np.concatenate(pair) for pair in zip(clean[1:], raw[1:], strict=True))
+    return Parts(share, *rest)

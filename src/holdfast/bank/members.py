@@ -1,0 +1,233 @@
+"""The members: what each is given, and the state of those that are not regime models.
+
+regimes          `student_t_ihmm` in units, on a level, on lags, on covariates
+least squares    the same designs without regimes
+smoothing        running mean, exponential smoothing, last value, local trends
+season           the value one period ago; the last value plus the last period's step
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast import features as feature_maps
+from holdfast.bank import simple
+from holdfast.bank.past import CLEAN, TwoPasts
+from holdfast.forecast import Forecast
+from holdfast.models.base import Model
+from holdfast.models.registry import from_bytes, make
+
+Array = NDArray[np.float64]
+
+_LONGEST = 1e6  # of an observation, in units, for members that have no weight of their own
+_NOTHING = np.zeros(0)
+
+
+class Spec(NamedTuple):
+    """What a regression member is given: lags of y, and a stretch of the covariates."""
+
+    name: str
+    steps: tuple[int, ...] = ()
+    columns: tuple[int, int] = (0, 0)
+    squares: bool = False  # whether least squares on the same design is a member too
+    forecasts: bool = True  # False: it only reads regimes
+
+    @property
+    def width(self) -> int:
+        """Covariates used."""
+        return self.columns[1] - self.columns[0]
+
+
+class Parts(NamedTuple):
+    """Components of members: shares within the member, and which member owns them."""
+
+    share: Array
+    location: Array  # (K, d)
+    spread: Array  # (K, d, d)
+    dof: Array
+    owner: NDArray[np.int64]
+
+
+class RegimeMember:
+    """A regime model whose lags are kept outside, where an outlier can be taken back."""
+
+    def __init__(self, spec: Spec, dim: int, seed: int, model: Model | None = None) -> None:
+        self.spec = spec
+        self.steps = np.array(spec.steps, np.int64)
+        lags = len(spec.steps) * dim
+        self.model = regime_model(lags, spec.width, dim, seed) if model is None else model
+
+    def x(self, past: TwoPasts, version: int, covariates: Array) -> Array | None:
+        """Its covariates given this version of the past."""
+        lags = past.design(version, self.steps).ravel() if self.steps.size else _NOTHING
+        if not self.spec.width:
+            return lags if lags.size else None
+        return np.concatenate([lags, covariates[slice(*self.spec.columns)]])
+
+    def pack(self) -> NDArray[Any]:
+        """The model as an array of bytes."""
+        return np.frombuffer(self.model.to_bytes(), np.uint8)
+
+    @classmethod
+    def unpack(cls, spec: Spec, data: NDArray[Any]) -> RegimeMember:
+        """What `pack` packed."""
+        return cls(spec, 1, 0, from_bytes(data.tobytes()))
+
+
+def regime_model(lags: int, columns: int, dim: int, seed: int) -> Model:
+    """A regime model in units: noise about 1, levels of variance 100, lags of variance 1."""
+    features = feature_maps.intercept()
+    prior: Any = 100.0
+    if lags + columns:
+        features = features + feature_maps.columns()
+        prior = [100.0] + [1.0] * lags + [100.0] * columns
+    return make(
+        "student_t_ihmm",
+        features=features,
+        weight="contamination",
+        noise_shape=5.0,
+        noise_scale=5.0,
+        prior_var=prior,
+        sticky=10.0,
+        dim=dim,
+        seed=seed,
+    )
+
+
+class SimpleMembers:
+    """All members that are not regime models, on every coordinate.
+
+    Attributes:
+        specs: the designs of least squares.
+        season: the period of the seasonal members; 0 for none.
+    """
+
+    def __init__(self, specs: list[Spec], dim: int, season: int = 0) -> None:
+        self.specs, self.dim, self.season = specs, dim, season
+        self.smooth = [simple.smoothers() for _ in range(dim)]
+        self.squares = [
+            [simple.squares(1 + len(s.steps) + s.width) for _ in range(dim)] for s in specs
+        ]
+        self.seasonal = [simple.last_season() for _ in range(dim)]
+
+    @property
+    def names(self) -> list[str]:
+        """In the order of their components."""
+        names = [f"least squares, {spec.name}" for spec in self.specs] + list(simple.SMOOTHERS)
+        return names + (["season ago", "season ago and step"] if self.season else [])
+
+    def copy(self) -> SimpleMembers:
+        """An independent copy."""
+        twin = SimpleMembers([], self.dim, self.season)
+        twin.specs = self.specs
+        twin.smooth = [_copy(s) for s in self.smooth]
+        twin.squares = [[_copy(s) for s in per] for per in self.squares]
+        twin.seasonal = [_copy(s) for s in self.seasonal]
+        return twin
+
+    def take(self, spec: Spec, season: int, other: SimpleMembers) -> None:
+        """Take over the last least squares of `other`, in place of its namesake, and its season."""
+        if other.specs:
+            kept = [i for i, own in enumerate(self.specs) if own.name != spec.name]
+            self.specs = [self.specs[i] for i in kept] + [other.specs[-1]]
+            self.squares = [self.squares[i] for i in kept] + [[_copy(s) for s in other.squares[-1]]]
+        self.season = season
+        self.seasonal = [_copy(s) for s in other.seasonal]
+
+    def points(self, past: TwoPasts, version: int, covariates: Array) -> tuple[Array, Array]:
+        """Locations and variances, (members, d) each."""
+        columns = [
+            self._points_of(j, past.values[version, :, j], covariates) for j in range(self.dim)
+        ]
+        return np.column_stack([c[0] for c in columns]), np.column_stack([c[1] for c in columns])
+
+    def _points_of(self, j: int, lags: Array, covariates: Array) -> tuple[Array, Array]:
+        location, variance = [], []
+        for spec, per in zip(self.specs, self.squares, strict=True):
+            x = row(spec, lags, covariates)
+            state = per[j]
+            location.append(float(state.theta @ x))
+            variance.append(
+                float(state.variance[0] * (1.0 + min(float(x @ state.cover @ x), 1e100)))
+            )
+        smooth = self.smooth[j]
+        both: tuple[list[Any], list[Any]] = (
+            [location, smooth.level + smooth.slope],
+            [variance, smooth.variance],
+        )
+        if self.season:
+            both[0].append(seasonal_points(lags, self.season))
+            both[1].append(self.seasonal[j].variance)
+        return np.concatenate(both[0]), np.concatenate(both[1])
+
+    def learn(
+        self, z: Array, past: TwoPasts, version: int, covariates: Array, trust: float
+    ) -> None:
+        """Learn one observation; with `trust` 1 it counts in full."""
+        for j in range(self.dim):
+            if np.isnan(z[j]):
+                simple.drift(self.smooth[j])
+                continue
+            y = float(np.clip(z[j], -_LONGEST, _LONGEST))
+            lags = past.values[version, :, j]
+            for spec, per in zip(self.specs, self.squares, strict=True):
+                simple.regress(per[j], row(spec, lags, covariates), y, trust, simple.FORGET)
+            simple.learn(self.smooth[j], y, trust)
+            if self.season:
+                errors = y - seasonal_points(lags, self.season)
+                simple.learn_scales(self.seasonal[j].variance, errors, self.seasonal[j].seen)
+
+    def pack(self) -> dict[str, NDArray[Any]]:
+        """The state as arrays."""
+        return {
+            f"{kind}{j}.{i}.{name}": array.copy()
+            for kind, j, i, state in self._states()
+            for name, array in state._asdict().items()
+        }
+
+    def unpack(self, arrays: dict[str, NDArray[Any]]) -> None:
+        """Take up what `pack` gave."""
+        for kind, j, i, state in self._states():
+            for name, array in state._asdict().items():
+                array[...] = arrays[f"{kind}{j}.{i}.{name}"]
+
+    def _states(self) -> list[tuple[str, int, int, Any]]:
+        states: list[tuple[str, int, int, Any]] = []
+        for j in range(self.dim):
+            states += [("smooth", j, 0, self.smooth[j]), ("season", j, 0, self.seasonal[j])]
+            states += [("squares", j, i, per[j]) for i, per in enumerate(self.squares)]
+        return states
+
+
+def row(spec: Spec, lags: Array, covariates: Array) -> Array:
+    """The design of least squares on one coordinate: intercept, lags, covariates."""
+    out = np.empty(1 + len(spec.steps) + spec.width)
+    out[0] = 1.0
+    for i, step in enumerate(spec.steps):
+        out[1 + i] = lags[-step] - (lags[-spec.steps[0]] if i else 0.0)
+    out[1 + len(spec.steps) :] = covariates[slice(*spec.columns)]
+    return out
+
+
+def seasonal_points(lags: Array, period: int) -> Array:
+    """The value one period ago, and the last value with the step of one period ago."""
+    return np.array([lags[-period], lags[-1] + lags[-period] - lags[-period - 1]])
+
+
+def thinned(forecast: Forecast, faint: float) -> tuple[Array, Array, Array, Array]:
+    """Components worth keeping; one of outliers (dof 2) is the ensemble's business."""
+    keep = (forecast.share > faint) & (forecast.dof > 2)
+    if not keep.any():
+        keep = forecast.share == forecast.share.max()
+    share = forecast.share[keep]
+    return share / share.sum(), forecast.location[keep], forecast.spread[keep], forecast.dof[keep]
+
+
+def _copy(state: Any) -> Any:
+    return type(state)(*(array.copy() for array in state))
+
+
+__all__ = ["CLEAN", "Parts", "RegimeMember", "SimpleMembers", "Spec", "regime_model", "thinned"]

@@ -1,0 +1,212 @@
+"""Regimes are another question than forecasts: read by models of their own, chosen by evidence.
+
+A model that forecasts well with three lags sees no regimes, and regimes of the level alone tile a
+drifting series. So a few readers (level; lag 1; season lags) stand in order, the simplest first,
+and a later one is believed when its lead over the earlier one,
+
+    lead <- 0.995 lead + clip(log score of the later - log score of the earlier, -1/2, 1/2)
+
+is large. The clip is the point: a level that jumps costs the level's reader many nats at once and
+says nothing against it; a drift costs it a little all the time. Every change of a reader's vote
+costs it `CHANGE` nats: of two readings that fit alike the one with fewer changes is believed. What
+is reported:
+
+    a regime of the reader counts when it has been the reader's vote for `HOLD` observations
+    ids are 0, 1, 2, .. in the order first reported, and belong to this module: when the reader
+    changes, its regimes are given the ids they overlap with in the recent past
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.results import NO_REGIME, OPENED, RETURNED, Event, Step
+
+Array = NDArray[np.float64]
+
+AHEAD, STAY = 6.0, 3.0  # lead with which a later reader is believed, and no longer believed
+WARM = 60  # observations before the first choice
+EARLY, EARLY_HOLD = 100, 20  # so long a change must last longer: a season may not be known yet
+CLIP = 0.5  # nats per observation
+CHANGE = 2.0  # nats that a change of a reader's vote costs it
+HOLD = 6  # observations a new regime must last before it is reported
+TRACE = 300  # observations over which regimes of two readers are compared
+_FADE = 0.995
+
+
+class Entry(NamedTuple):
+    """What is known of a reported regime."""
+
+    visits: int
+    first: int
+    last: int
+
+
+class Reading:
+    """Which reader is believed, and what has been reported.
+
+    Args:
+        readers: how many there are; `start` is believed at first.
+    """
+
+    def __init__(self, readers: int, start: int = 0) -> None:
+        self.chosen = start
+        self.heard = 0
+        self.lead = np.zeros((readers, readers))  # [i, j] of j over i
+        self.regime = NO_REGIME
+        self.names: dict[int, int] = {}  # of the chosen reader's regimes: its id -> ours
+        self.book: list[Entry] = []
+        self.moves = np.zeros((0, 0))
+        self.candidate, self.since = NO_REGIME, 0
+        self.began = 0  # since when the present regime holds
+        self.public: list[int] = []
+        self.traces: list[list[int]] = [[] for _ in range(readers)]
+
+    def hear(self, time: int, steps: list[Step], log_scores: Array) -> list[Event]:
+        """One observation, as all readers saw it; events that are known now."""
+        self.watch(steps)
+        ahead = np.clip(log_scores[None, :] - log_scores[:, None], -CLIP, CLIP)
+        moved = np.array([len(t) > 1 and t[-1] != t[-2] != NO_REGIME for t in self.traces], float)
+        ahead += CHANGE * (moved[:, None] - moved[None, :])
+        self.lead = _FADE * self.lead + ahead
+        self.heard += 1
+        self._choose()
+        events = self._report(time, steps[self.chosen].regime)
+        previous = self.public[-1] if self.public else self.regime
+        self.moves[previous, self.regime] += 1.0
+        entry = self.book[self.regime]
+        self.book[self.regime] = Entry(entry.visits + 1, entry.first, time)
+        self.public.append(self.regime)
+        del self.public[:-TRACE]
+        return events
+
+    def watch(self, steps: list[Step]) -> None:
+        """Note what the readers say, without reporting."""
+        for trace, step in zip(self.traces, steps, strict=True):
+            trace.append(step.regime)
+            del trace[:-TRACE]
+
+    def restart(self, readers: int) -> None:
+        """The readers are new and will be shown the recent past by `watch`, then `rejoin`."""
+        self.traces = [[] for _ in range(readers)]
+        kept = np.zeros((readers, readers))
+        n = min(readers, len(self.lead))
+        kept[:n, :n] = self.lead[:n, :n]
+        self.lead = kept
+
+    def enlarge(self, replaced: int | None) -> None:
+        """One more reader, or another in the place of one.
+
+        A new one is believed at first: it comes because the others miss something.
+        """
+        if replaced is None:
+            self.lead = np.pad(self.lead, (0, 1))
+            self.lead[:-1, -1], self.lead[-1, :-1] = AHEAD + STAY, -AHEAD - STAY
+            self.traces.append([])
+            return
+        self.lead[replaced] = self.lead[:, replaced] = 0.0
+        self.traces[replaced] = []
+        if self.chosen == replaced:
+            self.rejoin()
+
+    def rejoin(self) -> None:
+        """Give the chosen reader's regimes the ids they overlap with."""
+        self.names = self._overlaps(self.traces[self.chosen])
+        self.candidate = NO_REGIME
+
+    def _choose(self) -> None:
+        if self.heard < WARM:
+            return
+        best = 0
+        for later in range(1, len(self.lead)):
+            if self.lead[best, later] > (STAY if later == self.chosen else AHEAD):
+                best = later
+        if best != self.chosen:
+            self.chosen = best
+            self.rejoin()
+
+    def _overlaps(self, trace: list[int]) -> dict[int, int]:
+        """Reader's id -> our id, by the majority of the observations both saw; one to one."""
+        n = min(len(trace), len(self.public))
+        if n == 0:
+            return {}
+        theirs, ours = np.array(trace[-n:]), np.array(self.public[-n:])
+        names: dict[int, int] = {}
+        now = int(theirs[-1])
+        known, counts = np.unique(theirs[theirs != NO_REGIME], return_counts=True)
+        order = known[np.argsort(-counts, kind="stable")].tolist()
+        rival = max((int((ours[theirs == own] == ours[-1]).sum()) for own in order), default=0)
+        if now != NO_REGIME and int((ours[theirs == now] == ours[-1]).sum()) == rival:
+            names[now] = int(ours[-1])  # nobody has a better claim to the present id
+        for own in order:
+            values, overlap = np.unique(ours[theirs == own], return_counts=True)
+            best = int(values[np.argmax(overlap)])
+            if own not in names and best not in names.values():
+                names[own] = best
+        return names
+
+    def _report(self, time: int, vote: int) -> list[Event]:
+        if self.regime == NO_REGIME:
+            return [self._open(time, time)]
+        if vote == NO_REGIME:
+            return []
+        if self.regime not in self.names.values() and not self.names:
+            self.names[vote] = self.regime
+        if self.names.get(vote, NO_REGIME) == self.regime:
+            self.candidate = NO_REGIME
+            return []
+        if vote != self.candidate:
+            self.candidate, self.since = vote, time
+        if time - self.since + 1 < (HOLD if self.heard > EARLY else EARLY_HOLD):
+            return []
+        self.candidate = NO_REGIME
+        if vote in self.names:
+            previous, self.regime = self.regime, self.names[vote]
+            self.began = self.since
+            return [event(time, RETURNED, self.regime, previous, self.since)]
+        opened = self._open(time, self.since)
+        self.names[vote] = self.regime
+        return [opened]
+
+    def _open(self, time: int, since: int) -> Event:
+        previous, self.regime = self.regime, len(self.book)
+        self.began = since
+        self.book.append(Entry(0, since, since))
+        grown = np.zeros((len(self.book), len(self.book)))
+        grown[:-1, :-1] = self.moves
+        self.moves = grown
+        return event(time, OPENED, self.regime, previous, since)
+
+    def pack(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """State for a snapshot."""
+        values = {
+            "heard": self.heard, "chosen": self.chosen, "regime": self.regime,
+            "candidate": self.candidate, "since": self.since, "began": self.began,
+            "names": [list(pair) for pair in self.names.items()],
+            "book": [list(entry) for entry in self.book], "public": list(self.public),
+            "traces": [list(trace) for trace in self.traces],
+        }  # fmt: skip
+        return values, {"lead": self.lead.copy(), "moves": self.moves.copy()}
+
+    @classmethod
+    def unpack(cls, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Reading:
+        """What `pack` packed."""
+        own = cls(len(arrays["lead"]), values["chosen"])
+        own.heard = values["heard"]
+        own.lead, own.moves = arrays["lead"].copy(), arrays["moves"].copy()
+        own.regime, own.candidate = values["regime"], values["candidate"]
+        own.since, own.began = values["since"], values["began"]
+        own.names = {int(a): int(b) for a, b in values["names"]}
+        own.book = [Entry(*entry) for entry in values["book"]]
+        own.public = list(values["public"])
+        own.traces = [list(trace) for trace in values["traces"]]
+        return own
+
+
+def event(time: int, kind: str, regime: int, previous: int, since: int) -> Event:
+    """An event that also says since when, where events can."""
+    more: dict[str, Any] = {"since": since} if "since" in Event._fields else {}
+    return Event(time, kind, regime, previous, **more)

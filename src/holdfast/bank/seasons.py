@@ -1,0 +1,125 @@
+"""Seasons proposed from what has been seen: robust autocorrelation of the recent past.
+
+Values are ranked within the window (an outlier is one more rank), a slow level is taken out, and
+peaks of the autocorrelation that stand above their surroundings and above chance are proposed.
+Whether a season helps is not decided here: it becomes a member and the mixture decides.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+LEAST = 40  # observations before a season can be proposed
+CYCLES = 3  # how often a season must have been seen
+SURE = 4.5  # standard errors above zero
+
+
+def propose(values: Array, most: int = 2) -> list[int]:
+    """Periods of up to `most` seasons, strongest first; NaN are left out of the sums.
+
+    Example:
+        >>> t = np.arange(200)
+        >>> propose(np.sin(2 * np.pi * t / 12))
+        [12]
+    """
+    if np.isfinite(values).sum() < LEAST:
+        return []
+    z = _flat_ranks(values)
+    found: list[int] = []
+    while len(found) < most:
+        period = _strongest(z, values.size // CYCLES, found)
+        if period == 0:
+            break
+        found.append(period)
+        z = _without(z, period)
+    return found
+
+
+def _strongest(z: Array, longest: int, known: list[int]) -> int:
+    """By the correlation of the values, where it must be plain; failing that, by that of steps."""
+    rho, error = _autocorrelation(z - z.mean(), longest)
+    period = _plain_peak(rho, np.maximum(SURE * error, 0.4), known)
+    if period == 0:
+        rho, error = _autocorrelation(np.diff(z), longest)
+        period = _peak(rho, np.maximum(SURE * error, 0.15), known)
+    return _refined(rho, period)
+
+
+def _flat_ranks(values: Array) -> Array:
+    """Ranks in [-1, 1] of the values less a straight line; 0 where nothing was seen."""
+    seen = np.isfinite(values)
+    t = np.arange(values.size)
+    line = _robust_line(t[seen].astype(float), values[seen])
+    rest = values[seen] - line
+    ordered = np.sort(rest)
+    below = np.searchsorted(ordered, rest, "left") + np.searchsorted(ordered, rest, "right")
+    z = np.zeros(values.size)
+    z[seen] = below / rest.size - 1.0
+    return z
+
+
+def _robust_line(t: Array, y: Array) -> Array:
+    """A line through the medians of the first and the last third."""
+    third = max(1, y.size // 3)
+    left, right = np.median(y[:third]), np.median(y[-third:])
+    slope = (right - left) / max(np.median(t[-third:]) - np.median(t[:third]), 1.0)
+    return np.asarray(left + slope * (t - np.median(t[:third])))
+
+
+def _autocorrelation(z: Array, longest: int) -> tuple[Array, Array]:
+    """Correlation at lags 0 .. longest, and its standard error under independence."""
+    size = 1 << (2 * z.size - 1).bit_length()
+    cover = np.fft.irfft(np.abs(np.fft.rfft(z, size)) ** 2, size)[: longest + 1]
+    if cover[0] <= 1e-12 * z.size:
+        return np.zeros(longest + 1), np.ones(longest + 1)
+    pairs = z.size - np.arange(longest + 1)
+    return cover / cover[0] * z.size / pairs, 1.0 / np.sqrt(pairs)
+
+
+def _peak(rho: Array, least: Array, known: list[int]) -> int:
+    """The shortest lag whose local maximum is high enough and nearly the highest one, or 0."""
+    lag = np.arange(3, rho.size - 1)
+    if lag.size == 0:
+        return 0
+    top = (rho[lag] >= rho[lag - 1]) & (rho[lag] >= rho[lag + 1]) & (rho[lag] >= least[lag])
+    for period in known:
+        top &= (np.abs(lag - period * np.round(lag / period)) != 1) & (lag != period)
+    if not top.any():
+        return 0
+    high = 0.8 * rho[lag[top]].max()
+    return int(lag[top & (rho[lag] >= high)][0])
+
+
+def _plain_peak(rho: Array, least: Array, known: list[int]) -> int:
+    """A peak that the correlation fell far below before it, and comes back to after it."""
+    period = _peak(rho, least, known)
+    if period == 0:
+        return 0
+    valley = rho[1:period].min()
+    again = rho[2 * period - 1 : 2 * period + 2].max(initial=rho[period] - 0.2)
+    return period if rho[period] - valley > 0.4 and again > 0.4 else 0
+
+
+def _refined(rho: Array, period: int) -> int:
+    """The period from the peaks at its multiples, which place it more exactly."""
+    if period < 4:
+        return period
+    exact, k = float(period), 2
+    while round(k * exact) + 2 < rho.size and k <= 20:
+        near = max(1, min(2, period // 4))
+        at = np.arange(round(k * exact) - near, round(k * exact) + near + 1)
+        best = int(at[np.argmax(rho[at])])
+        if rho[best] < 0.3 * rho[period]:
+            break
+        exact, k = best / k, k + 1
+    return round(exact)
+
+
+def _without(z: Array, period: int) -> Array:
+    """The series less its mean at each phase of the season."""
+    phase = np.arange(z.size) % period
+    mean = np.bincount(phase, z, period) / np.maximum(np.bincount(phase, minlength=period), 1)
+    return np.asarray(z - mean[phase])

@@ -1,0 +1,302 @@
+"""One stream as `auto` knows it: units, members, regimes and intervals together.
+
+An observation goes one way: what was expected (look), the forecast of it in the user's units, the
+units, the members, the correction of intervals, the reading of regimes, a look for seasons.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.bank import ahead, design, scores, seasons
+from holdfast.bank.advice import Advice
+from holdfast.bank.calibration import Calibration, Law
+from holdfast.bank.ensemble import DEPTH, Ensemble, Heard, Look
+from holdfast.bank.members import RegimeMember, Spec
+from holdfast.bank.reading import Reading
+from holdfast.forecast import Forecast
+from holdfast.frames import Row
+from holdfast.results import OUTLIER, Event, Regime, Step
+from holdfast.units import MOMENTS, Units
+
+Array = NDArray[np.float64]
+
+_WINDOW = 1024  # observations kept to begin again from
+_REPLAY = 500  # of which a member that joins late is shown so many
+_SEASON_LOOKS = (50, 75, 100, 125, 150, 200, 300, 400, 600, 800, 1000)  # then every 1000
+_OUTLIER = 0.2  # an observation less likely regular than this is reported
+_FAINT = 1e-4  # components of the forecast with a smaller share are left out
+_FIRST = 20  # observations after which the target is looked at
+_NAMED = 20  # outliers remembered by their time
+
+
+class Expected(NamedTuple):
+    """The next observation before it comes."""
+
+    raw: Array  # covariates as given
+    look: Look
+    law: Law  # in units, not corrected
+    forecast: Forecast  # corrected, in the user's units
+
+
+class Stream:
+    """The state after the first observation: dimension and covariates are known."""
+
+    def __init__(self, plan: design.Plan, dim: int, x: Row | None, seed: int) -> None:
+        self.plan, self.dim, self.seed = plan, dim, seed
+        self.n_x = plan.width(x)
+        self.units = Units(dim, _WINDOW)
+        self.scaler = design.Scaler(self.n_x)
+        self.rows: list[Array] = []  # covariates beside units.buffer, as given
+        self.seasons: list[int] = []
+        self.proposed: list[int] = []
+        self.ensemble = self._fresh()
+        self.readers = self._readers()
+        self.reading = Reading(len(self.readers), start=plan.first_reader)
+        self.calibration = Calibration()
+        self.advice = Advice()
+        self.outliers: list[int] = []
+        self.n_outliers = 0
+        self._expected: tuple[tuple[int, bytes], Expected] | None = None
+
+    def _readers(self) -> list[int]:
+        """Which regime members read regimes."""
+        return self.plan.readers([member.spec for member in self.ensemble.regimes])
+
+    def _fresh(self) -> Ensemble:
+        season = self.seasons[0] if self.seasons else 0
+        specs = self.plan.specs(self.n_x) + self._season_spec()
+        deepest = max((max(s.steps, default=0) for s in specs), default=0)
+        return Ensemble(specs, self.dim, self.seed, season, max(DEPTH, deepest + 1))
+
+    def _season_spec(self) -> list[Spec]:
+        return [self.plan.season(self.seasons, self.n_x)] if self.seasons else []
+
+    def expect(self, x: Row | None, time: int) -> Expected:
+        """What is expected next; remembered, for predict is usually followed by update."""
+        raw = self.plan.covariates(x, time)
+        key = (time, raw.tobytes())
+        if self._expected is None or self._expected[0] != key:
+            look = self.ensemble.look(self.scaler.scaled(raw))
+            law = self.law(look)
+            self._expected = key, Expected(raw, look, law, self.published(law))
+        return self._expected[1]
+
+    def law(self, look: Look) -> Law:
+        """The mixture of all members, in units, before correction."""
+        keep = look.weight > _FAINT * look.weight.max()
+        share = look.weight[keep]
+        p = look.parts
+        return Law(share / share.sum(), p.location[keep], p.spread[keep], p.dof[keep])
+
+    def published(self, law: Law) -> Forecast:
+        return self.units.forecast(Forecast.mixture(*self.calibration.apply(law)))
+
+    def observe(self, y: Array, x: Row | None, time: int) -> tuple[Forecast, Step]:
+        raw, look, law, forecast = self.expect(x, time)
+        self._expected = None
+        z = self.units.to_units(y)
+        rebuilt = self._learn_units(y, raw)
+        if rebuilt:
+            weight, steps, log_scores = self._rebuild()
+        else:
+            weight, steps, log_scores = self.ensemble.observe(z, self.scaler.scaled(raw), look)
+        seen = not np.isnan(y).all()
+        if seen and not rebuilt:  # what was expected in wrong units says nothing about intervals
+            self.calibration.learn(law, z)
+        if seen:
+            self._advise(weight)
+        events = self._read(time, steps, log_scores, weight, seen)
+        self._look_for_seasons()
+        return forecast, self._step(forecast, y, steps, weight, seen, events)
+
+    def _advise(self, weight: float) -> None:
+        n, c = self.units.count, self.calibration
+        self.advice.watch(n, weight < _OUTLIER, c.held, c.told)
+        if n == _FIRST and self.dim == 1:
+            self.advice.first_look(np.array(self.units.buffer)[:, 0])
+
+    def _learn_units(self, y: Array, raw: Array) -> bool:
+        """Whether units, or the scales of covariates, are others now."""
+        self.rows.append(raw)
+        rebuild = self.units.learn(y)
+        self.rows = self.rows[-len(self.units.buffer) :]
+        return rebuild or (self.n_x > 0 and self.units.count in MOMENTS)
+
+    def _rebuild(self) -> Heard:
+        """Begin again in the new units, on what is in the buffer."""
+        self.reading.restart(len(self.readers))
+        self.scaler.learn(np.array(self.rows).reshape(len(self.rows), -1))
+        self.ensemble = self._fresh()
+        self.readers = self._readers()
+        heard = Heard(1.0, [], np.zeros(0))
+        for i, (y, raw) in enumerate(zip(self.units.buffer, self.rows, strict=True)):
+            heard = self._feed(self.ensemble, y, raw)
+            if i < len(self.rows) - 1:
+                self.reading.watch([heard.steps[k] for k in self.readers])
+        self.reading.rejoin()
+        return heard
+
+    def _feed(self, ensemble: Ensemble, y: Array, raw: Array) -> Any:
+        covariates = self.scaler.scaled(raw)
+        return ensemble.observe(self.units.to_units(y), covariates, ensemble.look(covariates))
+
+    def _read(
+        self, time: int, steps: list[Step], log_scores: Array, weight: float, seen: bool
+    ) -> list[Event]:
+        readers, events = self.readers, []
+        if seen and weight < _OUTLIER:
+            self.outliers = [*self.outliers[1 - _NAMED :], time]
+            self.n_outliers += 1
+            events.append(Event(time, OUTLIER, max(self.reading.regime, 0), self.reading.regime))
+        return events + self.reading.hear(time, [steps[k] for k in readers], log_scores[readers])
+
+    def _step(
+        self, forecast: Forecast, y: Array, steps: list[Step], weight: float, seen: bool,
+        events: list[Event],
+    ) -> Step:  # fmt: skip
+        own = steps[self.readers[self.reading.chosen]]
+        return Step(
+            regime=self.reading.regime,
+            regime_probability=own.regime_probability,
+            weight=min(max(weight, float(np.finfo(float).tiny)), 1.0),
+            outlier=seen and weight < _OUTLIER,
+            change_probability=own.change_probability,
+            n_regimes=len(self.reading.book),
+            ess=own.ess,
+            log_score=_log_score(forecast, y),
+            settled=1,
+            events=tuple(events),
+        )
+
+    def _look_for_seasons(self) -> None:
+        """Now and then: propose seasons, and let a member that knows them join."""
+        n = self.units.count
+        if not (n in _SEASON_LOOKS or (n > 1000 and n % 1000 == 0)) or self.plan.explicit:
+            return
+        values = np.array(self.units.buffer)[:, 0]
+        found = [s for s in seasons.propose(values) if s + 1 < DEPTH]
+        again, self.proposed = found == self.proposed, found
+        if not found or set(found) <= set(self.seasons) or (self.seasons and not again):
+            return  # a season that is there gives way only to one that is proposed twice
+        self.seasons = found
+        spec = self.plan.season(found, self.n_x)
+        newcomer = Ensemble([spec], self.dim, self.seed + 7, found[0])
+        for y, raw in list(zip(self.units.buffer, self.rows, strict=True))[-_REPLAY - max(found) :]:
+            self._feed(newcomer, y, raw)
+        at = [i for i, m in enumerate(self.ensemble.regimes) if m.spec.name == spec.name]
+        self.ensemble.replace(at[0] if at else None, spec, found[0], newcomer)
+        self.readers = self._readers()
+        if self.plan.reader is None:
+            self.reading.enlarge(self.readers.index(at[0]) if at else None)
+
+    def ahead(self, rows: list[Row | None], time: int) -> list[Forecast]:
+        """Forecasts of the next len(rows) observations."""
+        covariates = [
+            self.scaler.scaled(self.plan.covariates(x, time + h)) for h, x in enumerate(rows)
+        ]
+        first = self.expect(rows[0], time).look
+        laws = [self.law(first)]
+        if len(rows) > 1:
+            rng = np.random.default_rng([self.seed, time])
+            laws += ahead.simulate(self.ensemble, first, covariates, rng)
+        return ahead.Ahead([self.published(law) for law in laws])
+
+    @property
+    def reader(self) -> RegimeMember:
+        """The member that reads regimes now."""
+        return self.ensemble.regimes[self.readers[self.reading.chosen]]
+
+    def weights(self) -> dict[str, float]:
+        """How much each member counts now, largest first."""
+        pairs = zip(self.ensemble.names, self.ensemble.mixer.weight.tolist(), strict=True)
+        return dict(sorted(pairs, key=lambda pair: -pair[1]))
+
+    def regret(self) -> dict[str, float]:
+        """The mixture's mean loss over each member's, since that member joined; largest first."""
+        pairs = zip(
+            self.ensemble.names, self.ensemble.mixer.against_members().tolist(), strict=True
+        )
+        return dict(sorted(pairs, key=lambda pair: -pair[1]))
+
+    def coefficient_names(self) -> list[str]:
+        """Of the reader's regimes."""
+        return design.names(self.reader.spec, self.dim)
+
+    def regimes(self) -> list[Regime]:
+        """The regimes reported so far, with what the present reader knows of them."""
+        member = self.reader
+        known = {r.id: r for r in member.model.regimes()}
+        ours = {own: known[theirs] for theirs, own in self.reading.names.items() if theirs in known}
+        out = []
+        for i, entry in enumerate(self.reading.book):
+            mean, sd = design.coefficients(ours.get(i), member.spec, self.units)
+            out.append(Regime(i, entry.visits, entry.first, entry.last, mean, sd))
+        return out
+
+    def pack(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        parts = {
+            "units": self.units.pack(), "ensemble": self.ensemble.pack(),
+            "reading": self.reading.pack(),
+        }  # fmt: skip
+        values: dict[str, Any] = {key: part[0] for key, part in parts.items()}
+        arrays = {f"{key}/{k}": a for key, part in parts.items() for k, a in part[1].items()}
+        values |= {
+            "calibration": self.calibration.pack(), "seasons": self.seasons,
+            "proposed": self.proposed, "advice": self.advice.pack(),
+            "outliers": self.outliers, "n_outliers": self.n_outliers,
+            "n_x": self.n_x,
+        }  # fmt: skip
+        arrays |= self.scaler.pack() | {
+            "rows": np.array(self.rows).reshape(len(self.rows), self.n_x)
+        }
+        return values, arrays
+
+    @classmethod
+    def unpack(
+        cls, plan: design.Plan, values: dict[str, Any], arrays: dict[str, NDArray[Any]], dim: int,
+        seed: int,
+    ) -> Stream:  # fmt: skip
+        own = cls.__new__(cls)
+        own.plan, own.dim, own.seed, own.n_x = plan, dim, seed, values["n_x"]
+        part = {
+            key: {
+                k.removeprefix(f"{key}/"): a for k, a in arrays.items() if k.startswith(f"{key}/")
+            }
+            for key in ("units", "ensemble", "reading")
+        }
+        own.units = Units.unpack(values["units"], part["units"])
+        own.ensemble = Ensemble.unpack(values["ensemble"], part["ensemble"], dim, seed)
+        own.readers = own._readers()
+        own.reading = Reading.unpack(values["reading"], part["reading"])
+        own.calibration = Calibration()
+        own.calibration.unpack(values["calibration"])
+        own.advice = Advice()
+        own.advice.unpack(values["advice"])
+        own.scaler = design.Scaler(own.n_x)
+        own.scaler.unpack(arrays)
+        own.rows = [row.copy() for row in arrays["rows"]]
+        own.seasons, own.outliers = list(values["seasons"]), list(values["outliers"])
+        own.n_outliers = values["n_outliers"]
+        own.proposed = list(values["proposed"])
+        own._expected = None
+        return own
+
+
+def _log_score(forecast: Forecast, y: Array) -> float:
+    if y.size > 1:
+        return float(forecast.log_density(y))
+    if np.isnan(y[0]):
+        return math.nan
+    location, spread = forecast.location[:, 0].copy(), forecast.spread[:, 0, 0].copy()
+    return float(scores.log_mixture(y[0], forecast.share, location, spread, forecast.dof))
+
+
+def copied(forecast: Forecast) -> Forecast:
+    """The receiver's own arrays."""
+    parts = (forecast.share, forecast.location, forecast.spread, forecast.dof)
+    return Forecast(*(part.copy() for part in parts))

@@ -1,0 +1,247 @@
+"""A whole table through a model, block by block, in memory that does not grow with the table."""
+
+from __future__ import annotations
+
+import importlib
+import shutil
+import time
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from holdfast.cli.destination import Destination, Sheet, to_csv, to_parquet, write_sheet
+from holdfast.cli.interruption import Interruption
+from holdfast.cli.job import Prepared
+from holdfast.cli.record import MODEL, RECORD, record
+from holdfast.cli.voice import Voice
+from holdfast.columns import event_columns, forecast_columns, regime_columns, run_columns
+from holdfast.errors import HoldfastError
+from holdfast.evaluate.running import RunningScores
+from holdfast.many import with_names
+from holdfast.models.base import Model
+from holdfast.models.registry import REGISTRY, make
+from holdfast.readers import Block, Reading, blocks
+from holdfast.readers.cells import Time
+from holdfast.readers.reading import as_block, time_array
+from holdfast.results import Run
+
+SHOWN = 100_000  # latest observations that the report shows; more would not fit a page
+_WARM_UP = 32  # rows on which the kernels are compiled before the clock starts
+_SMALL = 512  # rows per block: Ctrl-C waits for one
+
+
+@dataclass
+class Recent:
+    """The latest observations and what was said of them, for the report."""
+
+    runs: deque[Run] = field(default_factory=deque)
+    blocks: deque[Block] = field(default_factory=deque)
+    held: int = 0
+
+    def add(self, block: Block, run: Run) -> None:
+        self.runs.append(run)
+        self.blocks.append(block)
+        self.held += len(run)
+        while self.held - len(self.runs[0]) >= SHOWN:
+            self.held -= len(self.runs.popleft())
+            self.blocks.popleft()
+
+    def times(self) -> list[Time | None]:
+        """Their times."""
+        return [time for block in self.blocks for time in block.times]
+
+    def y(self) -> np.ndarray:
+        """Their values."""
+        return np.concatenate([block.y for block in self.blocks])
+
+    def run(self) -> Run:
+        """Their runs as one."""
+        return joined(list(self.runs))
+
+
+@dataclass
+class Batch:
+    """A model on its way through a table."""
+
+    prepared: Prepared
+    model: Model
+    reading: Reading
+    scores: RunningScores
+    done: int = 0  # observations learnt, those missing in gaps included
+    outliers: int = 0
+    seconds: float = 0.0
+    timed: int = 0
+    interrupted: bool = False
+    recent: Recent = field(default_factory=Recent)
+
+    @property
+    def online(self) -> bool:
+        """Whether each forecast was made before its observation was known."""
+        return REGISTRY[self.model.name].online
+
+    def go(self, destination: Destination, chunks: Any, voice: Voice) -> None:
+        """Learn all rows and write what is said of them."""
+        run_sheet, event_sheet = (
+            _sheet(destination, name, fresh=self.done == 0) for name in ("run.csv", "events.csv")
+        )
+        try:
+            with Interruption() as stop, voice.progress("observations") as show:
+                for block in self._blocks(chunks):
+                    self._block(block, run_sheet, event_sheet)
+                    show(self.done)
+                    if stop.heard:
+                        self.interrupted = True
+                        break
+        finally:
+            run_sheet.close()
+            event_sheet.close()
+
+    def _blocks(self, chunks: Any) -> Iterator[Block]:
+        """Small blocks, or one of everything for a model that must see the whole stream."""
+        if self.online:
+            return blocks(self.reading, chunks, _SMALL)
+        observations = [o for chunk in chunks for row in chunk for o in self.reading.take(row)]
+        return iter([as_block(observations)] if observations else [])
+
+    def _block(self, block: Block, run_sheet: Sheet, event_sheet: Sheet) -> None:
+        X = with_names(block.X, self.prepared.layout)
+        if self.done == 0 and self.online:
+            warm_up(self.model, block, X)
+        begin = time.perf_counter()
+        run = self.model.run(block.y, X, level=self.prepared.job.level)
+        self.seconds += time.perf_counter() - begin
+        self.timed += len(run)
+        self.recent.add(block, run)
+        times = self.recent.times() if run.events else []
+        start = self.done + len(run) - self.recent.held
+        columns = run_columns(block, run)
+        if block.times[0] is None:
+            columns["time"] = list(range(self.done, self.done + len(run)))
+        run_sheet.add(columns)
+        event_sheet.add(event_columns(run.events, times, start))
+        if self.online:
+            self.scores.add(block.y, run.mean, run.lower, run.upper, run.log_score)
+        self.outliers += int(run.outlier.sum())
+        self.done += len(run)
+
+
+def warm_up(model: Model, block: Block, X: Any) -> None:
+    """Compile, or load, the kernels on a few rows, so that the time told is the run's own."""
+    few = None if X is None else X._replace(values=X.values[:_WARM_UP])
+    make(model.name, **model.settings()).run(block.y[:_WARM_UP], few)
+
+
+def finish(batch: Batch, destination: Destination, form: str, voice: Voice) -> dict[str, Any]:
+    """Write what is known at the end, put it all into place, and sum it up."""
+    warnings = batch.reading.words() + _remarks(batch)
+    regimes = regime_columns(batch.model, batch.recent.times(), batch.done - batch.recent.held)
+    write_sheet(destination.path("regimes.csv"), regimes)
+    try:
+        if ahead := _ahead(batch):
+            write_sheet(destination.path("forecasts.csv"), ahead)
+    except HoldfastError as error:  # hours of work are not thrown away for it
+        warnings.append(f"No forecasts of the steps ahead: {error}")
+    batch.model.save(destination.path(MODEL))
+    destination.write_json(RECORD, _record(batch, form, warnings))
+    if batch.done:
+        write_html(destination, batch, warnings, voice)
+    if form == "parquet":
+        to_parquet(destination.path("run.csv"), destination.path("run.parquet"))
+        destination.path("run.csv").unlink()
+    files = destination.commit()
+    return _summary(batch, warnings) | {"out": str(destination.folder), "files": files}
+
+
+def _record(batch: Batch, form: str, warnings: list[str]) -> dict[str, Any]:
+    """The content of run.json: what `resume`, `report` and `forecast` need."""
+    prepared = batch.prepared
+    return record(
+        **prepared.job.request._asdict(), model=batch.model.name, target=prepared.layout.target,
+        season=prepared.season, level=prepared.job.level, horizon=prepared.job.horizon,
+        observations=batch.done, outliers=batch.outliers, format=form, warnings=warnings,
+        reading=batch.reading.state(), scoring=batch.scores.state(), scores=batch.scores.table(),
+    )  # fmt: skip
+
+
+def _summary(batch: Batch, warnings: list[str]) -> dict[str, Any]:
+    """What is told of a run."""
+    prepared, frequency = batch.prepared, batch.prepared.frequency
+    return {
+        "file": prepared.job.request.file, "target": prepared.layout.target,
+        "time": prepared.layout.time, "frequency": str(frequency) if frequency else None,
+        "model": batch.model.name, "offline": not batch.online, "rows": batch.reading.rows,
+        "observations": batch.done, "outliers": batch.outliers,
+        "regimes": len(batch.model.regimes()), "scores": batch.scores.table(),
+        "warnings": warnings, "interrupted": batch.interrupted,
+        "ms_per_observation": 1e3 * batch.seconds / max(batch.timed, 1),
+    }  # fmt: skip
+
+
+def write_html(destination: Destination, batch: Batch, warnings: list[str], voice: Voice) -> None:
+    """Write report.html, or say what it needs."""
+    try:
+        write_report = importlib.import_module("holdfast.report").write_report
+    except ModuleNotFoundError as error:
+        voice.warn(f"report.html is not written: {error.name} is not installed.")
+        return
+    prepared, recent = batch.prepared, batch.recent
+    if batch.done > recent.held:
+        warnings = [*warnings, f"The report shows the latest {recent.held} observations."]
+    write_report(
+        destination.path("report.html"), run=recent.run(), model=batch.model, y=recent.y(),
+        times=time_array(recent.times()), title=f"{prepared.layout.target}: {batch.model.name}",
+        horizon=prepared.job.horizon or 24, scores=batch.scores.table(), warnings=warnings,
+        settings=batch.model.settings(),
+    )  # fmt: skip
+
+
+def joined(runs: list[Run]) -> Run:
+    """Runs of one stream, end to end, as one."""
+    parts: dict[str, Any] = {}
+    for entry in fields(Run):
+        values = [getattr(run, entry.name) for run in runs]
+        if isinstance(values[0], np.ndarray):
+            parts[entry.name] = np.concatenate(values)
+        elif entry.name == "events":
+            parts[entry.name] = [event for events in values for event in events]
+        else:
+            parts[entry.name] = values[0]
+    return Run(**parts)
+
+
+def carry_over(folder: Path, destination: Destination, form: str) -> None:
+    """Put an earlier run's rows where the next ones will be appended."""
+    if form == "parquet":
+        to_csv(folder / "run.parquet", destination.path("run.csv"))
+    else:
+        shutil.copyfile(folder / "run.csv", destination.path("run.csv"))
+    shutil.copyfile(folder / "events.csv", destination.path("events.csv"))
+
+
+def _sheet(destination: Destination, name: str, fresh: bool) -> Sheet:
+    path = destination.path(name)
+    return Sheet(path, header=fresh or not path.exists() or path.stat().st_size == 0)
+
+
+def _ahead(batch: Batch) -> dict[str, list[Any]]:
+    job, clock = batch.prepared.job, batch.reading.clock
+    if not job.horizon or not batch.done:
+        return {}
+    ahead = batch.model.forecast(job.horizon, batch.prepared.future())
+    return forecast_columns(ahead, job.level, clock.last, clock.frequency)
+
+
+def _remarks(batch: Batch) -> list[str]:
+    found = []
+    if not batch.online:
+        found.append(
+            f"{batch.model.name} is an offline fit: it saw the whole stream before it said "
+            "anything, so its numbers are no forecasts and are not scored."
+        )
+    if batch.interrupted:
+        found.append(f"Interrupted after {batch.reading.rows} rows; what there was is written.")
+    return found

@@ -1,0 +1,61 @@
+"""run.json: what a run was and where it stopped, so that it can be resumed, shown and forecast."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import holdfast
+from holdfast.errors import HoldfastError
+from holdfast.models.base import Model
+from holdfast.models.registry import load
+from holdfast.readers import Reading
+
+FORMAT = 1
+RECORD, MODEL = "run.json", "model.holdfast"
+
+
+class Kept(NamedTuple):
+    """A model and, where it was made by a run, that run's record and folder."""
+
+    model: Model
+    record: dict[str, Any]
+    folder: Path
+    path: Path
+
+    def reading(self) -> Reading | None:
+        """Where the run's table had been read to, if it is known."""
+        state = self.record.get("reading")
+        return None if state is None else Reading.from_state(state)
+
+
+def record(**content: Any) -> dict[str, Any]:
+    """The content of run.json."""
+    return {"holdfast_run": FORMAT, "version": holdfast.__version__, **content}
+
+
+def read_kept(path: Path) -> Kept:
+    """A snapshot, given as its file or as the folder of a run."""
+    if path.is_dir():
+        if not (path / MODEL).is_file():
+            raise HoldfastError(f"{path} holds no {MODEL}; is it the folder of a run?")
+        path = path / MODEL
+    elif not path.exists():
+        raise HoldfastError(f"{path} does not exist.")
+    model = load(path)
+    beside = path.parent / RECORD
+    found = _read(beside) if path.name == MODEL and beside.is_file() else {}
+    return Kept(model, found, path.parent, path)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        content: dict[str, Any] = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise HoldfastError(f"{path} cannot be read: {error}.") from None
+    if content.get("holdfast_run") != FORMAT:
+        raise HoldfastError(
+            f"{path} is not the record of a run that holdfast {holdfast.__version__} can read."
+        )
+    return content

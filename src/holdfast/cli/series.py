@@ -1,0 +1,132 @@
+"""`holdfast run --by COLUMN`: many series of one table, side by side, one failing alone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from holdfast.cli.destination import Destination, Sheet, to_parquet
+from holdfast.cli.interruption import Interruption
+from holdfast.cli.job import Job, Prepared, prepare
+from holdfast.cli.record import RECORD, record
+from holdfast.cli.voice import Voice, number
+from holdfast.columns import Columns
+from holdfast.errors import HoldfastError
+from holdfast.many import Plan, SeriesRun, Task, run_all
+from holdfast.readers.source import Row
+
+_SHEETS = {"run": "run.csv", "events": "events.csv", "regimes": "regimes.csv"}
+
+
+def run_by(job: Job, out: Path, jobs: int, seed: int, form: str, voice: Voice) -> None:
+    """Run every series and write long tables that begin with the series' name."""
+    if job.horizon and job.wishes.columns:
+        raise HoldfastError("--by with --columns cannot look ahead; leave --horizon out.")
+    job.check()
+    with Destination(out) as destination:
+        prepared = prepare(job, voice)
+        plan = Plan(
+            prepared.model_name, job.model_settings(), seed, job.level, job.horizon,
+            prepared.season, job.burn_in,
+        )  # fmt: skip
+        summary = _write_all(prepared, plan, jobs, destination, voice)
+        if form == "parquet":
+            to_parquet(destination.path("run.csv"), destination.path("run.parquet"))
+            destination.path("run.csv").unlink()
+        destination.write_json(RECORD, record(**summary))
+        summary["files"] = destination.commit()
+    summary["out"] = str(out)
+    _tell(summary, voice)
+    if not summary["series"]:
+        raise HoldfastError("None of the series could be run; errors.csv says why.")
+
+
+def _write_all(
+    prepared: Prepared, plan: Plan, jobs: int, destination: Destination, voice: Voice
+) -> dict[str, Any]:
+    names = [*_SHEETS.values(), *(["forecasts.csv"] if plan.horizon else []), "scores.csv"]
+    sheets = {name: Sheet(destination.path(name)) for name in names}
+    by = str(prepared.layout.by)
+    scores: dict[str, dict[str, float]] = {}
+    errors: dict[str, str] = {}
+    interrupted = False
+    with Interruption() as stop, voice.progress("series") as show:
+        for one in run_all(_tasks(prepared), plan, jobs):
+            key = str(one.key)
+            if one.error:
+                errors[key] = one.error
+                voice.warn(f"series {key}: {one.error}")
+            else:
+                scores[key] = one.scores
+                _write(one, key, by, sheets, destination)
+            show(len(scores) + len(errors))
+            if stop.heard:
+                interrupted = True
+                break
+    if errors:
+        sheets["errors.csv"] = Sheet(destination.path("errors.csv"))
+        sheets["errors.csv"].add({by: list(errors), "error": list(errors.values())})
+    for sheet in sheets.values():
+        sheet.close()
+    return {
+        "file": prepared.job.request.file, "target": prepared.layout.target, "by": by,
+        "model": plan.model, "series": len(scores), "observations": sheets["run.csv"].rows,
+        "scores": scores, "errors": errors, "interrupted": interrupted,
+    }  # fmt: skip
+
+
+def _write(
+    one: SeriesRun, key: str, by: str, sheets: dict[str, Sheet], destination: Destination
+) -> None:
+    parts = {"run.csv": one.run, "events.csv": one.events, "regimes.csv": one.regimes}
+    parts |= {"forecasts.csv": one.forecasts, "scores.csv": {n: [v] for n, v in one.scores.items()}}
+    for name, columns in parts.items():
+        if name in sheets:
+            sheets[name].add(_with_key(columns, by, key))
+    destination.path(f"models/{_file_name(key)}.holdfast").write_bytes(one.model)
+
+
+def _with_key(columns: Columns, by: str, key: str) -> Columns:
+    length = len(next(iter(columns.values()), []))
+    return {by: [key] * length} | columns if columns else {}
+
+
+def _file_name(key: str) -> str:
+    """A key as the name of a file, on any system."""
+    return re.sub(r"[^\w.-]+", "_", key).strip(".") or "_"
+
+
+def _tasks(prepared: Prepared) -> Iterator[Task]:
+    """The series one after the other; the table comes sorted by their names."""
+    layout = prepared.layout
+    place = layout.used.index(str(layout.by))
+    key: Any = None
+    rows: list[Row] = []
+    for chunk in prepared.chunks():
+        for row in chunk:
+            if rows and row[place] != key:
+                yield Task(key, rows, layout)
+                rows = []
+            key = row[place]
+            rows.append(row)
+    if rows:
+        yield Task(key, rows, layout)
+
+
+def _tell(summary: dict[str, Any], voice: Voice) -> None:
+    voice.result(summary)
+    voice.say()
+    rows = []
+    for key, scores in list(summary["scores"].items())[:20]:
+        shown = [number(scores[n]) if scores else "" for n in ("mae", "mae_last_value")]
+        rows.append([key, *shown, f"{scores['coverage']:.1%}" if scores else ""])
+    voice.table([summary["by"], "MAE", "MAE of the last value", "held"], rows)
+    if len(summary["scores"]) > 20:
+        voice.say(f"  .. and {len(summary['scores']) - 20} more, in scores.csv")
+    voice.say(
+        f"{summary['series']} series, {len(summary['errors'])} failed, "
+        f"{summary['observations']} observations"
+    )
+    voice.say(f"results in {summary['out']}: {', '.join(summary['files'][:8])}")

@@ -1,0 +1,88 @@
+"""Are the forecasts as sure as they should be?
+
+The probability integral transform u = F(y) of honest forecasts is uniform: its histogram is
+flat, and the central interval of level p holds a share p of the observations,
+
+    coverage(p) = share of |2 u - 1| <= p
+
+Where only a Run is at hand the forecast is put together from what it kept: half a normal on each
+side of the centre, with the run's own limits. It agrees with the forecast at three quantiles.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from holdfast.errors import HoldfastError, numbers, whole
+from holdfast.results import Run
+
+Array = NDArray[np.float64]
+_ROUNDING = 1e-9  # of a mixture's shares, which add up to 1 only nearly
+LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
+
+
+class Calibration(NamedTuple):
+    """What `calibration` found.
+
+    Attributes:
+        pit: share of the transforms in each of equal bins; all alike if calibrated.
+        coverage: by level, the share of observations inside the central interval.
+        n: observations counted; 0 where that is not known.
+    """
+
+    pit: list[float]
+    coverage: dict[float, float]
+    n: int = 0
+
+
+def calibration(pit: Any, bins: int = 20, levels: tuple[float, ...] = LEVELS) -> Calibration:
+    """Histogram and coverage from probability integral transforms.
+
+    Args:
+        pit: transforms, as `prequential(...).pit`; NaN is not counted.
+        bins: number of equal bins.
+        levels: probabilities of the central intervals.
+
+    Example:
+        >>> found = calibration([0.05, 0.3, 0.5, 0.7, 0.95], bins=5, levels=(0.5,))
+        >>> found.coverage
+        {0.5: 0.6}
+    """
+    values = numbers("pit", pit).reshape(-1)
+    values = values[~np.isnan(values)]
+    if ((values < -_ROUNDING) | (values > 1 + _ROUNDING)).any():
+        raise HoldfastError("pit must lie between 0 and 1.")
+    values = np.clip(values, 0.0, 1.0)
+    counts = np.histogram(values, bins=whole("bins", bins), range=(0.0, 1.0))[0]
+    total = max(values.size, 1)
+    central = np.abs(2 * values - 1)
+    shares = {float(p): float((central <= p).sum() / total) for p in levels}
+    return Calibration((counts / total).tolist(), shares, int(values.size))
+
+
+def pit_of_run(run: Run, y: Any, level: float = 0.9) -> Array:
+    """(T, d) transforms of y under the forecasts of a run, as its limits tell them.
+
+    Args:
+        run: what `model.run(y)` gave.
+        y: the stream.
+        level: probability between the run's limits.
+
+    Example:
+        >>> import holdfast as hf
+        >>> y = [0.0, 0.1, -0.1, 0.2] * 5
+        >>> pit_of_run(hf.br_ihmm(particles=10).run(y), y).shape
+        (20, 1)
+    """
+    shape = (len(run), -1)
+    values = numbers("y", y).reshape(shape)
+    lower, upper = run.lower.reshape(shape), run.upper.reshape(shape)
+    centre = np.clip(np.reshape(getattr(run, "median", run.mean), shape), lower, upper)
+    reach = np.maximum(np.where(values >= centre, upper - centre, centre - lower), 1e-300)
+    with np.errstate(over="ignore"):
+        z = special.ndtri(0.5 + level / 2) * (values - centre) / reach
+    return np.asarray(special.ndtr(z))

@@ -1,0 +1,208 @@
+"""Worker processes and the threads that talk to them.
+
+A stream belongs to one worker, chosen by its number, so its messages keep their order. A thread
+per worker sends what has gathered as one list and waits for the reply. A worker that dies or
+hangs is replaced; its models come back from snapshots.
+
+For a demonstration workers begin without the compiler (slower, but at once) and hand over to
+compiled ones as soon as these are ready.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import os
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from holdfast.serve.config import Config
+from holdfast.serve.rows import Resting
+from holdfast.serve.worker import Message, Refused, Reply, main
+
+_TOGETHER = 16  # messages of a list
+_HUNG = 300.0  # seconds without a reply; compiling kernels takes less
+
+
+class WorkerLost(RuntimeError):
+    """The process with the model ended in the middle of the work."""
+
+
+class Body:
+    """A process and the pipe to it."""
+
+    def __init__(self, config: Config, compiled: bool) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.pipe, theirs = context.Pipe()
+        capacity = max(1, config.models_in_memory // config.workers)
+        self.process = context.Process(
+            target=main, args=(theirs, config.db, capacity, config.snapshot_every), daemon=True
+        )
+        with _environment({} if compiled else {"NUMBA_DISABLE_JIT": "1"}):
+            self.process.start()
+        theirs.close()
+
+    def exchange(self, messages: list[Message]) -> Reply:
+        """The reply to messages; EOFError when there is none."""
+        self.pipe.send(messages)
+        if not self.pipe.poll(_HUNG):
+            raise EOFError
+        reply: Reply = self.pipe.recv()
+        return reply
+
+    def end(self, at_once: bool = False) -> None:
+        """Let it see the end of the pipe, or kill it."""
+        if at_once:
+            self.process.kill()
+        self.pipe.close()
+        self.process.join(10)
+
+
+@contextmanager
+def _environment(more: dict[str, str]) -> Iterator[None]:
+    """Variables a child begins with; the compiler reads its own when it is imported."""
+    os.environ.update(more)
+    try:
+        yield
+    finally:
+        for name in more:
+            del os.environ[name]
+
+
+class Hand:
+    """One worker process with its thread."""
+
+    def __init__(self, config: Config, rested: Callable[[Resting], None]) -> None:
+        self._config = config
+        self._rested = rested
+        self._queue: queue.SimpleQueue[tuple[Message, asyncio.Future[Any]] | None]
+        self._queue = queue.SimpleQueue()
+        self._loop = asyncio.get_running_loop()
+        self._closing = False
+        self._body = Body(config, compiled=not config.demo)
+        self._successor: Body | None = None
+        self._thread = threading.Thread(target=self._work, daemon=True)
+        self._thread.start()
+
+    async def ask(self, verb: str, *arguments: Any) -> Any:
+        """The worker's answer; a `Refused` comes back as a value, a lost process is raised."""
+        future: asyncio.Future[Any] = self._loop.create_future()
+        self._queue.put((Message(verb, arguments), future))
+        return await future
+
+    async def close(self, at_once: bool) -> None:
+        """End the worker, after what it does or in the middle of it."""
+        self._closing = True
+        self._queue.put(None)
+        if at_once:
+            self._body.process.kill()
+        await asyncio.to_thread(self._thread.join)
+
+    async def renew(self) -> None:
+        """Prepare a compiled process and let it take over."""
+        body = await asyncio.to_thread(Body, self._config, True)
+        try:
+            await asyncio.to_thread(body.exchange, [Message("warm_up", ())])
+        except (asyncio.CancelledError, EOFError, OSError):
+            body.end(at_once=True)
+            raise
+        self._successor = body
+
+    def _work(self) -> None:
+        while True:
+            taken = self._take()
+            work = [entry for entry in taken if entry is not None]
+            if work:
+                self._exchange(work)
+            if None in taken:
+                self._body.end()
+                return
+
+    def _take(self) -> list[tuple[Message, asyncio.Future[Any]] | None]:
+        taken = [self._queue.get()]
+        while len(taken) < _TOGETHER and taken[-1] is not None:
+            try:
+                taken.append(self._queue.get_nowait())
+            except queue.Empty:
+                break
+        return taken
+
+    def _exchange(self, work: list[tuple[Message, asyncio.Future[Any]]]) -> None:
+        try:
+            self._hand_over()
+            reply = self._body.exchange([message for message, _ in work])
+        except (EOFError, OSError):
+            self._replace()
+            lost = WorkerLost("The process with this stream's model ended; send it again.")
+            for _, future in work:
+                self._tell(_fail, future, lost)
+            return
+        for (_, future), answer in zip(work, reply.answers, strict=True):
+            self._tell(_settle, future, answer)
+        for resting in reply.resting:
+            self._tell(self._rested, resting)
+
+    def _hand_over(self) -> None:
+        if self._successor is None:
+            return
+        reply = self._body.exchange([Message("rest_all", ())])
+        for resting in reply.resting:
+            self._tell(self._rested, resting)
+        self._body.end()
+        self._body, self._successor = self._successor, None
+
+    def _replace(self) -> None:
+        self._body.end(at_once=True)
+        if not self._closing:
+            self._body = Body(self._config, compiled=True)
+
+    def _tell(self, function: Callable[..., None], *arguments: Any) -> None:
+        self._loop.call_soon_threadsafe(function, *arguments)
+
+
+def _settle(future: asyncio.Future[Any], answer: Any) -> None:
+    if not future.done():
+        future.set_result(answer)
+
+
+def _fail(future: asyncio.Future[Any], error: Exception) -> None:
+    if not future.done():
+        future.set_exception(error)
+
+
+class Pool:
+    """All workers; streams are dealt to them by number."""
+
+    def __init__(self, config: Config, rested: Callable[[Resting], None]) -> None:
+        self.hands = [Hand(config, rested) for _ in range(config.workers)]
+        self._next = 0
+
+    def of(self, stream: int) -> Hand:
+        """The worker that has a stream."""
+        return self.hands[stream % len(self.hands)]
+
+    async def ask(self, stream: int, verb: str, *arguments: Any) -> Any:
+        """Ask the worker that has the stream."""
+        return await self.of(stream).ask(verb, stream, *arguments)
+
+    async def check(self, model: str, settings: dict[str, Any]) -> Refused | None:
+        """Let some worker try settings."""
+        self._next += 1
+        answer: Refused | None = await self.of(self._next).ask("check", model, settings)
+        return answer
+
+    async def everyone(self, verb: str) -> None:
+        """Ask all workers the same."""
+        await asyncio.gather(*(hand.ask(verb) for hand in self.hands))
+
+    async def renew(self) -> None:
+        """Compiled processes for all, one after the other: the first compiles for the rest."""
+        for hand in self.hands:
+            await hand.renew()
+
+    async def close(self, at_once: bool = False) -> None:
+        """End the workers, when they are done or in the middle of what they do."""
+        await asyncio.gather(*(hand.close(at_once) for hand in self.hands))

@@ -1,0 +1,135 @@
+"""What a stream's model has to say: forecasts, regimes, transitions, a report, itself."""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Response
+from sqlalchemy import Connection
+
+from holdfast.serve.routes.common import PROBLEMS, Readable, Serving, ask
+from holdfast.serve.routes.streams import info
+from holdfast.serve.schemas import (
+    ForecastRequest,
+    Forecasts,
+    RegimeInfo,
+    Regimes,
+    Report,
+    TransitionTable,
+)
+from holdfast.serve.service import Service
+from holdfast.serve.storage import history, streams
+from holdfast.serve.storage.streams import Stream
+
+router = APIRouter(tags=["models"], responses=PROBLEMS)
+_RECENT = 500
+
+Level = Annotated[float, Query(gt=0, lt=1, description="Probability the interval should hold.")]
+
+
+@router.get("/streams/{key}/forecast", summary="The steps to come")
+async def get_forecast(
+    stream: Readable,
+    service: Serving,
+    horizon: Annotated[int, Query(ge=1, le=1000)] = 1,
+    level: Level = 0.9,
+) -> Forecasts:
+    """Forecasts of the next `horizon` observations, each with a central interval."""
+    steps = await ask(service, stream, "forecast", horizon, level, None)
+    return Forecasts(rows=stream.n_rows, level=level, steps=steps)
+
+
+@router.post("/streams/{key}/forecast", summary="The steps to come, given their covariates")
+async def post_forecast(stream: Readable, body: ForecastRequest, service: Serving) -> Forecasts:
+    """As many steps as there are covariates."""
+    steps = await ask(service, stream, "forecast", len(body.x), body.level, body.x)
+    return Forecasts(rows=stream.n_rows, level=body.level, steps=steps)
+
+
+@router.get("/streams/{key}/regimes", summary="The library of regimes")
+async def get_regimes(stream: Readable, service: Serving) -> Regimes:
+    """Every regime that was reported or is remembered, with its name and its habits."""
+    return Regimes(regimes=await _library(service, stream))
+
+
+async def _library(service: Service, stream: Stream) -> list[RegimeInfo]:
+    remembered, stored = await asyncio.gather(
+        ask(service, stream, "regimes"), service.read(_habits, stream)
+    )
+    names, visits = stored
+    known = {regime["id"]: regime for regime in remembered}
+    return [
+        _regime(number, known.get(number), visits.get(number), names.get(number, ("", "")))
+        for number in sorted({*known, *visits, *names} - {-1})
+    ]
+
+
+def _habits(connection: Connection, stream: Stream) -> tuple[Any, Any]:
+    return streams.names(connection, stream.id), history.visits(connection, stream)
+
+
+def _regime(
+    number: int, known: dict[str, Any] | None, habit: dict[str, Any] | None, named: tuple[str, str]
+) -> RegimeInfo:
+    fields = known or {"visits": 0, "first_seen": None, "last_seen": None, "mean": [], "sd": []}
+    fields = {name: fields[name] for name in ("visits", "first_seen", "last_seen", "mean", "sd")}
+    lengths = habit["lengths"] if habit else []
+    return RegimeInfo(
+        id=number, name=named[0] or None, note=named[1], remembered=known is not None,
+        probability=known.get("probability") if known else None, times=len(lengths),
+        usual_length=statistics.median(lengths) if lengths else None,
+        next={str(then): count for then, count in habit["next"].items()} if habit else {},
+        **fields,
+    )  # fmt: skip
+
+
+@router.get("/streams/{key}/transitions", summary="Between regimes")
+async def get_transitions(stream: Readable, service: Serving) -> TransitionTable:
+    """Expected probabilities of moving from regime to regime; the rest belongs to new ones."""
+    return TransitionTable(**await ask(service, stream, "transitions"))
+
+
+@router.get("/streams/{key}/report", summary="All there is to know, on one page")
+async def get_report(stream: Readable, service: Serving) -> Report:
+    """The stream, how honest its forecasts were, its regimes, and what the model says of itself."""
+    about, regimes, stored = await asyncio.gather(
+        ask(service, stream, "about"), _library(service, stream), service.read(_honesty, stream)
+    )
+    shown, whole, recent = stored
+    return Report(
+        stream=shown, calibration=whole, recent_calibration=recent, regimes=regimes, **about
+    )
+
+
+def _honesty(connection: Connection, stream: Stream) -> tuple[Any, Any, Any]:
+    return (
+        info(connection, stream),
+        history.calibration(connection, stream.id, 0),
+        history.calibration(connection, stream.id, max(0, stream.n_rows - _RECENT)),
+    )
+
+
+@router.get(
+    "/streams/{key}/snapshot",
+    summary="The model itself",
+    response_class=Response,
+    responses={
+        200: {
+            "description": "Bytes for `holdfast.from_bytes`; Holdfast-Rows says how many rows.",
+            "content": {"application/octet-stream": {"schema": {"type": "string"}}},
+        }
+    },
+)
+async def get_snapshot(stream: Readable, service: Serving) -> Response:
+    """The model as it stands, to be loaded with `holdfast.load` or `holdfast.from_bytes`."""
+    seq, data = await ask(service, stream, "snapshot")
+    return Response(
+        data,
+        media_type="application/octet-stream",
+        headers={
+            "Holdfast-Rows": str(seq),
+            "Content-Disposition": f'attachment; filename="{stream.key}.holdfast"',
+        },
+    )

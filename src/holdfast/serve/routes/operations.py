@@ -1,0 +1,48 @@
+"""For those who run the service: alive, ready, measured."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from fastapi import APIRouter, HTTPException, Response
+from pydantic import BaseModel
+
+from holdfast.serve.routes.common import PROBLEMS, Caller, Serving
+from holdfast.serve.schemas import Problem
+from holdfast.serve.security import demand
+
+router = APIRouter(tags=["operations"])
+
+
+class Status(BaseModel):
+    """A word for a probe."""
+
+    status: Literal["ok", "ready"]
+
+
+@router.get("/healthz", summary="Alive")
+async def healthz() -> Status:
+    """The process answers."""
+    return Status(status="ok")
+
+
+@router.get("/readyz", summary="Ready", responses={503: {"model": Problem}})
+async def readyz(service: Serving) -> Status:
+    """The database answers and the workers have their kernels."""
+    if not service.ready:
+        raise HTTPException(503, "The workers are starting.", {"Retry-After": "2"})
+    if not await service.healthy():
+        raise HTTPException(503, "The database does not answer.", {"Retry-After": "5"})
+    return Status(status="ready")
+
+
+@router.get(
+    "/metrics",
+    summary="Prometheus",
+    response_class=Response,
+    responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}, **PROBLEMS},
+)
+async def metrics(service: Serving, token: Caller) -> Response:
+    """Needs a token that may read every stream."""
+    demand(token, "read", "")
+    return Response(await service.exposition(), media_type="text/plain; version=0.0.4")

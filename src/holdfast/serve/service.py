@@ -1,0 +1,132 @@
+"""The parts of the service put together, started and stopped in order."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection, Engine
+
+from holdfast.serve.config import Config
+from holdfast.serve.ingest import Ingest
+from holdfast.serve.live import Hub
+from holdfast.serve.metrics import Metrics
+from holdfast.serve.pool import Pool, WorkerLost
+from holdfast.serve.rows import Resting
+from holdfast.serve.security import Guard
+from holdfast.serve.storage import streams
+from holdfast.serve.storage.database import prepare, shown, sole_writer, writing
+from holdfast.serve.storage.writer import Writer
+from holdfast.serve.webhooks import Dispatcher
+
+_log = logging.getLogger("holdfast.serve")
+_COMMIT_FIRST = 0.05  # seconds by which a resting model lets its stream's commit go ahead
+Result = TypeVar("Result")
+
+
+class Service:
+    """Everything behind the routes."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.metrics = Metrics()
+        self.ready = False
+        self.numbers: dict[str, int] = {}  # of streams that were sent something
+        self.stopping = asyncio.Event()
+        self._stack = ExitStack()
+        self._readers = ThreadPoolExecutor(8, thread_name_prefix="reader")
+
+    async def start(self) -> None:
+        """Open the database, start the workers, become ready when they are."""
+        self.engine = await asyncio.to_thread(self._open)
+        self.guard = Guard(self.config, self.engine)
+        self.hub = Hub(self.stopping)
+        self.writer = Writer(self.engine, lambda seconds, _: self.metrics.commits.observe(seconds))
+        self.pool = Pool(self.config, self._rest)
+        self.ingest = Ingest(
+            self.pool, self.writer, self.config.limits, self.metrics, self.hub.stored
+        )
+        self.dispatcher = Dispatcher(self.engine, self.metrics, self.config.allow_private_webhooks)
+        self._tasks = [
+            asyncio.create_task(self._warm_up()),
+            asyncio.create_task(self.dispatcher.work()),
+        ]
+        _log.info("started", extra={"db": shown(self.config.db), "workers": self.config.workers})
+
+    def _open(self) -> Engine:
+        engine = prepare(self.config.db)
+        self._stack.callback(engine.dispose)
+        self._stack.enter_context(sole_writer(self.config.db, engine))
+        return engine
+
+    async def _warm_up(self) -> None:
+        await self.pool.everyone("warm_up")
+        self.ready = True
+        _log.info("ready")
+        if self.config.demo:
+            await self.pool.renew()
+            _log.info("compiled")
+
+    def _rest(self, resting: Resting) -> None:
+        loop = asyncio.get_running_loop()
+        loop.call_later(_COMMIT_FIRST, self.writer.submit, resting)
+
+    async def stop(self) -> None:
+        """Finish what was accepted, put every model to rest, close."""
+        was_ready, self.ready = self.ready, False
+        self.stopping.set()
+        self.hub.stop()
+        await self.ingest.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if was_ready:  # otherwise the workers are busy compiling and have nothing to keep
+            with suppress(WorkerLost):
+                await self.pool.everyone("rest_all")
+        await self.pool.close(at_once=not was_ready)
+        await asyncio.sleep(2 * _COMMIT_FIRST)
+        await asyncio.to_thread(self.writer.close)
+        self._readers.shutdown()
+        self._stack.close()
+        _log.info("stopped")
+
+    async def read(self, query: Callable[..., Result], *arguments: Any) -> Result:
+        """Run a query in a thread, with a connection as its first argument."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._readers, self._read, query, *arguments)
+
+    def _read(self, query: Callable[..., Result], *arguments: Any) -> Result:
+        with self.engine.connect() as connection:
+            return query(connection, *arguments)
+
+    async def write(self, change: Callable[..., Result], *arguments: Any) -> Result:
+        """Run a change in a thread, in a transaction of its own."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._readers, self._write, change, *arguments)
+
+    def _write(self, change: Callable[..., Result], *arguments: Any) -> Result:
+        with writing(self.engine) as connection:
+            return change(connection, *arguments)
+
+    async def exposition(self) -> bytes:
+        """The metrics, with what only the database knows."""
+        count, regimes = await self.read(streams.totals)
+        self.metrics.streams.set(count)
+        self.metrics.regimes.set(regimes)
+        return self.metrics.text()
+
+    async def healthy(self) -> bool:
+        """Whether the database answers."""
+        try:
+            await asyncio.wait_for(self.read(_ping), 5)
+        except Exception:
+            return False
+        return True
+
+
+def _ping(connection: Connection) -> None:
+    connection.exec_driver_sql("SELECT 1")

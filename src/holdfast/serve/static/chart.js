@@ -1,0 +1,255 @@
+// The large chart: values, the band that was forecast before each, regimes as a ribbon below,
+// outliers, events, and the steps to come.
+
+import { clock, number } from "./dom.js";
+import { css, regimeColour, regimeName } from "./palette.js";
+
+const RIBBON = 12;
+const HEIGHT = 340;
+
+export class Chart {
+  constructor(place, readout, { select, wheel }) {
+    this.place = place;
+    this.readout = readout;
+    this.on = { select, wheel };
+    this.data = { points: [], segments: [], events: [], steps: [], timed: false, names: {} };
+    this.resizer = new ResizeObserver(() => this.resize());
+    this.resizer.observe(place);
+  }
+
+  show(data) {
+    const rebuilt = !this.plot || data.timed !== this.data.timed;
+    this.data = data;
+    if (rebuilt) this.build();
+    else this.plot.setData(this.columns());
+    this.rest();
+  }
+
+  build() {
+    this.plot?.destroy();
+    const line = { stroke: css("--ink"), width: 1.4, points: { size: 4, fill: css("--ink"), stroke: css("--ink") } };
+    const hidden = { stroke: "transparent", points: { show: false } };
+    const axis = { stroke: css("--muted"), grid: { stroke: css("--line"), width: 1 }, ticks: { stroke: css("--line"), width: 1 }, font: "12px system-ui" };
+    this.plot = new window.uPlot({
+      width: this.place.clientWidth || 600,
+      height: HEIGHT,
+      legend: { show: false },
+      padding: [10, 14, 0, 0],
+      cursor: { drag: { x: true, y: false, setScale: false }, points: { show: false } },
+      scales: { x: { time: this.data.timed }, y: { range: () => this.range() } },
+      axes: [{ ...axis, ...(this.data.timed ? {} : { values: (_, ticks) => ticks.map((t) => (Number.isInteger(t) ? t : "")) }) }, { ...axis, size: 56 }],
+      series: [{}, hidden, hidden, hidden, hidden,
+        { stroke: css("--accent"), width: 1.4, points: { show: false } }, line, hidden, hidden,
+        { stroke: css("--accent"), width: 1.4, dash: [5, 4], points: { show: false } }],
+      bands: [
+        { series: [1, 2], fill: css("--band") },
+        { series: [3, 4], fill: css("--spread") },
+        { series: [7, 8], fill: css("--ahead") },
+      ],
+      hooks: {
+        draw: [(plot) => this.decorate(plot)],
+        setSelect: [(plot) => this.selected(plot)],
+        setCursor: [(plot) => this.describe(plot.cursor.idx)],
+      },
+    }, this.columns(), this.place);
+    this.plot.over.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
+  }
+
+  x(point) {
+    return this.data.timed ? point.at : point.seq;
+  }
+
+  // Steps to come have no time yet: they go on at the usual distance.
+  ahead() {
+    const { points, steps } = this.data;
+    if (!points.length || !steps.length) return [];
+    const last = this.x(points.at(-1));
+    const some = points.slice(-30);
+    const gap = (some.length > 1 && (last - this.x(some[0])) / (some.length - 1)) || 1;
+    return steps.map((step) => ({ ...step, x: last + gap * step.step }));
+  }
+
+  columns() {
+    const { points } = this.data;
+    const ahead = this.ahead();
+    const blank = ahead.map(() => null);
+    const past = points.map(() => null);
+    const of = (name) => [...points.map((point) => first(point[name])), ...blank];
+    const later = (name) => [...past.slice(0, -1), ...(past.length ? [first(points.at(-1)[name === "mean" ? "mean" : name])] : []), ...ahead.map((step) => first(step[name]))];
+    const wide = points.some((point) => point.n > 1);
+    return [
+      [...points.map((point) => this.x(point)), ...ahead.map((step) => step.x)],
+      of("upper"), of("lower"),
+      wide ? of("y_max") : of("none"), wide ? of("y_min") : of("none"),
+      of("mean"), of("y"), later("upper"), later("lower"), later("mean"),
+    ];
+  }
+
+  // The middle of what there is to see sets the scale: a spike is marked at the edge instead.
+  range() {
+    const values = this.data.points.flatMap((p) => [first(p.y), first(p.lower), first(p.upper)]).concat(this.data.steps.flatMap((s) => [first(s.lower), first(s.upper)]))
+      .filter((value) => Number.isFinite(value)).sort((a, b) => a - b);
+    if (!values.length) return [0, 1];
+    const low = values[Math.floor(0.01 * (values.length - 1))];
+    const high = values[Math.ceil(0.99 * (values.length - 1))];
+    const room = (high - low || Math.abs(high) || 1) * 0.08;
+    return [low - 2 * room, high + room];
+  }
+
+  decorate(plot) {
+    const { ctx, bbox } = plot;
+    const ratio = devicePixelRatio;
+    ctx.save();
+    ctx.beginPath();
+    ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
+    ctx.clip();
+    this.ribbon(plot, ctx, bbox, ratio);
+    this.eventLines(plot, ctx, bbox, ratio);
+    this.outliers(plot, ctx, bbox, ratio);
+    ctx.restore();
+  }
+
+  ribbon(plot, ctx, bbox, ratio) {
+    const bottom = bbox.top + bbox.height - RIBBON * ratio;
+    for (const segment of this.data.segments) {
+      const left = plot.valToPos(this.xOf(segment.start), "x", true);
+      const right = plot.valToPos(this.xOf(segment.end), "x", true);
+      const colour = regimeColour(segment.regime);
+      ctx.globalAlpha = 0.08;
+      ctx.fillStyle = colour;
+      ctx.fillRect(left, bbox.top, right - left, bbox.height);
+      ctx.globalAlpha = 1;
+      ctx.fillRect(left, bottom, right - left, RIBBON * ratio);
+      this.label(ctx, segment, left, right, bottom, ratio);
+    }
+  }
+
+  label(ctx, segment, left, right, bottom, ratio) {
+    const text = regimeName(segment.regime, this.data.names);
+    ctx.font = `600 ${11 * ratio}px system-ui`;
+    if (ctx.measureText(text).width > right - left - 8 * ratio) return;
+    ctx.fillStyle = regimeColour(segment.regime);
+    ctx.textAlign = "left";
+    ctx.textBaseline = "alphabetic";
+    ctx.fillText(text, Math.max(left, 0) + 4 * ratio, bottom - 4 * ratio);
+  }
+
+  eventLines(plot, ctx, bbox, ratio) {
+    ctx.setLineDash([3 * ratio, 3 * ratio]);
+    ctx.lineWidth = ratio;
+    for (const event of this.data.events) {
+      if (event.kind === "outlier") continue;
+      const x = plot.valToPos(this.xOf(event.since), "x", true);
+      ctx.strokeStyle = regimeColour(event.regime);
+      ctx.beginPath();
+      ctx.moveTo(x, bbox.top);
+      ctx.lineTo(x, bbox.top + bbox.height);
+      ctx.stroke();
+    }
+    ctx.setLineDash([]);
+  }
+
+  outliers(plot, ctx, bbox, ratio) {
+    ctx.fillStyle = css("--alarm");
+    for (const point of this.data.points) {
+      if (!(point.outlier || point.outliers > 0)) continue;
+      const value = point.n > 1 ? farthest(point) : first(point.y);
+      if (!Number.isFinite(value)) continue;
+      const x = plot.valToPos(this.x(point), "x", true);
+      const y = plot.valToPos(value, "y", true);
+      const top = bbox.top + 7 * ratio;
+      const bottom = bbox.top + bbox.height - (RIBBON + 7) * ratio;
+      ctx.beginPath();
+      if (y < top) triangle(ctx, x, top, -5 * ratio);
+      else if (y > bottom) triangle(ctx, x, bottom, 5 * ratio);
+      else ctx.arc(x, y, 4 * ratio, 0, 2 * Math.PI);
+      ctx.fill();
+    }
+  }
+
+  xOf(seq) {
+    const { points } = this.data;
+    if (!this.data.timed) return seq;
+    if (!points.length) return 0;
+    let low = 0;
+    let high = points.length - 1;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (points[middle].seq < seq) low = middle + 1;
+      else high = middle;
+    }
+    return points[low].at;
+  }
+
+  seqOf(x) {
+    const { points } = this.data;
+    if (!points.length) return 0;
+    const [a, b] = [points[0], points.at(-1)];
+    if (points.length < 2 || x <= this.x(a) || x >= this.x(b)) {
+      const slope = (b.seq - a.seq) / (this.x(b) - this.x(a) || 1);
+      return Math.round((x <= this.x(a) ? a.seq + (x - this.x(a)) * slope : b.seq + (x - this.x(b)) * slope));
+    }
+    const i = points.findIndex((point) => this.x(point) >= x);
+    const [p, q] = [points[i - 1], points[i]];
+    return Math.round(p.seq + ((x - this.x(p)) / (this.x(q) - this.x(p) || 1)) * (q.seq - p.seq));
+  }
+
+  selected(plot) {
+    const { left, width } = plot.select;
+    if (width < 6) return;
+    const from = this.seqOf(plot.posToVal(left, "x"));
+    const to = this.seqOf(plot.posToVal(left + width, "x")) + 1;
+    plot.setSelect({ left: 0, width: 0, top: 0, height: 0 }, false);
+    this.on.select(from, to);
+  }
+
+  wheel(event) {
+    event.preventDefault();
+    const share = (event.clientX - this.plot.over.getBoundingClientRect().left) / this.plot.over.clientWidth;
+    const along = event.shiftKey ? event.deltaY : event.deltaX;
+    if (Math.abs(along) > Math.abs(event.shiftKey ? 0 : event.deltaY)) this.on.wheel({ pan: along / 600 });
+    else this.on.wheel({ zoom: Math.exp(event.deltaY / 500), at: share });
+  }
+
+  describe(idx) {
+    const point = idx === null || idx === undefined ? null : this.data.points[idx];
+    if (!point) return this.rest();
+    const when = point.at ? clock(point.at) : `observation ${point.seq}`;
+    const parts = point.n > 1
+      ? [when, `${point.n} observations`, `y ${number(point.y_min)} … ${number(point.y_max)}`, `${point.outliers} outliers`]
+      : [when, `y ${number(first(point.y))}`, `forecast ${number(first(point.mean))} (${number(first(point.lower))} … ${number(first(point.upper))})`,
+        regimeName(point.regime, this.data.names), `weight ${number(point.weight)}`];
+    this.readout.textContent = parts.join("  ·  ");
+  }
+
+  rest() {
+    if (this.plot?.cursor.idx !== null && this.plot?.cursor.left >= 0) return;
+    this.readout.textContent = "Drag to zoom, turn the wheel to zoom, shift and wheel to pan.";
+  }
+
+  resize() {
+    const width = this.place.clientWidth;
+    if (this.plot && width && width !== this.plot.width) this.plot.setSize({ width, height: HEIGHT });
+  }
+
+  stop() {
+    this.resizer.disconnect();
+    this.plot?.destroy();
+  }
+}
+
+// Of several coordinates the chart shows the first.
+export function first(value) {
+  const one = Array.isArray(value) ? value[0] : value;
+  return one === undefined ? null : one;
+}
+
+function farthest(point) {
+  return point.y_max - point.upper > point.lower - point.y_min ? point.y_max : point.y_min;
+}
+
+function triangle(ctx, x, y, size) {
+  ctx.moveTo(x, y + size);
+  ctx.lineTo(x - size, y - size);
+  ctx.lineTo(x + size, y - size);
+}

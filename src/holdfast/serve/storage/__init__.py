@@ -1,0 +1,1 @@
+"""Everything durable: streams, observations with outputs, events, snapshots, tokens, webhooks."""

@@ -1,0 +1,16 @@
+"""holdfast on Spark: one model per key, over tables (`run_groups`) and streams (`follow`).
+
+A key's model is its bytes. Over a table every key is one group; over a stream the bytes lie in
+Spark's state store between micro-batches, so that a driver that dies loses nothing.
+"""
+
+from __future__ import annotations
+
+from holdfast.adapters.making import need
+
+need("spark", "pyspark", "pyarrow", "pandas", "google.protobuf")
+
+from holdfast.spark.groups import run_groups  # noqa: E402  (after the hint)
+from holdfast.spark.stream import ROCKSDB, STATE_STORE, follow, late_rows  # noqa: E402
+
+__all__ = ["ROCKSDB", "STATE_STORE", "follow", "late_rows", "run_groups"]

@@ -1,0 +1,60 @@
+"""The page on adapters runs, and an adapter without its library says what to install."""
+
+from __future__ import annotations
+
+import builtins
+import importlib
+import sys
+
+import pytest
+from snippets import run_page
+
+import holdfast as hf
+from holdfast.adapters import making
+
+PAGE_NEEDS = ("river", "sklearn", "sktime", "skpro", "pandas")
+ADAPTERS = {
+    "holdfast.adapters.river": ("river", "river"),
+    "holdfast.adapters.sklearn": ("sklearn", "sklearn"),
+    "holdfast.adapters.sktime": ("sktime", "sktime"),
+    "holdfast.spark": ("pyspark", "spark"),
+}
+
+
+def test_the_page_runs():
+    for module in PAGE_NEEDS:
+        pytest.importorskip(module)
+    assert run_page("adapters.md") == 6
+
+
+@pytest.mark.parametrize("module", ADAPTERS)
+def test_without_the_library_comes_the_hint(module, monkeypatch):
+    library, extra = ADAPTERS[module]
+    for name in [name for name in sys.modules if name == module or name.startswith(f"{module}.")]:
+        monkeypatch.delitem(sys.modules, name)
+    real = importlib.import_module
+
+    def without(name, *rest):
+        if name == library:
+            raise ImportError(f"No module named {name!r}")
+        return real(name, *rest)
+
+    monkeypatch.setattr(making.importlib, "import_module", without)
+    with pytest.raises(
+        making.MissingLibrary, match=rf"pip install 'holdfast\[{extra}\]'"
+    ) as caught:
+        builtins.__import__(module)
+    assert isinstance(caught.value, ImportError)
+    assert isinstance(caught.value, hf.HoldfastError)
+
+
+def test_the_default_model_is_a_model():
+    assert making.default_model() in hf.models()
+
+
+def test_covariates_are_regressed_on_unless_features_are_given():
+    taken = making.fresh("br_ihmm", {}, covariates=True).settings()["features"]
+    assert len(taken) == 2
+    chosen = making.fresh("br_ihmm", {"features": hf.features.lags(1)}, covariates=True)
+    assert len(chosen.settings()["features"]) == 1
+    assert making.fresh("last_value", None, covariates=True).name == "last_value"

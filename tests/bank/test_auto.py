@@ -1,0 +1,151 @@
+"""`auto` as a newcomer meets it."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+
+import holdfast as hf
+
+
+def autoregression(rng: np.random.Generator, n: int, phi: float, sd: float = 1.0) -> np.ndarray:
+    y = np.zeros(n)
+    for t in range(1, n):
+        y[t] = phi * y[t - 1] + sd * rng.standard_normal()
+    return y
+
+
+@pytest.fixture(scope="module")
+def persistent() -> hf.bank.Auto:
+    """A model that has seen 400 values of an AR(1) with coefficient .95 and noise .5."""
+    model = hf.auto()
+    model.run(autoregression(np.random.default_rng(4), 400, 0.95, 0.5))
+    return model
+
+
+def test_it_is_the_first_model() -> None:
+    assert next(iter(hf.models())) == "auto"
+
+
+def test_other_units_change_nothing(stream: np.ndarray) -> None:
+    a, b = hf.auto().run(stream[:80]), hf.auto().run(5e6 + 4096.0 * stream[:80])
+    np.testing.assert_array_equal(a.regime, b.regime)
+    np.testing.assert_allclose(a.sd[3:] * 4096, b.sd[3:], rtol=1e-4)
+    np.testing.assert_allclose(5e6 + 4096 * a.mean[3:], b.mean[3:], rtol=1e-6)
+
+
+@pytest.mark.parametrize("size", [1e3, 1e9, 1e300])
+def test_a_spike_does_not_become_a_lag(persistent: hf.bank.Auto, size: float) -> None:
+    model, calm = persistent.copy(), persistent.copy()
+    spread = model.predict().sd
+    model.update(size)
+    calm.update(None)
+    assert abs(model.predict().mean - calm.predict().mean) < 3 * spread
+    model.update(0.1), calm.update(0.1)
+    assert abs(model.predict().mean - calm.predict().mean) < 3 * spread
+
+
+def test_a_real_jump_is_followed_within_two_observations(persistent: hf.bank.Auto) -> None:
+    model = persistent.copy()
+    level = model.predict().mean + 20 * 0.5
+    for y in (level, level - 0.3):
+        model.update(y)
+    assert abs(model.predict().mean - level) < 4 * 0.5
+
+
+def test_horizons_carry_what_they_feed_themselves(persistent: hf.bank.Auto) -> None:
+    """The truth is .5, 1.01, 1.28, 1.56; 400 observations know it about this well."""
+    ahead = persistent.forecast(30)
+    sd = [ahead[h - 1].sd for h in (1, 5, 10, 30)]
+    np.testing.assert_allclose(sd, [0.5, 1.01, 1.28, 1.56], rtol=0.4)
+    assert sd == sorted(sd)
+    frame = ahead.frame(level=0.8)
+    assert list(frame.columns) == ["step", "mean", "median", "lower", "upper", "sd"]
+    assert (frame["lower"] < frame["median"]).all() and (frame["median"] < frame["upper"]).all()
+    again = persistent.forecast(30)
+    assert [f.mean for f in again] == [f.mean for f in ahead]
+
+
+def test_columns_of_x_are_features(rng: np.random.Generator) -> None:
+    x = rng.standard_normal((150, 2)) * [1.0, 1e4] + [0.0, 5e5]
+    y = 3.0 * x[:, 0] - 2e-4 * x[:, 1] + 0.2 * rng.standard_normal(150)
+    run = hf.auto().run(y, x)
+    error = (y - run.mean)[80:]
+    assert np.sqrt(np.mean(error**2)) < 0.35
+    model = hf.auto()
+    model.update(1.0, x[0])
+    with pytest.raises(hf.HoldfastError, match="x is missing"):
+        model.update(1.0)
+    with pytest.raises(hf.HoldfastError, match="came without"):
+        plain = hf.auto()
+        plain.update(1.0)
+        plain.update(2.0, x[0])
+
+
+def test_explicit_features_take_the_place_of_proposals(rng: np.random.Generator) -> None:
+    y = np.tile(rng.standard_normal(8), 15) + 0.1 * rng.standard_normal(120)
+    model = hf.auto(features=hf.features.intercept() + hf.features.lags(8))
+    run = model.run(y)
+    assert "regimes, your features" in model.weights
+    assert not any("lags 1 to 3" in name or "season" in name for name in model.weights)
+    assert np.sqrt(np.mean((y - run.mean)[60:] ** 2)) < 0.3
+    with pytest.raises(hf.HoldfastError, match="matrix"):
+        hf.auto(features=hf.features.matrix(3))
+
+
+def test_a_season_is_found_and_explained(rng: np.random.Generator) -> None:
+    t = np.arange(220)
+    model = hf.auto()
+    run = model.run(20 + 6 * np.sin(2 * np.pi * t / 12) + 0.3 * rng.standard_normal(220))
+    text = model.explain()
+    assert "season of 12" in text and "lags 1, 2, 3, 12, 13" in text
+    assert np.sqrt(np.mean((run.mean - 20 - 6 * np.sin(2 * np.pi * t / 12))[150:] ** 2)) < 0.4
+    assert set(run.regime.tolist()) == {0}
+    assert sum(model.weights.values()) == pytest.approx(1.0)
+
+
+def test_levels_are_read_as_regimes(rng: np.random.Generator) -> None:
+    truth = np.repeat([0, 1, 0, 1], 70)
+    y = 1e4 + 300 * (8.0 * truth + rng.standard_normal(280))
+    model = hf.auto()
+    run = model.run(y)
+    assert [e.kind for e in run.events if e.kind != "outlier"] == [
+        "regime opened", "regime opened", "regime returned", "regime returned",
+    ]  # fmt: skip
+    assert np.mean(run.regime == truth) > 0.8
+    means = [regime.mean[0] for regime in model.regimes()]
+    np.testing.assert_allclose(means, [1e4, 1e4 + 2400], atol=150)
+    assert "read from level" in model.explain()
+
+
+def test_a_regime_feature_of_ones_own(rng: np.random.Generator) -> None:
+    x = rng.standard_normal((160, 1))
+    slope = np.repeat([2.0, -2.0], 80)
+    y = slope * x[:, 0] + 0.1 * rng.standard_normal(160)
+    run = hf.auto(regime_features=hf.features.columns()).run(y, x)
+    assert run.regime[-1] == 1 and run.regime[70] == 0
+
+
+def test_vectors(rng: np.random.Generator) -> None:
+    y = np.column_stack([rng.standard_normal(70), 1e4 * rng.standard_normal(70) - 3e5])
+    model = hf.auto()
+    run = model.run(y)
+    assert run.mean.shape == (70, 2)
+    inside = ((run.lower < y) & (y < run.upper))[20:].mean()
+    assert 0.8 < inside < 1.0
+    ahead = model.forecast(4)
+    assert ahead[3].mean.shape == (2,) and "mean_1" in ahead.frame().columns
+    assert "Units" in model.explain()
+
+
+def test_it_says_once_what_is_wrong() -> None:
+    stamps = 1_700_000_000.0 + 60.0 * np.arange(30)
+    with pytest.warns(UserWarning, match="time stamp"):
+        model = hf.auto()
+        model.run(stamps[:25])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.run(stamps[25:])
+    assert hf.auto().explain().startswith("auto has seen nothing")

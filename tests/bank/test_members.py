@@ -1,0 +1,155 @@
+"""Simple members, the two pasts, seasons, mixing: each against what it should be by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from holdfast.bank import scores, simple
+from holdfast.bank.members import Spec, row
+from holdfast.bank.mixing import Mixer
+from holdfast.bank.past import CLEAN, RAW, TwoPasts
+from holdfast.bank.seasons import propose
+from holdfast.evaluate import crps
+from holdfast.forecast import Forecast
+
+NAMES = list(simple.SMOOTHERS)
+
+
+def test_running_mean_and_line_begin_as_least_squares(rng: np.random.Generator) -> None:
+    """In full trust the gains are those of the mean and of the line through n points."""
+    y = 3.0 + 0.5 * np.arange(12) + rng.standard_normal(12)
+    state = simple.smoothers()
+    for value in y:
+        simple.learn(state, float(value), trust=1.0)
+    assert state.level[NAMES.index("running mean")] == pytest.approx(y.mean())
+    slope, level = np.polyfit(np.arange(12), y, 1)
+    j = NAMES.index("slow trend")
+    assert state.slope[j] == pytest.approx(slope)
+    assert state.level[j] + state.slope[j] == pytest.approx(level + 12 * slope)
+    assert state.level[NAMES.index("last value")] == y[-1]
+
+
+def test_least_squares_finds_the_coefficients(rng: np.random.Generator) -> None:
+    state = simple.squares(3)
+    for _ in range(400):
+        x = np.r_[1.0, rng.standard_normal(2)]
+        y = float(x @ [2.0, -1.0, 0.5] + 0.1 * rng.standard_normal())
+        simple.regress(state, x, y, 0.0, simple.FORGET)
+    np.testing.assert_allclose(state.theta, [2.0, -1.0, 0.5], atol=0.03)
+    assert np.sqrt(state.variance[0]) == pytest.approx(0.1, rel=0.3)
+
+
+@pytest.mark.parametrize("extreme", [1e3, 1e100, 1e300])
+def test_an_extreme_value_moves_no_robust_member(extreme: float) -> None:
+    state = simple.smoothers()
+    for value in np.tile([-1.0, 1.0], 50):
+        simple.learn(state, value)
+    before = state.level.copy()
+    simple.learn(state, extreme)
+    robust = [j for j, name in enumerate(NAMES) if name != "last value"]
+    assert np.abs(state.level - before)[robust].max() < 1.0
+    assert np.isfinite(state.variance).all() and state.variance[robust].max() < 2.0
+
+
+def test_designs_of_regimes_and_least_squares_agree() -> None:
+    past = TwoPasts(6, 1)
+    for value in (5.0, 7.0, 4.0):
+        past.push(np.array([value]), np.array([value]))
+    lags = past.design(CLEAN, np.array([1, 2, 3])).ravel()
+    np.testing.assert_array_equal(lags, [4.0, 3.0, 1.0])
+    spec = Spec("x", (1, 2, 3), (0, 1))
+    np.testing.assert_array_equal(
+        row(spec, past.values[CLEAN, :, 0], np.array([9.0])), [1, *lags, 9]
+    )
+
+
+@pytest.mark.parametrize("error", [30.0, 100.0, 1e3, 1e9, 1e300])
+def test_a_spike_cannot_pull_the_forecast_far(error: float) -> None:
+    """P(real) times the error is small for every error."""
+    past = TwoPasts(4, 1)
+    past.push(np.zeros(1), np.array([error]))
+    past.doubt(error, rate=0.02)
+    assert past.p_raw * min(error, 1e6) < 3.0
+
+
+def test_the_next_value_decides_and_experience_counts() -> None:
+    past = TwoPasts(4, 1)
+    first = 0.0
+    for turn in range(20):
+        past.push(np.zeros(1), np.array([20.0]))
+        past.doubt(20.0, rate=0.02)
+        first = first or past.p_raw
+        assert past.decide(log_clean=-12.0, log_raw=-1.0) == RAW, turn
+        assert past.values[CLEAN, -1, 0] == 20.0 and not past.pending
+    past.push(np.zeros(1), np.array([20.0]))
+    past.doubt(20.0, rate=0.02)
+    assert past.p_raw > 3 * first  # here large errors stay
+    assert past.decide(log_clean=-1.0, log_raw=-12.0) == CLEAN
+    assert past.values[RAW, -1, 0] == 0.0
+
+
+def test_losses_are_the_ranked_probability_score() -> None:
+    f = Forecast.mixture(np.array([0.3, 0.7]), np.array([-1.0, 0.5]), np.array([1.0, 0.25]))
+    nodes = scores.grid(0.0, 1.0)
+    out = np.zeros((1, nodes.size))
+    scale = np.sqrt(f.spread[:, 0, 0])
+    owner = np.zeros(2, np.int64)
+    scores.distribution_functions(nodes, f.share, f.location[:, 0].copy(), scale, f.dof, owner, out)
+    loss, gradient = np.zeros(1), np.zeros(1)
+    for y in (-2.0, 0.1, 1.7):
+        total = scores.ranked_losses(nodes, out, y, np.ones(1), loss, gradient)
+        assert loss[0] == pytest.approx(crps([f], [y]), rel=0.03) == total
+
+
+@pytest.mark.parametrize("dof", [2.0, 3.5, 8.0, 30.0, np.inf])
+def test_distribution_function_of_t(dof: float) -> None:
+    z = np.linspace(-6, 6, 25)
+    truth = Forecast(np.ones(1), np.zeros((1, 1)), np.ones((1, 1, 1)), np.array([dof])).cdf(z)
+    np.testing.assert_allclose([scores.t_cdf(v, dof) for v in z], truth, atol=4e-3)
+
+
+def test_mixing_finds_the_best_combination(rng: np.random.Generator) -> None:
+    """Two members biased to either side: the mixture learns to hold both, not one."""
+    mixer = Mixer(np.ones(3, bool))
+    nodes = scores.grid(0.0, 1.0)
+    f = np.zeros((3, nodes.size))
+    location, scale = np.array([-1.0, 1.0, 6.0]), np.full(3, 0.5)
+    args = (np.ones(3), location, scale, np.full(3, np.inf), np.arange(3), f)
+    scores.distribution_functions(nodes, *args)
+    loss, gradient = np.zeros(3), np.zeros(3)
+    for y in rng.choice([-1.0, 1.0], 600) + 0.5 * rng.standard_normal(600):
+        scores.ranked_losses(nodes, f, float(y), mixer.weight, loss, gradient)
+        mixer.learn(gradient)
+    assert abs(mixer.weight[0] - 0.5) < 0.15 and mixer.weight[2] < 0.05
+
+
+def test_mixing_follows_change_and_newcomers_get_a_chance() -> None:
+    mixer = Mixer(np.ones(2, bool))
+    for t in range(1200):
+        mixer.learn(np.array([0.1, 0.3]) if t < 600 else np.array([0.3, 0.1]))
+    assert mixer.weight[1] > 0.9
+    mixer.regroup(["a", "b"], ["a", "b", "c"], np.ones(3, bool))
+    assert mixer.weight[2] > 0.01
+    for _ in range(100):
+        mixer.learn(np.array([0.3, 0.1, 0.0]))
+    assert mixer.weight[2] > 0.8
+
+
+def test_members_that_only_watch_have_no_weight() -> None:
+    mixer = Mixer(np.array([True, False, True]))
+    mixer.learn(np.array([0.3, 0.0, 0.3]))
+    assert mixer.weight[1] == 0.0 and mixer.weight.sum() == pytest.approx(1.0)
+
+
+def test_seasons_are_found_and_not_invented(rng: np.random.Generator) -> None:
+    t = np.arange(600)
+    day = 6 * np.sin(2 * np.pi * t / 24) + rng.standard_normal(600)
+    assert propose(day) == [24]
+    week = np.array([0, 1, 2, 3, 2, 8, 9.0])[t % 7] * 5 + np.cumsum(0.3 * rng.standard_normal(600))
+    assert propose(week)[0] == 7
+    day[rng.random(600) < 0.02] += 1e6
+    assert propose(day) == [24]
+    for quiet in (rng.standard_normal(600), np.cumsum(rng.standard_normal(600)), np.full(600, 7.0)):
+        assert propose(quiet) == []
+    assert propose(np.full(600, np.nan)) == []

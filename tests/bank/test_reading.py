@@ -1,0 +1,55 @@
+"""What is reported about regimes: evidence, patience, ids that never jump."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from holdfast.bank.reading import EARLY, HOLD, WARM, Reading
+from holdfast.results import Step
+
+
+def hear(reading: Reading, time: int, regimes: list[int], scores: list[float]) -> list[str]:
+    steps = [Step(regime=regime) for regime in regimes]
+    return [event.kind for event in reading.hear(time, steps, np.array(scores))]
+
+
+def test_a_short_excursion_is_not_reported() -> None:
+    reading = Reading(1)
+    votes = [4] * 10 + [5] * (HOLD - 1) + [4] * 10 + [5] * (HOLD + 5) + [4] * (HOLD + 5)
+    for t in range(EARLY):
+        hear(reading, t, [4], [0.0])
+    kinds = [hear(reading, EARLY + t, [vote], [0.0]) for t, vote in enumerate(votes)]
+    assert [k for kind in kinds for k in kind] == ["regime opened", "regime returned"]
+    assert set(reading.public) == {0, 1} and reading.regime == 0
+
+
+def test_a_reader_that_drifts_loses_and_one_that_jumps_does_not() -> None:
+    drifting, jumping = Reading(2, start=0), Reading(2, start=1)
+    for t in range(300):
+        hear(drifting, t, [t // 10, 0], [-1.0, -0.8])
+        hear(jumping, t, [0, 0], [-30.0 if t % 100 == 99 else -1.0, -1.01])
+    assert drifting.chosen == 1 and jumping.chosen == 0
+
+
+def test_ids_do_not_jump_when_the_reader_changes() -> None:
+    """Two readers call the same two regimes by other names."""
+    reading = Reading(2, start=1)
+    truth = np.repeat([0, 1, 0, 1, 0, 1], 60)
+    for t, regime in enumerate(truth.tolist()):
+        late = t > WARM + 160
+        hear(reading, t, [7 + regime, 3 - regime], [-1.0, -1.5] if late else [-3.0, -1.0])
+    assert reading.chosen == 0
+    reported = np.array(reading.public)
+    assert (reported != truth[-reported.size :]).mean() < 0.15
+    assert set(reading.public) == {0, 1}
+
+
+def test_snapshot_of_a_reading() -> None:
+    reading = Reading(2, start=1)
+    for t in range(90):
+        hear(reading, t, [t // 20, t // 40], [-1.0, -1.1])
+    twin = Reading.unpack(*reading.pack())
+    for t in range(90, 130):
+        votes = [t // 20, t // 40]
+        assert hear(reading, t, votes, [-1.0, -1.1]) == hear(twin, t, votes, [-1.0, -1.1])
+    assert reading.pack()[0] == twin.pack()[0]

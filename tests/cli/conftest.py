@@ -1,0 +1,45 @@
+"""The command line as a person meets it: exit code, what is printed, what is written."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from cli_helpers import Holdfast, Said, hourly
+
+from holdfast import cli
+
+
+@pytest.fixture
+def holdfast(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> Holdfast:
+    """Runs the command line in this process, in a folder of its own."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments: Any) -> Said:
+        monkeypatch.setattr(sys, "argv", ["holdfast", *map(str, arguments)])
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as stop:
+            cli.main()
+        said = capfd.readouterr()
+        return Said(int(stop.value.code or 0), said.out, said.err)
+
+    return call
+
+
+@pytest.fixture
+def levels() -> np.ndarray:
+    rng = np.random.default_rng(0)
+    return 1000 + 20 * (np.arange(150) // 50) + rng.standard_normal(150)
+
+
+@pytest.fixture
+def table(tmp_path: Path, levels: np.ndarray) -> Path:
+    """150 hours of one numeric column."""
+    path = tmp_path / "load.csv"
+    path.write_text("when,load\n" + "".join(hourly(levels)))
+    return path

@@ -1,0 +1,107 @@
+"""What a person gets wrong is one line, exit code 2, and nothing half-written."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_helpers import Holdfast, rows_of
+
+FILES = {
+    "text.csv": "t,y\n2024-01-01,1\n2024-01-02,abc\n2024-01-03,3\n",
+    "late_text.csv": "y\n" + "1.5\n" * 3000 + "oops\n",
+    "empty.csv": "",
+    "header.csv": "time,y\n",
+    "two.csv": "time,load,price\n2024-01-01,1,2\n2024-01-02,2,3\n",
+    "disorder.csv": "time,y\n2024-01-02,1\n2024-01-01,2\n2024-01-03,2\n",
+    "no_time.csv": "time,y\n2024-01-01,1\n,2\n2024-01-03,3\n",
+    "words.csv": "a,b\nred,blue\ngreen,red\n",
+    "infinite.csv": "y\n1\ninf\n2\n",
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text)
+    with zipfile.ZipFile(tmp_path / "book.xlsx", "w") as book:
+        book.writestr("xl/workbook.xml", "<workbook/>")
+    (tmp_path / "taken").write_text("a file where a folder should be")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["text.csv"], ["Row 2 (line 3)", "'y'", "'abc'", "empty"]),
+        (["late_text.csv"], ["Row 3001 (line 3002)", "'oops'"]),
+        (["empty.csv"], ["is empty"]),
+        (["header.csv"], ["no rows"]),
+        (["nowhere.csv"], ["does not exist"]),
+        (["."], ["is a folder"]),
+        (["book.xlsx"], ["save", "CSV"]),
+        (["two.csv"], ["--target", "load, price"]),
+        (["two.csv", "--target", "lode"], ["Did you mean 'load'"]),
+        (["two.csv", "--target", "time"], ["holds times"]),
+        (["two.csv", "--target", "load", "--time", "price", "--columns", "pric"], ["'price'"]),
+        (["disorder.csv"], ["Row 2", "--sort"]),
+        (["no_time.csv"], ["Row 2", "no time"]),
+        (["words.csv"], ["No column holds numbers", "a, b"]),
+        (["infinite.csv"], ["Row 2", "infinite"]),
+        (["SELECT * FROM nothing"], ["cannot be read", "nothing"]),
+        (["two.csv", "--target", "load", "--out", "taken"], ["--out taken"]),
+        (["two.csv", "--target", "load", "--out", "taken/below"], ["--out taken/below"]),
+        (["two.csv", "--target", "load", "--set", "batch"], ["name=value"]),
+        (["two.csv", "--target", "load", "--set", "batch=0"], ["batch"]),
+        (["two.csv", "--target", "load", "--lags", "one"], ["--lags"]),
+        (["two.csv", "--target", "load", "--model", "br_ihm"], ["Did you mean 'br_ihmm'"]),
+        (["two.csv", "--target", "load", "--model", "dsm_bocd", "--lags", "1"], ["no features"]),
+        (["two.csv", "--target", "load", "--level", "90"], ["--level"]),
+        (["two.csv", "--target", "load", "--format", "xml"], ["csv or parquet"]),
+        (["two.csv", "--target", "load", "--columns", "price", "--horizon", "2"], ["--future"]),
+        (["two.csv", "--target", "load", "--settings", "text.csv"], ["settings"]),
+    ],
+)
+def test_one_line_and_nothing_written(
+    holdfast: Holdfast, folder: Path, arguments: list[Any], words: list[str]
+) -> None:
+    before = sorted(folder.rglob("*"))
+    said = holdfast("run", *arguments)
+    assert said.code == 2
+    (line,) = [line for line in said.err.splitlines() if not line.startswith("holdfast: report")]
+    assert line.startswith("holdfast: ")
+    for word in words:
+        assert word in line
+    assert sorted(folder.rglob("*")) == before
+
+
+def test_sort_mends_disorder(holdfast: Holdfast, folder: Path) -> None:
+    assert holdfast("run", "disorder.csv", "--sort", "--model", "last_value").code == 0
+    assert [row["y"] for row in rows_of(folder / "out" / "run.csv")] == ["2.0", "1.0", "2.0"]
+
+
+def test_one_row_gives_no_scores(holdfast: Holdfast, tmp_path: Path) -> None:
+    (tmp_path / "one.csv").write_text("time,y\n2024-01-01,1\n")
+    said = holdfast("run", "one.csv", "--model", "last_value")
+    assert said.code == 0 and "RMSE" not in said.out and "1 observations" in said.out
+
+
+def test_gaps_repeats_and_missing_cells_are_told(holdfast: Holdfast, tmp_path: Path) -> None:
+    days = [1, 2, 3, 3, 4, 7, 8, 9, 10]
+    lines = [f"2024-01-{day:02d},{'NA' if day == 9 else day}\n" for day in days]
+    (tmp_path / "x.csv").write_text("time,y\n" + "".join(lines))
+    said = holdfast("run", "x.csv", "--model", "last_value")
+    assert "left out: 1" in said.out and "Gaps: 1; observations put in as missing: 2" in said.out
+    rows = rows_of(tmp_path / "out" / "run.csv")
+    assert [row["time"][8:10] for row in rows] == [f"{day:02d}" for day in range(1, 11)]
+    assert [row["y"] for row in rows][4:6] == ["", ""] and rows[8]["y"] == ""
+
+
+def test_a_failed_run_leaves_the_earlier_one(holdfast: Holdfast, folder: Path) -> None:
+    (folder / "good.csv").write_text("y\n1\n2\n3\n")
+    assert holdfast("run", "good.csv", "--model", "last_value").code == 0
+    before = (folder / "out" / "run.csv").read_bytes()
+    assert holdfast("run", "late_text.csv", "--model", "last_value").code == 2
+    assert (folder / "out" / "run.csv").read_bytes() == before

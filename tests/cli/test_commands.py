@@ -1,0 +1,180 @@
+"""The other commands: resume, forecast, inspect, report, compare, tune, demo, models, reproduce."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+from cli_helpers import FAST, Holdfast, hourly, rows_of
+
+import holdfast as hf
+from holdfast.cli import upkeep
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+@pytest.mark.parametrize("times", [True, False])
+def test_resume_equals_one_run(
+    holdfast: Holdfast, tmp_path: Path, levels: np.ndarray, form: str, times: bool
+) -> None:
+    lines = hourly(levels) if times else [f"{v:.4f}\n" for v in levels]
+    header = "when,load\n" if times else "load\n"
+    grown = tmp_path / "grown.csv"
+    grown.write_text(header + "".join(lines[:70]))
+    assert holdfast("run", grown, *FAST, "--out", "two", "--format", form).code == 0
+    grown.write_text(header + "".join(lines))
+    said = holdfast("resume", "two")
+    assert said.code == 0 and "80 observations more, 150 in all" in said.out
+    holdfast("run", grown, *FAST, "--out", "one", "--format", form)
+    names = ["model.holdfast", "events.csv", *(["run.csv"] if form == "csv" else [])]
+    for name in names:
+        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
+    one, two = (json.loads((tmp_path / name / "run.json").read_text()) for name in ("one", "two"))
+    assert one["scores"] == pytest.approx(two["scores"]) and one["reading"] == two["reading"]
+
+
+def test_resume_needs_a_run(holdfast: Holdfast, tmp_path: Path) -> None:
+    said = holdfast("resume", tmp_path)
+    assert said.code == 2 and "folder of a run" in said.err
+
+
+def test_forecast_from_a_snapshot(holdfast: Holdfast, table: Path, tmp_path: Path) -> None:
+    holdfast("run", table, *FAST, "--horizon", 3)
+    said = holdfast("forecast", "out", "--horizon", 3, "--out", "next.csv")
+    assert said.code == 0
+    assert rows_of(tmp_path / "next.csv") == rows_of(tmp_path / "out" / "forecasts.csv")
+    hf.load(tmp_path / "out" / "model.holdfast").save(tmp_path / "bare.holdfast")
+    said = holdfast("forecast", "bare.holdfast", "--horizon", 2, "--json")
+    assert json.loads(said.out)["forecasts"]["step"] == [1, 2]
+    assert holdfast("forecast", table).code == 2
+
+
+def test_inspect_in_words(holdfast: Holdfast, table: Path) -> None:
+    holdfast("run", table, *FAST)
+    said = holdfast("inspect", "out")
+    assert "holds a br_ihmm" in said.out and "150 observations of load" in said.out
+    assert "remembers" in said.out and "From regime" in said.out
+    content = json.loads(holdfast("inspect", "out/model.holdfast", "--json").out)
+    assert content["settings"]["particles"] == 5 and content["regimes"]["visits"]
+
+
+def test_report_gets_the_run_that_was_written(
+    holdfast: Holdfast, table: Path, levels: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[dict[str, Any]] = []
+
+    def write_report(
+        path: Path, *, run: Any, model: Any, y: Any, times: Any = None, title: str = "",
+        horizon: int = 24, scores: Any = None, warnings: Any = (), settings: Any = None,
+    ) -> None:  # fmt: skip
+        seen.append({"run": run, "y": y, "times": times, "scores": scores, "title": title})
+        path.write_text("<html>")
+
+    door = ModuleType("holdfast.report")
+    door.write_report = write_report  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "holdfast.report", door)
+    assert holdfast("run", table, *FAST).code == 0 and Path("out/report.html").exists()
+    Path("out/report.html").unlink()
+    assert holdfast("report", "out").code == 0 and Path("out/report.html").exists()
+    first, again = seen
+    np.testing.assert_allclose(again["y"], levels, atol=1e-4)
+    np.testing.assert_array_equal(first["times"], again["times"])
+    for name in ("mean", "lower", "weight", "regime", "outlier"):
+        np.testing.assert_array_equal(getattr(first["run"], name), getattr(again["run"], name))
+    assert [e.time for e in first["run"].events] == [e.time for e in again["run"].events]
+    assert first["title"] == again["title"] == "load: br_ihmm"
+
+
+def test_compare_one_table_one_figure(holdfast: Holdfast, table: Path, tmp_path: Path) -> None:
+    models = "last_value,running_mean,beam_ihmm,dsm_bocd"
+    fast = ("--set", "iterations=4", "--set", "burn_in=2")
+    said = holdfast("compare", table, "--models", models, "--lags", "1", *fast, "--json")
+    assert said.code == 0, said.err
+    rows = {row["model"]: row for row in json.loads(said.out)["models"]}
+    assert list(rows) == sorted(rows, key=lambda name: rows[name].get("rmse", np.inf))
+    assert "rmse" not in rows["beam_ihmm"] and "offline" in rows["beam_ihmm"]["remark"]
+    assert rows["last_value"]["mae"] < rows["running_mean"]["mae"]
+    assert (tmp_path / "out" / "comparison.png").stat().st_size > 1000
+    assert len(rows_of(tmp_path / "out" / "comparison.csv")) == 4
+    assert holdfast("compare", table, "--models", "last_valu").code == 2
+
+
+def test_the_hint_of_tune_works_as_printed(holdfast: Holdfast, table: Path) -> None:
+    said = holdfast(
+        "tune", table, "--budget", 2, "--set", "particles=5", "--out", "my settings.json"
+    )
+    assert said.code == 0, said.err
+    assert "default" in said.out and "last value" in said.out and "best of 2 trials" in said.out
+    hint = said.out.split("use them with: ")[1].strip()
+    done = subprocess.run(
+        [sys.executable, "-m", "holdfast.cli", *shlex.split(hint)[1:]],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
+def test_tune_checks_its_file_first(holdfast: Holdfast, table: Path) -> None:
+    Path("taken").write_text("")
+    said = holdfast("tune", table, "--out", "taken/settings.json")
+    assert said.code == 2 and "--out" in said.err
+
+
+def test_the_numbers_of_the_demo_agree(holdfast: Holdfast, tmp_path: Path) -> None:
+    said = holdfast("demo", "--n", 200, "--json")
+    content = json.loads(said.out)
+    found = content["truth"]
+    caught, there = map(int, found["outliers caught"])
+    stream = hf.data.regime_stream(seed=0, n=200)
+    assert stream.outliers is not None and there == int(stream.outliers.sum()) >= caught
+    assert content["scores"]["n_scored"] == 150
+    assert (tmp_path / "out" / "demo" / "demo.png").exists()
+    assert holdfast("run", "out/demo/demo.csv", "--model", "last_value").code == 0
+    assert "found" in holdfast("demo", "--n", 100).out
+
+
+def test_models_say_which_are_offline(holdfast: Holdfast) -> None:
+    entries = json.loads(holdfast("models", "--json").out)["models"]
+    assert [entry["name"] for entry in entries] == list(hf.models())
+    assert [entry["name"] for entry in entries if not entry["online"]] == ["beam_ihmm"]
+    assert "dsm_bocd" in holdfast("models").out
+
+
+def test_reproduce_without_the_checkout_says_what_to_do(
+    holdfast: Holdfast, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(hf, "__file__", str(tmp_path / "lib" / "holdfast" / "__init__.py"))
+    said = holdfast("reproduce", "list")
+    assert said.code == 2 and "checkout" in said.err
+    with pytest.raises(hf.HoldfastError, match="paper"):
+        upkeep._paper()
+
+
+def test_service_commands_are_mounted_where_they_are_there() -> None:
+    code = (
+        "import sys, types, typer\n"
+        "door = types.ModuleType('holdfast.serve.cli')\n"
+        "door.register = lambda app: app.command('serve')(lambda: None)\n"
+        "sys.modules['holdfast.serve'] = types.ModuleType('holdfast.serve')\n"
+        "sys.modules['holdfast.serve.cli'] = door\n"
+        "from holdfast.cli import main\n"
+        "sys.argv = ['holdfast', '--help']\n"
+        "main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "serve" in done.stdout
+
+
+def test_help_loads_nothing_heavy() -> None:
+    code = (
+        "import sys\nsys.argv = ['holdfast', '--help']\nfrom holdfast.cli import main\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        "print({'numpy', 'numba', 'duckdb', 'scipy', 'rich.markdown'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "set()"

@@ -1,0 +1,139 @@
+"""Streams that still grow: one line per row, killed and resumed, every row once."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from cli_helpers import FAST, Holdfast, hourly, rows_of
+
+import holdfast as hf
+
+COMMAND = [sys.executable, "-m", "holdfast.cli", "run"]
+
+
+def lines_of(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_follow_says_what_run_says(holdfast: Holdfast, table: Path, tmp_path: Path) -> None:
+    holdfast("run", table, *FAST, "--out", "batch")
+    said = holdfast("run", table, *FAST, "--follow", "--idle", 0, "--out", "live")
+    assert said.code == 0, said.err
+    lines, rows = lines_of(tmp_path / "live" / "follow.jsonl"), rows_of(tmp_path / "batch/run.csv")
+    assert len(lines) == len(rows) == 150
+    for line, row in zip(lines, rows, strict=True):
+        assert line["regime"] == int(row["regime"]) and line["y"] == float(row["y"])
+        assert line["mean"] == pytest.approx(float(row["mean"]))
+        assert line["lower"] == pytest.approx(float(row["lower"]), rel=1e-4)
+    model, same = (hf.load(tmp_path / name / "model.holdfast") for name in ("live", "batch"))
+    assert model.to_bytes() == same.to_bytes()
+
+
+def test_lines_come_as_rows_come(table: Path) -> None:
+    content = table.read_text().splitlines(keepends=True)
+    process = subprocess.Popen(
+        [*COMMAND, "-", "--follow", "--model", "last_value"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+    )  # fmt: skip
+    assert process.stdin is not None and process.stdout is not None
+    process.stdin.write("".join(content[:2]))
+    process.stdin.flush()
+    assert json.loads(process.stdout.readline())["y"] > 900  # before the second row is there
+    process.stdin.write(content[2])
+    process.stdin.flush()
+    assert json.loads(process.stdout.readline())["time"] == "2024-01-01T01:00:00"
+    process.stdin.close()
+    assert process.wait(timeout=20) == 0
+    process.stdout.close()
+
+
+@pytest.mark.slow
+def test_killed_at_any_moment_every_row_is_there_once(tmp_path: Path, levels: np.ndarray) -> None:
+    grown, calm, torn = (tmp_path / name for name in ("grown.csv", "calm", "torn"))
+    text = hourly(levels)
+    del text[70:73]  # a gap, found by the clock
+    grown.write_text("when,load\n" + "".join(text[:20]))
+    options = [str(grown), *FAST, "--follow", "--snapshot-every", "7", "--resume"]
+    subprocess.run([*COMMAND, *options, "--idle", "0", "--out", calm], check=True)
+    for part in (text[20:60], text[60:61], text[61:]):
+        process = subprocess.Popen([*COMMAND, *options, "--out", torn], stderr=subprocess.DEVNULL)
+        _wait_for(torn / "follow.jsonl", least=1)
+        half = "".join(part)
+        with grown.open("a") as target:
+            target.write(half[: len(half) // 2])  # ends within a row
+            target.flush()
+            time.sleep(0.3)
+            target.write(half[len(half) // 2 :])
+        time.sleep(0.05)
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+    for out in (calm, torn):
+        subprocess.run([*COMMAND, *options, "--idle", "0.3", "--out", out], check=True)
+    assert (calm / "follow.jsonl").read_bytes() == (torn / "follow.jsonl").read_bytes()
+    lines = lines_of(torn / "follow.jsonl")
+    assert len(lines) == 150 and len({line["time"] for line in lines}) == 150
+    same = [(out / "model.holdfast").read_bytes() for out in (calm, torn)]
+    assert same[0] == same[1]
+
+
+def _wait_for(path: Path, least: int) -> None:
+    for _ in range(300):
+        if path.exists() and path.stat().st_size >= least:
+            return
+        time.sleep(0.1)
+    raise AssertionError(f"{path} did not grow")
+
+
+@pytest.mark.slow
+def test_ctrl_c_writes_what_there_is(tmp_path: Path) -> None:
+    big = tmp_path / "big.csv"
+    big.write_text("y\n" + "".join(f"{i % 7}\n" for i in range(400_000)))
+    process = subprocess.Popen(
+        [*COMMAND, str(big), "--model", "last_value", "--out", tmp_path / "out", "--json"],
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+    )  # fmt: skip
+    for _ in range(300):
+        if any(path.stat().st_size > 10_000 for path in tmp_path.glob("out/.holdfast-*/run.csv")):
+            break
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    said, _ = process.communicate(timeout=60)
+    summary = json.loads(said)
+    assert process.returncode == 130 and summary["interrupted"]
+    assert 0 < summary["observations"] < 400_000
+    rows = rows_of(tmp_path / "out" / "run.csv")
+    assert len(rows) == summary["observations"]
+    model = hf.load(tmp_path / "out" / "model.holdfast")
+    assert model.predict().mean == float(rows[-1]["y"])  # the model has learnt what is written
+
+
+@pytest.mark.parametrize(
+    ("more", "word"),
+    [
+        (["--resume"], "--out"),
+        (["--model", "beam_ihmm"], "whole stream"),
+        (["--by", "load"], "--by"),
+        (["--snapshot-every", "0"], "--snapshot-every"),
+    ],
+)
+def test_what_cannot_be_followed(
+    holdfast: Holdfast, table: Path, more: list[str], word: str
+) -> None:
+    said = holdfast("run", table, "--follow", "--idle", 0, *more)
+    assert said.code == 2 and word in said.err
+
+
+def test_a_followed_stream_is_not_overwritten(holdfast: Holdfast, table: Path) -> None:
+    follow = ("run", table, "--model", "last_value", "--follow", "--idle", 0, "--out", "live")
+    assert holdfast(*follow).code == 0
+    said = holdfast(*follow)
+    assert said.code == 2 and "--resume" in said.err

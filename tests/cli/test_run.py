@@ -1,0 +1,178 @@
+"""`holdfast run`: what is found, what is written, in whose units."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import sqlite3
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pytest
+from cli_helpers import FAST, Holdfast, hourly, rows_of
+
+import holdfast as hf
+from holdfast.cli import batch
+
+
+def test_no_option_is_needed(holdfast: Holdfast, table: Path, tmp_path: Path) -> None:
+    said = holdfast("run", table)
+    assert said.code == 0, said.err
+    for found in ("separated by comma", "target:   load", "when (ISO 8601), hourly", "24 steps"):
+        assert found in said.out
+    assert "features:" in said.out and "model:" in said.out and "in its own units" in said.out
+    rows = rows_of(tmp_path / "out" / "run.csv")
+    assert len(rows) == 150 and rows[0]["time"] == "2024-01-01 00:00:00"
+    asked = "y mean lower upper sd regime regime_probability weight outlier change_probability"
+    assert set(asked.split()) <= set(rows[0])
+    for name in ("events.csv", "regimes.csv", "model.holdfast", "run.json"):
+        assert (tmp_path / "out" / name).stat().st_size > 0
+    assert not list((tmp_path / "out").glob(".holdfast-*"))
+
+
+def test_values_and_errors_are_in_the_users_units(
+    holdfast: Holdfast, table: Path, tmp_path: Path, levels: np.ndarray
+) -> None:
+    said = holdfast("run", table, "--model", "last_value", "--json", "--burn-in", 0)
+    summary = json.loads(said.out)
+    np.testing.assert_allclose(
+        summary["scores"]["mae_last_value"], np.abs(np.diff(levels)).mean(), rtol=1e-3
+    )
+    assert summary["scores"]["mae"] == pytest.approx(summary["scores"]["mae_last_value"])
+    assert "mae_seasonal_last_value" in summary["scores"]
+    forecast = hf.load(tmp_path / "out" / "model.holdfast").predict()
+    assert forecast.mean == pytest.approx(levels[-1], abs=1e-3)  # the snapshot needs no rescaling
+
+
+def test_blocks_are_the_stream(
+    holdfast: Holdfast, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    holdfast("run", table, *FAST, "--out", "whole")
+    monkeypatch.setattr(batch, "_SMALL", 7)
+    monkeypatch.setattr(batch, "SHOWN", 20)
+    holdfast("run", table, *FAST, "--out", "blocks")
+    for name in ("run.csv", "model.holdfast"):
+        assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "blocks" / name).read_bytes()
+    whole, few = (rows_of(tmp_path / name / "events.csv") for name in ("whole", "blocks"))
+    assert [e["time"] for e in whole] == [e["time"] for e in few] and whole
+
+
+def written(form: str, folder: Path, values: np.ndarray) -> list[Any]:
+    """The same series in another format, and the arguments that name it."""
+    lines = hourly(values)
+    if form == "gz":
+        (folder / "x.csv.gz").write_bytes(gzip.compress(("t,y\n" + "".join(lines)).encode()))
+        return [folder / "x.csv.gz"]
+    if form == "decimal comma":
+        text = "".join(line.replace(",", ";").replace(".", ",") for line in lines)
+        (folder / "x.csv").write_text("t;y\n" + text)
+        return [folder / "x.csv"]
+    if form == "json":
+        cells = [line.strip().split(",") for line in lines]
+        text = "\n".join(json.dumps({"t": t, "y": float(y)}) for t, y in cells)
+        (folder / "x.jsonl").write_text(text)
+        return [folder / "x.jsonl"]
+    (folder / "plain.csv").write_text("t,y\n" + "".join(lines))
+    if form == "query":
+        return [f"SELECT * FROM '{folder / 'plain.csv'}'"]
+    relation = f"read_csv('{folder / 'plain.csv'}')"
+    if form == "parquet":
+        duckdb.execute(f"COPY (FROM {relation}) TO '{folder / 'x.parquet'}'")
+        return [folder / "x.parquet"]
+    if form == "duckdb":
+        with duckdb.connect(str(folder / "x.db")) as base:
+            base.execute(f"CREATE TABLE readings AS FROM {relation}; CREATE TABLE other (z int)")
+        return [folder / "x.db", "--table", "readings"]
+    assert form == "sqlite"
+    with closing(sqlite3.connect(folder / "x.sqlite")) as lite:
+        lite.execute("CREATE TABLE readings (t TEXT, y REAL)")
+        cells = [line.strip().split(",") for line in lines]
+        lite.executemany("INSERT INTO readings VALUES (?, ?)", cells)
+        lite.commit()
+    return [folder / "x.sqlite"]
+
+
+@pytest.mark.parametrize(
+    ("form", "told"),
+    [
+        ("gz", "gzipped"), ("decimal comma", "decimal comma"), ("json", "JSON"),
+        ("parquet", "Parquet"), ("query", "target"), ("duckdb", "duckdb"), ("sqlite", "SQLite"),
+    ],
+)  # fmt: skip
+def test_formats(
+    holdfast: Holdfast, tmp_path: Path, levels: np.ndarray, form: str, told: str
+) -> None:
+    said = holdfast("run", *written(form, tmp_path, levels), "--model", "last_value")
+    assert said.code == 0 and told in said.out, said
+    rows = rows_of(tmp_path / "out" / "run.csv")
+    np.testing.assert_allclose([float(row["y"]) for row in rows], levels, atol=1e-4)
+    assert rows[24]["time"].startswith("2024-01-02 00:00")
+
+
+def test_standard_input(
+    holdfast: Holdfast, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(table.read_bytes())))
+    said = holdfast("run", "-", "--model", "last_value", "--quiet")
+    assert said.code == 0 and said.out == ""
+    assert len(rows_of(tmp_path / "out" / "run.csv")) == 150
+
+
+def test_parquet_and_horizon(holdfast: Holdfast, table: Path, tmp_path: Path) -> None:
+    said = holdfast("run", table, *FAST, "--format", "parquet", "--horizon", 48, "--level", 0.5)
+    assert said.code == 0, said.err
+    found = duckdb.execute(f"SELECT count(*), max(time) FROM '{tmp_path}/out/run.parquet'")
+    assert found.fetchall()[0][0] == 150 and not (tmp_path / "out" / "run.csv").exists()
+    ahead = rows_of(tmp_path / "out" / "forecasts.csv")
+    assert len(ahead) == 48 and ahead[0]["time"] == "2024-01-07 06:00:00"
+    assert all(float(r["lower"]) <= float(r["median"]) <= float(r["upper"]) for r in ahead)
+
+
+def test_lags_seasons_covariates_and_settings(holdfast: Holdfast, tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    lines = [f"{v:.3f},{i % 5},{i}\n" for i, v in enumerate(rng.standard_normal(80))]
+    (tmp_path / "x.csv").write_text("y,temperature,z\n" + "".join(lines))
+    (tmp_path / "s.json").write_text('{"model_name": "br_ihmm", "best": {"batch": 3}}')
+    said = holdfast(
+        "run", "x.csv", "--columns", "temperature", "--lags", "1,2", "--season", "5",
+        "--settings", "s.json", "--set", "particles=5",
+    )  # fmt: skip
+    assert said.code == 0 and "intercept, temperature, season of 5, lags 1, 2" in said.out
+    model = hf.load(tmp_path / "out" / "model.holdfast")
+    assert model.settings()["batch"] == 3 and model.settings()["particles"] == 5
+    (tmp_path / "next.csv").write_text("temperature\n1\n2\n")
+    assert holdfast("forecast", "out", "--horizon", 2).code == 2
+    said = holdfast("forecast", "out", "--horizon", 2, "--future", "next.csv", "--json")
+    assert len(json.loads(said.out)["forecasts"]["mean"]) == 2
+
+
+@pytest.mark.parametrize("model", list(hf.models()))
+def test_every_model_runs(holdfast: Holdfast, table: Path, model: str, tmp_path: Path) -> None:
+    few = ["--set", "iterations=4", "--set", "burn_in=2"] if model == "beam_ihmm" else []
+    said = holdfast("run", table, "--model", model, *few, "--json")
+    assert said.code == 0, said.err
+    summary = json.loads(said.out)
+    assert summary["observations"] == 150 and summary["model"] == model
+    if model == "beam_ihmm":
+        assert summary["offline"] and not summary["scores"]
+        assert "offline fit" in summary["warnings"][0]
+    else:
+        assert summary["scores"]["rmse"] > 0
+
+
+def test_the_time_told_leaves_compilation_out(holdfast: Holdfast, table: Path) -> None:
+    summary = json.loads(holdfast("run", table, "--model", "last_value", "--json").out)
+    assert 0 < summary["ms_per_observation"] < 20
+
+
+def test_version_help_and_completion(holdfast: Holdfast) -> None:
+    assert holdfast("--version").out == f"holdfast {hf.__version__}\n"
+    commands = "run resume compare tune forecast inspect report models demo warm-up reproduce"
+    said = holdfast("--help")
+    assert all(command in said.out for command in commands.split())
+    assert "--show-completion" in said.out

@@ -1,0 +1,54 @@
+"""`holdfast run --by`: many series of one table, each for itself."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cli_helpers import FAST, Holdfast, rows_of
+
+import holdfast as hf
+
+
+@pytest.fixture
+def long(tmp_path: Path) -> Path:
+    """Three interleaved series; the second has a cell that is no number."""
+    rng = np.random.default_rng(0)
+    lines = []
+    for day in range(1, 29):
+        for shop in ("north", "south", "west/1"):
+            value = "broken" if (shop, day) == ("south", 9) else f"{rng.normal(day, 1):.3f}"
+            lines.append(f"{shop},2024-02-{day:02d},{value}\n")
+    path = tmp_path / "shops.csv"
+    path.write_text("shop,day,sales\n" + "".join(lines))
+    return path
+
+
+def test_one_failing_series_does_not_stop_the_others(
+    holdfast: Holdfast, long: Path, tmp_path: Path
+) -> None:
+    said = holdfast("run", long, "--by", "shop", "--model", "last_value", "--horizon", 2, "--json")
+    assert said.code == 0 and "series south" in said.err
+    summary = json.loads(said.out)
+    assert summary["series"] == 2 and list(summary["errors"]) == ["south"]
+    rows = rows_of(tmp_path / "out" / "run.csv")
+    assert [row["shop"] for row in rows] == ["north"] * 28 + ["west/1"] * 28
+    assert "broken" in rows_of(tmp_path / "out" / "errors.csv")[0]["error"]
+    assert len(rows_of(tmp_path / "out" / "forecasts.csv")) == 4
+    assert len(rows_of(tmp_path / "out" / "scores.csv")) == 2
+    assert hf.load(tmp_path / "out" / "models" / "west_1.holdfast").name == "last_value"
+
+
+@pytest.mark.slow
+def test_workers_change_nothing(holdfast: Holdfast, long: Path, tmp_path: Path) -> None:
+    for jobs in (1, 2):
+        assert holdfast("run", long, "--by", "shop", *FAST, "--jobs", jobs, "--out", jobs).code == 0
+    for name in ("run.csv", "models/north.holdfast"):
+        assert (tmp_path / "1" / name).read_bytes() == (tmp_path / "2" / name).read_bytes()
+
+
+def test_all_failing_is_an_error(holdfast: Holdfast, tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("k,y\na,1\na,2\na,x\n")
+    assert holdfast("run", "x.csv", "--by", "k", "--model", "last_value").code == 2

@@ -1,0 +1,123 @@
+"""Valid snapshots of every model, and what a hostile hand may do to them."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+import holdfast as hf
+from holdfast.models.registry import REGISTRY
+
+# Their own checks of stored values come with their engine; drop a name here to switch them on.
+ENGINE_FAMILY = {"auto", "br_ihmm", "wolf_ihmm", "ihmm", "student_t_ihmm", "garch_ihmm"}
+CHECKED = [name for name in REGISTRY if name not in ENGINE_FAMILY]
+ONLINE = [name for name, entry in REGISTRY.items() if entry.online]
+
+_FAMILY: dict[str, Any] = {"particles": 6, "max_regimes": 5}
+SMALL: dict[str, dict[str, Any]] = {
+    "br_ihmm": _FAMILY | {"batch": 4},
+    "wolf_ihmm": _FAMILY,
+    "ihmm": _FAMILY,
+    "student_t_ihmm": _FAMILY,
+    "garch_ihmm": _FAMILY | {"cloud": 16},
+    "beam_ihmm": {"iterations": 4, "initial_regimes": 2, "max_regimes": 6},
+    "bocd": {"max_run_lengths": 6},
+    "dsm_bocd": {"max_run_lengths": 6, "training": 20},
+    "seasonal_last_value": {"period": 3},
+}
+X0 = np.array([0.5, -1.0])
+
+
+def takes_covariates(name: str) -> bool:
+    """Whether the model regresses on covariates."""
+    try:
+        made(name, hf.features.columns()).predict(X0)
+    except hf.HoldfastError:
+        return False
+    return "features" in hf.make(name).settings()
+
+
+def made(name: str, features: Any = None, **more: Any) -> Any:
+    """A small model, with features if it takes any."""
+    given = {} if features is None else {"features": features}
+    return hf.make(name, **SMALL.get(name, {}), **given, **more)
+
+
+@cache
+def stored(name: str) -> bytes:
+    """A snapshot in the middle of a stream, with lags and covariates where there can be any."""
+    rng = np.random.default_rng(3)
+    y = np.repeat([0.0, 4.0], [7, 6]) + 0.3 * rng.standard_normal(13)
+    y[4] = np.nan
+    if takes_covariates(name):
+        map_ = hf.features.intercept() + hf.features.columns() + hf.features.lags(1, 3)
+        model = made(name, map_)
+        for t, value in enumerate(y):
+            model.update(value, X0 + 0.1 * t)
+    else:
+        model = made(name)
+        for value in y:
+            model.update(value)
+    return bytes(model.to_bytes())
+
+
+def goes_on(model: Any) -> None:
+    """Predict, learn and keep: what every model that was loaded must do."""
+    x = X0 if model.name in REGISTRY and _needs_x(model) else None
+    for value in (0.1, 3.9, float("nan"), 0.2):
+        forecast = model.predict(x)
+        assert np.isfinite(forecast.mean).all()
+        model.update(value if (model.dim or 1) == 1 else np.full(model.dim, value), x)
+    assert hf.from_bytes(model.to_bytes()).to_bytes() == model.to_bytes()
+
+
+def _needs_x(model: Any) -> bool:
+    features = getattr(model, "features", None)
+    return features is not None and features.needs_x
+
+
+def members(data: bytes) -> dict[str, bytes]:
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def packed(parts: dict[str, bytes], method: int = zipfile.ZIP_STORED) -> bytes:
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w", method) as archive:
+        for name, content in parts.items():
+            archive.writestr(name, content)
+    return target.getvalue()
+
+
+def npy(array: np.ndarray, allow_pickle: bool = False) -> bytes:
+    buffer = io.BytesIO()
+    np.save(buffer, array, allow_pickle=allow_pickle)
+    return buffer.getvalue()
+
+
+def array_of(data: bytes, name: str) -> np.ndarray:
+    array: np.ndarray = np.load(io.BytesIO(members(data)[f"{name}.npy"]))
+    return array
+
+
+def with_array(data: bytes, name: str, array: np.ndarray) -> bytes:
+    return packed(members(data) | {f"{name}.npy": npy(array)})
+
+
+def with_part(data: bytes, name: str, content: bytes) -> bytes:
+    return packed(members(data) | {name: content})
+
+
+def with_header(data: bytes, change: Callable[[dict[str, Any]], None]) -> bytes:
+    """The snapshot after `change` of its header in place."""
+    parts = members(data)
+    header = json.loads(parts["header.json"])
+    change(header)
+    parts["header.json"] = json.dumps(header).encode()
+    return packed(parts)

@@ -1,0 +1,197 @@
+"""The page in a real browser: it draws, zooms, tells the right numbers and asks for nothing."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from holdfast import evaluate, report
+
+Open = Callable[..., Any]
+
+
+@pytest.fixture
+def visit(browser: Any, tmp_path: Path) -> Open:
+    """Write a report and open it; any error on the console or request elsewhere fails the test."""
+    trouble: list[str] = []
+    pages = []
+
+    def go(case: Any, width: int = 1200, scheme: str = "light", **more: Any) -> Any:
+        content = {"run": case.run, "model": case.model, "y": case.y, "times": case.times}
+        file = report.write_report(tmp_path / "report.html", **content | more)
+        page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        pages.append(page)
+        page.on("console", lambda message: trouble.append(f"{message.type}: {message.text}"))
+        page.on("pageerror", lambda error: trouble.append(str(error)))
+        page.on("request", lambda r: r.url.startswith("file:") or trouble.append(r.url))
+        page.goto(file.as_uri())
+        page.wait_for_selector("body[data-ready]")
+        return page
+
+    yield go
+    for page in pages:
+        page.close()
+    assert not trouble
+
+
+def _bucket(page: Any) -> int:
+    return int(page.evaluate("document.body.dataset.bucket"))
+
+
+def _window(page: Any) -> list[float]:
+    return page.evaluate("[holdfastReport.timeline.min, holdfastReport.timeline.max]")
+
+
+def _plot_box(page: Any, chart: str = "#chart-series") -> dict[str, float]:
+    return page.locator(f"{chart} .u-over").bounding_box()
+
+
+def _inked(page: Any, chart: str) -> int:
+    """Pixels of a chart that are not empty."""
+    return page.evaluate(
+        """(chart) => {
+            const canvas = document.querySelector(chart + " canvas");
+            const pen = canvas.getContext("2d");
+            const { data } = pen.getImageData(0, 0, canvas.width, canvas.height);
+            return data.filter((value, j) => j % 4 === 3 && value > 0).length;
+        }""",
+        chart,
+    )
+
+
+def test_every_chart_is_drawn(visit: Open, case: Any) -> None:
+    page = visit(case, title="Two levels")
+    assert page.title() == page.locator("h1").inner_text() == "Two levels"
+    for name in ("series", "ribbon", "weight", "pit", "coverage", "next"):
+        assert _inked(page, f"#chart-{name}") > 500, name
+    assert page.locator(".sample canvas").count() == len(set(case.run.path) - {-1})
+
+
+def test_the_columns_arrive_to_five_digits(visit: Open, case: Any) -> None:
+    page = visit(case)
+    for name, truth in (("y0", case.y), ("mean0", case.run.mean), ("upper0", case.run.upper)):
+        told = page.evaluate(f"Array.from(holdfastReport.columns.{name})")
+        found = np.array([np.nan if v is None else v for v in told], dtype=float)
+        spread = np.nanquantile(case.y, 0.999) - np.nanquantile(case.y, 0.001)
+        np.testing.assert_allclose(found, truth, atol=spread / 2e4)
+    assert page.evaluate("Array.from(holdfastReport.columns.regime)") == case.run.path.tolist()
+    assert page.evaluate("holdfastReport.x[239]") == case.times[239].astype("M8[s]").astype(int)
+
+
+def test_pointing_tells_the_numbers_of_one_observation(visit: Open, case: Any) -> None:
+    page = visit(case)
+    page.locator("[data-zoom=end]").click()
+    assert _bucket(page) == 1
+    low, high = _window(page)
+    t = 100
+    x = page.evaluate(f"holdfastReport.x[{t}]")
+    box = _plot_box(page)
+    page.mouse.move(box["x"] + box["width"] * (x - low) / (high - low), box["y"] + 40)
+    text = page.locator("#readout").inner_text()
+    assert text.startswith("2020-01-05 04:00 · observed 60 (outlier)")
+    told = float(re.search(r"forecast (-?[\d.]+)", text)[1])
+    assert told == pytest.approx(case.run.mean[t], abs=1e-3)
+    assert text.endswith(f"regime {case.run.path[t]}")
+
+
+def test_drag_zooms_all_three_charts_and_double_click_undoes_it(
+    visit: Open, long_case: Any
+) -> None:
+    page = visit(long_case)
+    full, coarse = _window(page), _bucket(page)
+    assert coarse > 100
+    for _ in range(3):
+        box = _plot_box(page)
+        page.mouse.move(box["x"] + 0.40 * box["width"], box["y"] + 50)
+        page.mouse.down()
+        page.mouse.move(box["x"] + 0.45 * box["width"], box["y"] + 80, steps=4)
+        page.mouse.up()
+    low, high = _window(page)
+    assert (high - low) / (full[1] - full[0]) == pytest.approx(0.05**3, rel=0.2)
+    assert _bucket(page) == 1
+    scales = page.evaluate(
+        "holdfastReport.timeline.charts.map((c) => [c.scales.x.min, c.scales.x.max])"
+    )
+    assert scales == [[low, high]] * 3
+    box = _plot_box(page)
+    page.mouse.dblclick(box["x"] + 100, box["y"] + 50)
+    assert _window(page) == full and _bucket(page) == coarse
+
+
+def test_buttons_move_the_window_and_stop_at_the_ends(visit: Open, case: Any) -> None:
+    page = visit(case)
+    full = _window(page)
+    page.locator("[data-zoom=in]").click()
+    low, high = _window(page)
+    assert high - low == pytest.approx((full[1] - full[0]) / 2)
+    for _ in range(5):
+        page.locator("[data-zoom=left]").click()
+    assert _window(page) == pytest.approx([full[0], full[0] + high - low])
+    page.locator("[data-zoom=out]").click()
+    assert _window(page) == pytest.approx(full)
+
+
+def test_a_change_and_a_stay_can_be_shown(visit: Open, case: Any) -> None:
+    page = visit(case)
+    full = _window(page)
+    page.locator("#series details summary").click()
+    page.locator("[data-around]").first.click()
+    around = _window(page)
+    assert around != full
+    page.locator("#regimes details summary").first.click()
+    page.locator("[data-from]").first.click()
+    assert _window(page) not in (full, around)
+
+
+def test_100_000_observations_are_small_and_open_fast(
+    visit: Open, long_case: Any, tmp_path: Path
+) -> None:
+    begin = time.perf_counter()
+    page = visit(long_case)
+    written = (tmp_path / "report.html").stat().st_size
+    opened = page.evaluate("performance.now()") / 1000
+    assert written < 2_000_000
+    assert opened < 3.0 and time.perf_counter() - begin < 15.0
+    assert page.evaluate("holdfastReport.columns.y0[5000]") == 1e12
+    assert page.evaluate("Number.isNaN(holdfastReport.columns.y0[720])")
+    box = _plot_box(page)
+    share = _inked(page, "#chart-series") / (box["width"] * box["height"])
+    assert share < 0.75  # never a solid block of ink
+
+
+def test_dark_phone_and_a_switch_of_theme(visit: Open, case: Any) -> None:
+    page = visit(case, width=390, scheme="dark")
+    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    dark = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    page.locator("#theme").click()
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") != dark
+    assert _inked(page, "#chart-series") > 500
+
+
+def test_print_is_light_and_comes_back(visit: Open, case: Any) -> None:
+    page = visit(case, scheme="dark")
+    assert len(page.pdf()) > 20_000
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.evaluate("document.documentElement.dataset.theme") == "light"
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+
+
+def test_several_coordinates_and_a_given_calibration(visit: Open, case: Any) -> None:
+    import holdfast as hf
+
+    y = np.column_stack([case.y, 10 - case.y])[:80]
+    model = hf.br_ihmm(particles=10)
+    found = evaluate.calibration(np.linspace(0.01, 0.99, 50), bins=5)
+    page = visit(case, run=model.run(y), model=model, y=y, times=None, horizon=5, calibration=found)
+    page.locator("#coordinate").select_option("1")
+    first = page.evaluate("holdfastReport.timeline.s.y[3]")
+    assert first == pytest.approx(10 - case.y[3], abs=1e-3)
+    assert page.evaluate("holdfastReport.data.pit.length") == 5

@@ -1,0 +1,232 @@
+"""The report's text: what it says, what it carries, what it refuses."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import zlib
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import holdfast as hf
+from holdfast import evaluate, report
+from holdfast.report import library, tables
+from holdfast.report.content import Content
+from holdfast.report.packing import Packer, grid_for
+from holdfast.timeline import read_times
+
+
+def _page(case: Any, **more: Any) -> str:
+    content = {"run": case.run, "model": case.model, "y": case.y, "times": case.times}
+    return report.render(**content | more)
+
+
+def _text(page: str) -> str:
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", page))
+
+
+def test_it_is_one_file_that_asks_for_nothing(case: Any) -> None:
+    page = _page(case)
+    markup = re.sub(r"<script\b.*?</script>", "", page, flags=re.S)
+    assert not re.search(r"""(src|href)=["'](?!#)""", markup)
+    assert "@import" not in page and "url(" not in page
+    assert "default-src 'none'" in page
+    assert "Leon Sorokin" in page  # the licence of the charts asks for it
+
+
+def test_it_is_the_same_each_time(case: Any) -> None:
+    assert _page(case) == _page(case)
+
+
+def test_all_tags_are_closed(case: Any) -> None:
+    open_tags: list[str] = []
+
+    class Balance(HTMLParser):
+        def handle_starttag(self, tag: str, attrs: Any) -> None:
+            if tag not in {"meta", "br", "input"}:
+                open_tags.append(tag)
+
+        def handle_endtag(self, tag: str) -> None:
+            assert open_tags.pop() == tag
+
+    Balance().feed(_page(case))
+    assert open_tags == []
+
+
+def test_words_of_the_user_cannot_become_markup(case: Any) -> None:
+    evil = "</script><script>alert(1)</script>"
+    page = _page(case, title=evil, warnings=[evil], settings={evil: evil}, names=[evil])
+    assert "alert(1)</script>" not in page
+
+
+def test_regimes_are_told_with_coefficients_stays_and_what_comes_next(case: Any) -> None:
+    text = _text(_page(case))
+    for regime in case.model.regimes():
+        assert f"Regime {regime.id}" in text
+        assert f"intercept {regime.mean[0]:.3g}"[:13] in text
+    assert "usually" in text and "goes next to" in text and "no longer remembered" not in text
+
+
+def test_stays_add_up_to_the_path() -> None:
+    path = np.array([-1, 2, 2, 0, 0, 0, 2])
+    found = library.stays(path)
+    assert [(s.regime, s.end - s.start) for s in found] == [(2, 2), (0, 3), (2, 1)]
+    assert library.stays(np.array([], dtype=int)) == []
+
+
+def test_numbers_of_the_tiles_are_the_runs(case: Any) -> None:
+    tiles = {
+        head.replace("\xa0", " "): value
+        for head, value, _ in Content(case.run, case.model, case.y)._tiles()
+    }
+    assert tiles["observations"] == "240"
+    assert tiles["outliers"] == str(case.run.outlier.sum())
+    assert tiles["now in regime"] == str(case.run.regime[-1])
+    inside = evaluate.coverage(case.y[48:], case.run.lower[48:], case.run.upper[48:])
+    assert float(tiles["inside the 90 % band"].split()[0]) == pytest.approx(100 * inside, abs=0.5)
+
+
+def test_scores_stand_beside_the_simple_forecasters(case: Any) -> None:
+    scores = {"rmse": 1.0, "rmse_last_value": 2.0, "crps": 0.5, "seconds_per_observation": 0.002}
+    table = tables.score_table(scores, "ours")
+    assert table["heads"] == ["RMSE", "CRPS"] and table["pace"] == "2"
+    assert [row["name"] for row in table["rows"]] == ["ours", "last value"]
+    assert [cell["best"] for row in table["rows"] for cell in row["cells"][:1]] == [True, False]
+    nested = tables.score_table({"ours": {"mae": 1.0}, "last_value": {"mae": 0.5}}, "ours")
+    assert [row["cells"][0]["best"] for row in nested["rows"]] == [False, True]
+
+
+def test_a_better_simple_forecaster_is_named() -> None:
+    worse = {"rmse": 2.0, "rmse_last_value": 1.0, "rmse_running_mean": 1.5}
+    assert '"last value" has a smaller RMSE than ours: 1 against 2' in tables.beaten_by(
+        worse, "ours"
+    )
+    assert tables.beaten_by({"rmse": 1.0, "rmse_last_value": 2.0}, "ours") == ""
+    assert tables.beaten_by({}, "ours") == ""
+
+
+def test_scores_are_computed_where_none_are_given(case: Any) -> None:
+    found, skip = tables.plain_scores(case.run, case.y[:, None])
+    assert found["rmse"] == pytest.approx(evaluate.rmse(case.y[skip:], case.run.mean[skip:]))
+    assert {"rmse_last_value", "mae_running_mean", "coverage"} <= set(found)
+
+
+def test_changes_are_told_once_each_with_the_latest_first(case: Any) -> None:
+    words = read_times(case.times, len(case.y)).words()
+    found = tables.changes(case.run, words)
+    assert found["n"] == len(case.run.changepoints)
+    assert [row["since"] for row in found["rows"]] == sorted(
+        (row["since"] for row in found["rows"]), reverse=True
+    )
+
+
+def test_too_many_outliers_and_too_narrow_bands_are_warned_of(case: Any) -> None:
+    y = case.y + 10 * np.sin(np.arange(240))
+    content = Content(case.run, case.model, y)
+    assert any("too narrow" in doubt for doubt in content._doubts())
+
+
+def test_a_forecast_that_cannot_be_made_is_explained(case: Any) -> None:
+    x = np.random.default_rng(0).standard_normal(40)
+    features = hf.features.columns("wind")
+    model = hf.br_ihmm(features=features, particles=10)
+    run = model.run(x * 2.0, _wind(x))
+    text = _text(report.render(run=run, model=model, y=2.0 * x))
+    assert "There is no forecast of the next 24 steps" in text and "wind" in text
+    text = _text(report.render(run=run, model=model, y=2.0 * x, horizon=3, X=_wind(x[:3])))
+    assert "The next 3 steps" in text
+
+
+def _wind(x: np.ndarray) -> Any:
+    import pandas
+
+    return pandas.DataFrame({"wind": x})
+
+
+@pytest.mark.parametrize(
+    "y", [[1.0], [np.nan] * 5, [3.0] * 30, [1e-8, 2e-8] * 10, [1e9, 1e9 + 1] * 9]
+)
+def test_odd_streams_give_a_report(y: list[float]) -> None:
+    model = hf.br_ihmm(particles=10)
+    assert "</html>" in report.render(run=model.run(y), model=model, y=y)
+
+
+@pytest.mark.parametrize("name", list(hf.models()))
+def test_every_model_can_be_reported(name: str, stream: np.ndarray) -> None:
+    model = hf.make(name)
+    run = model.run(stream[:40])
+    assert f"<h1>{name} on 40 observations</h1>" in report.render(
+        run=run, model=model, y=stream[:40], horizon=2
+    )
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"y": [1.0, 2.0]}, "y has 2 rows"),
+        ({"times": [1, 2]}, "times has 2 entries"),
+        ({"times": list(range(240))[::-1]}, "goes back at row 1"),
+        ({"times": ["soon"] * 240}, "write dates as"),
+        ({"calibration": {"pit": 3}}, "calibration must be"),
+        ({"level": 2}, "level must lie"),
+        ({"horizon": -1}, "horizon must be"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_in_words(
+    case: Any, more: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(hf.HoldfastError, match=words):
+        _page(case, **more)
+
+
+def test_nothing_half_written_is_left_behind(case: Any, tmp_path: Path) -> None:
+    target = tmp_path / "report.html"
+    target.mkdir()  # cannot be replaced by a file
+    with pytest.raises(OSError):
+        report.write_report(target, run=case.run, model=case.model, y=case.y)
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def _unpacked(payload: dict[str, Any]) -> dict[str, np.ndarray]:
+    """The page's way of reading, in Python."""
+    payload = json.loads(json.dumps(payload))
+    raw, n = zlib.decompress(base64.b64decode(payload["data"])), payload["length"]
+    blocks = iter(np.frombuffer(raw, np.uint8).reshape(-1, 4, n))
+
+    def block() -> np.ndarray:
+        folded = np.ascontiguousarray(next(blocks).T).view("<u4").ravel().astype(np.int64)
+        return np.cumsum((folded >> 1) ^ -(folded & 1))
+
+    whole, columns = {}, {}
+    for about in payload["columns"]:
+        steps = block() + (whole[about["minus"]] if about["minus"] else 0)
+        whole[about["name"]] = steps
+        values = (about["base"] + steps) * 10.0 ** about["exponent"]
+        if about["holes"]:
+            values[block() == 1] = np.nan
+        for t, value in about["far"].items():
+            values[int(t)] = value
+        columns[about["name"]] = values
+    return columns
+
+
+@pytest.mark.parametrize("n", [60, 5000])
+@pytest.mark.parametrize("scale", [1e-9, 1.0, 1e7])
+@pytest.mark.parametrize("centre", [0.0, -3.0, 1e6])
+def test_packed_columns_come_back(
+    n: int, scale: float, centre: float, rng: np.random.Generator
+) -> None:
+    y = scale * (centre + rng.standard_normal(n))
+    y[7], y[20:30], y[0] = 1e30, np.nan, np.nan
+    near = y + scale * 0.01
+    packer = Packer(n)
+    packer.add("y", y, grid_for(y))
+    packer.add("near", near, grid_for(y), minus="y")
+    found = _unpacked(packer.payload())
+    np.testing.assert_allclose(found["y"], y, rtol=1e-12, atol=scale * 7 / 2e4)
+    np.testing.assert_allclose(found["near"], near, rtol=1e-12, atol=scale * 7 / 2e4)

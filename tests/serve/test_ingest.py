@@ -1,0 +1,138 @@
+"""Lanes: order, turning away, parts that must go again, commits that fail."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+
+from holdfast.serve.config import Limits
+from holdfast.serve.ingest import Busy, Ingest, Unavailable
+from holdfast.serve.metrics import Metrics
+from holdfast.serve.pool import WorkerLost
+from holdfast.serve.rows import Commit, Learnt, Outcome, Part, Row
+from holdfast.serve.storage.writer import Moved
+
+
+class FakePool:
+    """Answers as a worker would, slowly; notes what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[Any, ...]] = []
+        self.spoil_after = 0
+        self.lost = False
+
+    async def ask(self, stream: int, verb: str, *arguments: Any) -> Any:
+        await asyncio.sleep(0.01)
+        self.asked.append((stream, verb))
+        if verb != "learn":
+            return None
+        if self.lost:
+            raise WorkerLost("gone")
+        parts: list[Part] = arguments[0]
+        self.asked[-1] += ([row.y for part in parts for row in part.rows],)
+        outcomes = [Outcome(len(part.rows)) for part in parts]
+        if self.spoil_after:
+            keep, self.spoil_after = self.spoil_after, 0
+            outcomes[keep:] = [Outcome(again=True) for _ in outcomes[keep:]]
+        return Learnt(outcomes, Commit(stream, 0, 1, 0.0))
+
+
+class FakeWriter:
+    """Commits at once, or fails."""
+
+    def __init__(self) -> None:
+        self.generation: dict[int, int] = {}
+        self.error: Exception | None = None
+
+    def submit(self, _: Commit) -> Future[None]:
+        future: Future[None] = Future()
+        if self.error is None:
+            future.set_result(None)
+        else:
+            future.set_exception(self.error)
+        return future
+
+
+def built(limits: Limits | None = None) -> tuple[Ingest, FakePool, FakeWriter]:
+    pool, writer = FakePool(), FakeWriter()
+    ingest = Ingest(pool, writer, limits or Limits(), Metrics(), lambda _: None)  # type: ignore[arg-type]
+    return ingest, pool, writer
+
+
+def rows(*values: float) -> list[Row]:
+    return [Row(value) for value in values]
+
+
+def test_what_waits_goes_together_and_in_order() -> None:
+    async def scene() -> list[Any]:
+        ingest, pool, _ = built()
+        first = asyncio.create_task(ingest.submit(1, rows(0)))
+        await asyncio.sleep(0.001)
+        await asyncio.gather(first, *(ingest.submit(1, rows(i)) for i in range(1, 5)))
+        assert ingest.pending == 0
+        return [asked[2] for asked in pool.asked]
+
+    assert asyncio.run(scene()) == [[0], [1, 2, 3, 4]]
+
+
+def test_parts_behind_a_spoilt_one_go_again_first() -> None:
+    async def scene() -> list[Any]:
+        ingest, pool, _ = built()
+        first = asyncio.create_task(ingest.submit(1, rows(0)))
+        await asyncio.sleep(0.001)
+        later = [asyncio.create_task(ingest.submit(1, rows(i))) for i in (1, 2, 3)]
+        await first
+        pool.spoil_after = 1
+        await asyncio.gather(*later)
+        return [asked[2] for asked in pool.asked]
+
+    assert asyncio.run(scene()) == [[0], [1, 2, 3], [2, 3]]
+
+
+def test_too_much_is_turned_away_with_a_time() -> None:
+    async def scene() -> None:
+        ingest, _, _ = built(Limits(pending_rows=3, pending_total=5))
+        under_way = [
+            asyncio.create_task(ingest.submit(1, rows(1, 2, 3))),
+            asyncio.create_task(ingest.submit(2, rows(1, 2))),
+        ]
+        await asyncio.sleep(0)
+        for stream in (1, 3):
+            with pytest.raises(Busy) as caught:
+                await ingest.submit(stream, rows(4))
+            assert caught.value.seconds >= 1
+        await asyncio.gather(*under_way)
+        assert (await ingest.submit(1, rows(4))).accepted == 1, "afterwards there is room"
+        await ingest.close()
+        with pytest.raises(Busy):
+            await ingest.submit(1, rows(5))
+
+    asyncio.run(scene())
+
+
+@pytest.mark.parametrize("error", [Moved("moved"), OSError("disk full")])
+def test_a_failed_commit_drops_the_model_and_says_so(error: Exception) -> None:
+    async def scene() -> None:
+        ingest, pool, writer = built()
+        writer.error = error
+        with pytest.raises(Unavailable):
+            await ingest.submit(1, rows(1))
+        assert pool.asked[-1] == (1, "drop")
+        writer.error = None
+        assert (await ingest.submit(1, rows(1))).accepted == 1
+
+    asyncio.run(scene())
+
+
+def test_a_lost_worker_is_not_the_clients_fault() -> None:
+    async def scene() -> None:
+        ingest, pool, _ = built()
+        pool.lost = True
+        with pytest.raises(Unavailable):
+            await ingest.submit(1, rows(1))
+        assert ingest.pending == 0
+
+    asyncio.run(scene())

@@ -1,0 +1,140 @@
+"""Migrations, schema, backup and restore; SQLite and Postgres alike."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import inspect, text
+
+from holdfast.errors import HoldfastError
+from holdfast.serve.backup import backup, restore
+from holdfast.serve.config import Config
+from holdfast.serve.rows import Row
+from holdfast.serve.service import Service
+from holdfast.serve.storage import access, history, streams
+from holdfast.serve.storage.database import connect, opened, prepare, read_url, writing
+from holdfast.serve.storage.migrations import LATEST, MIGRATIONS, migrate, version
+from holdfast.serve.storage.tables import metadata
+
+
+def test_numbers_are_in_order() -> None:
+    assert [step.number for step in MIGRATIONS] == list(range(1, LATEST + 1))
+
+
+def test_the_tables_are_what_queries_believe(db: str) -> None:
+    engine = prepare(db)
+    found = inspect(engine)
+    for table in metadata.sorted_tables:
+        columns = {column["name"] for column in found.get_columns(table.name)}
+        assert columns == set(table.columns.keys()), table.name
+    assert set(found.get_table_names()) == {*metadata.tables, "migrations"}
+    assert migrate(engine) == 0, "a second time there is nothing to do"
+    engine.dispose()
+
+
+@pytest.mark.parametrize("begin", range(1, LATEST))
+def test_an_older_database_keeps_its_rows(db: str, begin: int) -> None:
+    engine = connect(db)
+    assert migrate(engine, until=begin) == begin
+    with writing(engine) as connection:
+        streams.create(connection, "old", "br_ihmm", {"batch": 3})
+        connection.execute(
+            text(
+                "INSERT INTO events (stream, number, seq, since, kind, regime, previous, received)"
+                " VALUES (1, 0, 5, 3, 'regime opened', 0, -1, 1.5)"
+            )
+        )
+    assert migrate(engine) == LATEST - begin
+    with engine.connect() as connection:
+        kept = streams.find(connection, "old")
+        assert kept is not None and kept.settings == {"batch": 3}
+        event = streams.event_page(connection, 1, 0, None, 10, False)[0]
+        assert (event["since"], event["acknowledged"]) == (3, None)
+    engine.dispose()
+
+
+def test_a_newer_database_is_left_alone(db: str) -> None:
+    engine = prepare(db)
+    with writing(engine) as connection:
+        connection.execute(text("INSERT INTO migrations VALUES (999, 'later', 'then')"))
+    with pytest.raises(HoldfastError, match="schema 999"):
+        migrate(engine)
+    with engine.connect() as connection:
+        assert version(connection) == 999
+    engine.dispose()
+
+
+@pytest.mark.parametrize("bad", ["mysql://x", "holdfast.db", "sqlite://", "sqlite:///:memory:", ""])
+def test_a_bad_url_says_what_to_write(bad: str) -> None:
+    with pytest.raises(HoldfastError, match="sqlite:///FILE"):
+        read_url(bad)
+
+
+def test_an_unreachable_database_is_one_line() -> None:
+    with pytest.raises(HoldfastError, match="cannot be opened"):
+        prepare("postgresql://nobody:secret@127.0.0.1:9/none")
+    with pytest.raises(HoldfastError) as caught:
+        prepare("postgresql://nobody:secret@127.0.0.1:9/none")
+    assert "secret" not in str(caught.value)
+
+
+def filled(db: str) -> list[dict[str, Any]]:
+    """A database with a stream, learnt by a service in this process."""
+
+    async def fill() -> list[dict[str, Any]]:
+        service = Service(Config(db=db, workers=1))
+        await service.start()
+        stream = await service.write(
+            streams.create, "a", "br_ihmm", {"particles": 20, "noise": 0.16}
+        )
+        rows = [Row(float(i % 7), None, str(i)) for i in range(120)]
+        assert (await service.ingest.submit(stream.id, rows)).accepted == 120
+        found = await service.read(history.rows, stream.id, 0, 120)
+        await service.stop()
+        return found
+
+    return asyncio.run(fill())
+
+
+def test_backup_and_restore_across_databases(
+    db: str, tmp_path: Path, postgres: Callable[[], str]
+) -> None:
+    rows = filled(db)
+    with opened(db) as engine, writing(engine) as connection:
+        secret = access.add_token(connection, "t", [("read", "")], 5)
+    file = tmp_path / "holdfast.backup"
+    counts = backup(db, file)
+    assert counts["observations"] == 120 and counts["snapshots"] == 1
+    assert file.stat().st_mode & 0o077 == 0, "it holds secrets"
+    assert [f.name for f in tmp_path.glob("holdfast.backup*")] == ["holdfast.backup"]
+    for target in (f"sqlite:///{tmp_path}/new.db", postgres()):
+        assert restore(target, file) == counts
+        with opened(target) as engine, engine.connect() as connection:
+            stream = streams.find(connection, "a")
+            assert stream is not None and stream.n_rows == 120
+            assert history.rows(connection, stream.id, 0, 200) == rows
+            assert access.find_token(connection, secret) is not None
+        with opened(target) as engine, writing(engine) as connection:
+            assert streams.create(connection, "b", "br_ihmm", {}).id > stream.id
+        with pytest.raises(HoldfastError, match="not empty"):
+            restore(target, file)
+    with pytest.raises(HoldfastError, match="does not overwrite"):
+        backup(db, file)
+
+
+def test_restore_refuses_what_is_no_backup(tmp_path: Path) -> None:
+    with pytest.raises(HoldfastError, match="does not exist"):
+        restore(f"sqlite:///{tmp_path}/a.db", tmp_path / "none")
+    prepare(f"sqlite:///{tmp_path}/empty.db").dispose()
+    plain = sqlite3.connect(tmp_path / "plain.db")
+    plain.execute("CREATE TABLE t (a INTEGER)")
+    plain.close()
+    (tmp_path / "text.db").write_text("not a database" * 100)
+    for name in ("plain.db", "text.db"):
+        with pytest.raises(HoldfastError, match="not a backup"):
+            restore(f"sqlite:///{tmp_path}/a.db", tmp_path / name)

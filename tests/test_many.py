@@ -1,0 +1,106 @@
+"""`hf.run_many`: any frame in, the same library out, the same numbers whoever computes them."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import numpy as np
+import pandas
+import polars
+import pytest
+
+import holdfast as hf
+from holdfast.many import seed_of
+
+SMALL = {"particles": 5, "noise": 1.0}
+
+
+def columns(n: int = 40) -> dict[str, list[Any]]:
+    """Two series in Nixtla's columns, interleaved, with a covariate."""
+    rng = np.random.default_rng(0)
+    days = [datetime(2024, 1, 1) + timedelta(days=k) for k in range(n)]
+    keys = ["b", "a"] * n
+    return {
+        "unique_id": keys,
+        "ds": [day for day in days for _ in range(2)],
+        "y": rng.standard_normal(2 * n).tolist(),
+        "price": rng.standard_normal(2 * n).tolist(),
+    }
+
+
+@pytest.mark.parametrize("library", [pandas, polars])
+def test_the_callers_library(library: Any) -> None:
+    done = hf.run_many(library.DataFrame(columns()), model="last_value", horizon=3)
+    for frame in (done.frame, done.events, done.forecasts, done.scores):
+        assert isinstance(frame, library.DataFrame)
+    assert list(done.frame.columns[:3]) == ["unique_id", "ds", "y"] and len(done.frame) == 80
+    assert list(done.frame["unique_id"])[:41:40] == ["b", "a"]
+    assert len(done.forecasts) == 6 and done.errors == {}
+    assert next(iter(done.forecasts["ds"])) == datetime(2024, 2, 10)
+
+
+def test_a_series_is_what_it_is_alone() -> None:
+    frame = pandas.DataFrame(columns())
+    done = hf.run_many(frame, model="br_ihmm", settings=SMALL, seed=3).frame
+    alone = frame[frame.unique_id == "a"]
+    model = hf.br_ihmm(**SMALL, seed=seed_of("a", 3))
+    np.testing.assert_array_equal(
+        done[done.unique_id == "a"]["mean"], model.run(alone.y.to_numpy()).mean
+    )
+
+
+@pytest.mark.slow
+def test_workers_and_order_change_nothing() -> None:
+    frame = pandas.DataFrame(columns())
+    one = hf.run_many(frame, model="br_ihmm", settings=SMALL).frame
+    two = hf.run_many(frame, model="br_ihmm", settings=SMALL, jobs=2).frame
+    pandas.testing.assert_frame_equal(one, two)
+    shuffled = hf.run_many(frame.iloc[::-1], model="br_ihmm", settings=SMALL).frame
+    for key in "ab":
+        left, right = (f[f.unique_id == key].reset_index(drop=True) for f in (one, shuffled))
+        pandas.testing.assert_frame_equal(left, right)
+
+
+def test_errors_are_collected() -> None:
+    table = columns()
+    table["y"][0] = float("inf")
+    done = hf.run_many(pandas.DataFrame(table), model="last_value")
+    assert list(done.errors) == ["b"] and "infinite" in done.errors["b"]
+    assert set(done.frame.unique_id) == {"a"}
+
+
+def test_gaps_are_missing_observations_and_add_no_rows() -> None:
+    table = pandas.DataFrame(columns()).query("unique_id == 'a'").reset_index(drop=True)
+    gappy = table.drop(index=range(10, 14))
+    done = hf.run_many(gappy, model="br_ihmm", settings=SMALL)
+    holes = table.y.to_numpy().copy()
+    holes[10:14] = np.nan
+    whole = hf.br_ihmm(**SMALL, seed=seed_of("a", 0)).run(holes)
+    np.testing.assert_array_equal(done.frame["mean"], np.delete(whole.mean, range(10, 14)))
+
+
+def test_covariates_and_their_future() -> None:
+    frame = pandas.DataFrame(columns())
+    wanted = hf.features.intercept() + hf.features.columns("price")
+    given: dict[str, Any] = {
+        "model": "least_squares", "columns": ["price"], "settings": {"features": wanted}
+    }  # fmt: skip
+    future = pandas.DataFrame({"unique_id": ["a", "b", "a", "b"], "price": [1.0, 2.0, 3.0, 4.0]})
+    done = hf.run_many(frame, horizon=2, future=future, **given)
+    assert len(done.forecasts) == 4 and done.errors == {}
+    with pytest.raises(hf.HoldfastError, match="future"):
+        hf.run_many(frame, horizon=2, **given)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        ({"by": "id"}, "by='id'"), ({"target": "z"}, "target='z'"), ({"level": 90}, "level"),
+        ({"model": "br_ihm"}, "Did you mean"), ({"settings": {"batch": 0}}, "batch"),
+        ({"horizon": -1}, "horizon"), ({"time": "when"}, "time='when'"),
+    ],
+)  # fmt: skip
+def test_bad_arguments_are_named(arguments: dict[str, Any], word: str) -> None:
+    with pytest.raises(hf.HoldfastError, match=word):
+        hf.run_many(pandas.DataFrame(columns(4)), **{"model": "br_ihmm"} | arguments)

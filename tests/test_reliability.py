@@ -1,0 +1,36 @@
+"""Calibration from transforms, and transforms from a run's limits."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+import holdfast as hf
+from holdfast import HoldfastError, evaluate
+
+
+def test_a_normal_told_by_its_limits_is_itself(rng: np.random.Generator) -> None:
+    n = 4000
+    run = hf.br_ihmm(particles=5).run(np.zeros(40))
+    centre, sd, z = rng.standard_normal(n), rng.uniform(0.5, 2.0, n), rng.standard_normal(n)
+    told = {"mean": centre, "lower": centre - 1.6448536 * sd, "upper": centre + 1.6448536 * sd}
+    known = {field.name for field in dataclasses.fields(run)}
+    told |= {"median": centre} if "median" in known else {}
+    run = dataclasses.replace(run, **told, regime=np.zeros(n, dtype=int))
+    y = centre + sd * z
+    y[:10] = np.nan
+    pit = evaluate.pit_of_run(run, y)
+    found = evaluate.calibration(pit, bins=10)
+    assert found.n == n - 10
+    assert max(found.pit) < 0.125 and min(found.pit) > 0.075  # five standard errors
+    assert found.coverage[0.5] == pytest.approx(0.5, abs=0.04)
+    inside = evaluate.coverage(y, run.lower, run.upper)
+    assert found.coverage[0.9] == pytest.approx(inside, abs=1e-6)
+
+
+def test_transforms_outside_the_unit_interval_are_refused() -> None:
+    assert evaluate.calibration([1 + 1e-14], bins=2).pit == [0.0, 1.0]  # rounding is not outside
+    with pytest.raises(HoldfastError, match="between 0 and 1"):
+        evaluate.calibration([1.2])
