@@ -28,7 +28,14 @@ SETTINGS: tuple[dict[str, Any], ...] = (
 
 @cache
 def _warm(batch: int, prior_var: float, threshold: float | None, seed: int) -> bytes:
-    model = hf.br_ihmm(batch=batch, noise=1.0, prior_var=prior_var, threshold=threshold, seed=seed)
+    model = hf.br_ihmm(
+        batch=batch,
+        noise=1.0,
+        prior_var=prior_var,
+        threshold=threshold,
+        seed=seed,
+        outlier_rate=0.02,
+    )
     for y in np.random.default_rng(seed).standard_normal(20 * batch):
         model.update(y)
     return model.to_bytes()
