@@ -12,108 +12,165 @@ import pytest
 from scipy import stats
 
 import holdfast as hf
-from holdfast.evidence import Contest, believe, play, prior_chances, quadrature
-from holdfast.hdp import Concentration
+from holdfast.evidence import (
+    Contest,
+    Terms,
+    believe,
+    burst_log_odds,
+    play,
+    prior_chances,
+    quadrature,
+)
+from holdfast.influence.posterior import Outlook
 from holdfast.models.regime_model import RegimeSettings
-from holdfast.robustness.sensitivity import Sensitivity, choice_table, sensitivity
+from holdfast.regimes.prior import Concentration
+from holdfast.robustness.sensitivity import CLEAR, Sensitivity, choice_table, sensitivity
 
 VISITS = 20
-LEVEL = {"noise": 1.0, "prior_var": 4.0, "particles": 100}
+LEVEL = {"noise": 1.0, "prior_var": 4.0, "particles": 100, "outlier_rate": 0.02}
 
 
 @cache
-def warm(batch: int, threshold: float, seed: int) -> bytes:
-    """A model that has been in one regime for VISITS batches."""
+def warm(batch: int, threshold: float | None, seed: int, prior_var: float = 4.0) -> bytes:
+    """A model that has been in one regime for VISITS batches; no threshold is contamination."""
     rng = np.random.default_rng(seed)
-    model = hf.br_ihmm(batch=batch, threshold=threshold, seed=seed, **LEVEL)
+    chosen = LEVEL | {"prior_var": prior_var}
+    model = hf.br_ihmm(batch=batch, threshold=threshold, seed=seed, **chosen)
     for y in rng.standard_normal(VISITS * batch):
         model.update(y)
     return model.to_bytes()
 
 
-def opened(batch: int, threshold: float, signal: np.ndarray, seed: int) -> np.ndarray:
-    """Whether another regime has been reported, by the end of each batch of signal + noise."""
-    model: Any = hf.from_bytes(warm(batch, threshold, seed % 4))
+def opened(
+    batch: int, threshold: float | None, signal: np.ndarray, seed: int, prior_var: float = 4.0
+) -> np.ndarray:
+    """Whether another regime has been reported by each observation of signal + noise."""
+    model: Any = hf.from_bytes(warm(batch, threshold, seed % 4, prior_var))
     model.engine.rng = np.random.default_rng([seed, 1])
     noise = np.random.default_rng([seed, 2]).standard_normal(signal.size)
-    present = model.reporter.regime
+    present = model.reporter.names[model.engine.reported]
     regimes = [model.update(y).regime for y in signal + noise]
-    moved = np.array(regimes)[batch - 1 :: batch] != present
-    return np.logical_or.accumulate(moved)
-
-
-def shift_signal(batch: int, batches: int, shift: float, phase: int) -> np.ndarray:
-    return np.where(np.arange(batch * batches) >= phase, shift, 0.0)
+    return np.logical_or.accumulate(np.array(regimes) != present)
 
 
 # ---------------------------------------------------------------- theory beside the model
 
 
-def compare_with_simulation(batch: int, threshold: float, shift: float, runs: int) -> None:
-    """The chance of an open regime at each batch end, and the median delay.
+def compare_with_simulation(
+    batch: int, threshold: float | None, shift: float, runs: int, half: int = 1
+) -> None:
+    """Observations until a quarter, half and three quarters of the runs have opened the regime.
 
-    Tolerance: 0.15 for what the theory leaves out (the course of a belief is replaced by its
-    expectation), plus 4 standard errors of the simulated share: each comparison would fail by
-    chance in fewer than 1 of 10 000 seeds if the theory were exact. The delay is known to the
-    batch, so the medians may differ by one.
+    The theory's median is within `half` observations of the simulated one, its quartiles within
+    2: about the sampling error of 72 runs, where the quarters are 1 to 5 observations apart.
     """
     answer = sensitivity(
         {"batch": batch, "threshold": threshold, **LEVEL}, shift=[shift], visits=VISITS, longest=1
     )
-    batches = 8
-    found = np.zeros((runs, batches), bool)
+    n = 7 * batch
+    found = np.zeros((runs, n), bool)
     for k in range(runs):
-        found[k] = opened(batch, threshold, shift_signal(batch, batches, shift, k % batch), k)
-    after = np.arange(1, batches * batch - batch + 1)
-    ended = (after[None] + np.arange(runs)[:, None] % batch) // batch
-    padded = np.column_stack([np.zeros(runs, bool), found])
-    simulated = np.take_along_axis(padded, ended, axis=1).mean(axis=0)
-    expected = answer.opened[0, : after.size]
-    error = np.sqrt(np.maximum(expected * (1 - expected), 1 / runs) / runs)
-    assert (np.abs(simulated - expected) <= 0.15 + 4 * error).all()
-    median = int(np.argmax(simulated >= 0.5)) + 1
-    assert simulated.max() >= 0.5 and abs(median - answer.delay[0]) <= batch
+        phase = k % batch
+        signal = np.where(np.arange(n + phase) >= phase, shift, 0.0)
+        found[k] = opened(batch, threshold, signal, k)[phase:]
+    simulated, expected = found.mean(axis=0), answer.opened[0]
+    for share, allowed in ((0.25, 2), (0.5, half), (0.75, 2)):
+        reached, foreseen = (
+            int(np.argmax(course >= share)) + 1 for course in (simulated, expected)
+        )
+        assert simulated.max() >= share and expected.max() >= share
+        assert abs(reached - foreseen) <= allowed, (share, reached, foreseen)
 
 
 @pytest.mark.slow
 def test_delay_agrees_with_the_model():
-    compare_with_simulation(batch=4, threshold=2.0, shift=4.0, runs=60)
+    compare_with_simulation(batch=4, threshold=None, shift=3.0, runs=72)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("shift", [2.0, 3.0, 10.0, 20.0])
-@pytest.mark.parametrize(("batch", "threshold"), [(4, 3.0), (6, 2.0)])
-def test_delay_agrees_with_the_model_widely(batch, threshold, shift):
-    compare_with_simulation(batch, threshold, shift, runs=72)
+@pytest.mark.parametrize("shift", [2.0, 3.0, 5.0, 10.0])
+def test_delay_agrees_with_the_model_widely(shift):
+    compare_with_simulation(batch=6, threshold=None, shift=shift, runs=72)
 
 
-def burst_openings(batch: int, threshold: float, length: int, height: float, runs: int) -> int:
+@pytest.mark.slow
+@pytest.mark.parametrize(("batch", "shift"), [(4, 4.0), (6, 3.0)])
+def test_delay_agrees_with_the_model_under_imq(batch, shift):
+    compare_with_simulation(batch, threshold=2.0, shift=shift, runs=72, half=2)
+
+
+def burst_openings(
+    batch: int, threshold: float | None, length: int, height: float, runs: int,
+    prior_var: float = 4.0,
+) -> int:  # fmt: skip
     """How many of `runs` bursts, at every phase in turn, opened a regime that was reported."""
     count = 0
     for k in range(runs):
         phase = k % batch
-        batches = math.ceil((phase + length) / batch) + 2  # and what follows
-        time = np.arange(batch * batches)
+        time = np.arange(phase + length + 2 * batch)  # and what follows
         signal = np.where((time >= phase) & (time < phase + length), height, 0.0)
-        count += bool(opened(batch, threshold, signal, k)[-1])
+        count += bool(opened(batch, threshold, signal, k, prior_var)[-1])
     return count
 
 
-def check_bursts(batch: int, threshold: float, heights: list[float], runs: int) -> None:
+def check_bursts(
+    batch: int, threshold: float | None, heights: list[float], runs: int, prior_var: float = 4.0
+) -> None:
     """No more openings than the risk allows: a false alarm in 1 of 10 000 seeds per height."""
-    answer = sensitivity({"batch": batch, "threshold": threshold, **LEVEL}, visits=VISITS)
+    chosen = {"batch": batch, "threshold": threshold, **LEVEL, "prior_var": prior_var}
+    answer = sensitivity(chosen, visits=VISITS)
     allowed = stats.binom.ppf(1 - 1e-4, runs, answer.risk)
-    assert 1 <= answer.longest_burst < 2 * batch
+    assert 1 <= answer.longest_burst <= answer.longest_burst_from(CLEAR) < 2 * batch
     for height in heights:
-        count = burst_openings(batch, threshold, answer.longest_burst, height, runs)
-        assert count <= allowed
+        length = answer.longest_burst_from(CLEAR) if height >= CLEAR else answer.longest_burst
+        count = burst_openings(batch, threshold, length, height, runs, prior_var)
+        assert count <= allowed, (height, length, count)
     # and the bound is not idle: two batches of a shift that is easily seen do open a regime
-    assert burst_openings(batch, threshold, 2 * batch, 5.0, runs) > runs / 2
+    assert burst_openings(batch, threshold, 2 * batch, 5.0, runs, prior_var) > 0.8 * runs
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("prior_var", [4.0, 100.0])
+def test_short_bursts_are_ignored_under_contamination(prior_var):
+    """Half a batch where the burst stands clear of the noise."""
+    check_bursts(6, None, [3.0, 4.0, 6.0, 20.0, 1e6], runs=36, prior_var=prior_var)
+    answer = sensitivity({"batch": 6, **LEVEL, "prior_var": prior_var}, visits=VISITS)
+    assert answer.longest_burst_from(CLEAR) == 3
+
+
+def test_the_formula_of_a_burst_is_what_the_engine_says():
+    """Log odds of a new regime after k of 6 values at a height, without noise.
+
+    The other way of opening a regime is for the ordinary values of the batch, which costs the
+    prior odds and the price of a level learnt from them; the larger of the two counts. Within 1.5
+    where the formula is near the decision; never above it by more than that.
+    """
+    for prior_var in (4.0, 100.0):
+        model: Any = hf.br_ihmm(batch=6, islands=1, noise=1.0, prior_var=prior_var, particles=30)
+        for y in 0.9 * np.random.default_rng(0).standard_normal(60):
+            model.update(y)
+        outlook = Outlook(model)
+        unborn, rate = ~outlook.born, model.engine.outlier_rate
+        prior = np.exp(outlook.log_prior)
+        enter = math.log(prior[unborn].sum() / prior[~unborn].sum())
+        for k, height in ((2, 6.0), (3, 6.0), (3, 20.0), (3, 1e6), (4, 6.0), (4, 10.0)):
+            y = np.zeros((6, 1))
+            y[:k] = height
+            score = outlook.follow(outlook.start, y, outlook.designs(y, [None] * 6)).score
+            log_p = outlook.log_posterior(score)
+            odds = np.logaddexp.reduce(log_p[unborn]) - np.logaddexp.reduce(log_p[~unborn])
+            burst = burst_log_odds(k, height, 6, rate, prior_var, enter)
+            other = enter - 0.5 * math.log(1 + (6 - k) * prior_var)
+            assert odds <= np.logaddexp(burst, other) + 1.5
+            if burst > other + 1.0:
+                assert odds == pytest.approx(burst, abs=1.5)
+            assert (odds > 0) == (burst > 0)
+            assert k > 3 or odds < -3.0
 
 
 @pytest.mark.slow
 def test_short_bursts_are_ignored_by_the_model():
-    check_bursts(batch=4, threshold=2.0, heights=[5.0], runs=40)
+    check_bursts(batch=4, threshold=2.0, heights=[5.0], runs=60)
 
 
 @pytest.mark.slow
@@ -126,13 +183,13 @@ def test_short_bursts_are_ignored_by_the_model_at_any_height():
 
 def test_evidence_of_a_known_level_has_a_closed_form():
     """Two regimes that know their levels exactly, no weight: z^2 / 2 per observation."""
-    caution = RegimeSettings(threshold=math.inf).caution()
+    terms = Terms(RegimeSettings(threshold=math.inf).law())
     sure = 1e-9
     z = np.array([0.5, 1.0, 3.0])
     contest = Contest(
-        believe(0.0, sure, 3), believe(z, sure, 3), False, -5.0, np.zeros(1), np.zeros(1), 100
+        believe(0.0, sure, 3), believe(z, sure, 3), False, 0, -5.0, np.zeros(1), np.zeros(1), 100
     )
-    course = play(np.repeat(z[:, None], 4, axis=1), 4, contest, caution)
+    course = play(np.repeat(z[:, None], 4, axis=1), 4, contest, terms)
     expected = np.repeat(z[:, None] ** 2 / 2, 4, axis=1)
     np.testing.assert_allclose(course.evidence, expected, rtol=1e-6)
 
@@ -140,11 +197,11 @@ def test_evidence_of_a_known_level_has_a_closed_form():
 def test_evidence_agrees_with_drawn_noise():
     """The expected evidence of a batch against 20 000 exact draws: 4 standard errors."""
     c, v, batch, z = 2.0, 4.0, 5, 3.0
-    caution = RegimeSettings(threshold=c).caution()
+    terms = Terms(RegimeSettings(threshold=c).law())
     contest = Contest(
-        believe(0.0, 1e-9, 1), believe(0.0, v, 1), True, -5.0, np.zeros(1), np.zeros(1), 100
+        believe(0.0, 1e-9, 1), believe(0.0, v, 1), True, 0, -5.0, np.zeros(1), np.zeros(1), 100
     )
-    expected = play(np.full((1, batch), z), batch, contest, caution).evidence[0]
+    expected = play(np.full((1, batch), z), batch, contest, terms).evidence[0]
 
     def score(r: np.ndarray, spread: np.ndarray) -> np.ndarray:
         wide = spread + r**2 / c**2
@@ -222,8 +279,10 @@ def test_a_fitted_model_answers_for_its_present_regime():
 
 @pytest.mark.slow
 def test_the_answer_reads_as_a_table_and_draws_a_figure():
-    answer = sensitivity({"batch": 4, "threshold": 2.0}, shift=[0.1, 3.0], longest=5)
+    answer = sensitivity({"batch": 4, "outlier_rate": 0.02}, shift=[0.1, 3.0], longest=5)
     text = str(answer)
+    assert "outlier rate 0.02" in text and "c =" not in text
+    assert "c = 2;" in str(sensitivity({"batch": 4, "threshold": 2.0}, shift=[3.0], longest=1))
     assert "opened after" in text and f"up to {answer.longest_burst} obs" in text
     assert math.isinf(answer.delay[0]) and " - " in text
     assert answer.smallest_shift == 3.0
@@ -244,6 +303,7 @@ def test_errors_name_the_argument():
         ({}, {"risk": 2.0}, "risk"),
         ({}, {"longest": 0}, "longest"),
         ({}, {"shift": "large"}, "shift"),
+        ({"weight": "much"}, {}, "weight"),
     ]
     for model, given, message in cases:
         with pytest.raises(hf.HoldfastError, match=message):
@@ -254,5 +314,5 @@ def test_errors_name_the_argument():
 def test_the_table_of_the_docs_is_what_the_code_says():
     """Some rows of it; the page says how to make them all."""
     page = (Path(__file__).parent.parent / "docs" / "robustness.md").read_text().splitlines()
-    for line in choice_table((1, 4, 6), (2.0, 3.0)).splitlines():
+    for line in choice_table((4, 6), (None, 2.0)).splitlines():
         assert line in page

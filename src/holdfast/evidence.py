@@ -3,13 +3,17 @@
 Everything is in standard deviations of the noise, with the present regime's level at 0. A regime
 is a belief N(mean, 1 / precision) about its level. An observation y = h + e, e ~ N(0, 1), leaves
 
-    r = y - mean,   S = 1 + 1 / precision,   w^2 = w^2(|r| / sqrt(S))
-    mean += r w^2 / (precision + w^2),   precision += w^2,   score = log N(y; mean, S / w^2)
+    r = y - mean,   S = 1 + 1 / precision,   w^2 and score as the model has them (`score.judge`)
+    mean += r w^2 / (precision + w^2),   precision += w^2
 
 and the *expected* course of a belief takes the expectation over e at every step, by quadrature.
 The mean itself wobbles with the noise already learnt (variance v); with k the average slope of
 the mean's step in r, v becomes (1 - k)^2 v + k^2. The evidence of a batch is the sum of the
 expected differences of scores, its variance the sum of their variances over e.
+
+Under contamination the density of outliers is centred at the present level, where the forecast
+is, and a regime not opened yet has several branches, as in the filter (D10): branch j takes the
+first j observations for outliers and believes the next one.
 """
 
 from __future__ import annotations
@@ -23,12 +27,38 @@ from scipy.special import expit, ndtr
 
 from holdfast._numba import kernel
 from holdfast.emissions.base import Array
-from holdfast.engine import particles as particle_arrays
-from holdfast.engine import step
-from holdfast.hdp import Concentration, Particles, log_transition_row
-from holdfast.weights import LONGEST, Caution, log_score, log_weight2, update_weight2
+from holdfast.regimes.filter import belief as believed
+from holdfast.regimes.prior import Concentration, log_transition_row, sweep
+from holdfast.regimes.state import Particles, blank_particles
+from holdfast.score import (
+    BROAD_SCALE,
+    CONTAMINATION,
+    LONGEST,
+    Broad,
+    Law,
+    Residual,
+    judge,
+    log_broad,
+    log_normal,
+    no_outliers,
+)
 
+NO_BRANCH = -1
 _NODES = 24  # of the quadrature over one observation's noise
+
+
+class Terms(NamedTuple):
+    """How observations are judged: the law, log eps and log (1 - eps)."""
+
+    law: Law
+    log_rate: float = -math.inf
+    log_rest: float = 0.0
+
+    @classmethod
+    def of(cls, law: Law, rate: float) -> Terms:
+        """With the rate of outliers eps, which only contamination has."""
+        mixed = law.kind == CONTAMINATION
+        return cls(law, math.log(rate), math.log1p(-rate)) if mixed else cls(law)
 
 
 class Belief(NamedTuple):
@@ -50,6 +80,7 @@ class Contest(NamedTuple):
         holder: the belief of the present regime.
         rival: the belief of the other as it enters; a new one's is the prior.
         fresh: whether the rival has learnt nothing yet (D3).
+        branches: how many candidates it then has (D10); 0 for the one.
         log_enter: log odds of entering the rival against staying, before any evidence.
         log_stay: (J,) log odds of staying in the rival, j batches after entering it, against
             staying in the holder.
@@ -60,6 +91,7 @@ class Contest(NamedTuple):
     holder: Belief
     rival: Belief
     fresh: bool
+    branches: int
     log_enter: float
     log_stay: Array
     log_hold: Array
@@ -116,7 +148,7 @@ def quadrature() -> Quadrature:
     return Quadrature(nodes, weights / weights.sum())
 
 
-def play(signal: Array, batch: int, contest: Contest, caution: Caution) -> Course:
+def play(signal: Array, batch: int, contest: Contest, terms: Terms) -> Course:
     """Follow the contest over signals (C, T) of expected levels, T a multiple of `batch`.
 
     An entry at batch i competes with never having entered: its log odds are those of entering,
@@ -132,10 +164,10 @@ def play(signal: Array, batch: int, contest: Contest, caution: Caution) -> Cours
     probability = np.empty((cases, batches))
     for j in range(batches):
         part = signal[:, j * batch : (j + 1) * batch]
-        held = _scores(holder, part, False, caution, rule)
+        held = _scores(holder, part, False, NO_BRANCH, terms, rule)
         entries.append(_Entry(contest, cases))
         for entry in entries:
-            entry.compete(part, held, caution, rule)
+            entry.compete(part, held, terms, rule)
         evidence[:, j * batch : (j + 1) * batch] = entries[-1].latest
         log_odds[:, j] = np.max([entry.mean for entry in entries], axis=0)
         probability[:, j] = _any_ahead(entries)
@@ -153,21 +185,39 @@ class _Entry:
         self.batches = 0
 
     def compete(
-        self, part: Array, held: tuple[Array, Array], caution: Caution, rule: Quadrature
+        self, part: Array, held: tuple[Array, Array], terms: Terms, rule: Quadrature
     ) -> None:
         """Take in one batch."""
-        fresh = self.contest.fresh and self.batches == 0
-        ours = _scores(self.belief, part, fresh, caution, rule)
+        if self.contest.branches and self.batches == 0:
+            ours, extra = self._best_branch(part, terms, rule)
+        else:
+            fresh = self.contest.fresh and self.batches == 0
+            ours = _scores(self.belief, part, fresh, NO_BRANCH, terms, rule)
+            extra = np.zeros(len(part))
         self.latest = ours[0] - held[0]
         gap = ours[1] - held[1]
         centred = gap - (gap @ rule.weights)[..., None]
         self.variance += (centred**2 @ rule.weights).sum(axis=1)
-        gained = self.latest.sum(axis=1)
+        gained = self.latest.sum(axis=1) + extra
         self.mean = self.mean + gained
         survived = self._stay(gained) if self.batches else self._enter()
         self.drawn = self.drawn * survived
         self.mean = self.mean - np.log(survived)  # a path that is carried at all has its 1 / N
         self.batches += 1
+
+    def _best_branch(
+        self, part: Array, terms: Terms, rule: Quadrature
+    ) -> tuple[tuple[Array, Array], Array]:
+        """The newborn's first batch: scores of the best branch, and what the others add."""
+        beliefs, scores = [], []
+        for branch in range(self.contest.branches):
+            beliefs.append(self.contest.rival.copy())
+            scores.append(_scores(beliefs[-1], part, True, branch, terms, rule))
+        totals = np.array([score[0].sum(axis=1) for score in scores])
+        best, cases = totals.argmax(axis=0), np.arange(totals.shape[1])
+        self.belief = Belief(*(np.array(a)[best, cases] for a in zip(*beliefs, strict=True)))
+        expected, at_nodes = (np.array(a)[best, cases] for a in zip(*scores, strict=True))
+        return (expected, at_nodes), np.logaddexp.reduce(totals) - totals.max(axis=0)
 
     def _enter(self) -> Array:
         """P(at least one particle draws the rival)."""
@@ -197,6 +247,36 @@ def _any_ahead(entries: list[_Entry]) -> Array:
     return np.asarray(best * -np.expm1(np.log1p(-drawn * ahead / best * (1 - 1e-15)).sum(axis=0)))
 
 
+def burst_log_odds(
+    length: int, height: float, batch: int, rate: float, prior_var: float, log_enter: float
+) -> float:
+    """Log odds of a new regime after a batch with a burst, under contamination, without noise.
+
+    `length` values at `height`, the others at the present level. The new regime learns the burst
+    and takes the others for outliers, the present one the reverse, so with
+
+        g(x) = log( (1 - eps) N(0; 0, 1) / (eps q(x)) )
+
+    each value of the burst gains g(height) and each other loses g(0); and the new regime pays
+    for having had to learn its level. It holds for heights that stand clear of the noise.
+
+    Example:
+        >>> few, many = (burst_log_odds(k, 10.0, 6, 0.02, 100.0, -5.0) for k in (3, 4))
+        >>> few < 0 < many
+        True
+    """
+    occam = 1.0 + length * prior_var
+    paid = 0.5 * (math.log(occam) + length * height**2 / occam)
+    gained = length * _per_value(height, rate) - (batch - length) * _per_value(0.0, rate)
+    return log_enter - paid + gained
+
+
+def _per_value(x: float, rate: float) -> float:
+    """g(x): what one value is worth to the regime whose level it has."""
+    log_q = float(log_broad(abs(x) / BROAD_SCALE, math.log(BROAD_SCALE), 1))
+    return math.log((1.0 - rate) / rate) + float(log_normal(0.0, 0.0, 1)) - log_q
+
+
 @cache
 def prior_chances(visits: float, prior: Concentration, particles: int = 400) -> Chances:
     """Log odds that the prior over regimes makes of `visits` batches in the present one.
@@ -224,15 +304,26 @@ def prior_chances(visits: float, prior: Concentration, particles: int = 400) -> 
 
 def _swept(counts: Any, prior: Concentration, n: int, rng: np.random.Generator) -> Particles:
     """Particles with these transition counts, after enough sweeps to forget where they began."""
-    p = particle_arrays.initial(n, prior, False, rng)
+    p = blank_particles(n)
+    p.alpha[:] = rng.gamma(prior.alpha_shape, 1.0 / prior.alpha_rate, n)
+    p.gamma[:] = rng.gamma(prior.gamma_shape, 1.0 / prior.gamma_rate, n)
     regimes = len(counts)
     p.n_regimes[:] = regimes
     p.current[:] = 0
     p.start[:, 0] = 1
     p.counts[:, :regimes, :regimes] = counts
     p.log_beta[:, : regimes + 1] = -math.log(regimes + 1)
-    step.structure(p, prior, 30, True, rng)
+    _sweep_all(p, prior, rng)
     return p
+
+
+@kernel
+def _sweep_all(p: Particles, prior: Concentration, rng: np.random.Generator) -> None:
+    """Enough Gibbs passes over every particle to forget where it began."""
+    tables = np.empty(p.log_beta.shape[1], np.int64)
+    for i in range(p.alpha.size):
+        for _ in range(30):
+            sweep(p, i, prior, True, rng, tables)
 
 
 def _odds(p: Particles, source: int, target: int, prior: Concentration) -> float:
@@ -253,7 +344,7 @@ def _expected_share(mean: Array, variance: Array) -> Array:
 
 
 def _scores(
-    belief: Belief, part: Array, fresh: bool, caution: Caution, rule: Quadrature
+    belief: Belief, part: Array, fresh: bool, branch: int, terms: Terms, rule: Quadrature
 ) -> tuple[Array, Array]:
     """Expected scores (C, B), and scores at the nodes of each observation's noise (C, B, Q).
 
@@ -263,26 +354,35 @@ def _scores(
     expected, at_nodes = np.empty((cases, length)), np.empty((cases, length, rule.nodes.size))
     start = belief.copy()
     for b in range(length):
-        scored = belief if caution.sequential else start  # D4
+        scored = belief if terms.law.sequential else start  # D4
+        trust = believed(branch, b, length // 2)
         _observe(
-            belief, scored, part[:, b].copy(), fresh, caution, rule, expected[:, b], at_nodes[:, b]
-        )
+            belief, scored, part[:, b].copy(), fresh, trust, terms, rule,
+            expected[:, b], at_nodes[:, b],
+        )  # fmt: skip
     return expected, at_nodes
 
 
 @kernel
-def _judge(r: float, spread: float, caution: Caution) -> tuple[float, float]:
+def _judge(
+    r: float, y: float, spread: float, fresh: bool, trust: int, terms: Terms
+) -> tuple[float, float]:
     """Score of a residual and the w^2 of its update, as the linear-Gaussian emission has them."""
     z = min(abs(r) / math.sqrt(spread), LONGEST)
-    far = z if caution.predictive else min(abs(r), LONGEST)  # D2; the noise is the unit
-    log_w2 = log_weight2(caution.kind, far, caution.threshold) if caution.weigh_regimes else 0.0
-    score = log_score(z, 0.5 * math.log(spread), log_w2, 1, caution.unit_free)
-    return score, update_weight2(caution.kind, far, caution.threshold)
+    far = z if terms.law.predictive else min(abs(r), LONGEST)  # D2; the noise is the unit
+    log_scale = 0.5 * math.log(spread)
+    broad = no_outliers()
+    if terms.law.kind == CONTAMINATION:
+        log_q = log_broad(abs(y) / BROAD_SCALE, math.log(BROAD_SCALE), 1)
+        broad = Broad(terms.log_rate, terms.log_rest, log_q)
+    seen = Residual(log_normal(z, log_scale, 1), z, far, log_scale, 1)
+    score, _, w2 = judge(terms.law, broad, seen, fresh, trust)
+    return score, w2
 
 
 @kernel
 def _observe(
-    belief: Belief, scored: Belief, height: np.ndarray, fresh: bool, caution: Caution,
+    belief: Belief, scored: Belief, height: np.ndarray, fresh: bool, trust: int, terms: Terms,
     rule: Quadrature, out_expected: np.ndarray, out_at_nodes: np.ndarray,
 ) -> None:  # fmt: skip
     """One observation of expected level `height` for every case."""
@@ -291,19 +391,19 @@ def _observe(
         scored_gap, gap = height[k] - scored.mean[k], height[k] - belief.mean[k]
         seen_sd = math.sqrt(1.0 + scored.wobble[k])
         shift_sd = math.sqrt(1.0 + belief.wobble[k])
-        total, moved, slope, trust = 0.0, 0.0, 0.0, 0.0
+        total, moved, slope, learnt = 0.0, 0.0, 0.0, 0.0
         for q in range(rule.nodes.size):
             node, weight = rule.nodes[q], rule.weights[q]
-            out_at_nodes[k, q] = _judge(scored_gap + node, spread, caution)[0]
-            score, w2 = _judge(scored_gap + seen_sd * node, spread, caution)
-            if fresh and not caution.weigh_births:  # D3
-                w2 = 1.0
+            y = height[k] + node
+            out_at_nodes[k, q] = _judge(scored_gap + node, y, spread, fresh, trust, terms)[0]
+            r = scored_gap + seen_sd * node
+            score, w2 = _judge(r, y, spread, fresh, trust, terms)
             step = w2 / (belief.precision[k] + w2) * (gap + shift_sd * node)
             total += weight * score
-            trust += weight * w2
+            learnt += weight * w2
             moved += weight * step
             slope += weight * step * node / shift_sd  # Stein: E[f'] = E[f node] / sd
         out_expected[k] = total
         belief.mean[k] += moved
-        belief.precision[k] += trust
+        belief.precision[k] += learnt
         belief.wobble[k] = (1.0 - slope) ** 2 * belief.wobble[k] + slope**2

@@ -1,14 +1,13 @@
 """A bound on the influence of *any* contamination, from what is known before it arrives.
 
-Admissible weights lie between a / (1 + z^2/c^2) and A / (1 + z^2/c^2) with w^2 <= 1, and
-w^2 z^2 <= C. Then, whatever is observed from some position of the batch on,
+Let T_k be the total score of hypothesis k at the end of the batch and `excess_kl` an upper bound
+on T_k - T_l over all contaminations (`weighted`, `mixture`). With p and g the clean posterior and
+the clean totals, the influence of the regimes of one island is at most
 
-    score_k - score_l  <=  G_kl = sum_b [C + d log(A/a) + d log Lambda_kl + log |S_l| / |S_k|] / 2
-    |mean moved|       <=  tau  = sum_b sqrt(C phi(h_b))            in prior standard deviations
+    log sum_k p_k exp( sum_l p_l (g_l - g_k + excess_kl) ),
 
-and the influence of the regimes is at most log sum_k p_k exp(sum_l p_l (clean_l - clean_k + G_kl)),
-p the clean posterior. docs/robustness.md has the proofs; the names are those used there. All
-covariances are held in coordinates where the noise is the identity.
+and that of all islands the average: each has its share 1 / G whatever is observed. The influence
+of the coefficients follows from how far a mean can have moved. docs/robustness.md has the proofs.
 """
 
 from __future__ import annotations
@@ -17,13 +16,17 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from holdfast.emissions.base import Array, Rows
+from holdfast.emissions.base import Array
 from holdfast.emissions.linear_gaussian import LinearGaussian
 from holdfast.errors import HoldfastError
+from holdfast.influence import mixture, weighted
 from holdfast.influence.pif import Position, read_position
-from holdfast.influence.posterior import Candidates, Outlook, read_batch
-from holdfast.weights import IMQ, NONE, Caution
+from holdfast.influence.posterior import Branches, Moment, Outlook, read_batch
+from holdfast.influence.shapes import eigenvalues, information, largest, times
+from holdfast.logspace import logsumexp
+from holdfast.score import CONTAMINATION
 
 
 class Bound(NamedTuple):
@@ -49,7 +52,7 @@ def bound(model: Any, *, clean: Any, x: Any = None, position: Position = 0) -> B
 
     Args:
         model: a fitted model of the infinite HMM family with a linear-Gaussian emission.
-        clean: the observations expected next, (n,) or (n, d), at most the rest of the batch.
+        clean: the observations expected next, (n,) or (n, d), at most the rest of a batch.
         x: their covariates, one row each, if the features need any.
         position: which of them may be contaminated; only the first matters.
 
@@ -70,48 +73,29 @@ def bound(model: Any, *, clean: Any, x: Any = None, position: Position = 0) -> B
     prefix = outlook.follow(outlook.start, batch[:first], designs[:first])
     end = outlook.follow(prefix, batch[first:], designs[first:])
     white = [np.linalg.solve(emission.noise_root, design) for design in designs[first:]]
-    log_posterior = outlook.log_posterior(end.score)
-    reach = _reach(outlook, prefix.rows, white, emission.caution)
-    gaps = _score_gaps(outlook, emission, prefix.rows, white, reach)
-    state = _state_bound(log_posterior, end.score - prefix.score, gaps)
-    parameter = _parameter_bound(np.exp(log_posterior), prefix, end, white, reach[-1])
-    return Bound(state, parameter, state + parameter)
+    lengths = np.clip(outlook.left - first, 0, len(white))
+    if emission.law.kind == CONTAMINATION:
+        worst = _mixture(outlook, prefix, white, lengths)
+    else:
+        worst = _weighted(outlook, emission, prefix, white, lengths)
+    return _collected(outlook, worst, end, white, lengths)
 
 
-class Admissible(NamedTuple):
-    """Constants of a weight: lower a and upper A of w^2 (1 + z^2/c^2), and C = sup w^2 z^2."""
+class Worst(NamedTuple):
+    """What can become of the hypotheses of one island.
 
-    lower: float
-    upper: float
-    product: float
-
-
-def admissible(caution: Caution) -> Admissible:
-    """The constants of a weight of `holdfast.weights`; C is infinite where nothing is bounded."""
-    if caution.kind == NONE or math.isinf(caution.threshold):
-        return Admissible(1.0, 1.0, math.inf)
-    return Admissible(1.0, 1.0 if caution.kind == IMQ else 2.0, caution.threshold**2)
-
-
-def stretch(ratio: Array, gap: Array) -> Array:
-    """Lambda(rho, D) = sup over u >= 0 of (1 + (sqrt(rho) u + D)^2) / (1 + u^2).
-
-    The quotient is a quadratic form in (1, u), so its supremum is a 2 x 2 eigenvalue.
+    Attributes:
+        excess: (K, K) upper bound on the total score of k minus that of l.
+        of: (O,) the hypothesis that each option is of; a newborn has several.
+        mean: (O, m) and `root` (O, m, m) of the option before the contamination.
+        reach: (O,) how far its mean can move.
     """
-    total = 1.0 + gap**2 + ratio
-    root = np.hypot(1.0 + gap**2 - ratio, 2.0 * np.sqrt(ratio) * gap)
-    return np.asarray(0.5 * (total + root))
 
-
-def push(leverage: Array, predictive: bool) -> Array:
-    """phi(h): the largest squared move of a mean in one step, per unit of C.
-
-    z measured under the predictive S: (h + 1) / 4, or h / (1 + h) for h < 1. Under the noise
-    alone (D2 off): 1 / 4, or h / (1 + h)^2.
-    """
-    if predictive:
-        return np.where(leverage >= 1, (leverage + 1) / 4, leverage / (1 + leverage))
-    return np.where(leverage >= 1, 0.25, leverage / (1 + leverage) ** 2)
+    excess: Array
+    of: NDArray[np.int64]
+    mean: Array
+    root: Array
+    reach: Array
 
 
 def _checked(outlook: Outlook, batch: Array) -> LinearGaussian:
@@ -129,117 +113,110 @@ def _checked(outlook: Outlook, batch: Array) -> LinearGaussian:
     missing = np.isnan(batch)
     if (missing.any(axis=1) & ~missing.all(axis=1)).any():
         raise HoldfastError("clean is missing in some coordinates only; bound needs all or none.")
+    if emission.law.kind == CONTAMINATION and not emission.law.sequential:
+        raise HoldfastError('bound under contamination needs rule D4 as "holdfast" has it.')
     return emission
 
 
-def _reach(outlook: Outlook, rows: Rows, white: list[Array], caution: Caution) -> Array:
-    """(n + 1, K): tau, how far each candidate's mean can have moved before each observation.
+def _weighted(
+    outlook: Outlook, emission: LinearGaussian, prefix: Moment, white: list[Array],
+    lengths: NDArray[np.int64],
+) -> list[Worst]:  # fmt: skip
+    """Under a weight: each island by itself."""
+    found = []
+    ledger, rows = outlook.engine.state.ledger, outlook.engine.rows
+    log_noise = 2.0 * float(np.log(np.diag(emission.noise_root)).sum())
+    for g, n in enumerate(lengths):
+        ours = outlook.place[:, 0] == g
+        row = outlook.row[ours]
+        mean, root = prefix.rows.mean[ours, 0], prefix.rows.root[ours]
+        stage = weighted.Stage(
+            emission.law, mean, root, rows.mean[row, 0], rows.root[row],
+            ledger.visits[row] == 0, white[:n], log_noise,
+        )  # fmt: skip
+        moved = weighted.reach(stage)
+        score = prefix.score[ours]
+        excess = score[:, None] - score[None] + weighted.score_gaps(stage, moved)
+        found.append(Worst(excess, np.arange(row.size), mean, root, moved[-1]))
+    return found
 
-    In standard deviations of the candidate as the contamination begins.
+
+def _mixture(
+    outlook: Outlook, prefix: Moment, white: list[Array], lengths: NDArray[np.int64]
+) -> list[Worst]:
+    """Under contamination: all islands at once, for q is centred on their common forecast."""
+    state, plan = prefix.state, outlook.engine.plan
+    parts = [outlook.candidates(prefix, g) for g in range(outlook.islands)]
+    wild = [_wild(prefix, part, g) for g, part in enumerate(parts)]
+    crowd = mixture.Crowd(
+        np.concatenate([part.rows.mean[:, 0] for part in parts]),
+        np.concatenate([part.rows.root for part in parts]),
+        np.concatenate(wild), white,
+        mixture.least_odds(state.clock.outliers, plan.outlier_prior, len(white)),
+        max(int(flags.sum()) for flags in wild),
+    )  # fmt: skip
+    limits = mixture.limits(crowd)
+    ends = np.cumsum([flags.size for flags in wild])
+    found = []
+    for g, part in enumerate(parts):
+        ours = slice(int(ends[g]) - wild[g].size, int(ends[g]))
+        gain, reach = limits.gain[lengths[g], ours], limits.reach[lengths[g], ours]
+        low, high = _totals(part, int(state.clock.observed[g]), gain)
+        excess = high[:, None] - low[None]
+        if not plan.law.weigh_regimes:
+            excess = np.full_like(excess, math.inf)
+        found.append(Worst(excess, part.hypothesis, part.rows.mean[:, 0], part.rows.root, reach))
+    return found
+
+
+def _wild(moment: Moment, part: Branches, g: int) -> NDArray[np.bool_]:
+    """Branches that have yet to believe an observation for sure; the last one never does."""
+    clock = moment.state.clock
+    return np.asarray((part.branch >= clock.observed[g]) & (part.branch < clock.size[g] // 2))
+
+
+def _totals(part: Branches, observed: int, gain: Array) -> tuple[Array, Array]:
+    """(K,) least and greatest total score of each hypothesis, from "all were outliers" on.
+
+    Branches that have disbelieved everything are one until they part: counted once in the least.
     """
-    product = admissible(caution).product
-    fresh = outlook.engine.batch.fresh
-    start = outlook.engine.pool.take(outlook.engine.batch.live)
-    reach = np.zeros((len(white) + 1, fresh.size))
-    for b, design in enumerate(white):
-        leverage = _largest(_squares(design @ rows[1]))
-        if caution.sequential:
-            step = _times(np.sqrt(push(leverage, caution.predictive)), math.sqrt(product))
-        else:  # D4 off: the weight looks at the row as the batch began, the update does not
-            before = 1 + _largest(_squares(design @ start[1])) if caution.predictive else 1.0
-            behind = np.linalg.norm((start[0] - rows[0]) @ design.T, axis=1)
-            seen = math.sqrt(product) * np.sqrt(before) + behind + np.sqrt(leverage) * reach[b]
-            step = _times(np.sqrt(push(leverage, False)), seen)
-        reach[b + 1] = reach[b] + step
-    if not caution.weigh_births:  # D3 off: a newborn follows whatever it sees
-        reach[1:, fresh] = math.inf
-    return reach
+    counted = (part.branch <= observed).copy()
+    low = np.empty(part.hypothesis.max() + 1)
+    high = np.empty_like(low)
+    for k in range(low.size):
+        ours = part.hypothesis == k
+        least, most = part.score[ours & counted], (part.score + gain)[ours]
+        low[k] = logsumexp(least, least.size)
+        high[k] = logsumexp(most, most.size)
+    return low, high
 
 
-def _score_gaps(
-    outlook: Outlook, emission: LinearGaussian, rows: Rows, white: list[Array], reach: Array
-) -> Array:
-    """(K, K): G_kl, an upper bound on score_k - score_l over the contaminated observations."""
-    caution, engine = emission.caution, outlook.engine
-    if not caution.weigh_regimes or math.isinf(admissible(caution).product):
-        return np.full((reach.shape[1],) * 2, math.inf)
-    if not caution.sequential:
-        rows, reach = engine.pool.take(engine.batch.live), np.zeros_like(reach)
-    gaps = np.zeros((reach.shape[1],) * 2)
-    shrunk = np.broadcast_to(np.eye(rows[0].shape[1]), rows[1].shape).copy()
-    for b, design in enumerate(white):
-        box = _Box.of(rows, design, shrunk, reach[b])
-        if caution.unit_free:
-            gaps += _unit_free_gap(box, caution)
-        else:
-            gaps += _paper_gap(box, admissible(caution).product, np.asarray(emission.noise_root))
-        if caution.sequential:
-            shrunk += _information(design @ rows[1])
-    return gaps
+def _collected(
+    outlook: Outlook, worst: list[Worst], end: Moment, white: list[Array],
+    lengths: NDArray[np.int64],
+) -> Bound:  # fmt: skip
+    """The average over islands; those whose batch has ended before feel nothing."""
+    log_posterior = outlook.log_posterior(end.score) + math.log(outlook.islands)
+    state = parameter = 0.0
+    for g, island in enumerate(worst):
+        if lengths[g]:
+            ours = outlook.place[:, 0] == g
+            log_p = log_posterior[ours]
+            state += _state_bound(log_p, end.score[ours], island.excess) / outlook.islands
+            clean = end.rows.mean[ours, 0], end.rows.root[ours]
+            cost = _parameter_bound(np.exp(log_p), island, *clean, white[: lengths[g]])
+            parameter += cost / outlook.islands
+    return Bound(state, parameter, state + parameter)
 
 
-class _Box(NamedTuple):
-    """What one observation's predictive can be, for K candidates, in units of the noise.
-
-    Attributes:
-        location: (K, d) prediction as the contamination began.
-        low: (K, d, d) least predictive covariance: every observation fully believed.
-        high: (K, d, d) greatest: none believed.
-        reach: (K,) how far the mean may have moved.
-    """
-
-    location: Array
-    low: Array
-    high: Array
-    reach: Array
-
-    @classmethod
-    def of(cls, rows: Rows, design: Array, shrunk: Array, reach: Array) -> _Box:
-        """From the rows as the contamination began and the precision gained since, if believed."""
-        mean, root = rows
-        seen = design @ root  # (K, d, m)
-        unit = np.eye(design.shape[0])
-        least = seen @ np.linalg.solve(shrunk, seen.transpose(0, 2, 1))
-        return cls(mean @ design.T, unit + least, unit + _squares(seen), reach)
-
-
-def _unit_free_gap(box: _Box, caution: Caution) -> Array:
-    """G_kl of one observation under the score log N(y; yhat, S / w^2) (D1)."""
-    dim = box.low.shape[1]
-    constants = admissible(caution)
-    unit = np.eye(dim)
-    metric = box.low if caution.predictive else np.broadcast_to(unit, box.low.shape)
-    # Residuals of l are measured by metric_l or more, so their length is at most this one.
-    factor = np.asarray(np.linalg.cholesky(metric), np.float64)
-    apart = box.location[:, None] - box.location[None]
-    distance = np.linalg.norm(_whitened(factor, apart[..., None])[..., 0], axis=-1)
-    wander = np.sqrt(_largest(_conjugate(factor, box.high - unit)))  # (k, l)
-    moved = _times(wander, box.reach[:, None]) + _times(np.diagonal(wander), box.reach)[None]
-    gap = (distance + moved) / caution.threshold
-    ratio = _largest(_conjugate(factor, box.high)) if caution.predictive else np.ones_like(gap)
-    volume = np.linalg.slogdet(box.high)[1][None] - np.linalg.slogdet(box.low)[1][:, None]
-    spread = math.log(constants.upper / constants.lower)
-    tail = np.log(stretch(ratio, gap))
-    return np.asarray(0.5 * (constants.product + dim * (spread + tail) + volume))
-
-
-def _paper_gap(box: _Box, product: float, noise_root: Array) -> Array:
-    """G_kl of one observation under the score w^2 log N(y; yhat, S): each score has a range."""
-    dim = box.low.shape[1]
-    constant = dim * math.log(2 * math.pi) + 2 * float(np.log(np.diag(noise_root)).sum())
-    highest = 0.5 * np.maximum(-(constant + np.linalg.slogdet(box.low)[1]), 0.0)
-    lowest = -0.5 * (np.maximum(constant + np.linalg.slogdet(box.high)[1], 0.0) + product)
-    return np.asarray(highest[:, None] - lowest[None])
-
-
-def _state_bound(log_posterior: Array, clean: Array, gaps: Array) -> float:
-    """log sum_k p_k exp(sum_l p_l U_lk), U_lk = clean_l - clean_k + G_kl, over possible rows."""
+def _state_bound(log_posterior: Array, clean: Array, excess: Array) -> float:
+    """log sum_k p_k exp(sum_l p_l U_kl), U_kl = clean_l - clean_k + excess_kl, where possible."""
     possible = log_posterior > -np.inf
     log_p, clean = log_posterior[possible], clean[possible]
-    excess = clean[None] - clean[:, None] + gaps[np.ix_(possible, possible)]  # (k, l)
-    np.fill_diagonal(excess, 0.0)
+    gaps = clean[None] - clean[:, None] + excess[np.ix_(possible, possible)]  # (k, l)
+    np.fill_diagonal(gaps, 0.0)
     share = np.exp(log_p)
-    exponent = log_p + _times(share, excess).sum(axis=1)
+    exponent = log_p + times(share, gaps).sum(axis=1)
     top = exponent.max()
     if math.isinf(top):
         return math.inf if top > 0 else 0.0
@@ -247,66 +224,24 @@ def _state_bound(log_posterior: Array, clean: Array, gaps: Array) -> float:
 
 
 def _parameter_bound(
-    share: Array, prefix: Candidates, end: Candidates, white: list[Array], reach: Array
+    share: Array, island: Worst, clean_mean: Array, clean_root: Array, white: list[Array]
 ) -> float:
-    """Expected bound on the Gaussian KL; see docs/robustness.md, "Coefficients"."""
-    mean, root = prefix.rows
-    clean_mean, clean_root = end.rows
-    believed = np.broadcast_to(np.eye(mean.shape[1]), root.shape).copy()
+    """Expected bound on the Gaussian KL, each hypothesis at its worst option."""
+    believed = np.broadcast_to(np.eye(island.mean.shape[1]), island.root.shape).copy()
     for design in white:
-        believed += _information(design @ root)
-    spread = np.linalg.solve(root, clean_root)
-    least = _eigenvalues(_information(spread))
-    most = _eigenvalues(spread.transpose(0, 2, 1) @ believed @ spread)
+        believed += information(design @ island.root)
+    spread = np.asarray(np.linalg.solve(island.root, clean_root[island.of]), np.float64)
+    least = eigenvalues(information(spread))
+    most = eigenvalues(spread.transpose(0, 2, 1) @ believed @ spread)
     shape = np.maximum(_shape_cost(least), _shape_cost(most)).sum(axis=1)
-    shift = np.linalg.solve(root, (clean_mean - mean)[:, :, None])
+    shift = np.linalg.solve(island.root, (clean_mean[island.of] - island.mean)[:, :, None])
     own = np.sqrt((shift * (believed @ shift)).sum(axis=(1, 2)))
-    worst = 0.5 * (shape + (own + np.sqrt(_largest(believed)) * reach) ** 2)
-    return float(_times(share, worst).sum())
+    cost = 0.5 * (shape + (own + np.sqrt(largest(believed)) * island.reach) ** 2)
+    worst = np.zeros(share.size)
+    np.maximum.at(worst, island.of, cost)
+    return float(times(share, worst).sum())
 
 
 def _shape_cost(eigenvalue: Array) -> Array:
     """x - 1 - log x: what a covariance ratio of x costs, twice over."""
     return np.asarray(eigenvalue - 1.0 - np.log(eigenvalue))
-
-
-def _times(share: Array, value: Array | float) -> Array:
-    """share * value where a share of 0 beats a value of infinity."""
-    with np.errstate(invalid="ignore"):
-        return np.asarray(np.where(share > 0, share * value, 0.0))
-
-
-def _squares(a: Array) -> Array:
-    """A A' of each row."""
-    return np.asarray(a @ a.transpose(0, 2, 1))
-
-
-def _information(a: Array) -> Array:
-    """A' A of each row."""
-    return np.asarray(a.transpose(0, 2, 1) @ a)
-
-
-def _largest(symmetric: Array) -> Array:
-    """Largest eigenvalue, not below 0, of each matrix of a stack."""
-    if symmetric.shape[-1] == 1:
-        return np.asarray(np.maximum(symmetric[..., 0, 0], 0.0))
-    return np.asarray(np.maximum(_eigenvalues(symmetric)[..., -1], 0.0))
-
-
-def _eigenvalues(symmetric: Array) -> Array:
-    """In ascending order, of each matrix of a stack."""
-    return np.asarray(np.linalg.eigvalsh(symmetric), np.float64)
-
-
-def _whitened(factor: Array, columns: Array) -> Array:
-    """L_l^-1 columns_kl for every pair (k, l)."""
-    factors = np.broadcast_to(factor, (len(columns), *factor.shape))
-    return np.asarray(np.linalg.solve(factors, columns))
-
-
-def _conjugate(factor: Array, covariance: Array) -> Array:
-    """L_l^-1 V_k L_l^-T for every pair (k, l)."""
-    k, dim = len(covariance), covariance.shape[1]
-    pairs = np.broadcast_to(covariance[:, None], (k, k, dim, dim))
-    half = _whitened(factor, pairs)
-    return _whitened(factor, half.transpose(0, 1, 3, 2))

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from holdfast.emissions.base import Array, Rows
 from holdfast.emissions.linear_gaussian import LinearGaussian
-from holdfast.engine.pool import UNBORN
 from holdfast.errors import HoldfastError, numbers
-from holdfast.influence.posterior import Candidates, Outlook, read_batch
+from holdfast.influence.posterior import Moment, Outlook, read_batch
+from holdfast.regimes.state import UNBORN
 
 Position = int | Sequence[int] | str
 NEW = "new"
@@ -47,7 +47,7 @@ def state_pif(
         contamination: what is observed instead. One value (a number, or a vector for d > 1) or a
             grid of G of them, (G,) or (G, d), put at every contaminated position; or one per
             position, (G, P) or (G, P, d). NaN is the observation not seen.
-        clean: the observations expected next, (n,) or (n, d), at most the rest of the batch.
+        clean: the observations expected next, (n,) or (n, d), at most the rest of a batch.
         x: their covariates, one row each, if the features need any.
         position: which of them are contaminated: an index, several, or "all".
 
@@ -164,6 +164,7 @@ def discrete_kl(log_p: Array, log_q: Array) -> Array:
 def gaussian_kl(clean: Rows, contaminated: Rows) -> Array:
     """KL(N(mean, Sigma) || N(mean', Sigma')) of each row, from the square roots of Sigma."""
     (mean, root), (moved, moved_root) = clean, contaminated
+    mean, moved = mean[:, 0], moved[:, 0]
     size = mean.shape[1]
     both = np.concatenate([root, (moved - mean)[:, :, None]], axis=2)
     solved = np.linalg.solve(moved_root, both)
@@ -173,10 +174,10 @@ def gaussian_kl(clean: Rows, contaminated: Rows) -> Array:
 
 
 class _Paths(NamedTuple):
-    """The candidates at the end of the clean batch and of each contaminated one."""
+    """The model at the end of the clean batch and of each contaminated one."""
 
-    clean: Candidates
-    contaminated: list[Candidates]
+    clean: Moment
+    contaminated: list[Moment]
 
 
 def _paths(
@@ -221,10 +222,12 @@ def _expected(share: Array, divergence: Array) -> Array:
 
 
 def _within(outlook: Outlook, log_share: Array, regime: int | str) -> Array:
-    """Log posterior of the candidates given that the regime is this one, however unlikely."""
-    ours = outlook.identity == (UNBORN if regime == NEW else regime)
+    """Log posterior of the hypotheses given that the regime is this one, however unlikely."""
+    names = {UNBORN: NEW} | outlook.model.reporter.names
+    told = [names.get(int(identity)) for identity in outlook.identity]
+    ours = np.array([name is not None and name == regime for name in told])
     if not ours.any():
-        known = sorted({int(i) for i in outlook.identity if i != UNBORN})
+        known = sorted({name for name in told if isinstance(name, int)})
         raise HoldfastError(f'regime={regime!r} is not known; the model has {known} and "new".')
     if log_share[ours].max() == -np.inf:  # no share left at all: its versions count alike
         log_share = np.zeros_like(log_share)

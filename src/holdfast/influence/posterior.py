@@ -1,66 +1,116 @@
-"""The model's own posterior of a batch that has not been observed: candidates, run ahead.
+"""The model's own posterior of observations that it has not seen: the engine, run ahead.
 
-The score of a batch belongs to a pool row, whoever owns it. With the prior mass of row r,
+The score of a batch belongs to a row, whoever owns it. With the prior mass of row r,
 
     pi_r = sum over particles i and slots l that point at r of omega_i P(l | s_i),
 
 the posterior over (particle, regime) is P(i, l) = omega_i P(l | s_i) exp(score_r) / Z, so the
 ratio of two such posteriors depends on the row alone, and their KL over (particle, regime) *is*
 the KL over rows with masses pi_r exp(score_r) / Z. Nothing is approximated by working with rows.
+
+Islands do not weigh each other: each has its own Z and the share 1 / G. A regime that is not
+opened yet may have several candidates (D10); its score is theirs added up and its posterior that
+of the best, as the engine opens it.
+
+Nothing here filters. The engine's `look_all` and `observe` work on a copy of what they write.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from holdfast._numba import kernel
-from holdfast.emissions.base import Array, Batch, Emission, Rows
-from holdfast.engine.engine import Engine
-from holdfast.engine.pool import UNBORN
+from holdfast.emissions.base import Array, Emission, Facts, Rows, Sample, Work, close
 from holdfast.errors import HoldfastError
 from holdfast.frames import Row, read_table
-from holdfast.hdp import Particles, log_transition_row
 from holdfast.models.base import Model
 from holdfast.models.regime_model import RegimeModel
+from holdfast.regimes.commit import best_branch, branch_scores
+from holdfast.regimes.engine import Engine
+from holdfast.regimes.filter import look_all, observe
+from holdfast.regimes.state import UNBORN, State, stretched
 
 
-class Candidates(NamedTuple):
-    """Every live row inside a batch: what it would become, and its score so far."""
+class Moment(NamedTuple):
+    """The engine's state after some observations more, and what was read off it.
+
+    Attributes:
+        state: candidates, clock and forecasts are a copy; the rest is the model's.
+        work: the candidates' work space, a copy.
+        rows: (K, ..) what each hypothesis has become at the end of its batch, or so far.
+        score: (K,) its log evidence.
+    """
+
+    state: State
+    work: Work
+    rows: Rows
+    score: Array
+
+
+class Branches(NamedTuple):
+    """The candidates of one island.
+
+    Attributes:
+        rows: (C, ..) what each has become so far.
+        score: (C,) its log evidence.
+        branch: (C,) how many observations a newborn disbelieves first; -1 for others.
+        hypothesis: (C,) which of the island's hypotheses it belongs to.
+    """
 
     rows: Rows
     score: Array
+    branch: NDArray[np.int64]
+    hypothesis: NDArray[np.int64]
 
 
 class Outlook:
     """A fitted model as it stands, ready to be asked about observations it has not seen.
 
+    A *hypothesis* is a row of an island: one of its regimes, or the one not opened yet.
+
     Attributes:
-        start: the candidates as the model stands now, perhaps in the middle of a batch.
-        log_prior: (K,) log prior mass of each candidate.
-        identity: (K,) regime id of each candidate, UNBORN for a regime not opened yet.
-        left: observations until the batch is full.
+        start: the model as it stands now, perhaps in the middle of batches.
+        place: (K, 2) island and first candidate of each hypothesis.
+        log_prior: (K,) its log prior mass within the island.
+        identity: (K,) its regime id, UNBORN for a regime not opened yet.
+        left: (G,) observations until the batch of each island is full.
     """
 
     def __init__(self, model: Model) -> None:
         self.model, self.engine = _fitted(model)
-        engine = self.engine
-        self.start = Candidates(_copy(engine.running), engine.batch.score.copy())
-        self.identity: NDArray[np.int64] = engine.pool.ledger.identity[engine.batch.live]
-        self.left = engine.size - engine.position
-        self.log_prior = np.full(engine.batch.live.size, -np.inf)
-        sticky = engine.settings.concentration.sticky
-        _row_mass(engine.particles, sticky, engine.lookup, self.log_prior)
+        state = self.engine.state
+        first = [
+            (g, k)
+            for g in range(state.clock.size.size)
+            for k in range(int(state.clock.candidates[g]))
+            if state.candidates.branch[g, k] <= 0
+        ]
+        self.place: NDArray[np.int64] = np.array(first, np.int64)
+        g, k = self.place.T
+        self.log_prior: Array = state.candidates.log_prior[g, k]
+        self.row: NDArray[np.int64] = state.candidates.row[g, k]
+        self.identity: NDArray[np.int64] = state.ledger.identity[self.row]
+        self.left: NDArray[np.int64] = state.clock.size - state.clock.position
+        self._capacity = state.ledger.owners.size
+        self._rows = stretched(self.engine.rows, 0, self._capacity + len(first))
+        blank = Moment(state, self.engine.work, None, np.zeros(len(first)))
+        self.start = self.follow(blank, np.zeros((0, self.emission.shape.dim)), [])
 
     @property
     def emission(self) -> Emission:
         return self.engine.emission
 
     @property
+    def islands(self) -> int:
+        return int(self.left.size)
+
+    @property
     def born(self) -> NDArray[np.bool_]:
-        """Whether each candidate is an open regime."""
+        """Whether each hypothesis is an open regime."""
         return np.asarray(self.identity != UNBORN)
 
     def designs(self, y: Array, x: list[Row | None]) -> list[Array]:
@@ -69,29 +119,69 @@ class Outlook:
         designs = []
         for b, row in enumerate(x):
             phi = model.features.row(row, self.engine.time + b, past.values)
-            designs.append(self.emission.design(phi))
+            designs.append(np.ascontiguousarray(self.emission.design(phi)))
             past.push(y[b])
         return designs
 
-    def follow(self, origin: Candidates, y: Array, designs: list[Array]) -> Candidates:
-        """The candidates after observing y (n, d), from `origin`; nothing else changes.
+    def follow(self, origin: Moment, y: Array, designs: list[Array]) -> Moment:
+        """The engine after observing y (n, d) from `origin`; nothing of the model changes.
 
-        An observation that is missing altogether says nothing, about births neither.
+        An island is read at the end of its batch. What comes later it sees as though the batch
+        went on: to the others that matters through the centre of the outliers alone.
         """
-        batch = self.engine.batch
-        ours = Batch(batch.live, batch.fresh, origin.score.copy(), batch.weight.copy())
-        rows = _copy(origin.rows)
+        state, work = _own(origin.state), copied(origin.work)
+        score = origin.score.copy()
+        if origin.rows is not None:
+            for whole, part in zip(self._rows, origin.rows, strict=True):
+                whole[self._capacity :] = part
+        ended = state.clock.position >= state.clock.size
         for b, design in enumerate(designs):
-            if not np.isnan(y[b]).all():
-                self.emission.advance(rows, self.engine.pool.rows, ours, y[b], design)
-        return Candidates(rows, ours.score)
+            self._observe(state, work, y[b], design)
+            due = (state.clock.position >= state.clock.size) & ~ended
+            self._read(state, work, due, score)
+            ended |= due
+        self._read(state, work, ~ended, score)
+        rows = type(self._rows)(*(array[self._capacity :].copy() for array in self._rows))
+        return Moment(state, work, rows, score)
+
+    def _observe(self, state: State, work: Work, y: Array, design: Array) -> None:
+        engine, d = self.engine, y.size
+        seen = np.flatnonzero(~np.isnan(y))
+        sample = Sample(np.ascontiguousarray(y), seen, design, np.empty((d, d)))
+        look_all(engine.rows, work, self.emission.facts, state, sample)
+        facts, scale = self.emission.facts, engine.scales.scale
+        observe(engine.rows, work, facts, state, engine.plan, scale, sample)
+
+    def _read(self, state: State, work: Work, islands: NDArray[np.bool_], score: Array) -> None:
+        """Write score and row of every hypothesis of these islands."""
+        facts = self.emission.facts
+        _write(self._rows, work, facts, state, self.place, islands, self._capacity, score)
+
+    def candidates(self, moment: Moment, g: int) -> Branches:
+        """Every candidate of island g by itself, a newborn's branches too."""
+        state = moment.state
+        n = int(state.clock.candidates[g])
+        rows = stretched(self.engine.rows, 0, self._capacity + n)
+        _close_all(rows, moment.work, self.emission.facts, state, g, self._capacity)
+        table = state.candidates
+        ours = np.flatnonzero(self.place[:, 0] == g)
+        hypothesis = np.searchsorted(self.place[ours, 1], np.arange(n), side="right") - 1
+        return Branches(
+            type(rows)(*(array[self._capacity :] for array in rows)),
+            table.score[g, :n].copy(), table.branch[g, :n].copy(), hypothesis,
+        )  # fmt: skip
 
     def log_posterior(self, score: Array) -> Array:
-        """Log posterior mass of every candidate; scores may be (.., K)."""
+        """Log posterior mass of every hypothesis; scores may be (.., K)."""
         joint = self.log_prior + score
-        top = joint.max(axis=-1, keepdims=True)
-        total = top + np.log(np.exp(joint - top).sum(axis=-1, keepdims=True))
-        return np.asarray(joint - total)
+        out = np.empty(joint.shape)
+        for g in range(self.islands):
+            ours = self.place[:, 0] == g
+            part = joint[..., ours]
+            top = part.max(axis=-1, keepdims=True)
+            total = top + np.log(np.exp(part - top).sum(axis=-1, keepdims=True))
+            out[..., ours] = part - total - math.log(self.islands)
+        return out
 
     def covariates(self, x: Any, n: int) -> list[Row | None]:
         """The covariates of n observations to come, checked."""
@@ -104,7 +194,7 @@ class Outlook:
 
 
 def read_batch(outlook: Outlook, clean: Any) -> Array:
-    """`clean` as (n, d): the observations expected next, at most the rest of the batch."""
+    """`clean` as (n, d): the observations expected next, at most the rest of a batch."""
     values = np.array(clean, dtype=np.float64)
     dim = outlook.emission.shape.dim
     if values.ndim == 0 or (values.ndim == 1 and dim > 1):
@@ -113,14 +203,27 @@ def read_batch(outlook: Outlook, clean: Any) -> Array:
         values = values[:, None]
     if values.ndim != 2 or values.shape[1] != dim:
         raise HoldfastError(f"clean must be n observations of {dim} value(s), got {values.shape}.")
-    if not 1 <= len(values) <= outlook.left:
+    most = int(outlook.left.max())
+    if not 1 <= len(values) <= most:
         raise HoldfastError(
-            f"clean has {len(values)} observations; the batch under way has room for "
-            f"{outlook.left}."
+            f"clean has {len(values)} observations; the batch under way has room for {most}."
         )
     if np.isinf(values).any():
         raise HoldfastError("clean is infinite; pass NaN for a value that was not observed.")
     return values
+
+
+def copied(arrays: Any) -> Any:
+    """A NamedTuple of arrays, nested or not, in memory of its own."""
+    parts = [part.copy() if isinstance(part, np.ndarray) else copied(part) for part in arrays]
+    return type(arrays)(*parts)
+
+
+def _own(state: State) -> State:
+    """The state with a copy of all that an observation inside a batch writes."""
+    return state._replace(
+        candidates=copied(state.candidates), clock=copied(state.clock), ahead=copied(state.ahead)
+    )
 
 
 def _fitted(model: Model) -> tuple[RegimeModel, Engine]:
@@ -133,16 +236,25 @@ def _fitted(model: Model) -> tuple[RegimeModel, Engine]:
     return model, model.engine
 
 
-def _copy(rows: Rows) -> Rows:
-    return type(rows)(*(array.copy() for array in rows))
+@kernel
+def _write(
+    rows: Rows, work: Work, facts: Facts, state: State, place: np.ndarray, islands: np.ndarray,
+    into: int, out_score: np.ndarray,
+) -> None:  # fmt: skip
+    """Scores and rows of the hypotheses as the engine would commit them."""
+    for g in range(islands.size):
+        if islands[g]:
+            score = branch_scores(state, g)
+            for at in range(place.shape[0]):
+                if place[at, 0] == g:
+                    k = place[at, 1]
+                    row = state.candidates.row[g, k]
+                    out_score[at] = score[k]
+                    close(rows, work, facts, g, best_branch(state, g, k), row, into + at)
 
 
 @kernel
-def _row_mass(p: Particles, sticky: float, lookup: np.ndarray, out_log_mass: np.ndarray) -> None:
-    """log pi_r of every candidate: particle weight times transition probability, summed in logs."""
-    row = np.empty(p.log_beta.shape[1])
-    for i in range(p.alpha.size):
-        log_transition_row(p, i, sticky, row)
-        for l in range(p.n_regimes[i] + 1):
-            k = lookup[p.slots[i, l]]
-            out_log_mass[k] = np.logaddexp(out_log_mass[k], p.log_weight[i] + row[l])
+def _close_all(rows: Rows, work: Work, facts: Facts, state: State, g: int, into: int) -> None:
+    """The row that every candidate of island g has become."""
+    for k in range(state.clock.candidates[g]):
+        close(rows, work, facts, g, k, state.candidates.row[g, k], into + k)

@@ -13,10 +13,19 @@ import numpy as np
 
 from holdfast._numba import kernel
 from holdfast.emissions.base import Array
-from holdfast.engine.rule import read_rule
 from holdfast.errors import HoldfastError, numbers, positive, whole
 from holdfast.influence.pif import discrete_kl
-from holdfast.weights import NONE, log_score, log_weight2, weight_code
+from holdfast.regimes.rule import read_rule
+from holdfast.score import (
+    COLLAPSED,
+    CONTAMINATION,
+    Law,
+    Residual,
+    judge,
+    log_normal,
+    no_outliers,
+    weight_code,
+)
 
 
 def sandbox_pif(
@@ -113,18 +122,22 @@ def _scores(
     residual = np.abs(batches[..., None] - locations) / scales
     out = np.empty(residual.shape)
     kind, c = weight_code(weight), positive("threshold", threshold)
+    if kind == CONTAMINATION:
+        raise HoldfastError(
+            "weight must be imq, huber, mahalanobis or none here: the paper's toys have no "
+            'density of outliers, which "contamination" needs.'
+        )
     log_scale = np.broadcast_to(np.log(scales), residual.shape).copy()
-    _score_all(residual, log_scale, kind, c, read_rule(rule).D1 or kind == NONE, out)
+    law = Law(kind, c, True, read_rule(rule).D1, True, True, True)
+    _score_all(residual, log_scale, law, out)
     return out
 
 
 @kernel
-def _score_all(
-    z: np.ndarray, log_scale: np.ndarray, kind: int, threshold: float, unit_free: bool,
-    out_score: np.ndarray,
-) -> None:  # fmt: skip
-    """The emission's own score of residuals of length z."""
+def _score_all(z: np.ndarray, log_scale: np.ndarray, law: Law, out_score: np.ndarray) -> None:
+    """The model's own score of residuals of length z."""
     lengths, scales, scores = z.ravel(), log_scale.ravel(), out_score.ravel()
     for k in range(lengths.size):
-        log_w2 = log_weight2(kind, lengths[k], threshold)
-        scores[k] = log_score(lengths[k], scales[k], log_w2, 1, unit_free)
+        plain = log_normal(lengths[k], scales[k], 1)
+        seen = Residual(plain, lengths[k], lengths[k], scales[k], 1)
+        scores[k] = judge(law, no_outliers(), seen, False, COLLAPSED)[0]

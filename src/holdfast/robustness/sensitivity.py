@@ -1,4 +1,4 @@
-"""What B and c buy: which shifts will be seen, after how long, and which bursts will be ignored.
+"""What the batch buys: which shifts will be seen, after how long, and which bursts will be ignored.
 
 A new regime must earn its place. Before any evidence its odds against staying are
 
@@ -22,13 +22,15 @@ from holdfast import features as feature_maps
 from holdfast.emissions.base import Array
 from holdfast.emissions.linear_gaussian import GaussianSpec
 from holdfast.errors import HoldfastError, numbers, positive, share, whole
-from holdfast.evidence import Chances, Contest, Course, believe, play, prior_chances
-from holdfast.hdp import log_transition_row
+from holdfast.evidence import Chances, Contest, Course, Terms, believe, play, prior_chances
 from holdfast.models.ihmm import br_ihmm
 from holdfast.models.regime_model import RegimeModel
-from holdfast.weights import Caution
+from holdfast.regimes.prior import log_transition_row
+from holdfast.score import CONTAMINATION
 
 SHIFTS = (1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0, 20.0, 30.0)
+MARGIN = 1.0  # nats by which the evidence of a burst may exceed what the theory expects
+CLEAR = 6.0  # sd: a value that far off is taken for no ordinary one
 _VISITS = 30  # batches that the present regime has been visited for, where no model says
 _REACH = 48  # observations that the question looks ahead at least
 _PHASES = 6  # positions within a batch at which a shift is tried
@@ -41,24 +43,27 @@ class Sensitivity:
 
     Attributes:
         batch: B.
-        threshold: c.
+        threshold: c; infinite under contamination, which has none.
+        rate: eps, the rate of outliers; 0 without contamination.
         visits: batches that the present regime has been visited for.
         odds: P(new) / P(stay) from batch to batch before any evidence.
         risk: a burst is ignored where the chance that it opens a regime is at most this.
         shift: (Z,) level shifts z.
         evidence: (Z, B) expected evidence for a new regime of each observation of a first full
             batch after the shift.
-        delay: (Z,) observations until a new regime is opened with probability 1/2, the shift
+        delay: (Z,) observations until a new regime is reported with probability 1/2, the shift
             falling anywhere in a batch; infinity beyond the horizon.
         delay_known: (Z,) the same for a return to a regime already known at that level.
-        opened: (Z, T) probability that the regime is open 1 .. T observations after the shift.
+        opened: (Z, T) probability that the regime is reported 1 .. T observations after the shift.
         burst_length: (K,) lengths.
         burst_height: (H,) heights.
-        burst_opens: (K, H) probability that such a burst opens a regime, at the worst phase.
+        burst_opens: (K, H) probability that such a burst opens a regime, at the worst phase:
+            of an island, and hence at most that of the vote of several.
     """
 
     batch: int
     threshold: float
+    rate: float
     visits: float
     odds: float
     risk: float
@@ -74,7 +79,14 @@ class Sensitivity:
     @property
     def longest_burst(self) -> int:
         """Bursts up to this length are ignored whatever their height."""
-        opens = (self.burst_opens > self.risk).any(axis=1)
+        return self.longest_burst_from(0.0)
+
+    def longest_burst_from(self, height: float) -> int:
+        """Bursts up to this length are ignored at this height and at any greater one."""
+        tall = self.burst_height >= height
+        if not tall.any():
+            raise HoldfastError(f"height must be at most {self.burst_height.max():g}.")
+        opens = (self.burst_opens[:, tall] > self.risk).any(axis=1)
         return int(self.burst_length[opens].min() - 1 if opens.any() else self.burst_length.max())
 
     @property
@@ -92,9 +104,13 @@ class Sensitivity:
         first = int(np.argmax(opens))
         return float(self.burst_height[first - 1]) if first else 0.0
 
+    @property
+    def _judged(self) -> str:
+        return f"outlier rate {self.rate:.2g}" if self.rate else f"c = {self.threshold:g}"
+
     def __str__(self) -> str:
         lines = [
-            f"B = {self.batch}, c = {self.threshold:g}; the present regime was visited for "
+            f"B = {self.batch}, {self._judged}; the present regime was visited for "
             f"{self.visits:.0f} batches; prior odds of a new one {self.odds:.2g}",
             "shift / sd   evidence per obs.   opened after   returned after",
         ]
@@ -105,7 +121,8 @@ class Sensitivity:
             )
         lines.append(
             f"ignored, whatever their height: bursts of up to {self.longest_burst} observations "
-            f"(risk {self.risk:g})"
+            f"(risk {self.risk:g}); {CLEAR:g} sd high or more: up to "
+            f"{self.longest_burst_from(CLEAR)}"
         )
         return "\n".join(lines)
 
@@ -119,7 +136,7 @@ class Sensitivity:
             left.plot(self.shift, delay, marker="o", label=label)
         left.set(xlabel="shift / sd", ylabel="observations until seen", xscale="log")
         left.set_ylim(bottom=0)
-        left.set_title(f"B = {self.batch}, c = {self.threshold:g}")
+        left.set_title(f"B = {self.batch}, {self._judged}")
         left.legend()
         image = right.pcolormesh(
             self.burst_height, self.burst_length, self.burst_opens,
@@ -153,7 +170,7 @@ def sensitivity(
     Example:
         >>> import holdfast as hf
         >>> from holdfast.robustness.sensitivity import sensitivity
-        >>> answer = sensitivity({"batch": 4, "threshold": 2.0}, shift=[1, 4], longest=4)
+        >>> answer = sensitivity({"batch": 4}, shift=[1, 4], longest=4)
         >>> bool(answer.delay[1] < answer.delay[0]), answer.longest_burst >= 1
         (True, True)
     """
@@ -167,43 +184,46 @@ def sensitivity(
     heights = np.geomspace(0.5, _TALLEST, 34)
     lengths = np.arange(1.0, farthest + 1)
     course = _shift_course(situation, shifts, phases, horizon, None)
-    opened = _opened(course, batch, phases)
-    known = _opened(_shift_course(situation, shifts, phases, horizon, shifts), batch, phases)
+    returned = _shift_course(situation, shifts, phases, horizon, shifts)
+    opened, known = (_opened(each, batch, phases) for each in (course, returned))
     whole_batch = course.evidence.reshape(shifts.size, phases.size, -1)[:, 0, :batch]
     return Sensitivity(
-        batch, situation.caution.threshold, situation.visits, math.exp(situation.chances.enter),
-        accepted, shifts, whole_batch, _median(opened), _median(known), opened,
+        batch, situation.threshold, situation.rate, situation.visits,
+        math.exp(situation.chances.enter), accepted, shifts, whole_batch,
+        _median(opened), _median(known), opened,
         lengths, heights, _burst_opens(situation, lengths, heights, phases),
     )  # fmt: skip
 
 
 def choice_table(
     batches: tuple[int, ...] = (1, 2, 4, 6, 8, 12),
-    thresholds: tuple[float, ...] = (1.5, 2.0, 3.0, 4.0), observations: int = 240, **settings: Any,
+    thresholds: tuple[float | None, ...] = (None,), observations: int = 240, **settings: Any,
 ) -> str:  # fmt: skip
-    """A Markdown table to choose B and c from.
+    """A Markdown table to choose B from, and c where a weight has one.
 
     Args:
         batches: values of B, down the table.
-        thresholds: values of c.
+        thresholds: values of c under `imq`; None is contamination.
         observations: how many the present regime has been given.
         settings: other settings of `br_ihmm`.
 
     Example:
-        >>> print(choice_table((4,), (2.0,)).splitlines()[0])
-        | B | c | new: 2 sd | 3 sd | 5 sd | 10 sd | known: 3 sd | bursts ignored |
+        >>> print(choice_table((4,)).splitlines()[0])
+        | B | c | new: 2 sd | 3 sd | 5 sd | 10 sd | known: 3 sd | bursts ignored | 6 sd and more |
     """
     shifts = (2.0, 3.0, 5.0, 10.0)
     columns = ["B", "c", "new: 2 sd", "3 sd", "5 sd", "10 sd", "known: 3 sd", "bursts ignored"]
+    columns.append(f"{CLEAR:g} sd and more")
     lines = [_row(columns), _row(["---"] * len(columns))]
     for batch in batches:
         for threshold in thresholds:
             chosen = {**settings, "batch": batch, "threshold": threshold}
             answer = sensitivity(chosen, shift=shifts, visits=max(observations // batch, 1))
-            cells = [batch, f"{threshold:g}", *map(_count, answer.delay)]
-            capped = "+" if answer.longest_burst == answer.burst_length.max() else ""
-            cells += [_count(answer.delay_known[1]), f"{answer.longest_burst}{capped}"]
-            lines.append(_row(cells))
+            lengths = (answer.longest_burst, answer.longest_burst_from(CLEAR))
+            cells = [batch, "none" if threshold is None else f"{threshold:g}"]
+            cells += [*map(_count, answer.delay), _count(answer.delay_known[1])]
+            most = answer.burst_length.max()
+            lines.append(_row([*cells, *(f"{n}{'+' if n == most else ''}" for n in lengths)]))
     return "\n".join(lines)
 
 
@@ -211,13 +231,20 @@ class _Situation(NamedTuple):
     """Where the question is asked, in units of the noise and relative to the present level."""
 
     batch: int
-    caution: Caution
+    terms: Terms
+    rate: float
+    branches: int
     prior_mean: float
     prior_var: float
     present_var: float
     visits: float
     chances: Chances
     particles: int
+
+    @property
+    def threshold(self) -> float:
+        law = self.terms.law
+        return math.inf if law.kind == CONTAMINATION else law.threshold
 
 
 def read_model(model: Any) -> RegimeModel:
@@ -232,7 +259,7 @@ def read_model(model: Any) -> RegimeModel:
     if read.features.to_json() != level or (read.dim or 1) != 1:
         raise HoldfastError(
             "sensitivity answers for a level of one coordinate; pass the settings of such a "
-            'model, {"batch": .., "threshold": .., "noise": .., "prior_var": ..}.'
+            'model, {"batch": .., "noise": .., "prior_var": ..}.'
         )
     if not isinstance(read.chosen.batch, (int, np.integer)):
         raise HoldfastError("batch must be a whole number here; an adaptive one has no one answer.")
@@ -256,26 +283,39 @@ def _situation(model: RegimeModel, visits: int | None, openness: float | None) -
     chances = prior_chances(stays, model.chosen.concentration())
     chances = chances if enter is None else chances._replace(enter=enter)
     precision = noise / prior_var + stays * batch
+    rate = _rate(model)
+    particles = model.chosen.particles // model.chosen.n_islands()  # of one island
     return _Situation(
-        batch, model.chosen.caution(), (prior_mean - level) / math.sqrt(noise), prior_var / noise,
-        1.0 / precision, stays, chances, model.chosen.particles,
+        batch, Terms.of(model.chosen.law(), rate), rate,
+        batch // 2 + 1 if model.chosen.plan().newborn else 0,
+        (prior_mean - level) / math.sqrt(noise), prior_var / noise,
+        1.0 / precision, stays, chances, particles,
     )  # fmt: skip
+
+
+def _rate(model: RegimeModel) -> float:
+    """eps: as learnt, or as guessed; 0 without contamination."""
+    if model.engine is not None:
+        return model.engine.outlier_rate
+    mixed = model.chosen.law().kind == CONTAMINATION
+    return float(model.chosen.outlier_rate) if mixed else 0.0
 
 
 def _learnt(model: RegimeModel) -> tuple[float, float, float]:
     """Level and visits of the reported regime, and the log odds of a new one against staying."""
     engine = model.engine
     assert engine is not None
-    p, present = engine.particles, model.reporter.regime
-    regime = next((r for r in model.regimes() if r.id == present), model.regimes()[-1])
+    p, present = engine.state.particles, engine.reported
+    names = model.reporter.names
+    regime = next((r for r in model.regimes() if r.id == names.get(present)), model.regimes()[-1])
     row = np.empty(p.log_beta.shape[1])
-    new, stay, sticky = 0.0, 0.0, engine.settings.concentration.sticky
+    new, stay, sticky = 0.0, 0.0, engine.plan.concentration.sticky
     for i in np.flatnonzero(p.current >= 0):
         log_transition_row(p, int(i), sticky, row)
         omega = math.exp(p.log_weight[i])
         new += omega * math.exp(row[p.n_regimes[i]])
         stay += omega * math.exp(row[p.current[i]])
-    visits = max(1.0, regime.visits / engine.size)
+    visits = max(1.0, regime.visits / int(model.chosen.batch))
     return float(regime.mean[0]), visits, math.log(new / stay)
 
 
@@ -286,8 +326,9 @@ def _contest(s: _Situation, cases: int, known: Array | None) -> Contest:
         rival, enter = believe(s.prior_mean, s.prior_var, cases), s.chances.enter
     else:
         rival, enter = believe(known, s.present_var, cases, s.present_var), s.chances.back
-    chances = s.chances
-    return Contest(holder, rival, known is None, enter, chances.stay, chances.hold, s.particles)
+    chances, fresh = s.chances, known is None
+    branches = s.branches if fresh else 0
+    return Contest(holder, rival, fresh, branches, enter, chances.stay, chances.hold, s.particles)
 
 
 def _shift_course(
@@ -298,19 +339,27 @@ def _shift_course(
     signal = shifts[:, None, None] * (time >= phases[:, None])
     levels = None if known is None else np.repeat(known, phases.size)
     contest = _contest(s, shifts.size * phases.size, levels)
-    return play(signal.reshape(-1, time.size), s.batch, contest, s.caution)
+    return play(signal.reshape(-1, time.size), s.batch, contest, s.terms)
 
 
 def _opened(course: Course, batch: int, phases: Array) -> Array:
-    """(Z, T): probability of being open 1 .. T observations after the shift, over the phases."""
-    by_batch = np.maximum.accumulate(course.probability, axis=1)
+    """(Z, T): probability of being open 1 .. T observations after the shift, over the phases.
+
+    With islands at every phase it is the share of them that has opened the regime.
+    """
+    so_far = np.maximum.accumulate(course.probability, axis=1)
+    return np.asarray(_by_time(so_far, batch, phases).mean(axis=1))
+
+
+def _by_time(by_batch: Array, batch: int, phases: Array) -> Array:
+    """(Z, phases, T): what holds at the latest end of a batch, 1 .. T observations on."""
     batches = by_batch.shape[1]
     by_batch = by_batch.reshape(-1, phases.size, batches)
     after = np.arange(1, batches * batch - int(phases.max()) + 1)
     ended = (after + phases[:, None]) // batch  # batches ended by then, for each phase
     padded = np.concatenate([np.zeros((*by_batch.shape[:2], 1)), by_batch], axis=2)
     at = np.take_along_axis(padded, np.broadcast_to(ended, (len(padded), *ended.shape)), axis=2)
-    return np.asarray(at.mean(axis=1))
+    return np.asarray(at)
 
 
 def _median(opened: Array) -> Array:
@@ -320,14 +369,15 @@ def _median(opened: Array) -> Array:
 
 
 def _burst_opens(s: _Situation, lengths: Array, heights: Array, phases: Array) -> Array:
-    """(K, H): probability that a burst opens a regime, at its worst phase."""
+    """(K, H): probability that a burst opens a regime, at its worst phase, on the safe side."""
     batches = math.ceil((int(lengths.max()) + s.batch - 1) / s.batch)
     time = np.arange(batches * s.batch)
     opens = np.empty((lengths.size, heights.size))
+    careful = s._replace(chances=s.chances._replace(enter=s.chances.enter + MARGIN))
     for k, length in enumerate(lengths):
         inside = (time >= phases[:, None]) & (time < phases[:, None] + length)
         signal = (heights[:, None, None] * inside).reshape(-1, time.size)
-        course = play(signal, s.batch, _contest(s, len(signal), None), s.caution)
+        course = play(signal, s.batch, _contest(careful, len(signal), None), s.terms)
         worst = course.probability.max(axis=1).reshape(heights.size, phases.size)
         opens[k] = worst.max(axis=1)
     return opens

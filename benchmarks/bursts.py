@@ -1,0 +1,81 @@
+"""How many bursts open a regime: the table of docs/robustness.md.
+
+    python -m benchmarks.bursts
+
+A regime of variance 1 has lasted for 20 batches; then come `length` observations `height`
+standard deviations away, at every place in the batch in turn, and two ordinary batches. A burst
+counts when a regime other than the present one is reported at any moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+import holdfast as hf
+
+HEIGHTS = (3.0, 4.0, 6.0, 20.0, 1e6)
+RUNS = 60
+SETTINGS: tuple[dict[str, Any], ...] = (
+    {"prior_var": 4.0},
+    {"prior_var": 100.0},
+    {"prior_var": 4.0, "threshold": 2.0},
+)
+
+
+@cache
+def _warm(batch: int, prior_var: float, threshold: float | None, seed: int) -> bytes:
+    model = hf.br_ihmm(
+        batch=batch,
+        noise=1.0,
+        prior_var=prior_var,
+        threshold=threshold,
+        seed=seed,
+        outlier_rate=0.02,
+    )
+    for y in np.random.default_rng(seed).standard_normal(20 * batch):
+        model.update(y)
+    return model.to_bytes()
+
+
+def opens(
+    batch: int, length: int, height: float, k: int, *, prior_var: float,
+    threshold: float | None = None,
+) -> bool:  # fmt: skip
+    """Whether run k reports another regime than the present one."""
+    model: Any = hf.from_bytes(_warm(batch, prior_var, threshold, k % 4))
+    model.engine.rng = np.random.default_rng([k, 1])
+    present = model.reporter.names[model.engine.reported]
+    phase = k % batch
+    time = np.arange(phase + length + 2 * batch)
+    y = np.random.default_rng([k, 2]).standard_normal(time.size)
+    y += np.where((time >= phase) & (time < phase + length), height, 0.0)
+    return any(model.update(value).regime != present for value in y)
+
+
+def table(batches: tuple[int, ...] = (4, 6, 8)) -> Iterator[str]:
+    """Openings out of RUNS, as lines of Markdown."""
+    heads = [f"{height:g} sd" for height in HEIGHTS]
+    yield _row(["B", "weight", "prior_var", "length", *heads])
+    yield _row(["---"] * 9)
+    for batch in batches:
+        for chosen in SETTINGS:
+            name = "imq, c = 2" if "threshold" in chosen else "contamination"
+            for length in range(max(batch // 2 - 1, 1), batch // 2 + 2):
+                counts = [
+                    sum(opens(batch, length, height, k, **chosen) for k in range(RUNS))
+                    for height in HEIGHTS
+                ]
+                yield _row([batch, name, f"{chosen['prior_var']:g}", length, *counts])
+
+
+def _row(cells: list[Any]) -> str:
+    return "| " + " | ".join(str(cell) for cell in cells) + " |"
+
+
+if __name__ == "__main__":
+    for line in table():
+        print(line, flush=True)
