@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from holdfast.engine.pool import UNBORN
 from rich.console import Console
 from rich.table import Table
 
 import holdfast as hf
-from holdfast.engine.pool import UNBORN
 
 STREAMS: dict[str, dict[str, Any]] = {
     "iid, Gaussian noise": {"noise": 0.25, "prior_var": 4.0},

@@ -7,6 +7,7 @@ import json
 
 import numpy as np
 import pytest
+
 from benchmarks.public import __main__ as command
 from benchmarks.public import forecasters, nab, report, series, tasks
 

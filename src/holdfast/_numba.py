@@ -29,7 +29,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import cache, update_wrapper
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
 
 import numba
 import numpy as np
@@ -209,7 +209,16 @@ def kernel(function: Function) -> Function:
     return cast(Function, compiled)
 
 
-def generic(stub: Function) -> Function:
+class Generic(Protocol):
+    """A function with one kernel for each type of its first argument."""
+
+    def __call__(self, *arguments: Any) -> Any: ...
+
+    def of(self, kind: type) -> Callable[[Function], Function]:
+        """Register the kernel for rows of a type."""
+
+
+def generic(stub: Callable[..., Any]) -> Generic:
     """A function with one kernel for each type of its first argument, a NamedTuple of arrays.
 
     `@stub.of(Rows)` adds the kernel for `Rows`. Compiled callers are specialised by the type;
@@ -231,7 +240,7 @@ def generic(stub: Function) -> Function:
     call.of = add  # type: ignore[attr-defined]
     if not config.DISABLE_JIT:
         overload(call, strict=False)(_chooser(stub, table))
-    return cast(Function, call)
+    return cast(Generic, call)
 
 
 def _chooser(stub: Callable[..., Any], table: dict[type, Callable[..., Any]]) -> Any:

@@ -154,7 +154,7 @@ def judge_mixture(
 def log_weight2(kind: int, z: float, threshold: float) -> float:
     """log w^2 as scores use it: finite for every finite z."""
     u = z / threshold
-    if kind == NONE or kind == CONTAMINATION or u == 0.0:
+    if kind in (NONE, CONTAMINATION) or u == 0.0:
         return 0.0
     if kind == IMQ:
         return -2.0 * math.log(u) if u > 1e8 else -math.log1p(u * u)

@@ -298,5 +298,10 @@ def _log_score(forecast: Forecast, y: Array) -> float:
 
 def copied(forecast: Forecast) -> Forecast:
     """The receiver's own arrays."""
-    parts = (forecast.share, forecast.location, forecast.spread, forecast.dof)
-    return Forecast(*(part.copy() for part in parts))
+    return Forecast(
+        forecast.share.copy(),
+        forecast.location.copy(),
+        forecast.spread.copy(),
+        forecast.dof.copy(),
+        forecast.outlier,
+    )

@@ -126,9 +126,7 @@ def close(rows: Rows, work: Work, facts: Facts, g: int, k: int, row: int, into: 
 
 
 @generic
-def draw_prior(
-    rows: Rows, facts: Facts, prior: int, row: int, rng: np.random.Generator
-) -> None:
+def draw_prior(rows: Rows, facts: Facts, prior: int, row: int, rng: np.random.Generator) -> None:
     """Make `row` a copy of `prior` around a mean of its own (D9)."""
 
 

@@ -64,9 +64,7 @@ def _advance(
     for row in range(out_score.size):
         begin(rows, work, 0, 0, row)
         look(rows, work, facts, 0, 0, row, sample, view)
-        score, weight = learn(
-            rows, work, facts, 0, 0, row, sample, view, law, broad, fresh[row], 0
-        )
+        score, weight = learn(rows, work, facts, 0, 0, row, sample, view, law, broad, fresh[row], 0)
         out_score[row] += score
         out_weight[row] = weight
         close(rows, work, facts, 0, 0, row, row)

@@ -390,9 +390,7 @@ def _rest(rows: GarchRows, work: GarchWork, g: int, k: int) -> None:
 
 @carry.of(GarchRows)
 @kernel
-def _carry(
-    rows: GarchRows, work: GarchWork, facts: GarchFacts, g: int, k: int, row: int
-) -> None:
+def _carry(rows: GarchRows, work: GarchWork, facts: GarchFacts, g: int, k: int, row: int) -> None:
     """The variance moves on in the row, before any of the candidate's points moves."""
     rows.variance[row] = work.variance[g, k]
 

@@ -143,9 +143,7 @@ def _learn(
     sample: Sample, view: View, law: Law, broad: Broad, fresh: bool, belief: int,
 ) -> tuple[float, float]:  # fmt: skip
     d, n_seen = sample.y.size, sample.seen.size
-    sight = Sight(
-        np.zeros((n_seen, n_seen)), np.empty((n_seen, d)), np.empty(n_seen), np.empty(d)
-    )
+    sight = Sight(np.zeros((n_seen, n_seen)), np.empty((n_seen, d)), np.empty(n_seen), np.empty(d))
     see(work.factor[g, k], sample, view.location[g, k], sight)
     if law.sequential:
         seen = residual_of(sight, work.q[g, k], work.dof[g, k], law)

@@ -131,8 +131,9 @@ class NormalInverseGamma(Emission):
         self.prior_mean = read_vector("prior_mean", spec.prior_mean, d * m).reshape(d, m)
         typical = math.exp(float(np.linalg.slogdet(self.prior_noise)[1]) / d)
         spread = read_covariance("prior_var", spec.prior_var, m) / typical
-        self.prior_root = np.linalg.cholesky(spread)
-        self.prior_factor = np.linalg.cholesky(self.prior_dof * self.prior_noise)
+        self.prior_root: Array = np.asarray(np.linalg.cholesky(spread), np.float64)
+        factor = np.linalg.cholesky(self.prior_dof * self.prior_noise)
+        self.prior_factor: Array = np.asarray(factor, np.float64)
         kind = self.law.kind if spec.consistent else NONE
         kappa = [consistency(kind, law.threshold, seen) for seen in range(1, d + 1)]
         self.facts = WishartFacts(np.array(kappa))
@@ -187,7 +188,9 @@ class NormalInverseGamma(Emission):
         parts = [self._natural(*(array[r] for array in rows)) for r in (a, b)]
         prior = self._natural(self.prior_mean, self.prior_root, self.prior_factor, self.prior_dof)
         try:
-            merged = self._log_partition(*(x + y - z for x, y, z in zip(*parts, prior, strict=True)))
+            merged = self._log_partition(
+                *(x + y - z for x, y, z in zip(*parts, prior, strict=True))
+            )
         except np.linalg.LinAlgError:  # the two know no more than the prior did
             return -np.inf
         alone = sum(self._log_partition(*part) for part in parts)
@@ -196,9 +199,7 @@ class NormalInverseGamma(Emission):
     def join(self, rows: Rows, a: int, b: int, into: int) -> None:
         parts = [self._natural(*(array[r] for array in rows)) for r in (a, b)]
         prior = self._natural(self.prior_mean, self.prior_root, self.prior_factor, self.prior_dof)
-        precision, shift, square, dof = (
-            x + y - z for x, y, z in zip(*parts, prior, strict=True)
-        )
+        precision, shift, square, dof = (x + y - z for x, y, z in zip(*parts, prior, strict=True))
         spread = np.linalg.inv(precision)
         mean = shift @ spread
         rows.mean[into], rows.dof[into] = mean, dof

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from holdfast.evaluate.oracle import Oracle, oracle
 from holdfast.evaluate.prequential import Prequential, last_value, prequential, running_mean
-from holdfast.evaluate.running import RunningScores
 from holdfast.evaluate.reliability import Calibration, calibration, pit_of_run
+from holdfast.evaluate.running import RunningScores
 from holdfast.evaluate.scores import (
     coverage,
     crps,

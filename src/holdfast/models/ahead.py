@@ -148,9 +148,7 @@ def _move(
 
 def _draw(location: Array, spread: Array, dof: Array, rng: np.random.Generator) -> Array:
     """One value of every path."""
-    noise = np.einsum(
-        "pij,pj->pi", np.linalg.cholesky(spread), rng.standard_normal(location.shape)
-    )
+    noise = np.einsum("pij,pj->pi", np.linalg.cholesky(spread), rng.standard_normal(location.shape))
     finite = np.isfinite(dof)
     noise[finite] /= np.sqrt(rng.chisquare(dof[finite]) / dof[finite])[:, None]
     return np.asarray(location + noise)

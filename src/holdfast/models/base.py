@@ -118,7 +118,9 @@ class Model(ABC):
         if not 0 < level < 1:
             raise HoldfastError(f"level must lie strictly between 0 and 1, got {level!r}.")
         tape = Tape(level)
-        for block in self._blocks(series.values, self._check_stream(series.values, table), progress):
+        for block in self._blocks(
+            series.values, self._check_stream(series.values, table), progress
+        ):
             tape.add(block)
         return tape.run(series.values, series.index, series.backend)
 

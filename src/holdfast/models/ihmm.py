@@ -65,7 +65,9 @@ def wolf_ihmm(**settings: Any) -> RegimeModel:
 
     Its parameters are robust, its regimes are not: one outlier can open a regime.
     """
-    return build("wolf_ihmm", GaussianSpec, {"batch": 1, "weigh_regimes": False, "weight": "imq"}, settings)
+    return build(
+        "wolf_ihmm", GaussianSpec, {"batch": 1, "weigh_regimes": False, "weight": "imq"}, settings
+    )
 
 
 def ihmm(**settings: Any) -> RegimeModel:

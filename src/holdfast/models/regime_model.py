@@ -268,9 +268,11 @@ class RegimeModel(Model):
                 continue
             row = int(rows[np.argmax(held[rows])])  # the version most of the weight agrees on
             mean, sd = engine.emission.coefficients(engine.rows, row)
-            facts = (int(column[row]) for column in (ledger.visits, ledger.first_seen))
-            last, total = int(ledger.last_seen[row]), min(1.0, float(held[rows].sum()))
-            known.append(Regime(name, *facts, last, mean, sd, total))
+            visits, first, last = (
+                int(column[row]) for column in (ledger.visits, ledger.first_seen, ledger.last_seen)
+            )
+            total = min(1.0, float(held[rows].sum()))
+            known.append(Regime(name, visits, first, last, mean, sd, total))
         return known
 
     def transitions(self) -> Transitions:

@@ -90,9 +90,7 @@ class Tape:
             moments = [np.concatenate(column) for column in zip(*self.moments, strict=True)]
         else:
             moments = [np.zeros((0, dim)) for _ in range(5)]
-        mean, sd, lower, median, upper, values = (
-            m[:, 0] if dim == 1 else m for m in (*moments, y)
-        )
+        mean, sd, lower, median, upper, values = (m[:, 0] if dim == 1 else m for m in (*moments, y))
         columns = {name: self._column(name, kind) for name, kind in _KINDS.items()}
         settled = columns.pop("settled")
         events = [event for block in self.blocks for event in block.events]

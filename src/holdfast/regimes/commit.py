@@ -1,12 +1,12 @@
 """The end of a batch of one island: the paper's Algorithm 1.
 
-    weigh      log omega += log sum_l P(l | s) exp(score_l)                          line 6
-    resample   if the effective sample size has fallen to the threshold             line 8
-    assign     draw l from nu, count the transition once                            line 14
-    learn      the slot points at what the candidate has become                     line 24
-    prune      forget the stalest of the least visited                              Alg. prune
-    structure  tables, alpha, gamma, beta                                           line 23
-    open       every row that a particle of the island holds becomes a candidate
+weigh      log omega += log sum_l P(l | s) exp(score_l)                          line 6
+resample   if the effective sample size has fallen to the threshold             line 8
+assign     draw l from nu, count the transition once                            line 14
+learn      the slot points at what the candidate has become                     line 24
+prune      forget the stalest of the least visited                              Alg. prune
+structure  tables, alpha, gamma, beta                                           line 23
+open       every row that a particle of the island holds becomes a candidate
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from holdfast.regimes.plan import Plan
 from holdfast.regimes.prior import forget, log_transition_row, record, stalest, sweep
 from holdfast.regimes.resampling import ancestors, effective_sample_size
 from holdfast.regimes.schedule import next_size
-from holdfast.regimes.state import PRIOR_ROW, START, UNBORN, Particles, State
+from holdfast.regimes.state import PRIOR_ROW, START, UNBORN, State
 
 
 @kernel
@@ -113,8 +113,9 @@ def settle(state: State, g: int, log_nu: np.ndarray) -> float:
     for i in range(first, last):
         even = -math.log(float(last - first))
         p.log_weight[i] = p.log_weight[i] - total if total > -np.inf else even
-    clock.ess[g] = effective_sample_size(p.log_weight[first:last])
-    return clock.ess[g]
+    ess: float = effective_sample_size(p.log_weight[first:last])
+    clock.ess[g] = ess
+    return ess
 
 
 @kernel

@@ -208,9 +208,7 @@ class Engine:
                 longer = self._make_room(track, t, len(y))
                 if longer is not track:
                     track, told = longer, track_ref(longer)
-            t, reason = drive(
-                self._machine(), self.rng, y, design, told, t, looked and t == 0
-            )
+            t, reason = drive(self._machine(), self.rng, y, design, told, t, looked and t == 0)
             self.recent.add(y[start:t], design[start:t])
             if reason == PAUSE:
                 changes += self._pause(told, t - 1)
@@ -323,12 +321,20 @@ class Engine:
     def _track(self, n: int) -> Track:
         d = self.emission.shape.dim
         room = n * 8 + int(self.state.clock.candidates.sum()) + 1
-        floats = [np.empty(n) for _ in range(3)]
         return Track(
-            *floats, np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n),
-            np.empty(n, np.int64), np.zeros(n + 1, np.int64), np.empty(room),
-            np.empty((room, d)), np.empty((room, d, d)), np.empty(room),
-        )  # fmt: skip
+            weight=np.empty(n),
+            change=np.empty(n),
+            ess=np.empty(n),
+            regime=np.empty(n, np.int64),
+            known=np.empty(n, np.int64),
+            probability=np.empty(n),
+            settled=np.empty(n, np.int64),
+            offset=np.zeros(n + 1, np.int64),
+            share=np.empty(room),
+            location=np.empty((room, d)),
+            spread=np.empty((room, d, d)),
+            dof=np.empty(room),
+        )
 
     def _make_room(self, track: Track, t: int, n: int) -> Track:
         """Memory for the next commit and the next forecasts."""

@@ -54,7 +54,8 @@ def look_all(rows: Rows, work: Work, facts: Facts, state: State, sample: Sample)
 def outlier_rate(state: State) -> float:
     """eps: posterior mean of the rate of outliers, bounded."""
     a, b = state.clock.outliers[0], state.clock.outliers[1]
-    return min(a / (a + b), LARGEST_RATE)
+    rate: float = min(a / (a + b), LARGEST_RATE)
+    return rate
 
 
 @kernel

@@ -163,7 +163,7 @@ def reconcile(rows: Rows, state: State, plan: Plan) -> None:
 @kernel
 def seniority(state: State, ids: np.ndarray) -> np.ndarray:
     """Ids that were reported come first, then the others, the oldest first."""
-    rank = ids + state.clock.next_id[0]
+    rank: np.ndarray = ids + state.clock.next_id[0]
     for row in range(state.ledger.owners.size):
         if state.ledger.told[row] == 1 and state.ledger.owners[row] > 0:
             at = find(ids, ids.size, state.ledger.identity[row])
@@ -208,7 +208,7 @@ def split(rows: Rows, state: State) -> bool:
                 ledger.identity[row] = clock.next_id[0] + a
                 ledger.told[row] = 0
                 fresh = max(fresh, clock.next_id[0] + a + 1)
-    found = fresh > clock.next_id[0]
+    found: bool = fresh > clock.next_id[0]
     clock.next_id[0] = fresh
     return found
 

@@ -232,8 +232,8 @@ def padded(array: NDArray[Any], axis: int, length: int, fill: float = 0) -> NDAr
 
 def stretched(arrays: Any, axis: int, length: int) -> Any:
     """A NamedTuple of arrays (nested or not), each longer along one axis."""
-    parts = [
-        padded(part, axis, length) if isinstance(part, np.ndarray) else stretched(part, axis, length)
-        for part in arrays
-    ]
+    parts = []
+    for part in arrays:
+        longer = padded if isinstance(part, np.ndarray) else stretched
+        parts.append(longer(part, axis, length))
     return type(arrays)(*parts)

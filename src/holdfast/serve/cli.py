@@ -24,7 +24,7 @@ _DEFAULT_DATABASE = "sqlite:///holdfast.db"
 token_app = typer.Typer(help="Tokens of the service.", no_args_is_help=True)
 
 
-def add_commands(app: typer.Typer) -> None:
+def register(app: typer.Typer) -> None:
     """Mount the service's commands on the command line."""
     app.command()(serve)
     app.command()(backup)

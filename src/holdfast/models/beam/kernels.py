@@ -20,7 +20,6 @@ from typing import NamedTuple
 import numpy as np
 
 from holdfast._numba import kernel
-from holdfast.regimes.prior import antoniak, log_gamma_draw
 from holdfast.logspace import draw_index, logsumexp, normalise
 from holdfast.models.beam.regression import (
     LONGEST,
@@ -34,6 +33,7 @@ from holdfast.models.beam.regression import (
     log_evidence,
     residual,
 )
+from holdfast.regimes.prior import antoniak, log_gamma_draw
 
 
 class Chain(NamedTuple):
