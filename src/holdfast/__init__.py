@@ -63,7 +63,7 @@ else:
 
 __all__ = [
     "Event", "Forecast", "HoldfastError", "Regime", "Run", "SnapshotError", "Step", "Transitions",
-    "auto", "beam_ihmm", "bocd", "br_ihmm", "data", "dsm_bocd", "evaluate", "features", "from_bytes",
-    "garch_ihmm", "ihmm", "influence", "load", "make", "models", "plot", "run_many", "sensitivity",
-    "student_t_ihmm", "tune", "wolf_ihmm",
+    "auto", "beam_ihmm", "bocd", "br_ihmm", "data", "dsm_bocd", "evaluate", "features",
+    "from_bytes", "garch_ihmm", "ihmm", "influence", "load", "make", "models", "plot", "run_many",
+    "sensitivity", "student_t_ihmm", "tune", "wolf_ihmm",
 ]  # fmt: skip

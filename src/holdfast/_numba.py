@@ -36,13 +36,15 @@ import numpy as np
 from numba.core import caching as _caching
 from numba.core import config as _config
 from numba.core import serialize as _serialize
-from numba.experimental import structref
+from numba.experimental import structref as _structref
 from numba.extending import overload
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 config: Any = _config  # its attributes are made at run time
 _function_cache: Any = _caching.FunctionCache
 _dumps: Any = _serialize.dumps
+structref: Any = _structref
+types: Any = numba.types
 
 # `ninf` and `nnan` stay out: -inf is an honest log-weight here.
 FASTMATH = {"nsz", "arcp", "contract", "afn", "reassoc"}
@@ -265,7 +267,7 @@ def reference(kind: type, module: str, name: str) -> tuple[Any, Callable[[Any], 
         return None, lambda value: value
     fields = list(kind._fields)  # type: ignore[attr-defined]
     plain = {"__module__": module, "__qualname__": name, "preprocess_fields": _unliteral}
-    made = structref.register(type(name, (numba.types.StructRef,), plain))
+    made = structref.register(type(name, (types.StructRef,), plain))
 
     def new(cls: Any, *values: Any) -> Any:
         return structref.StructRefProxy.__new__(cls, *values)
@@ -276,4 +278,4 @@ def reference(kind: type, module: str, name: str) -> tuple[Any, Callable[[Any], 
 
 
 def _unliteral(self: Any, fields: Any) -> Any:
-    return tuple((name, numba.types.unliteral(kind)) for name, kind in fields)
+    return tuple((name, types.unliteral(kind)) for name, kind in fields)

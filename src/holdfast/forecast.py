@@ -96,7 +96,8 @@ class Forecast:
         """The forecast of centre + scale * Y, coordinate by coordinate."""
         factor = np.broadcast_to(np.asarray(scale, dtype=float), (self.dim,))
         spread = self.spread * factor[:, None] * factor
-        return replace(self, location=centre + factor * self.location, spread=spread)
+        moved = np.asarray(centre, dtype=float) + factor * self.location
+        return replace(self, location=moved, spread=spread)
 
     @property
     def dim(self) -> int:

@@ -108,6 +108,7 @@ def learn(
     law: Law, broad: Broad, fresh: bool, belief: int,
 ) -> tuple[float, float]:  # fmt: skip
     """Candidate (g, k) sees the observation it has looked at; its score and its weight."""
+    raise NotImplementedError
 
 
 @generic
@@ -133,6 +134,7 @@ def draw_prior(rows: Rows, facts: Facts, prior: int, row: int, rng: np.random.Ge
 @generic
 def apart(rows: Rows, a: int, b: int) -> float:
     """Largest distance between coefficients of two rows, in posterior standard deviations."""
+    raise NotImplementedError
 
 
 @dataclass(frozen=True)

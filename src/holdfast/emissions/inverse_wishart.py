@@ -91,7 +91,7 @@ class Sight(NamedTuple):
 @begin.of(WishartRows)
 @kernel
 def _begin(rows: WishartRows, work: WishartWork, g: int, k: int, row: int) -> None:
-    work.steps.count[g, k] = 0
+    work.steps.taken[g, k] = 0
     work.factor[g, k] = rows.factor[row]
     work.dof[g, k] = rows.dof[row]
 

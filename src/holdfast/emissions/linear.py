@@ -31,7 +31,7 @@ class Steps(NamedTuple):
         u: (G, K, S, m) direction of each step.
         shrink: (G, K, S) its s.
         gain: (G, K, S, c) gain times residual, for each of c sets of coefficients.
-        count: (G, K) steps so far.
+        taken: (G, K) steps so far.
         raw: (G, K, r, m) A' f of the next observation under the row as the batch began.
         ahead: (G, K, r, m) the same under the candidate.
     """
@@ -39,7 +39,7 @@ class Steps(NamedTuple):
     u: np.ndarray
     shrink: np.ndarray
     gain: np.ndarray
-    count: np.ndarray
+    taken: np.ndarray
     raw: np.ndarray
     ahead: np.ndarray
 
@@ -53,7 +53,7 @@ def blank_steps(
         u=np.zeros((g, k, longest, width)),
         shrink=np.zeros((g, k, longest)),
         gain=np.zeros((g, k, longest, sets)),
-        count=np.zeros((g, k), np.int64),
+        taken=np.zeros((g, k), np.int64),
         raw=np.zeros((g, k, rows, width)),
         ahead=np.zeros((g, k, rows, width)),
     )
@@ -75,7 +75,7 @@ def pass_through(
     steps: Steps, g: int, k: int, first: int, v: np.ndarray, out_moved: np.ndarray
 ) -> None:
     """v <- v under the candidate's root, from step `first` on, in place; adds f' (mu moved)."""
-    for b in range(first, steps.count[g, k]):
+    for b in range(first, steps.taken[g, k]):
         u = steps.u[g, k, b]
         along = 0.0
         for a in range(v.size):
@@ -96,12 +96,12 @@ def add_step(
     for a in range(v.size):
         squared += v[a] * v[a]
     gain = 1.0 / (squared + noise)
-    b = steps.count[g, k]
+    b = steps.taken[g, k]
     steps.u[g, k, b] = v
     steps.shrink[g, k, b] = gain / (1.0 + math.sqrt(gain * noise))
     for j in range(residual.size):
         steps.gain[g, k, b, j] = gain * residual[j]
-    steps.count[g, k] = b + 1
+    steps.taken[g, k] = b + 1
 
 
 @kernel
@@ -113,7 +113,7 @@ def apply_steps(
     for a in range(m):
         line = out_root[a]
         line[:] = root[a]
-        for b in range(steps.count[g, k]):
+        for b in range(steps.taken[g, k]):
             u = steps.u[g, k, b]
             along = 0.0
             for j in range(m):

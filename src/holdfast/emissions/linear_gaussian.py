@@ -113,7 +113,8 @@ class LinearGaussian(Emission):
         self.noise_root = np.linalg.cholesky(self.noise)
         self.prior_mean = read_vector("prior_mean", spec.prior_mean, self.size)
         self.prior_var = read_covariance("prior_var", spec.prior_var, self.size)
-        self.prior_root = np.linalg.cholesky(self.prior_var)
+        root = np.linalg.cholesky(self.prior_var)
+        self.prior_root: Array = np.asarray(root, np.float64)
         self.facts = GaussianFacts(self.noise)
 
     def blank(self, capacity: int) -> GaussianRows:
@@ -204,7 +205,7 @@ def _log_partition(precision: Array, shift: Array) -> float:
 @begin.of(GaussianRows)
 @kernel
 def _begin(rows: GaussianRows, work: GaussianWork, g: int, k: int, row: int) -> None:
-    work.steps.count[g, k] = 0
+    work.steps.taken[g, k] = 0
 
 
 @look.of(GaussianRows)
@@ -292,9 +293,9 @@ def _learn_vector(
         whiten(sample, view.location[g, k], steps.ahead[g, k], residual, lines)
     else:
         whiten(sample, view.start_location[g, k], steps.raw[g, k], residual, lines)
-    first = steps.count[g, k]
+    first = steps.taken[g, k]
     z, log_scale = trial(steps, g, k, residual, lines)
-    steps.count[g, k] = first
+    steps.taken[g, k] = first
     squared = 0.0
     for j in range(n):
         squared += residual[j] * residual[j]
@@ -336,7 +337,7 @@ def trial(
 
     Each coordinate is conditioned on those before it by steps that the caller takes back.
     """
-    first = steps.count[g, k]
+    first = steps.taken[g, k]
     squared, log_det = 0.0, 0.0
     left, moved = np.empty(1), np.empty(1)
     for j in range(residual.size):
@@ -360,7 +361,7 @@ def in_turn(
     steps: Steps, g: int, k: int, residual: np.ndarray, lines: np.ndarray, noise: float
 ) -> None:
     """Learn whitened coordinates one by one."""
-    first = steps.count[g, k]
+    first = steps.taken[g, k]
     left, moved = np.empty(1), np.empty(1)
     for j in range(residual.size):
         moved[0] = 0.0

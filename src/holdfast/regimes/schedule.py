@@ -93,8 +93,12 @@ def _read_adaptive(given: dict[str, Any]) -> Schedule:
     positive("batch['shape']", rule.shape)
     if not math.isfinite(positive("batch['rate']", rule.rate)):
         raise HoldfastError("batch['rate'] must be finite.")
-    floats = {name: float(getattr(rule, name)) for name in Schedule._fields[3:]}
-    return rule._replace(**floats)
+    return rule._replace(
+        outlier_weight=float(rule.outlier_weight),
+        tolerance=float(rule.tolerance),
+        shape=float(rule.shape),
+        rate=float(rule.rate),
+    )
 
 
 def _short(argument: str, size: int) -> int:
