@@ -30,3 +30,7 @@ def stream() -> np.ndarray:
     y[100:103] = np.nan
     y.flags.writeable = False
     return y
+
+
+# They are plugins, found by pytest itself; as modules their names would clash.
+collect_ignore_glob = ["conftest.py", "*/conftest.py"]

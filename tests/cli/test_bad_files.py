@@ -36,7 +36,7 @@ def folder(tmp_path: Path) -> Path:
     ("arguments", "words"),
     [
         (["text.csv"], ["Row 2 (line 3)", "'y'", "'abc'", "empty"]),
-        (["late_text.csv"], ["Row 3001 (line 3002)", "'oops'"]),
+        (["late_text.csv", "--model", "last_value"], ["Row 3001 (line 3002)", "'oops'"]),
         (["empty.csv"], ["is empty"]),
         (["header.csv"], ["no rows"]),
         (["nowhere.csv"], ["does not exist"]),

@@ -54,6 +54,8 @@ import warnings
 with warnings.catch_warnings(record=True) as told:
     warnings.simplefilter("always")
     import holdfast as hf
+    import holdfast._numba  # names are looked up when they are asked for; this one asks for room
+    holdfast._numba.cache_root()
 import numpy as np
 from holdfast import _numba, logspace
 print("value", round(float(logspace.logsumexp(np.zeros(3), 3)), 6))

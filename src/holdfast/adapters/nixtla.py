@@ -7,7 +7,7 @@ Example:
     >>> import pandas as pd
     >>> from holdfast.adapters import nixtla
     >>> frame = pd.DataFrame({"unique_id": "a", "ds": range(30), "y": [0.0, 0.1, -0.1] * 10})
-    >>> ahead = nixtla.forecast(frame, h=2, settings={"particles": 20}, level=[90])
+    >>> ahead = nixtla.forecast(frame, h=2, model="br_ihmm", level=[90])
     >>> list(ahead.columns), ahead["ds"].tolist()
     (['unique_id', 'ds', 'holdfast', 'holdfast-lo-90', 'holdfast-hi-90'], [30, 31])
 """

@@ -7,7 +7,7 @@ Example:
     >>> import numpy as np
     >>> from holdfast.adapters.sklearn import RegimeSegmenter
     >>> y = np.repeat([-3.0, 3.0], 30) + 0.1 * np.sin(np.arange(60))
-    >>> labels = RegimeSegmenter(settings={"particles": 20}).fit_predict(y[:, None])
+    >>> labels = RegimeSegmenter(model="br_ihmm").fit_predict(y[:, None])
     >>> len(set(labels[:24])), bool(labels[20] != labels[50])
     (1, True)
 """

@@ -69,7 +69,7 @@ class RegimeMember:
 
     def pack(self) -> NDArray[Any]:
         """The model as an array of bytes."""
-        return np.frombuffer(self.model.to_bytes(), np.uint8)
+        return np.frombuffer(self.model.to_bytes(), np.int8)
 
     @classmethod
     def unpack(cls, spec: Spec, data: NDArray[Any]) -> RegimeMember:

@@ -263,12 +263,7 @@ class Stream:
     ) -> Stream:  # fmt: skip
         own = cls.__new__(cls)
         own.plan, own.dim, own.seed, own.n_x = plan, dim, seed, values["n_x"]
-        part = {
-            key: {
-                k.removeprefix(f"{key}/"): a for k, a in arrays.items() if k.startswith(f"{key}/")
-            }
-            for key in ("units", "ensemble", "reading")
-        }
+        part = {key: Part(arrays, key) for key in ("units", "ensemble", "reading")}
         own.units = Units.unpack(values["units"], part["units"])
         own.ensemble = Ensemble.unpack(values["ensemble"], part["ensemble"], dim, seed)
         own.readers = own._readers()
@@ -294,6 +289,17 @@ def _log_score(forecast: Forecast, y: Array) -> float:
         return math.nan
     location, spread = forecast.location[:, 0].copy(), forecast.spread[:, 0, 0].copy()
     return float(scores.log_mixture(y[0], forecast.share, location, spread, forecast.dof))
+
+
+class Part(dict[str, NDArray[Any]]):
+    """The arrays whose names begin with a word and a slash, without it."""
+
+    def __init__(self, arrays: dict[str, NDArray[Any]], word: str) -> None:
+        super().__init__()
+        self.arrays, self.word = arrays, word
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        return self.arrays[f"{self.word}/{name}"]
 
 
 def copied(forecast: Forecast) -> Forecast:

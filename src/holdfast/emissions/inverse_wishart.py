@@ -37,6 +37,7 @@ from holdfast.emissions.linear import (
     Steps,
     add_step,
     apply_steps,
+    beyond_chance,
     bounded,
     pass_through,
     project,
@@ -351,4 +352,4 @@ def _apart(rows: WishartRows, a: int, b: int) -> float:
             variance = noise_a * squares(rows.root[a, j]) + noise_b * squares(rows.root[b, j])
             gap = rows.mean[a, i, j] - rows.mean[b, i, j]
             farthest = max(farthest, gap * gap / variance)
-    return math.sqrt(farthest)
+    return beyond_chance(farthest, rows.mean.shape[1] * rows.mean.shape[2])

@@ -142,3 +142,9 @@ def squares(v: np.ndarray) -> float:
     for a in range(v.size):
         total += v[a] * v[a]
     return total
+
+
+@kernel
+def beyond_chance(squared: float, n: int) -> float:
+    """How far the largest of n standardised distances exceeds what chance alone would give."""
+    return max(0.0, math.sqrt(squared) - math.sqrt(2.0 * math.log(float(n))))

@@ -41,6 +41,7 @@ from holdfast.emissions.linear import (
     Steps,
     add_step,
     apply_steps,
+    beyond_chance,
     blank_steps,
     bounded,
     pass_through,
@@ -414,7 +415,7 @@ def _apart(rows: GaussianRows, a: int, b: int) -> float:
         variance = squares(rows.root[a, j]) + squares(rows.root[b, j])
         gap = rows.mean[a, 0, j] - rows.mean[b, 0, j]
         farthest = max(farthest, gap * gap / variance)
-    return math.sqrt(farthest)
+    return beyond_chance(farthest, rows.mean.shape[2])
 
 
 def read_vector(argument: str, value: Any, size: int) -> Array:

@@ -126,7 +126,7 @@ class Model(ABC):
 
     def _blocks(self, y: Array, rows: list[Any], progress: bool) -> Iterator[Block]:
         """What the model says of a checked stream, some observations at a time."""
-        first = 0
+        first = begun = self.n_observations
         forecasts: list[Forecast] = []
         steps: list[Step] = []
         for t in self._ticks(len(y), 1, progress):
@@ -135,7 +135,12 @@ class Model(ABC):
             steps.append(step)
             if len(steps) == _BLOCK or t == len(y) - 1:
                 yield Block.of(forecasts, steps, first)
-                first, forecasts, steps = t + 1, [], []
+                first, forecasts, steps = begun + t + 1, [], []
+
+    @property
+    def n_observations(self) -> int:
+        """How many observations the model has been given."""
+        return int(getattr(self, "time", 0))
 
     @staticmethod
     def _ticks(n: int, step: int, progress: bool) -> Any:

@@ -113,6 +113,11 @@ class RunLengthModel(Model):
     def _predict(self, x: Row | None) -> Forecast:
         return self._forecast([x])[0]
 
+    @property
+    def n_observations(self) -> int:
+        """How many observations the model has been given."""
+        return 0 if self.lengths is None else int(self.lengths.time)
+
     def _observe(self, y: Array, x: Row | None) -> tuple[Forecast, Step]:
         if self.lengths is None:
             self._start(y.size, x)

@@ -65,9 +65,8 @@ def wolf_ihmm(**settings: Any) -> RegimeModel:
 
     Its parameters are robust, its regimes are not: one outlier can open a regime.
     """
-    return build(
-        "wolf_ihmm", GaussianSpec, {"batch": 1, "weigh_regimes": False, "weight": "imq"}, settings
-    )
+    own = {"batch": 1, "weigh_regimes": False, "weight": "imq", "threshold": 2.0}
+    return build("wolf_ihmm", GaussianSpec, own, settings)
 
 
 def ihmm(**settings: Any) -> RegimeModel:

@@ -363,7 +363,7 @@ class RegimeModel(Model):
         if not isinstance(shape, list) or not shape or type(shape[0]) is not int:
             raise SnapshotError("The snapshot's shape is not a list of numbers.")
         if not 1 <= shape[0] <= MOST_COORDINATES:
-            raise SnapshotError(f"The snapshot's y has {shape[0]} coordinates.")
+            raise SnapshotError(f"The snapshot's shape claims {shape[0]} coordinates of y.")
         return shape[0]
 
     def _check_claims(self, shape: Shape, arrays: dict[str, NDArray[Any]]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -118,6 +119,11 @@ def make(name: str, **settings: Any) -> Model:
     if name not in REGISTRY:
         raise unknown("name", name, REGISTRY)
     maker = getattr(importlib.import_module(REGISTRY[name].module), name)
+    known = inspect.signature(maker).parameters
+    if all(p.kind is not p.VAR_KEYWORD for p in known.values()):
+        for given in settings:
+            if given not in known:
+                raise unknown("setting", given, known)
     model: Model = maker(**settings)
     return model
 

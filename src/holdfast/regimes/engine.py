@@ -83,7 +83,9 @@ class Engine:
         rng: np.random.Generator,
     ) -> None:  # fmt: skip
         self.emission, self.plan, self.rng = emission, plan, rng
-        self.plan_ref = plan_ref(plan)
+        if not emission.timeless:  # what it would have said then is not kept: births decide
+            self.plan = plan._replace(agree=False)
+        self._plan_ref: Any = None
         self._made: tuple[Any, ...] = ()
         self.scales = Scales(emission.outlier_scale(), emission.noise_covariance())
         longest = plan.schedule.longest
@@ -167,6 +169,17 @@ class Engine:
         ledger.owners[np.unique(p.slots[:, 0])] = 1
 
     # ------------------------------------------------------------------ observations
+
+    def __getstate__(self) -> dict[str, Any]:
+        """All but the references, which are made anew."""
+        return self.__dict__ | {"_made": (), "_plan_ref": None}
+
+    @property
+    def plan_ref(self) -> Any:
+        """The settings as kernels take them."""
+        if self._plan_ref is None:
+            self._plan_ref = plan_ref(self.plan)
+        return self._plan_ref
 
     @property
     def ref(self) -> Any:

@@ -125,9 +125,9 @@ def probability_of(state: State, identity: int) -> float:
                     total += candidates.mass[g, k] / clock.size.size
             continue
         for i in range(clock.first[g], clock.first[g + 1]):
-            if p.current[i] != START:
-                if state.ledger.identity[p.slots[i, p.current[i]]] == identity:
-                    total += weight_of(state, i, g)
+            present = p.slots[i, max(p.current[i], 0)]
+            if p.current[i] != START and state.ledger.identity[present] == identity:
+                total += weight_of(state, i, g)
     return min(1.0, total)
 
 

@@ -31,7 +31,7 @@ def pack(engine: Engine) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     state = engine.state
     p, clock = state.particles, state.clock
     live = np.flatnonzero(state.ledger.owners)
-    widest, most = int(p.n_regimes.max()), int(clock.candidates.max())
+    widest = int(p.n_regimes.max())
     values = {
         "capacity": int(state.ledger.owners.size),
         "slots": int(p.start.shape[1]),
@@ -47,10 +47,29 @@ def pack(engine: Engine) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         arrays[f"particle_{name}"] = trimmed[:, :, :widest] if array.ndim == 3 else trimmed
     arrays |= {f"ledger_{n}": a[live] for n, a in state.ledger._asdict().items() if n != "owners"}
     arrays |= {f"clock_{name}": array for name, array in clock._asdict().items()}
-    arrays |= {f"candidate_{n}": getattr(state.candidates, n)[:, :most] for n in _KEPT}
+    arrays |= {f"candidate_{n}": _used(getattr(state.candidates, n), clock) for n in _KEPT}
     arrays |= {f"row_{j}": array[live] for j, array in enumerate(engine.rows)}
-    arrays |= {f"work_{j}": array[:, :most] for j, array in enumerate(kept(engine.work))}
+    arrays |= {f"work_{j}": array for j, array in enumerate(_used_work(engine))}
     return values, arrays | engine.recent.pack()
+
+
+def _used(array: NDArray[Any], clock: Clock) -> NDArray[Any]:
+    """What belongs to candidates; what earlier batches left behind is not worth keeping."""
+    found = array[:, : int(clock.candidates.max())].copy()
+    for g, n in enumerate(clock.candidates):
+        found[g, n:] = 0
+    return found
+
+
+def _used_work(engine: Engine) -> list[NDArray[Any]]:
+    """The candidates' work space, without steps of earlier batches."""
+    clock, steps = engine.state.clock, getattr(engine.work, "steps", None)
+    found = [_used(array, clock) for array in kept(engine.work)]
+    if steps is not None:
+        taken = found[3]  # u, shrink, gain, taken: see `linear.Steps`
+        for array in found[:3]:
+            array[np.arange(array.shape[2]) >= taken[..., None]] = 0
+    return found
 
 
 def kept(work: Any) -> list[NDArray[Any]]:

@@ -14,8 +14,6 @@ from typing import Annotated
 
 import typer
 
-from holdfast.errors import HoldfastError
-
 Database = Annotated[
     str, typer.Option("--db", help="sqlite:///FILE or postgresql://USER@HOST/NAME.")
 ]
@@ -60,7 +58,7 @@ def serve(
     from holdfast.serve.server import run
 
     if log not in ("json", "text", "auto"):
-        raise HoldfastError(f"--log must be json, text or auto, got {log!r}.")
+        raise _error(f"--log must be json, text or auto, got {log!r}.")
     form = ("text" if sys.stderr.isatty() else "json") if log == "auto" else log
     cores = 1 if demo else max(1, min(8, os.cpu_count() or 1))
     with tempfile.TemporaryDirectory(prefix="holdfast-demo-") as folder:
@@ -147,7 +145,7 @@ def token_revoke(
 
     with opened(db) as engine, writing(engine) as connection:
         if not access.revoke_token(connection, name):
-            raise HoldfastError(f"There is no token {name!r} that could be revoked.")
+            raise _error(f"There is no token {name!r} that could be revoked.")
     typer.echo(f"revoked {name}")
 
 
@@ -162,6 +160,13 @@ def _needs_extra() -> None:
         import sqlalchemy  # noqa: F401
         import uvicorn  # noqa: F401
     except ImportError as error:
-        raise HoldfastError(
+        raise _error(
             f"The service needs the package {error.name}: pip install 'holdfast[serve]'."
         ) from None
+
+
+def _error(message: str) -> Exception:
+    """A HoldfastError; its module is imported only when something is wrong."""
+    from holdfast.errors import HoldfastError
+
+    return HoldfastError(message)

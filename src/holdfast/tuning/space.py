@@ -130,6 +130,7 @@ class Choice(Spec):
 _USUAL: Space = {
     "batch": Int(1, 24, log=True),
     "threshold": Float(1.0, 8.0, log=True),
+    "outlier_rate": Float(0.005, 0.2, log=True),
     "noise": Float(0.003, 3.0, log=True),
     "noise_scale": Float(0.01, 10.0, log=True),
     "noise_shape": Float(1.1, 20.0, log=True),
@@ -139,10 +140,10 @@ _USUAL: Space = {
     "ridge": Float(1e-6, 100.0, log=True),
 }
 _FAMILY = {  # what makes a model the one it is stays fixed: batch 1, no weight
-    "br_ihmm": ("batch", "threshold", "noise", "prior_var", "ess_threshold"),
+    "br_ihmm": ("batch", "outlier_rate", "noise", "prior_var", "ess_threshold"),
     "wolf_ihmm": ("threshold", "noise", "prior_var", "ess_threshold"),
     "ihmm": ("noise", "prior_var", "ess_threshold"),
-    "student_t_ihmm": ("batch", "threshold", "noise_scale", "prior_var", "ess_threshold"),
+    "student_t_ihmm": ("batch", "outlier_rate", "noise_scale", "prior_var", "ess_threshold"),
     "bocd": ("hazard", "noise", "prior_var"),
 }
 

@@ -32,7 +32,7 @@ class RegimeForecaster(Packed, BaseForecaster):
         >>> import pandas as pd
         >>> from holdfast.adapters.sktime import RegimeForecaster
         >>> y = pd.Series([0.0, 0.1, -0.1, 0.1, 0.0, -0.1] * 4)
-        >>> forecaster = RegimeForecaster(settings={"particles": 20}).fit(y, fh=[1, 2])
+        >>> forecaster = RegimeForecaster(model="br_ihmm").fit(y, fh=[1, 2])
         >>> list(forecaster.predict().index), bool((forecaster.predict().abs() < 0.3).all())
         ([24, 25], True)
     """
