@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from holdfast.bank import scores, simple
 from holdfast.bank.members import Parts, RegimeMember, SimpleMembers, Spec, thinned
 from holdfast.bank.mixing import Mixer
+from holdfast.bank.parts import Part
 from holdfast.bank.past import CLEAN, RAW, TwoPasts, log_broad
 from holdfast.forecast import Forecast
 from holdfast.results import Step
@@ -260,10 +261,10 @@ class Ensemble:
         ]
         squares = [_spec(spec) for spec in values["squares"]]
         own.simple = SimpleMembers(squares, dim, values["season"])
-        own.simple.unpack(_under("simple.", arrays))
+        own.simple.unpack(Part(arrays, "simple."))
         if values["doubted"]:
             own.doubted = SimpleMembers(squares, dim, values["season"])
-            own.doubted.unpack(_under("doubted.", arrays))
+            own.doubted.unpack(Part(arrays, "doubted."))
         own.rate, own.time = arrays["rate"].copy(), values["time"]
         own.mixer = Mixer(own.forecasting)
         own.mixer.unpack(arrays)
@@ -273,10 +274,6 @@ class Ensemble:
 def _spec(values: list[Any]) -> Spec:
     name, steps, columns, squares, forecasts = values
     return Spec(name, tuple(steps), (columns[0], columns[1]), squares, forecasts)
-
-
-def _under(prefix: str, arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    return {k.removeprefix(prefix): a for k, a in arrays.items() if k.startswith(prefix)}
 
 
 def _mixed(each: list[Array], masses: tuple[float, ...], weight: Array) -> float:

@@ -17,6 +17,7 @@ from holdfast.bank.advice import Advice
 from holdfast.bank.calibration import Calibration, Law
 from holdfast.bank.ensemble import DEPTH, Ensemble, Heard, Look
 from holdfast.bank.members import RegimeMember, Spec
+from holdfast.bank.parts import Part
 from holdfast.bank.reading import Reading
 from holdfast.forecast import Forecast
 from holdfast.frames import Row
@@ -263,7 +264,7 @@ class Stream:
     ) -> Stream:  # fmt: skip
         own = cls.__new__(cls)
         own.plan, own.dim, own.seed, own.n_x = plan, dim, seed, values["n_x"]
-        part = {key: Part(arrays, key) for key in ("units", "ensemble", "reading")}
+        part = {key: Part(arrays, f"{key}/") for key in ("units", "ensemble", "reading")}
         own.units = Units.unpack(values["units"], part["units"])
         own.ensemble = Ensemble.unpack(values["ensemble"], part["ensemble"], dim, seed)
         own.readers = own._readers()
@@ -289,17 +290,6 @@ def _log_score(forecast: Forecast, y: Array) -> float:
         return math.nan
     location, spread = forecast.location[:, 0].copy(), forecast.spread[:, 0, 0].copy()
     return float(scores.log_mixture(y[0], forecast.share, location, spread, forecast.dof))
-
-
-class Part(dict[str, NDArray[Any]]):
-    """The arrays whose names begin with a word and a slash, without it."""
-
-    def __init__(self, arrays: dict[str, NDArray[Any]], word: str) -> None:
-        super().__init__()
-        self.arrays, self.word = arrays, word
-
-    def __getitem__(self, name: str) -> NDArray[Any]:
-        return self.arrays[f"{self.word}/{name}"]
 
 
 def copied(forecast: Forecast) -> Forecast:
