@@ -148,15 +148,15 @@ class Plan:
     def pack(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """What the first covariates were."""
         if self.like is None:
-            return {"columns": None}, {}
-        names = self.like.names
-        return {"columns": None if names is None else list(names)}, {"first_x": self.like.values}
+            return {"columns": None, "has_x": False}, {}
+        names = None if self.like.names is None else list(self.like.names)
+        return {"columns": names, "has_x": True}, {"first_x": self.like.values}
 
     def unpack(self, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
         """Take up what `pack` gave."""
         self.begun = True
-        if "first_x" in arrays:
-            names = values["columns"]
+        names = values["columns"]
+        if values["has_x"]:
             self.like = Row(arrays["first_x"], None if names is None else tuple(names))
 
 

@@ -41,16 +41,30 @@ def pack(engine: Engine) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         "rng": engine.rng.bit_generator.state,
     }
     arrays = {"live": live}
-    for name, array in p._asdict().items():
-        width = widest + (name in ("slots", "log_beta"))
-        trimmed = array if array.ndim == 1 else array[:, :width]
-        arrays[f"particle_{name}"] = trimmed[:, :, :widest] if array.ndim == 3 else trimmed
+    arrays |= {f"particle_{name}": array for name, array in _used_slots(p, widest).items()}
     arrays |= {f"ledger_{n}": a[live] for n, a in state.ledger._asdict().items() if n != "owners"}
     arrays |= {f"clock_{name}": array for name, array in clock._asdict().items()}
     arrays |= {f"candidate_{n}": _used(getattr(state.candidates, n), clock) for n in _KEPT}
     arrays |= {f"row_{j}": array[live] for j, array in enumerate(engine.rows)}
     arrays |= {f"work_{j}": array for j, array in enumerate(_used_work(engine))}
     return values, arrays | engine.recent.pack()
+
+
+def _used_slots(p: Particles, widest: int) -> dict[str, NDArray[Any]]:
+    """The particles' arrays, without what forgotten regimes left behind."""
+    kept_slots = p._asdict() | {
+        "slots": p.slots[:, : widest + 1].copy(),
+        "log_beta": p.log_beta[:, : widest + 1].copy(),
+        "start": p.start[:, :widest].copy(),
+        "counts": p.counts[:, :widest, :widest].copy(),
+    }
+    beyond = np.arange(widest + 1) > p.n_regimes[:, None]
+    for name in ("slots", "log_beta"):
+        kept_slots[name][beyond] = 0
+    kept_slots["start"][beyond[:, 1:]] = 0
+    kept_slots["counts"][beyond[:, 1:]] = 0
+    kept_slots["counts"].transpose(0, 2, 1)[beyond[:, 1:]] = 0
+    return kept_slots
 
 
 def _used(array: NDArray[Any], clock: Clock) -> NDArray[Any]:
