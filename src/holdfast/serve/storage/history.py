@@ -163,7 +163,8 @@ def visits(connection: Connection, stream: Stream) -> dict[int, dict[str, Any]]:
     """Of each regime: how often, how long, and what came after it."""
     found: dict[int, dict[str, Any]] = {}
     pieces = ribbon(connection, stream, 0, stream.n_rows)
-    for piece, then in zip(pieces, [*pieces[1:], None], strict=True):
+    followed = [*pieces[1:], None] if pieces else []  # a stream without a regime has no piece yet
+    for piece, then in zip(pieces, followed, strict=True):
         about = found.setdefault(piece["regime"], {"lengths": [], "next": {}, "last": 0})
         about["lengths"].append(piece["end"] - piece["start"])
         about["last"] = piece["end"] - 1
