@@ -83,9 +83,13 @@ class Regime:
         return alike and np.array_equal(self.covariance, other.covariance)
 
     def apart(self, other: Regime) -> float:
-        """Largest distance between coefficients, in posterior standard deviations."""
+        """Largest distance between coefficients, in posterior standard deviations, beyond chance.
+
+        The largest of m standard normals is about sqrt(2 log m).
+        """
         variance = np.diag(self.covariance) + np.diag(other.covariance)
-        return float((abs(self.mean - other.mean) / np.sqrt(variance)).max())
+        farthest = float((abs(self.mean - other.mean) / np.sqrt(variance)).max())
+        return max(0.0, farthest - math.sqrt(2.0 * math.log(self.mean.size)))
 
     def live(self, observed: int) -> list[Candidate]:
         """Branches that have parted: the others have disbelieved everything, as one more does."""
