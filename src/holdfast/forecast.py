@@ -17,18 +17,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from holdfast.errors import HoldfastError
+from holdfast.mixture import mixture_quantiles
 
 Array = NDArray[np.float64]
-_STEPS = 200  # a ceiling: half a dozen is usual
-_NEWTON_TOLERANCE = 1e-14
-_NEAR = 64  # how far beside a Newton guess the quantile is looked for, in floats
 _LONGEST = 1e150  # residuals beyond this say nothing more; its square is still finite
 
 
@@ -273,102 +271,28 @@ def log_densities(forecasts: Sequence[Forecast], y: Array) -> Array:
     return _log_mean(terms, share)
 
 
-def quantiles(forecasts: Sequence[Forecast], q: float, tolerance: float = 0.0) -> Array:
-    """The q-quantile of each coordinate of many forecasts at once: (T, d).
-
-    To the last float by default; with a tolerance, to that much probability, which is faster.
-    """
+def quantiles(forecasts: Sequence[Forecast], q: float) -> Array:
+    """The q-quantile of each coordinate of many forecasts at once: (T, d)."""
     if not 0 < q < 1:
         raise HoldfastError(f"q must lie strictly between 0 and 1, got {q!r}.")
-    share, location, scale, dof = side_by_side(forecasts, tolerance / 2)
-    each = special.ndtri(q)
-    if np.isfinite(dof).any():
-        each = np.where(np.isinf(dof), each, special.stdtrit(np.where(np.isinf(dof), 1, dof), q))
-    ends = location + scale * each  # the mixture's quantile lies among its components'
+    share, location, scale, dof = side_by_side(forecasts)
     found = np.empty_like(location[:, 0])
     for j in range(found.shape[1]):
-        mixture = _Mixture(share, location[..., j], scale[..., j], dof[..., 0])
-        low, high = ends[..., j].min(axis=1), ends[..., j].max(axis=1)
-        start = np.clip((share * ends[..., j]).cumsum(axis=1)[:, -1], low, high)
-        guess = _newton(mixture, q, start, low, high, tolerance / 2 or _NEWTON_TOLERANCE)
-        found[:, j] = guess if tolerance else _last_float(mixture, q, guess, low, high)
+        columns = (np.ascontiguousarray(part[..., j]) for part in (location, scale))
+        found[:, j] = mixture_quantiles(float(q), share, *columns, dof[..., 0])
     return found
 
 
-class _Mixture(NamedTuple):
-    """T scalar mixtures of K components side by side."""
-
-    share: Array
-    location: Array
-    scale: Array
-    dof: Array
-
-    def rows(self, which: NDArray[np.int64]) -> _Mixture:
-        return _Mixture(*(part[which] for part in self))
-
-    def cdf(self, x: Array) -> Array:
-        each = standard_cdf((x[:, None] - self.location) / self.scale, self.dof)
-        # Summed in order: the padding and the company it is in change no bit of a quantile.
-        return np.asarray((self.share * each).cumsum(axis=1)[:, -1])
-
-    def density(self, x: Array) -> Array:
-        z = np.minimum(np.abs(x[:, None] - self.location) / self.scale, _LONGEST)
-        each = np.exp(_log_t(z**2, np.log(self.scale), self.dof, 1))
-        return np.asarray((self.share * each).cumsum(axis=1)[:, -1])
-
-
-def _newton(
-    mixture: _Mixture, q: float, x: Array, low: Array, high: Array, tolerance: float
-) -> Array:
-    """Newton steps inside a bracket, narrowed in place; a step that would leave it halves it."""
-    left = np.arange(x.size)
-    for _ in range(_STEPS):
-        part, here = mixture.rows(left), x[left]
-        excess = part.cdf(here) - q
-        low[left] = np.where(excess < 0, here, low[left])
-        high[left] = np.where(excess < 0, high[left], here)
-        newton = here - excess / np.maximum(part.density(here), 1e-300)
-        inside = (low[left] < newton) & (newton < high[left])
-        middle = low[left] + (high[left] - low[left]) / 2
-        going = np.abs(excess) > tolerance
-        x[left] = np.where(going, np.where(inside, newton, middle), here)
-        left = left[going & (x[left] != here)]
-        if left.size == 0:
-            break
-    return x
-
-
-def _last_float(mixture: _Mixture, q: float, guess: Array, low: Array, high: Array) -> Array:
-    """The first float at which the cdf reaches q, by bisection among those near a good guess."""
-    margin = _NEAR * np.spacing(np.abs(guess))
-    near = (mixture.cdf(guess - margin) < q) & (mixture.cdf(guess + margin) >= q)
-    low, high = np.where(near, guess - margin, low), np.where(near, guess + margin, high)
-    left = np.arange(low.size)
-    while left.size:
-        middle = low[left] + (high[left] - low[left]) / 2
-        apart = (low[left] < middle) & (middle < high[left])
-        left, middle = left[apart], middle[apart]
-        below = mixture.rows(left).cdf(middle) < q
-        low[left[below]], high[left[~below]] = middle[below], middle[~below]
-    return high
-
-
-def side_by_side(
-    forecasts: Sequence[Forecast], negligible: float = 0.0
-) -> tuple[Array, Array, Array, Array]:
-    """Forecasts side by side, filled up with copies of a component that have no share.
-
-    Of each forecast components with a share of up to `negligible` in all may be left out.
-    """
+def side_by_side(forecasts: Sequence[Forecast]) -> tuple[Array, Array, Array, Array]:
+    """Forecasts side by side, filled up with copies of a component that have no share."""
     if isinstance(forecasts, Forecasts):
         return _block(forecasts)
-    kept = [_largest(f.share, negligible) for f in forecasts]
-    width = max(keep.size for keep in kept)
+    width = max(f.share.size for f in forecasts)
     share = np.zeros((len(forecasts), width))
     pick = np.empty((len(forecasts), width), np.int64)
-    for row, chosen, f, keep in zip(share, pick, forecasts, kept, strict=True):
-        row[: keep.size] = f.share[keep]
-        chosen[: keep.size], chosen[keep.size :] = keep, keep[-1]
+    for row, chosen, f in zip(share, pick, forecasts, strict=True):
+        row[: f.share.size] = f.share
+        chosen[:] = np.minimum(np.arange(width), f.share.size - 1)
     location = np.stack([f.location[i] for f, i in zip(forecasts, pick, strict=True)])
     scale = np.stack(
         [np.sqrt(np.einsum("kii->ki", f.spread))[i] for f, i in zip(forecasts, pick, strict=True)]
@@ -386,15 +310,6 @@ def _block(block: Forecasts) -> tuple[Array, Array, Array, Array]:
     share /= share.cumsum(axis=1)[:, -1:]  # in order: the padding must not change a bit
     scale = np.sqrt(np.einsum("kii->ki", block.spread))
     return share, block.location[pick], scale[pick], block.dof[pick][..., None]
-
-
-def _largest(share: Array, negligible: float) -> NDArray[np.int64]:
-    """Components without the smallest, whose shares add up to at most `negligible`; in order."""
-    if negligible == 0.0:
-        return np.arange(share.size)
-    order = np.argsort(share, kind="stable")
-    dropped = int(np.searchsorted(np.cumsum(share[order]), negligible, side="right"))
-    return np.sort(order[dropped:])
 
 
 def standard_cdf(z: Array, dof: Array) -> Array:

@@ -13,7 +13,6 @@ from holdfast.forecast import Forecast, Forecasts, quantiles
 from holdfast.results import CHANGES, Event, Run, Step
 
 Array = NDArray[np.float64]
-_TOLERANCE = 1e-6  # of the interval's ends, in probability
 
 
 @dataclass
@@ -80,7 +79,7 @@ class Tape:
             mean = np.stack([np.atleast_1d(f.mean) for f in forecasts])
             sd = np.stack([np.atleast_1d(f.sd) for f in forecasts])
         ends = ((1 - self.level) / 2, 0.5, (1 + self.level) / 2)
-        self.moments.append((mean, sd, *(quantiles(forecasts, q, _TOLERANCE) for q in ends)))
+        self.moments.append((mean, sd, *(quantiles(forecasts, q) for q in ends)))
         block.forecasts = ()
         self.blocks.append(block)
 
