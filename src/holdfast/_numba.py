@@ -7,9 +7,9 @@ may live in any of them), and the versions of Python, NumPy and Numba. Each file
 checksum: one that is damaged is compiled anew. Where no lasting folder can be written, a temporary
 one serves this process, and a warning says so.
 
-The process that compiles may differ in the last bit from those that read its code later: FASTMATH
-lets sums be rearranged, and a kernel called by another is rearranged with it. Where processes must
-agree to the bit, compile first (`holdfast warm-up`); those that only read agree with each other.
+Arithmetic is strict IEEE: no sum is rearranged and nothing contracted. Whether a kernel was
+compiled by this process or read from disk, alone or as a part of its caller, its results agree to
+the last bit; recovery by replay and runs on several workers rely on that.
 """
 
 from __future__ import annotations
@@ -46,11 +46,8 @@ _dumps: Any = _serialize.dumps
 structref: Any = _structref
 types: Any = numba.types
 
-# `ninf` and `nnan` stay out: -inf is an honest log-weight here.
-FASTMATH = {"nsz", "arcp", "contract", "afn", "reassoc"}
-
 _SOURCE = Path(__file__).parent.parent
-_VERSIONS = (sys.version, np.__version__, numba.__version__, sorted(FASTMATH))
+_VERSIONS = (sys.version, np.__version__, numba.__version__)
 # `from holdfast.a import b, c`, also over several lines, or `import holdfast.a`.
 _IMPORT = re.compile(
     r"^[ \t]*(?:from (holdfast[\w.]*) import +(\((?:[^)#]|#.*)*\)|.*)|import (holdfast[\w.]*))",
@@ -113,7 +110,7 @@ def _temporary(wanted: Path | None) -> Path | None:
 def _folder_name(module: str) -> str:
     digest = hashlib.sha256(repr(_VERSIONS).encode())
     for source in sorted(_sources(module)):
-        digest.update(source.as_posix().encode() + source.read_bytes())
+        digest.update(source.relative_to(_SOURCE).as_posix().encode() + source.read_bytes())
     return f"{module.rpartition('.')[2]}-{digest.hexdigest()[:16]}"
 
 
@@ -197,7 +194,7 @@ def kernel(function: Function) -> Function:
     """Compile on first use and cache on disk; plain Python under NUMBA_DISABLE_JIT."""
     if config.DISABLE_JIT:
         return function
-    compiled: Any = numba.njit(fastmath=FASTMATH)(function)
+    compiled: Any = numba.njit(no_cfunc_wrapper=True)(function)
     before = config.CACHE_DIR
     config.CACHE_DIR = str(cache_root())  # where Numba looks for room
     try:
@@ -223,13 +220,13 @@ class Generic(Protocol):
 def generic(stub: Callable[..., Any]) -> Generic:
     """A function with one kernel for each type of its first argument, a NamedTuple of arrays.
 
-    `@stub.of(Rows)` adds the kernel for `Rows`. Compiled callers are specialised by the type;
-    Python looks it up.
+    `@stub.of(Rows)` adds the kernel for `Rows`; for other types the stub itself is the kernel.
+    Compiled callers are specialised by the type; Python looks it up.
     """
-    table: dict[type, Callable[..., Any]] = {}
+    table: dict[Any, Callable[..., Any]] = {}
 
     def call(rows: Any, *arguments: Any) -> Any:
-        return table[type(rows)](rows, *arguments)
+        return table.get(type(rows), stub)(rows, *arguments)
 
     def add(kind: type) -> Callable[[Function], Function]:
         def keep(implementation: Function) -> Function:
@@ -239,24 +236,24 @@ def generic(stub: Callable[..., Any]) -> Generic:
         return keep
 
     update_wrapper(call, stub)
-    call.of = add  # type: ignore[attr-defined]
+    cast(Any, call).of = add
     if not config.DISABLE_JIT:
         overload(call, strict=False)(_chooser(stub, table))
     return cast(Generic, call)
 
 
-def _chooser(stub: Callable[..., Any], table: dict[type, Callable[..., Any]]) -> Any:
+def _chooser(stub: Callable[..., Any], table: dict[Any, Callable[..., Any]]) -> Any:
     """What Numba asks for the implementation: a function with the stub's own signature."""
 
     def choose(*arguments: Any) -> Any:
-        found = table.get(getattr(arguments[0], "instance_class", None))  # type: ignore[arg-type]
+        found = table.get(getattr(arguments[0], "instance_class", None), stub)
         return getattr(found, "py_func", found)
 
     names = ", ".join(inspect.signature(stub).parameters)
     return eval(f"lambda {names}: choose({names})", {"choose": choose})
 
 
-def reference(kind: type, module: str, name: str) -> tuple[Any, Callable[[Any], Any]]:
+def reference(kind: Any, module: str, name: str) -> tuple[Any, Callable[[Any], Any]]:
     """A way to hand a NamedTuple of many arrays to kernels as one pointer.
 
     Kernels that take dozens of arrays by value compile slowly and are slow to call. Returns a
@@ -265,7 +262,7 @@ def reference(kind: type, module: str, name: str) -> tuple[Any, Callable[[Any], 
     """
     if config.DISABLE_JIT:
         return None, lambda value: value
-    fields = list(kind._fields)  # type: ignore[attr-defined]
+    fields = list(kind._fields)
     plain = {"__module__": module, "__qualname__": name, "preprocess_fields": _unliteral}
     made = structref.register(type(name, (types.StructRef,), plain))
 

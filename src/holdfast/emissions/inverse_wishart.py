@@ -26,12 +26,10 @@ from holdfast.emissions.base import (
     View,
     apart,
     begin,
-    carry,
     close,
     draw_prior,
     learn,
     look,
-    rest,
 )
 from holdfast.emissions.linear import (
     Steps,
@@ -39,6 +37,7 @@ from holdfast.emissions.linear import (
     apply_steps,
     beyond_chance,
     bounded,
+    dot,
     pass_through,
     project,
     squares,
@@ -110,9 +109,7 @@ def _look(
     project(rows.root[row], f, raw)
     ahead[:] = raw
     for j in range(d):
-        fitted = 0.0
-        for a in range(f.size):
-            fitted += f[a] * rows.mean[row, j, a]
+        fitted = dot(f, rows.mean[row, j])
         moved[j] = fitted
         out.start_location[g, k, j] = fitted
     pass_through(steps, g, k, 0, ahead, moved)
@@ -295,20 +292,6 @@ def rank_one(factor: np.ndarray, x: np.ndarray) -> None:
             below = factor[i, j]
             factor[i, j] = cosine * below + sine * x[i]
             x[i] = cosine * x[i] - sine * below
-
-
-@rest.of(WishartRows)
-@kernel
-def _rest(rows: WishartRows, work: WishartWork, g: int, k: int) -> None:
-    pass
-
-
-@carry.of(WishartRows)
-@kernel
-def _carry(
-    rows: WishartRows, work: WishartWork, facts: WishartFacts, g: int, k: int, row: int
-) -> None:
-    pass
 
 
 @close.of(WishartRows)

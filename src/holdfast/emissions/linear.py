@@ -60,6 +60,22 @@ def blank_steps(
 
 
 @kernel
+def dot(u: np.ndarray, v: np.ndarray) -> float:
+    """u'v in four running sums, which the processor adds up side by side."""
+    n = u.size
+    whole = n - n % 4
+    a, b, c, d = 0.0, 0.0, 0.0, 0.0
+    for i in range(0, whole, 4):
+        a += u[i] * v[i]
+        b += u[i + 1] * v[i + 1]
+        c += u[i + 2] * v[i + 2]
+        d += u[i + 3] * v[i + 3]
+    for i in range(whole, n):
+        a += u[i] * v[i]
+    return (a + b) + (c + d)
+
+
+@kernel
 def project(root: np.ndarray, f: np.ndarray, out_v: np.ndarray) -> None:
     """v = root' f, so that f' A A' f = v'v."""
     m = f.size
@@ -77,9 +93,7 @@ def pass_through(
     """v <- v under the candidate's root, from step `first` on, in place; adds f' (mu moved)."""
     for b in range(first, steps.taken[g, k]):
         u = steps.u[g, k, b]
-        along = 0.0
-        for a in range(v.size):
-            along += u[a] * v[a]
+        along = dot(u, v)
         for j in range(out_moved.size):
             out_moved[j] += steps.gain[g, k, b, j] * along
         along *= steps.shrink[g, k, b]
@@ -92,10 +106,7 @@ def add_step(
     steps: Steps, g: int, k: int, v: np.ndarray, residual: np.ndarray, noise: float
 ) -> None:
     """Learn one scalar with noise variance `noise`; v is A' f of that scalar, now."""
-    squared = 0.0
-    for a in range(v.size):
-        squared += v[a] * v[a]
-    gain = 1.0 / (squared + noise)
+    gain = 1.0 / (squares(v) + noise)
     b = steps.taken[g, k]
     steps.u[g, k, b] = v
     steps.shrink[g, k, b] = gain / (1.0 + math.sqrt(gain * noise))
@@ -115,9 +126,7 @@ def apply_steps(
         line[:] = root[a]
         for b in range(steps.taken[g, k]):
             u = steps.u[g, k, b]
-            along = 0.0
-            for j in range(m):
-                along += line[j] * u[j]
+            along = dot(line, u)
             for j in range(out_mean.shape[0]):
                 out_mean[j, a] += along * steps.gain[g, k, b, j]
             along *= steps.shrink[g, k, b]
@@ -138,10 +147,7 @@ def bounded(residual: float) -> float:
 @kernel
 def squares(v: np.ndarray) -> float:
     """v'v."""
-    total = 0.0
-    for a in range(v.size):
-        total += v[a] * v[a]
-    return total
+    return dot(v, v)
 
 
 @kernel

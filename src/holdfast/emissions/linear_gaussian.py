@@ -30,12 +30,10 @@ from holdfast.emissions.base import (
     View,
     apart,
     begin,
-    carry,
     close,
     draw_prior,
     learn,
     look,
-    rest,
 )
 from holdfast.emissions.linear import (
     Steps,
@@ -44,6 +42,7 @@ from holdfast.emissions.linear import (
     beyond_chance,
     blank_steps,
     bounded,
+    dot,
     pass_through,
     project,
     squares,
@@ -222,9 +221,7 @@ def _look(
     for j in range(d):
         f = sample.design[j]
         project(rows.root[row], f, steps.raw[g, k, j])
-        fitted = 0.0
-        for a in range(f.size):
-            fitted += f[a] * rows.mean[row, 0, a]
+        fitted = dot(f, rows.mean[row, 0])
         moved[0] = fitted
         steps.ahead[g, k, j] = steps.raw[g, k, j]
         pass_through(steps, g, k, 0, steps.ahead[g, k, j], moved)
@@ -237,14 +234,10 @@ def _look(
 @kernel
 def spread(projected: np.ndarray, noise: np.ndarray, out_spread: np.ndarray) -> None:
     """P P' + R."""
-    d, m = projected.shape
-    for i in range(d):
+    for i in range(projected.shape[0]):
         for j in range(i + 1):
-            total = noise[i, j]
-            for a in range(m):
-                total += projected[i, a] * projected[j, a]
-            out_spread[i, j] = total
-            out_spread[j, i] = total
+            out_spread[i, j] = noise[i, j] + dot(projected[i], projected[j])
+            out_spread[j, i] = out_spread[i, j]
 
 
 @learn.of(GaussianRows)
@@ -297,10 +290,7 @@ def _learn_vector(
     first = steps.taken[g, k]
     z, log_scale = trial(steps, g, k, residual, lines)
     steps.taken[g, k] = first
-    squared = 0.0
-    for j in range(n):
-        squared += residual[j] * residual[j]
-    far = z if law.predictive else min(math.sqrt(squared), LONGEST)  # D2
+    far = z if law.predictive else min(math.sqrt(squares(residual)), LONGEST)  # D2
     log_scale += log_noise
     seen = Residual(log_normal(z, log_scale, n), z, far, log_scale, n)
     score, weight, w2 = judge(law, broad, seen, fresh, belief)
@@ -346,9 +336,7 @@ def trial(
         moved[0] = 0.0
         pass_through(steps, g, k, first, v, moved)
         left[0] = residual[j] - moved[0]
-        variance = 1.0
-        for a in range(v.size):
-            variance += v[a] * v[a]
+        variance = 1.0 + squares(v)
         length = abs(left[0]) / math.sqrt(variance)
         squared += min(length, LONGEST / residual.size) ** 2
         log_det += 0.5 * math.log(variance)
@@ -369,20 +357,6 @@ def in_turn(
         pass_through(steps, g, k, first, lines[j], moved)
         left[0] = bounded(residual[j] - moved[0])
         add_step(steps, g, k, lines[j], left, noise)
-
-
-@rest.of(GaussianRows)
-@kernel
-def _rest(rows: GaussianRows, work: GaussianWork, g: int, k: int) -> None:
-    pass
-
-
-@carry.of(GaussianRows)
-@kernel
-def _carry(
-    rows: GaussianRows, work: GaussianWork, facts: GaussianFacts, g: int, k: int, row: int
-) -> None:
-    pass
 
 
 @close.of(GaussianRows)
