@@ -278,8 +278,8 @@ def quantiles(forecasts: Sequence[Forecast], q: float) -> Array:
     share, location, scale, dof = side_by_side(forecasts)
     found = np.empty_like(location[:, 0])
     for j in range(found.shape[1]):
-        columns = (np.ascontiguousarray(part[..., j]) for part in (location, scale))
-        found[:, j] = mixture_quantiles(float(q), share, *columns, dof[..., 0])
+        centre, width = (np.ascontiguousarray(part[..., j]) for part in (location, scale))
+        found[:, j] = mixture_quantiles(float(q), share, centre, width, dof[..., 0])
     return found
 
 

@@ -50,7 +50,10 @@ def _new(chunks: Iterator[list[Row]], reading: Reading, other_file: bool) -> Ite
 
     def is_new(row: Row) -> bool:
         cell: Any = row[place]
-        return last is None or cell_forms.missing(cell) or read(cell) > last  # type: ignore[operator]
+        if last is None or cell_forms.missing(cell):
+            return True
+        moment: Any = read(cell)  # of the same kind as `last`: one reader reads a column
+        return bool(moment > last)
 
     for chunk in chunks:
         yield [row for row in chunk if is_new(row)]

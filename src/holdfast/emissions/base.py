@@ -4,7 +4,8 @@ A *row* holds the sufficient statistics of one regime. The engine owns the rows 
 who shares it, when it is freed) and never looks inside; the emission owns their meaning. A
 *candidate* is what a row becomes inside a batch. It lives in the emission's work space, at place
 (g, k): candidate k of island g. A new emission is one file: its rows, its work space, a subclass
-of `Emission`, and these kernels, each registered for the type of its rows:
+of `Emission`, and these kernels, each registered for the type of its rows (`rest` and `carry` do
+nothing unless they are):
 
     begin    a candidate starts from a row
     look     the candidate's forecast of the next observation
@@ -31,14 +32,6 @@ Array = NDArray[np.float64]
 Rows = Any  # the emission's own NamedTuple of arrays whose first axis is the row
 Work = Any  # the emission's own NamedTuple of arrays whose first axes are (island, candidate)
 Facts = Any  # the emission's own NamedTuple of constants
-
-
-class Components(NamedTuple):
-    """One-step predictive of K rows: location (K, d), spread (K, d, d), dof (K,)."""
-
-    location: Array
-    spread: Array
-    dof: Array
 
 
 class View(NamedTuple):
@@ -108,7 +101,7 @@ def learn(
     law: Law, broad: Broad, fresh: bool, belief: int,
 ) -> tuple[float, float]:  # fmt: skip
     """Candidate (g, k) sees the observation it has looked at; its score and its weight."""
-    raise NotImplementedError
+    raise NotImplementedError  # every emission registers its own
 
 
 @generic
@@ -134,7 +127,7 @@ def draw_prior(rows: Rows, facts: Facts, prior: int, row: int, rng: np.random.Ge
 @generic
 def apart(rows: Rows, a: int, b: int) -> float:
     """Largest distance between coefficients of two rows, in posterior standard deviations."""
-    raise NotImplementedError
+    raise NotImplementedError  # every emission registers its own
 
 
 @dataclass(frozen=True)
@@ -212,4 +205,4 @@ class Emission(ABC):
 
     def join(self, rows: Rows, a: int, b: int, into: int) -> None:
         """Write the row that has seen what a and b have seen."""
-        raise NotImplementedError
+        raise NotImplementedError  # never asked for where `log_same` is -inf

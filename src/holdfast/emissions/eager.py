@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
 from holdfast._numba import kernel
 from holdfast.emissions.base import (
     Array,
-    Components,
     Emission,
     Facts,
     Rows,
@@ -21,6 +22,14 @@ from holdfast.emissions.base import (
     look,
 )
 from holdfast.score import CONTAMINATION, Law, no_outliers
+
+
+class Components(NamedTuple):
+    """One-step predictive of K rows: location (K, d), spread (K, d, d), dof (K,)."""
+
+    location: Array
+    spread: Array
+    dof: Array
 
 
 class Eager:

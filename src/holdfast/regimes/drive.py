@@ -15,6 +15,7 @@ from holdfast.emissions.base import Facts, Rows, Sample, Work
 from holdfast.regimes.commit import commit, write_prior_mass
 from holdfast.regimes.filter import look_all, observe, spread_mass, write_components
 from holdfast.regimes.identity import probability_of
+from holdfast.regimes.merge import due
 from holdfast.regimes.plan import Plan
 from holdfast.regimes.state import START, State
 from holdfast.score import LONGEST
@@ -98,8 +99,8 @@ def drive(
             track.share, track.location, track.spread, track.dof,
         )  # fmt: skip
         reported, remembered = state.clock.vote[0], state.clock.vote[2]
-        due = step(rows, work, facts, state, plan, scales, rng, sample, track, t)
-        if due or state.clock.vote[0] != reported or state.clock.vote[2] != remembered:
+        merge = step(rows, work, facts, state, plan, scales, rng, sample, track, t)
+        if merge or state.clock.vote[0] != reported or state.clock.vote[2] != remembered:
             return t + 1, PAUSE
     return y.shape[0], DONE
 
@@ -124,7 +125,7 @@ def step(
     """One observation, and the end of every batch that it fills; whether a merge may be due."""
     clock = state.clock
     weight, change = observe(rows, work, facts, state, plan, scales.scale, sample)
-    settled, due = 0, False
+    settled, merge = 0, False
     for g in range(clock.size.size):
         if clock.position[g] < clock.size[g]:
             continue
@@ -134,13 +135,13 @@ def step(
             change += (spread_mass(state, g) - before) / clock.size.size
         settled = max(settled, clock.size[g])
         commit(rows, work, facts, state, plan, g, rng)
-        due = due or (plan.merge and merge_due(state, g))
+        merge = merge or (plan.merge and merge_due(state, g))
     track.weight[t] = min(max(weight, 1.0 / LONGEST), 1.0)
     track.change[t] = change
     track.ess[t] = clock.ess.sum()
     track.settled[t] = settled
     tell(state, track, t)
-    return due
+    return merge
 
 
 @kernel
@@ -154,13 +155,12 @@ def tell(state: State, track: Track, t: int) -> None:
 
 @kernel
 def merge_due(state: State, g: int) -> bool:
-    """Whether a present regime of island g has just been given its 2nd, 4th, 8th, .. batch."""
+    """Whether a present regime of island g is to be compared with the others of its particle."""
     p = state.particles
     for i in range(state.clock.first[g], state.clock.first[g + 1]):
-        if p.current[i] != START and p.n_regimes[i] > 1:
-            batches = state.ledger.batches[p.slots[i, p.current[i]]]
-            if batches > 1 and batches & (batches - 1) == 0:
-                return True
+        has_others = p.current[i] != START and p.n_regimes[i] > 1
+        if has_others and due(state.ledger.batches[p.slots[i, p.current[i]]]):
+            return True
     return False
 
 

@@ -263,7 +263,7 @@ class Engine:
     # ------------------------------------------------------------------ forecasts
 
     def components(self, design: Array) -> tuple[Array, Array, Array, Array]:
-        """Shares and predictives of the next observation, and the share of outliers."""
+        """Shares, locations, spreads and dof of the next observation; those of outliers last."""
         self.look(design)
         size = int(self.state.clock.candidates.sum()) + 1
         d = self.emission.shape.dim

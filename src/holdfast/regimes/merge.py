@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from holdfast._numba import kernel
 from holdfast.emissions.base import apart
 from holdfast.regimes.commit import recount, start_batch
 from holdfast.regimes.prior import forget
@@ -48,7 +49,7 @@ def _join_island(engine: Engine, g: int) -> bool:
     for i in range(clock.first[g], clock.first[g + 1]):
         p = engine.state.particles
         present = int(p.slots[i, p.current[i]])
-        if p.n_regimes[i] < 2 or not _due(int(engine.state.ledger.batches[present])):
+        if p.n_regimes[i] < 2 or not due(int(engine.state.ledger.batches[present])):
             continue
         for other in p.slots[i, : p.n_regimes[i]].tolist():
             if other != present and _joined_row(engine, present, other, made) >= 0:
@@ -58,7 +59,9 @@ def _join_island(engine: Engine, g: int) -> bool:
     return joined
 
 
-def _due(batches: int) -> bool:
+@kernel
+def due(batches: int) -> bool:
+    """Whether this is the 2nd, 4th, 8th, .. batch of a regime."""
     return batches > 1 and batches & (batches - 1) == 0
 
 
