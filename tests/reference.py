@@ -145,14 +145,10 @@ class Reference:
         change, weight = self._change_probability(), self._mean_weight()
         if not np.isnan(y).all():
             self._learn_rate(weight)
-        before = self.birth, self.n_told
         for island in self.islands:
             if island.ended:
                 self._commit(island)
                 self._vote()
-        if self._on("D12") and (self.birth, self.n_told) != before and self._split():
-            self._reconcile()
-            self._vote()
         self._name()
         return Report(
             self.regime,
@@ -371,6 +367,8 @@ class Reference:
 
     def _reconcile(self) -> None:
         """Present births that nobody tells apart are one if most of the weight is in them."""
+        if self._on("D12"):
+            self._split()
         shares = self._current_shares()
         held = [{r.identity for r in p.regimes} for p in self.particles]
         groups: list[list[int]] = []
@@ -432,7 +430,7 @@ class Reference:
                 best = at
         return totals[best][0]
 
-    def _split(self) -> bool:
+    def _split(self) -> None:
         """Versions of a present regime that have grown apart from it lose its name (D12)."""
         fresh = self.next_id
         for at, birth in enumerate(list(self._current_shares())):
@@ -442,9 +440,7 @@ class Reference:
                     regime.identity = self.next_id + at
                     fresh = max(fresh, self.next_id + at + 1)
                     self.happened.parted += 1
-        parted = fresh > self.next_id
         self.next_id = fresh
-        return parted
 
     def _prune(self, p: Particle) -> None:
         """At MAX_STATES: of the least visited, never the present one, the least recently seen."""
@@ -469,10 +465,11 @@ class Reference:
         self.happened.prunings += 1
 
     def _structure(self, island: Island) -> None:
-        """Every so many particles in turn; by default each about once in eight observations."""
-        batch = self.settings.batch
-        stride = max(1, round(8 / batch)) if not isinstance(batch, dict) else 8
+        """Every so many particles in turn; by default each about once in 48 observations."""
+        batch, share = self.settings.batch, self.settings.structure_share
+        stride = max(1, round(48 / batch)) if not isinstance(batch, dict) else 48
         stride = stride if self._on("D5") else 1
+        stride = stride if share is None else round(1 / share)
         sweeps = self.settings.structure_sweeps or (1 if self._on("D5") else island.size)
         for i, p in enumerate(island.particles, island.first):
             if (i + island.commits) % stride == 0:

@@ -31,6 +31,7 @@ class Settings:
     paper: frozenset[str] = frozenset()
     resampling: str = "systematic"
     structure_sweeps: int | None = None
+    structure_share: float | None = None
     sticky: float = 0.0
     alpha_prior: tuple[float, float] = (1.0, 1.0)
     gamma_prior: tuple[float, float] = (1.0, 1.0)

@@ -72,6 +72,7 @@ def special_cases() -> list[Any]:
         case("adaptive", batch=ADAPTIVE, seed=57),
         case("adaptive-paper", 3, batch=ADAPTIVE | {"outlier_weight": 0.01}, paper=ALL, seed=58),
         case("sweeps", structure_sweeps=3, batch=3, seed=100),
+        case("refreshed-by-default", structure_share=None, batch=3, seed=100),
         case("flat-priors", batch=3, seed=160, **flat),
         case("no-D6-no-D9", batch=1, paper=frozenset({"D6", "D9"}), seed=61),
         case("unbounded", threshold=math.inf, batch=1, seed=62),
@@ -123,6 +124,14 @@ def stream(dim: int, n: int, seed: int) -> tuple[Array, Array]:
     return y, rng.normal(size=(n, 1))
 
 
+def share_refreshed(given: dict[str, Any]) -> float:
+    """All particles in the paper's text (D5), else each about once in eight observations."""
+    if "D5" in given.get("paper", ()):
+        return 1.0
+    batch = given["batch"]
+    return 1 / 8 if isinstance(batch, dict) else 1 / max(1, round(8 / batch))
+
+
 def build(dim: int, given: dict[str, Any]) -> tuple[Any, Reference]:
     """The model and its witness with the same settings."""
     defaults = {
@@ -130,7 +139,8 @@ def build(dim: int, given: dict[str, Any]) -> tuple[Any, Reference]:
         "ess_threshold": 0.7, "max_regimes": 4, "prune_pool": 2, "outlier_rate": 0.02,
         "alpha_prior": (4.0, 1.0), "gamma_prior": (3.0, 1.0),
     }  # fmt: skip
-    settings = defaults | (SCALAR if dim == 1 else VECTOR) | given
+    often = {"structure_share": share_refreshed(given)}  # more often than the default: more draws
+    settings = defaults | (SCALAR if dim == 1 else VECTOR) | often | given
     told = dict(settings)
     paper, lags = told.pop("paper", frozenset()), told.pop("lags", ())
     told["rule"] = {f"D{k}": "paper" if f"D{k}" in paper else "holdfast" for k in range(1, 13)}

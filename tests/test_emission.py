@@ -432,9 +432,10 @@ def test_the_evidence_that_two_rows_are_one_is_that_of_all_their_data(
         together = regression(*both, noise, mean, prior)
         alone = [regression(*part, noise, mean, prior)[2] for part in parts]
         expected = together[2] - sum(alone)
-        assert emission.log_same(rows, 0, 1) == pytest.approx(expected, rel=1e-8, abs=1e-9)
+        a, b = emission.part(rows, 0), emission.part(rows, 1)
+        assert emission.log_same(a, b) == pytest.approx(expected, rel=1e-8, abs=1e-9)
         assert (expected > 0) == (shift == 0.0)
-        emission.join(rows, 0, 1, 2)
+        emission.join(rows, a, b, 2)
         np.testing.assert_allclose(rows.mean[2, 0], together[0], rtol=1e-8, atol=1e-10)
         covariance = rows.root[2] @ rows.root[2].T
         np.testing.assert_allclose(covariance, together[1], rtol=1e-8, atol=1e-11)

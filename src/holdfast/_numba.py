@@ -194,7 +194,8 @@ def kernel(function: Function) -> Function:
     """Compile on first use and cache on disk; plain Python under NUMBA_DISABLE_JIT."""
     if config.DISABLE_JIT:
         return function
-    compiled: Any = numba.njit(no_cfunc_wrapper=True)(function)
+    options: Any = {"no_cfunc_wrapper": True}  # a wrapper that nobody calls takes time to compile
+    compiled: Any = numba.njit(**options)(function)
     before = config.CACHE_DIR
     config.CACHE_DIR = str(cache_root())  # where Numba looks for room
     try:

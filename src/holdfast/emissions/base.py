@@ -198,11 +198,3 @@ class Emission(ABC):
     @abstractmethod
     def coefficients(self, rows: Rows, row: int) -> tuple[Array, Array]:
         """Posterior mean and standard deviation of a regime's coefficients."""
-
-    def log_same(self, rows: Rows, a: int, b: int) -> float:
-        """Log Bayes factor of one regime against two for what rows a and b have seen."""
-        return -np.inf
-
-    def join(self, rows: Rows, a: int, b: int, into: int) -> None:
-        """Write the row that has seen what a and b have seen."""
-        raise NotImplementedError  # never asked for where `log_same` is -inf

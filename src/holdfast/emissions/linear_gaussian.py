@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 from holdfast._numba import kernel
 from holdfast.emissions.base import (
     Array,
-    Emission,
     EmissionSpec,
     Rows,
     Sample,
@@ -35,6 +34,7 @@ from holdfast.emissions.base import (
     learn,
     look,
 )
+from holdfast.emissions.conjugate import Conjugate, Natural
 from holdfast.emissions.linear import (
     Steps,
     add_step,
@@ -47,7 +47,8 @@ from holdfast.emissions.linear import (
     project,
     squares,
 )
-from holdfast.errors import HoldfastError, SnapshotError, numbers
+from holdfast.emissions.matrices import check_roots, read_covariance, read_vector
+from holdfast.errors import HoldfastError, numbers
 from holdfast.score import LONGEST, Broad, Law, Residual, factorise, judge, log_normal
 
 
@@ -97,7 +98,7 @@ class GaussianSpec(EmissionSpec):
             read(name, given, given.shape[0] if given.ndim else 1)
 
 
-class LinearGaussian(Emission):
+class LinearGaussian(Conjugate):
     """Emission y ~ N(F theta, R) with theta ~ N(mu0, Sigma0) per regime.
 
     Args:
@@ -160,46 +161,24 @@ class LinearGaussian(Emission):
         mean, root = rows
         return mean[row, 0].copy(), np.sqrt((root[row] ** 2).sum(axis=1))
 
-    def log_same(self, rows: Rows, a: int, b: int) -> float:
-        """log of the integral of p_a p_b / p_0 over theta, all three Gaussian."""
-        parts = [self._information(rows.mean[r, 0], rows.root[r]) for r in (a, b)]
-        prior = self._information(self.prior_mean, self.prior_root)
-        joint = parts[0][0] + parts[1][0] - prior[0], parts[0][1] + parts[1][1] - prior[1]
-        try:
-            merged = _log_partition(*joint)
-        except np.linalg.LinAlgError:  # the two know no more than the prior did
-            return -np.inf
-        return merged - sum(_log_partition(*part) for part in parts) + _log_partition(*prior)
-
-    def join(self, rows: Rows, a: int, b: int, into: int) -> None:
-        parts = [self._information(rows.mean[r, 0], rows.root[r]) for r in (a, b)]
-        prior = self._information(self.prior_mean, self.prior_root)
-        precision = parts[0][0] + parts[1][0] - prior[0]
-        covariance = np.linalg.inv(precision)
-        rows.mean[into, 0] = covariance @ (parts[0][1] + parts[1][1] - prior[1])
-        rows.root[into] = np.linalg.cholesky((covariance + covariance.T) / 2)
-
-    @staticmethod
-    def _information(mean: Array, root: Array) -> tuple[Array, Array]:
+    def natural(self, rows: Rows, row: int) -> tuple[Array, Array]:
         """Precision, and precision times mean."""
-        inverse = np.linalg.inv(root)
+        inverse = np.linalg.inv(rows.root[row])
         precision = inverse.T @ inverse
-        return precision, precision @ mean
+        return precision, precision @ rows.mean[row, 0]
 
+    def log_partition(self, *natural: Any) -> float:
+        """log of the integral of exp(-x' P x / 2 + h' x), up to the power of 2 pi."""
+        precision, shift = natural
+        factor = np.linalg.cholesky(precision)
+        white = np.linalg.solve(factor, shift)
+        return float(0.5 * white @ white - np.log(np.diag(factor)).sum())
 
-def check_roots(roots: Array) -> None:
-    """Refuse square roots of covariances that are singular."""
-    with np.errstate(all="ignore"):
-        sizes = np.linalg.slogdet(roots)[1] if roots.size else np.zeros(1)
-    if not np.isfinite(sizes).all():
-        raise SnapshotError("The snapshot holds a covariance that is not positive definite.")
-
-
-def _log_partition(precision: Array, shift: Array) -> float:
-    """log of the integral of exp(-x' P x / 2 + h' x), up to the power of 2 pi."""
-    factor = np.linalg.cholesky(precision)
-    white = np.linalg.solve(factor, shift)
-    return float(0.5 * white @ white - np.log(np.diag(factor)).sum())
+    def write_natural(self, rows: Rows, row: int, natural: Natural) -> None:
+        precision, shift = natural
+        covariance = np.linalg.inv(precision)
+        rows.mean[row, 0] = covariance @ shift
+        rows.root[row] = np.linalg.cholesky((covariance + covariance.T) / 2)
 
 
 @begin.of(GaussianRows)
@@ -390,36 +369,3 @@ def _apart(rows: GaussianRows, a: int, b: int) -> float:
         gap = rows.mean[a, 0, j] - rows.mean[b, 0, j]
         farthest = max(farthest, gap * gap / variance)
     return beyond_chance(farthest, rows.mean.shape[2])
-
-
-def read_vector(argument: str, value: Any, size: int) -> Array:
-    """A number or a vector as a vector of `size` finite values."""
-    vector = numbers(argument, value)
-    if vector.ndim > 1 or vector.size not in (1, size):
-        raise HoldfastError(
-            f"{argument} must be a number or a vector of {size}, got shape {vector.shape}."
-        )
-    if not np.isfinite(vector).all():
-        raise HoldfastError(f"{argument} must be finite, got {value!r}.")
-    return np.broadcast_to(vector, (size,)).copy()
-
-
-def read_covariance(argument: str, value: Any, size: int) -> Array:
-    """A variance, a vector of variances or a matrix as a positive definite matrix."""
-    given = numbers(argument, value)
-    if given.ndim < 2:
-        if given.size not in (1, size):
-            raise HoldfastError(
-                f"{argument} must be a number, a vector of {size} or a ({size}, {size}) matrix, "
-                f"got shape {given.shape}."
-            )
-        given = np.diag(np.broadcast_to(given.reshape(-1), (size,)))
-    if given.shape != (size, size):
-        raise HoldfastError(f"{argument} must be a ({size}, {size}) matrix, got {given.shape}.")
-    symmetric = np.allclose(given, given.T, rtol=1e-10, atol=0)
-    if not np.isfinite(given).all() or not symmetric or np.linalg.eigvalsh(given).min() <= 0:
-        raise HoldfastError(
-            f"{argument} must be positive"
-            f"{'' if size == 1 else ' definite and symmetric'}, got {value!r}."
-        )
-    return given

@@ -57,10 +57,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from holdfast.emissions.base import Array, Emission, EmissionSpec, Rows, Shape
+from holdfast.emissions.base import Array, EmissionSpec, Rows, Shape
+from holdfast.emissions.conjugate import Conjugate, Natural
 from holdfast.emissions.inverse_wishart import WishartFacts, WishartRows, WishartWork
 from holdfast.emissions.linear import blank_steps
-from holdfast.emissions.linear_gaussian import check_roots, read_covariance, read_vector
+from holdfast.emissions.matrices import check_roots, read_covariance, read_vector
 from holdfast.errors import HoldfastError, SnapshotError, numbers, positive
 from holdfast.score import BROAD_DOF, CONTAMINATION, NONE, Law, update_weight2
 
@@ -109,7 +110,7 @@ class StudentSpec(EmissionSpec):
             read(name, given, given.shape[0] if given.ndim else 1)
 
 
-class NormalInverseGamma(Emission):
+class NormalInverseGamma(Conjugate):
     """Emission y ~ N(Theta f, Sigma) with Theta and Sigma unknown in every regime.
 
     Args:
@@ -183,46 +184,29 @@ class NormalInverseGamma(Emission):
         variance = scale / (dof[row] - 2.0) if dof[row] > 2.0 else np.full(scale.shape, np.inf)
         return mean[row].ravel().copy(), np.sqrt(variance).ravel()
 
-    def log_same(self, rows: Rows, a: int, b: int) -> float:
-        """log of the ratio of normalisers, one row for all against one for each."""
-        parts = [self._natural(*(array[r] for array in rows)) for r in (a, b)]
-        prior = self._natural(self.prior_mean, self.prior_root, self.prior_factor, self.prior_dof)
-        try:
-            merged = self._log_partition(
-                *(x + y - z for x, y, z in zip(*parts, prior, strict=True))
-            )
-        except np.linalg.LinAlgError:  # the two know no more than the prior did
-            return -np.inf
-        alone = sum(self._log_partition(*part) for part in parts)
-        return merged + self._log_partition(*prior) - alone
-
-    def join(self, rows: Rows, a: int, b: int, into: int) -> None:
-        parts = [self._natural(*(array[r] for array in rows)) for r in (a, b)]
-        prior = self._natural(self.prior_mean, self.prior_root, self.prior_factor, self.prior_dof)
-        precision, shift, square, dof = (x + y - z for x, y, z in zip(*parts, prior, strict=True))
-        spread = np.linalg.inv(precision)
-        mean = shift @ spread
-        rows.mean[into], rows.dof[into] = mean, dof
-        rows.root[into] = np.linalg.cholesky((spread + spread.T) / 2)
-        rows.factor[into] = np.linalg.cholesky(square - mean @ precision @ mean.T)
-
-    @staticmethod
-    def _natural(
-        mean: Array, root: Array, factor: Array, dof: float
-    ) -> tuple[Array, Array, Array, float]:
-        """V^-1, M V^-1, Psi + M V^-1 M' and nu: what adds up over observations."""
+    def natural(self, rows: Rows, row: int) -> tuple[Array, Array, Array, float]:
+        """V^-1, M V^-1, Psi + M V^-1 M' and nu."""
+        mean, root, factor, dof = (array[row] for array in rows)
         inverse = np.linalg.inv(root)
         precision = inverse.T @ inverse
         shift = mean @ precision
         return precision, shift, factor @ factor.T + shift @ mean.T, dof
 
-    @staticmethod
-    def _log_partition(precision: Array, shift: Array, square: Array, dof: float) -> float:
+    def log_partition(self, *natural: Any) -> float:
+        precision, shift, square, dof = natural
         d = len(square)
         n = dof + d - 1
         psi = square - shift @ np.linalg.solve(precision, shift.T)
         logs = [np.log(np.diag(np.linalg.cholesky(part))).sum() for part in (precision, psi)]
         return float(special.multigammaln(n / 2, d) - d * logs[0] - n * logs[1])
+
+    def write_natural(self, rows: Rows, row: int, natural: Natural) -> None:
+        precision, shift, square, dof = natural
+        spread = np.linalg.inv(precision)
+        mean = shift @ spread
+        rows.mean[row], rows.dof[row] = mean, dof
+        rows.root[row] = np.linalg.cholesky((spread + spread.T) / 2)
+        rows.factor[row] = np.linalg.cholesky(square - mean @ precision @ mean.T)
 
 
 def _plain_if_unbounded(law: Law) -> Law:

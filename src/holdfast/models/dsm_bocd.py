@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from holdfast import features as feature_maps
 from holdfast.checks import Arrays, Values
 from holdfast.emissions.base import Shape
-from holdfast.emissions.linear_gaussian import read_covariance, read_vector
+from holdfast.emissions.matrices import read_covariance, read_vector
 from holdfast.errors import HoldfastError, SnapshotError, moderate, positive, unknown, whole
 from holdfast.frames import read_series
 from holdfast.models.base import Array

@@ -44,7 +44,8 @@ def br_ihmm(**settings: Any) -> RegimeModel:
         sticky: kappa, an extra weight on staying in the regime from batch to batch; by default
             10 under contamination, else 0.
         alpha_prior: (shape, rate) of the Gamma prior of alpha.
-        gamma_prior: (shape, rate) of the Gamma prior of gamma.
+        gamma_prior: (shape, rate) of the Gamma prior of gamma, which says how readily regimes are
+            opened; by default (1, 10) under contamination, else (1, 1).
         outlier_weight: an observation with a weight below this is flagged as an outlier.
         dim: number of coordinates of y, where the first observation should not settle it.
         seed: of the random draws.

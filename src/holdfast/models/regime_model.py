@@ -47,9 +47,10 @@ from holdfast.score import CONTAMINATION, IMQ, LARGEST_RATE, Law, weight_code
 
 MOST_PARTICLES = 100_000
 STICKY = 10.0  # default kappa of the second edition (docs/models.md)
+RELUCTANT = (1.0, 10.0)  # default prior of gamma there: a tenth of the paper's, learnt all the same
 _CHUNK = 512  # observations that go through the kernels at a time
 _RATE_WORTH = 50.0  # observations that the guess of the outliers' rate is worth
-_REFRESH = 8  # a particle's transitions are refreshed about once in so many observations
+_REFRESH = 48  # a particle's transitions are refreshed about once in so many observations
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ class RegimeSettings:
     structure_share: float | None = None
     sticky: float | None = None
     alpha_prior: tuple[float, float] = (1.0, 1.0)
-    gamma_prior: tuple[float, float] = (1.0, 1.0)
+    gamma_prior: tuple[float, float] | None = None
     outlier_weight: float = 0.2
     dim: int | None = None
     seed: int = 0
@@ -166,6 +167,8 @@ class RegimeSettings:
         pairs: list[float] = []
         for argument in ("alpha_prior", "gamma_prior"):
             pair = getattr(self, argument)
+            if pair is None and argument == "gamma_prior":
+                pair = RELUCTANT if self._proper else (1.0, 1.0)
             if not isinstance(pair, (tuple, list)) or len(pair) != 2:
                 raise HoldfastError(f"{argument} must be (shape, rate), got {pair!r}.")
             pairs += [positive(argument, value) for value in pair]

@@ -15,8 +15,8 @@ from holdfast.emissions.base import Facts, Rows, Sample, Work
 from holdfast.regimes.commit import commit, write_prior_mass
 from holdfast.regimes.filter import look_all, observe, spread_mass, write_components
 from holdfast.regimes.identity import probability_of
-from holdfast.regimes.merge import due
 from holdfast.regimes.plan import Plan
+from holdfast.regimes.schedule import merge_due
 from holdfast.regimes.state import START, State
 from holdfast.score import LONGEST
 
@@ -135,7 +135,7 @@ def step(
             change += (spread_mass(state, g) - before) / clock.size.size
         settled = max(settled, clock.size[g])
         commit(rows, work, facts, state, plan, g, rng)
-        merge = merge or (plan.merge and merge_due(state, g))
+        merge = merge or (plan.merge and wants_merge(state, g))
     track.weight[t] = min(max(weight, 1.0 / LONGEST), 1.0)
     track.change[t] = change
     track.ess[t] = clock.ess.sum()
@@ -154,12 +154,12 @@ def tell(state: State, track: Track, t: int) -> None:
 
 
 @kernel
-def merge_due(state: State, g: int) -> bool:
+def wants_merge(state: State, g: int) -> bool:
     """Whether a present regime of island g is to be compared with the others of its particle."""
     p = state.particles
     for i in range(state.clock.first[g], state.clock.first[g + 1]):
         has_others = p.current[i] != START and p.n_regimes[i] > 1
-        if has_others and due(state.ledger.batches[p.slots[i, p.current[i]]]):
+        if has_others and merge_due(state.ledger.batches[p.slots[i, p.current[i]]]):
             return True
     return False
 

@@ -28,7 +28,7 @@ from holdfast.regimes.drive import (
     track_ref,
 )
 from holdfast.regimes.filter import look_all, outlier_rate, write_components
-from holdfast.regimes.identity import reconcile, split, vote
+from holdfast.regimes.identity import reconcile, vote
 from holdfast.regimes.plan import Plan, plan_ref
 from holdfast.regimes.prior import LEAST, log_stick_rest
 from holdfast.regimes.propagate import held_mass, propagate, transition_matrix
@@ -229,9 +229,7 @@ class Engine:
 
     def _pause(self, track: Any, t: int) -> list[Change]:
         """Join duplicates, and tell what changed with observation t of the chunk."""
-        joined = self.plan.merge and merge.join_duplicates(self)
-        parted = self.plan.agree and split(self.rows, self.ref)
-        if joined or parted:
+        if self.plan.merge and merge.join_duplicates(self):
             reconcile(self.rows, self.ref, self.plan_ref)
             vote(self.ref)
             tell(self.ref, track, t)

@@ -134,6 +134,8 @@ def probability_of(state: State, identity: int) -> float:
 @kernel
 def reconcile(rows: Rows, state: State, plan: Plan) -> None:
     """Give present regimes that nobody tells apart the most senior of their ids, in place."""
+    if plan.agree:
+        split(rows, state)
     n_particles = state.particles.alpha.size
     ids, shares = np.empty(n_particles, np.int64), np.empty(n_particles)
     n = present_shares(state, ids, shares)
@@ -190,10 +192,11 @@ def joins(
 
 
 @kernel
-def split(rows: Rows, state: State) -> bool:
-    """Take an id from rows that have grown apart from it; whether there were any.
+def split(rows: Rows, state: State) -> None:
+    """Take an id from rows that have grown apart from its main version (D12).
 
-    Births that agreed while they knew little may turn out to be two regimes.
+    Births that agreed while they knew little may turn out to be two regimes, and a particle that
+    has missed a change drags its regime along.
     """
     ledger, clock = state.ledger, state.clock
     ids, shares = np.empty(ledger.owners.size, np.int64), np.empty(ledger.owners.size)
@@ -208,9 +211,7 @@ def split(rows: Rows, state: State) -> bool:
                 ledger.identity[row] = clock.next_id[0] + a
                 ledger.told[row] = 0
                 fresh = max(fresh, clock.next_id[0] + a + 1)
-    found: bool = fresh > clock.next_id[0]
     clock.next_id[0] = fresh
-    return found
 
 
 @kernel

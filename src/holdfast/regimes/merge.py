@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from holdfast._numba import kernel
 from holdfast.emissions.base import apart
+from holdfast.emissions.conjugate import Conjugate, Part
 from holdfast.regimes.commit import recount, start_batch
 from holdfast.regimes.prior import forget
+from holdfast.regimes.schedule import merge_due
 
 if TYPE_CHECKING:
     from holdfast.regimes.engine import Engine
@@ -43,42 +44,58 @@ def join_duplicates(engine: Engine) -> bool:
     return joined
 
 
+class _Pairs:
+    """Pairs of rows that were looked at: each row is taken apart once, each pair judged once."""
+
+    def __init__(self, engine: Engine, emission: Conjugate) -> None:
+        self.engine, self.emission = engine, emission
+        self.parts: dict[int, Part] = {}
+        self.made: dict[tuple[int, int], int] = {}
+
+    def row(self, a: int, b: int) -> int:
+        """The row that a and b become, or -1 where they stay two."""
+        if (a, b) not in self.made:
+            near = apart(self.engine.rows, a, b) <= _NEAR
+            same = near and self.emission.log_same(self.part(a), self.part(b)) > EVIDENCE
+            self.made[a, b] = self._write(a, b) if same else -1
+        return self.made[a, b]
+
+    def part(self, row: int) -> Part:
+        """What a row has seen."""
+        if row not in self.parts:
+            self.parts[row] = self.emission.part(self.engine.rows, row)
+        return self.parts[row]
+
+    def _write(self, a: int, b: int) -> int:
+        engine = self.engine
+        engine.ensure_rows(int((engine.state.ledger.owners > 0).sum()) + 2)
+        into = int(np.flatnonzero(engine.state.ledger.owners[1:] == 0)[0]) + 1
+        self.emission.join(engine.rows, self.part(a), self.part(b), into)
+        _write_ledger(engine, a, b, into)
+        return into
+
+
 def _join_island(engine: Engine, g: int) -> bool:
-    made: dict[tuple[int, int], int] = {}  # pair of rows -> what it has become, -1 if it stays two
+    if not isinstance(engine.emission, Conjugate):
+        return False
+    pairs = _Pairs(engine, engine.emission)
     clock, joined = engine.state.clock, False
     for i in range(clock.first[g], clock.first[g + 1]):
         p = engine.state.particles
         present = int(p.slots[i, p.current[i]])
-        if p.n_regimes[i] < 2 or not due(int(engine.state.ledger.batches[present])):
+        if p.n_regimes[i] < 2 or not merge_due(int(engine.state.ledger.batches[present])):
             continue
         for other in p.slots[i, : p.n_regimes[i]].tolist():
-            if other != present and _joined_row(engine, present, other, made) >= 0:
-                _join_slots(engine, i, present, other, made[present, other])
+            if other != present and pairs.row(present, other) >= 0:
+                _join_slots(engine, i, present, other, pairs.row(present, other))
                 joined = True
                 break
     return joined
 
 
-@kernel
-def due(batches: int) -> bool:
-    """Whether this is the 2nd, 4th, 8th, .. batch of a regime."""
-    return batches > 1 and batches & (batches - 1) == 0
-
-
-def _joined_row(engine: Engine, a: int, b: int, made: dict[tuple[int, int], int]) -> int:
-    """The row that a and b become, or -1."""
-    if (a, b) not in made:
-        near = apart(engine.rows, a, b) <= _NEAR
-        same = near and engine.emission.log_same(engine.rows, a, b) > EVIDENCE
-        made[a, b] = _write(engine, a, b) if same else -1
-    return made[a, b]
-
-
-def _write(engine: Engine, a: int, b: int) -> int:
-    engine.ensure_rows(int((engine.state.ledger.owners > 0).sum()) + 2)
+def _write_ledger(engine: Engine, a: int, b: int, into: int) -> None:
+    """The facts of what a and b have become."""
     ledger = engine.state.ledger
-    into = int(np.flatnonzero(ledger.owners[1:] == 0)[0]) + 1
-    engine.emission.join(engine.rows, a, b, into)
     ledger.owners[into] = 1  # until the next recount
     senior = min(a, b, key=lambda row: (1 - ledger.told[row], ledger.identity[row]))
     ledger.identity[into] = ledger.identity[senior]  # a name that was reported stays
@@ -87,7 +104,6 @@ def _write(engine: Engine, a: int, b: int) -> int:
     ledger.last_seen[into] = max(ledger.last_seen[a], ledger.last_seen[b])
     ledger.visits[into] = ledger.visits[a] + ledger.visits[b]
     ledger.batches[into] = ledger.batches[a] + ledger.batches[b]
-    return into
 
 
 def _join_slots(engine: Engine, i: int, a: int, b: int, row: int) -> None:

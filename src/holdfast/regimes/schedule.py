@@ -105,3 +105,9 @@ def _short(argument: str, size: int) -> int:
     if size > LONGEST_BATCH:
         raise HoldfastError(f"{argument} must be at most {LONGEST_BATCH}, got {size}.")
     return size
+
+
+@kernel
+def merge_due(batches: int) -> bool:
+    """Whether a regime with its 2nd, 4th, 8th, .. batch is to be compared with the others (D11)."""
+    return batches > 1 and batches & (batches - 1) == 0

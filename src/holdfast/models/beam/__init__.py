@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from holdfast import features as feature_maps
 from holdfast.checks import Arrays, Values, affordable
 from holdfast.emissions.linear import FARTHEST
-from holdfast.emissions.linear_gaussian import read_covariance, read_vector
+from holdfast.emissions.matrices import read_covariance, read_vector
 from holdfast.errors import (
     HoldfastError,
     moderate,
