@@ -1,0 +1,235 @@
+"""`python -m benchmarks.untuned [--seeds 20] [--only NAME ..]`: the rule's targets, nothing tuned.
+
+Every row is one question put to a model that is told nothing but its units (or, where the row says
+so, the noise): means over seeds 0 .. n - 1, what was wanted, and whether it was reached. With
+`--out FILE` the table is written as Markdown, with versions.
+"""
+
+from __future__ import annotations
+
+import argparse
+import platform
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numba
+import numpy as np
+from joblib import Parallel, delayed
+from numpy.typing import NDArray
+
+import holdfast as hf
+from holdfast.units import measure
+
+Array = NDArray[np.float64]
+UNITS = {"prior_var": 100.0, "noise_shape": 5.0, "noise_scale": 5.0}  # noise about 1, unknown
+RUN_THRESHOLD = 2  # as in the paper's tables
+
+
+class Goal(NamedTuple):
+    """A measure, and what is wanted of its mean."""
+
+    measure: str
+    value: float
+    at_least: bool = False
+
+    def met(self, mean: float) -> bool:
+        return mean >= self.value if self.at_least else mean <= self.value
+
+    def words(self) -> str:
+        return f"{'>=' if self.at_least else '<='} {self.value:g}"
+
+
+class Question(NamedTuple):
+    """A stream, the measures of one run on it, and the goals."""
+
+    stream: str
+    ask: Callable[[int], dict[str, float]]
+    goals: tuple[Goal, ...]
+    runs: int | None = None  # where other than asked for: real series have one run per seed of ours
+
+
+def in_units(y: Array) -> tuple[Array, float, float]:
+    """The stream in units from differences of its first 100 rows; centre and scale."""
+    centre, scale, _ = measure(y[:100, None])
+    return (y - centre[0]) / scale[0], float(centre[0]), float(scale[0])
+
+
+def alarms(y: Array, model: hf.models.RegimeModel) -> dict[str, float]:
+    """What a stream without any change sets off."""
+    run = model.run(y)
+    known = run.path[run.path >= 0]
+    return {
+        "runs with more than one regime": float(len(np.unique(known)) > 1),
+        "switches per 1000 rows": 1000 * hf.evaluate.switches(run.regime[run.regime >= 0]) / len(y),
+        "coverage of 90 %": hf.evaluate.coverage(y, run.lower, run.upper),
+    }
+
+
+def gauss_noise(seed: int) -> dict[str, float]:
+    y = np.random.default_rng(seed).normal(size=1000)
+    return alarms(y, hf.student_t_ihmm(**UNITS, seed=seed))
+
+
+def heavy_noise(seed: int) -> dict[str, float]:
+    y = np.random.default_rng(seed).standard_t(3, 1000)
+    return alarms(y, hf.student_t_ihmm(**UNITS, seed=seed))
+
+
+def autoregression(seed: int) -> dict[str, float]:
+    shocks = np.random.default_rng(seed).normal(size=1000)
+    y = np.empty(1000)
+    for t, shock in enumerate(shocks):
+        y[t] = (0.5 * y[t - 1] if t else 0.0) + shock
+    features = hf.features.intercept() + hf.features.lags(1)
+    return alarms(y, hf.student_t_ihmm(**UNITS, features=features, seed=seed))
+
+
+def iid(noise: str) -> Callable[[int], dict[str, float]]:
+    def ask(seed: int) -> dict[str, float]:
+        stream = hf.data.iid_regimes(seed, noise=noise)
+        y, centre, scale = in_units(stream.y)
+        run = hf.student_t_ihmm(**UNITS, seed=seed).run(y)
+        told = hf.evaluate.oracle(stream, 0.25 if noise == "gauss" else 1.125, 4.0)
+        error = hf.evaluate.rmse(stream.clean, centre + scale * run.mean)
+        return {
+            "regimes (3 true)": float(hf.evaluate.n_regimes(run.path)),
+            "adjusted Rand": hf.evaluate.adjusted_rand(run.path, stream.regimes),
+            "RMSE over the oracle's": error / hf.evaluate.rmse(stream.clean, told.mean),
+            "coverage of 90 %": hf.evaluate.coverage(y, run.lower, run.upper),
+        }
+
+    return ask
+
+
+def synthetic(seed: int) -> dict[str, float]:
+    stream = hf.data.synthetic_regression(seed)
+    model = hf.br_ihmm(noise=1.0, prior_var=1.0, batch=2, features=hf.features.columns(), seed=seed)
+    run = model.run(stream.y, stream.X)
+    told = hf.evaluate.oracle(stream, 1.0, 1.0)
+    clean = stream.clean if stream.clean is not None else stream.y
+    match = hf.evaluate.match_regimes(run.path, stream.changepoints, RUN_THRESHOLD)
+    return {
+        "RMSE over the oracle's": hf.evaluate.rmse(clean, run.mean)
+        / hf.evaluate.rmse(clean, told.mean),
+        "adjusted Rand": hf.evaluate.adjusted_rand(run.path, stream.regimes),
+        "PPV": match.ppv,
+        "TPR": match.tpr,
+        "delay, as known": hf.evaluate.detection_delay(run.regime, stream.changepoints),
+    }
+
+
+def well_log(seed: int) -> dict[str, float]:
+    stream = hf.data.load("well_log")
+    y, _, _ = in_units(stream.y)
+    run = hf.br_ihmm(noise=1.0, prior_var=100.0, batch=5, seed=seed).run(y)
+    match = hf.evaluate.match_regimes(run.regime, stream.changepoints, RUN_THRESHOLD)
+    return {
+        "PPV, as known": match.ppv,
+        "TPR, as known": match.tpr,
+        "delay, as known": hf.evaluate.detection_delay(run.regime, stream.changepoints),
+        "regimes": float(hf.evaluate.n_regimes(run.path)),
+    }
+
+
+def well_specified(seed: int) -> dict[str, float]:
+    """Levels N(0, 10) that change at any moment, noise N(0, 1) known to the model."""
+    rng = np.random.default_rng(seed)
+    levels = rng.normal(0.0, np.sqrt(10.0), 3)
+    state = np.cumsum(rng.random(1500) < 0.02) % 3
+    y = levels[state] + rng.normal(size=1500)
+    model = hf.br_ihmm(noise=1.0, prior_var=10.0, seed=seed)
+    found = {}
+    for level in (0.5, 0.8, 0.95):
+        run = model.copy().run(y, level=level)
+        covered = hf.evaluate.coverage(y, run.lower, run.upper)
+        found[f"|coverage of {level:.0%} - {level}|"] = covered - level
+    return found
+
+
+def first_far_off(seed: int) -> dict[str, float]:
+    y = np.random.default_rng(seed).normal(size=200)
+    y[0] = 10.0
+    run = hf.student_t_ihmm(**UNITS, seed=seed).run(y)
+    return {
+        "extra regimes": float(len(np.unique(run.path[run.path >= 0])) - 1),
+        "distance of the 8th forecast from 0": abs(float(run.mean[7])),
+    }
+
+
+NO_ALARM = (
+    Goal("runs with more than one regime", 0.05),
+    Goal("switches per 1000 rows", 0.5),
+)
+LEVELS = (Goal("regimes (3 true)", 3.2), Goal("adjusted Rand", 0.96, at_least=True))
+QUESTIONS = {
+    "gauss_noise": Question("iid N(0, 1), noise unknown", gauss_noise, NO_ALARM),
+    "heavy_noise": Question("iid t(3), noise unknown", heavy_noise, NO_ALARM),
+    "autoregression": Question("AR(1) 0.5 with lag 1, noise unknown", autoregression, NO_ALARM),
+    "iid_gauss": Question(
+        "paper's iid levels, Gauss, noise unknown", iid("gauss"),
+        (*LEVELS, Goal("RMSE over the oracle's", 1.13)),
+    ),
+    "iid_t": Question(
+        "paper's iid levels, t, noise unknown", iid("t"),
+        (*LEVELS, Goal("RMSE over the oracle's", 1.045)),
+    ),
+    "synthetic": Question(
+        "paper's regression m = 100, noise told, B 2", synthetic,
+        (Goal("RMSE over the oracle's", 1.08), Goal("adjusted Rand", 0.97, at_least=True),
+         Goal("PPV", 0.97, at_least=True), Goal("TPR", 0.99, at_least=True),
+         Goal("delay, as known", 3.4)),
+    ),
+    "well_log": Question(
+        "well-log, no label used, B 5", well_log,
+        (Goal("PPV, as known", 0.70, at_least=True), Goal("TPR, as known", 0.90, at_least=True),
+         Goal("delay, as known", 13.0), Goal("regimes", 15.0)),
+        runs=3,
+    ),
+    "well_specified": Question(
+        "well-specified levels, changes at any moment", well_specified,
+        tuple(Goal(f"|coverage of {p:.0%} - {p}|", 0.015) for p in (0.5, 0.8, 0.95)),
+    ),
+    "first_far_off": Question(
+        "N(0, 1), the first observation 10 sd off", first_far_off,
+        (Goal("extra regimes", 0.1), Goal("distance of the 8th forecast from 0", 1.0)),
+    ),
+}  # fmt: skip
+
+
+def answer(question: Question, seeds: int) -> Iterator[str]:
+    """One row of the table per measure."""
+    runs = question.runs or seeds
+    found = Parallel(n_jobs=2)(delayed(question.ask)(seed) for seed in range(runs))
+    goals = {goal.measure: goal for goal in question.goals}
+    for name in found[0]:
+        mean = float(np.mean([one[name] for one in found]))
+        goal = goals.get(name)
+        if name.startswith("|"):  # the bias of the mean, not the mean of biases
+            mean = abs(mean)
+        wanted, met = (goal.words(), "yes" if goal.met(mean) else "no") if goal else ("", "")
+        yield f"| {question.stream} | {name} | {wanted} | {mean:.3g} | {runs} | {met} |"
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(prog="python -m benchmarks.untuned", description=__doc__)
+    options.add_argument("--seeds", type=int, default=20)
+    options.add_argument("--only", nargs="*", choices=list(QUESTIONS), default=list(QUESTIONS))
+    options.add_argument("--out", type=Path)
+    given = options.parse_args()
+    lines = ["| stream | measure | wanted | mean | runs | met |", "|---|---|---|---|---|---|"]
+    print("\n".join(lines))
+    for name in given.only:
+        for line in answer(QUESTIONS[name], given.seeds):
+            lines.append(line)
+            print(line, flush=True)
+    if given.out:
+        made = f"holdfast {hf.__version__}, Python {platform.python_version()}, "
+        made += f"NumPy {np.__version__}, Numba {numba.__version__}, seeds 0 .. n - 1"
+        title = "# The rule on streams that nobody tuned for\n\n"
+        told = "Made by `python -m benchmarks.untuned --out FILE` with " + made + ".\n\n"
+        given.out.write_text(title + told + "\n".join(lines) + "\n", "utf-8")
+
+
+if __name__ == "__main__":
+    main()
