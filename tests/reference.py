@@ -390,14 +390,20 @@ class Reference:
                     regime.identity = group[0]
 
     def _same(self, one: int, other: int, held: list[set[int | None]]) -> bool:
-        """Nobody holds both, unless both are four batches old; and they agree (D12)."""
+        """Nobody holds both, unless both are well known; and they agree (D12)."""
         a, b = self._heaviest(one), self._heaviest(other)
-        known = self._on("D12") and min(a.batches, b.batches) >= 4
+        known = self._on("D12") and self._established(a) and self._established(b)
         if not known and any({one, other} <= ids for ids in held):
             return False
-        agreed = a.apart(b) <= 3.0 or not self._on("D12")
+        agreed = not self._on("D12") or (
+            a.apart(b) <= 3.0 and self._main(one).apart(self._main(other)) <= 5.0
+        )
         self.happened.disagreed += not agreed
         return agreed
+
+    def _established(self, regime: Regime) -> bool:
+        """Four batches old, with three observations for every coefficient of a coordinate."""
+        return regime.batches >= 4 and regime.visits >= 3 * (regime.mean.size // self.dim)
 
     def _heaviest(self, identity: int) -> Regime:
         """The version of a present regime that most of the weight is in."""

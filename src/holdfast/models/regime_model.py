@@ -104,6 +104,7 @@ class RegimeSettings:
             resampling=self._scheme(rule),
             sweeps=self._sweeps(rule),
             stride=self._stride(rule, schedule),
+            width=1,  # until the features are known
             outlier_prior=self._outlier_prior(),
             keep_diagonal=rule.D5,
             keep_start=rule.D6,
@@ -321,7 +322,7 @@ class RegimeModel(Model):
         wide = float(shape.coefficients) ** 2
         affordable("features and particles", wide * 64 + self.chosen.particles * 100.0)
         emission = self.spec.build(shape, self._plan.law)
-        plan = self._plan._replace(law=emission.law)
+        plan = self._plan._replace(law=emission.law, width=shape.width)
         rng = np.random.default_rng(self.chosen.seed)
         return Engine(emission, plan, self.chosen.particles, self._islands, rng)
 

@@ -135,7 +135,7 @@ def step(
             change += (spread_mass(state, g) - before) / clock.size.size
         settled = max(settled, clock.size[g])
         commit(rows, work, facts, state, plan, g, rng)
-        merge = merge or (plan.merge and wants_merge(state, g))
+        merge = merge or (plan.merge and wants_merge(state, plan, g))
     track.weight[t] = min(max(weight, 1.0 / LONGEST), 1.0)
     track.change[t] = change
     track.ess[t] = clock.ess.sum()
@@ -154,12 +154,14 @@ def tell(state: State, track: Track, t: int) -> None:
 
 
 @kernel
-def wants_merge(state: State, g: int) -> bool:
+def wants_merge(state: State, plan: Plan, g: int) -> bool:
     """Whether a present regime of island g is to be compared with the others of its particle."""
     p = state.particles
     for i in range(state.clock.first[g], state.clock.first[g + 1]):
-        has_others = p.current[i] != START and p.n_regimes[i] > 1
-        if has_others and merge_due(state.ledger.batches[p.slots[i, p.current[i]]]):
+        if p.current[i] == START or p.n_regimes[i] < 2:
+            continue
+        row = p.slots[i, p.current[i]]
+        if merge_due(state.ledger.batches[row], state.ledger.visits[row], plan.width):
             return True
     return False
 

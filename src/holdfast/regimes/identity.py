@@ -26,7 +26,9 @@ from holdfast.regimes.state import START, UNBORN, State
 
 AGREE = 3.0  # posterior standard deviations within which coefficients are the same
 APART = 5.0  # and beyond which they are not
-ESTABLISHED = 4  # batches after which coefficients alone decide, also against a particle's memory
+# After so many batches, and so many observations for every coefficient, coefficients alone decide,
+# also against a particle's memory.
+ESTABLISHED, DETERMINED = 4, 3
 
 
 @kernel
@@ -182,13 +184,23 @@ def joins(
     for member in range(group.size):
         if group[member] == head:
             a, b = heaviest_row(state, ids[member]), heaviest_row(state, ids[at])
-            batches = min(state.ledger.batches[a], state.ledger.batches[b])
-            known = plan.agree and batches >= ESTABLISHED
+            known = plan.agree and established(state, plan, a) and established(state, plan, b)
             if not known and side_by_side(state, ids[member], ids[at]):
                 return False
             if plan.agree and not apart(rows, a, b) <= AGREE:  # D12
                 return False
+            mains = main_row(state, ids[member]), main_row(state, ids[at])
+            if plan.agree and apart(rows, mains[0], mains[1]) > APART:  # they would part again
+                return False
     return True
+
+
+@kernel
+def established(state: State, plan: Plan, row: int) -> bool:
+    """Whether a row has seen enough for its coefficients to say which regime it is."""
+    ledger = state.ledger
+    old: bool = ledger.batches[row] >= ESTABLISHED
+    return old and ledger.visits[row] >= DETERMINED * plan.width
 
 
 @kernel

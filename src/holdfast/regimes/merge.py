@@ -83,7 +83,7 @@ def _join_island(engine: Engine, g: int) -> bool:
     for i in range(clock.first[g], clock.first[g + 1]):
         p = engine.state.particles
         present = int(p.slots[i, p.current[i]])
-        if p.n_regimes[i] < 2 or not merge_due(int(engine.state.ledger.batches[present])):
+        if p.n_regimes[i] < 2 or not _due(engine, present):
             continue
         for other in p.slots[i, : p.n_regimes[i]].tolist():
             if other != present and pairs.row(present, other) >= 0:
@@ -91,6 +91,11 @@ def _join_island(engine: Engine, g: int) -> bool:
                 joined = True
                 break
     return joined
+
+
+def _due(engine: Engine, row: int) -> bool:
+    ledger = engine.state.ledger
+    return bool(merge_due(int(ledger.batches[row]), int(ledger.visits[row]), engine.plan.width))
 
 
 def _write_ledger(engine: Engine, a: int, b: int, into: int) -> None:

@@ -26,6 +26,7 @@ class Plan(NamedTuple):
         resampling: code of the scheme.
         sweeps: structure sweeps of a particle that is refreshed.
         stride: every stride-th particle is refreshed at a commit.
+        width: coefficients of a coordinate: a regime with fewer observations is underdetermined.
         outlier_prior: Beta counts of the rate of outliers.
         keep_diagonal: D5. keep_start: D6. mixture: D7. one_noise: D8. shared_prior: D9.
         newborn: D10. merge: D11. agree: D12.
@@ -40,6 +41,7 @@ class Plan(NamedTuple):
     resampling: int
     sweeps: int
     stride: int
+    width: int
     outlier_prior: tuple[float, float]
     keep_diagonal: bool
     keep_start: bool

@@ -108,6 +108,9 @@ def _short(argument: str, size: int) -> int:
 
 
 @kernel
-def merge_due(batches: int) -> bool:
-    """Whether a regime with its 2nd, 4th, 8th, .. batch is to be compared with the others (D11)."""
-    return batches > 1 and batches & (batches - 1) == 0
+def merge_due(batches: int, visits: int, width: int) -> bool:
+    """Whether a regime is to be compared with the others of its particle (D11).
+
+    It is with its 2nd, 4th, 8th, .. batch, once it has an observation for every coefficient.
+    """
+    return batches > 1 and batches & (batches - 1) == 0 and visits >= width
