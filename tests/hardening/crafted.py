@@ -14,9 +14,6 @@ import numpy as np
 import holdfast as hf
 from holdfast.models.registry import REGISTRY
 
-# Their own checks of stored values come with their engine; drop a name here to switch them on.
-ENGINE_FAMILY = {"auto", "br_ihmm", "wolf_ihmm", "ihmm", "student_t_ihmm", "garch_ihmm"}
-CHECKED = [name for name in REGISTRY if name not in ENGINE_FAMILY]
 ONLINE = [name for name, entry in REGISTRY.items() if entry.online]
 
 _FAMILY: dict[str, Any] = {"particles": 6, "max_regimes": 5}

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import holdfast as hf
 from holdfast.checks import Arrays, Values
+from holdfast.models.registry import REGISTRY
 
 FLOATS = [math.nan, math.inf, -math.inf, 1.7e308, -1.7e308, 1e160, -1.0, 0.0, 1e-320, 0.5]
 WHOLES = [-1, 0, 3, 10**6, 10**9, 2**62, -(2**63)]
@@ -74,7 +75,7 @@ def changed(draw: Any, array: np.ndarray) -> np.ndarray:
         return array.astype(draw(st.sampled_from([np.float64, np.int64, np.bool_, np.float32])))
 
 
-@pytest.mark.parametrize("name", crafted.CHECKED)
+@pytest.mark.parametrize("name", list(REGISTRY))
 @settings(max_examples=100, deadline=None, derandomize=True)
 @given(data=st.data())
 def test_changed_arrays(name: str, data: st.DataObject) -> None:
@@ -86,7 +87,7 @@ def test_changed_arrays(name: str, data: st.DataObject) -> None:
     refused_or_works(whole)
 
 
-@pytest.mark.parametrize("name", crafted.CHECKED)
+@pytest.mark.parametrize("name", list(REGISTRY))
 @settings(max_examples=100, deadline=None, derandomize=True)
 @given(data=st.data())
 def test_changed_values_and_settings(name: str, data: st.DataObject) -> None:
