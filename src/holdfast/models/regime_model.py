@@ -25,9 +25,7 @@ from holdfast.frames import Row
 from holdfast.models.ahead import paths_ahead, rows_ahead
 from holdfast.models.base import Array, Model
 from holdfast.models.covariates import (
-    LARGEST,
     MOST_COORDINATES,
-    bounded,
     new_past,
     pack_first,
     read_dim,
@@ -43,6 +41,7 @@ from holdfast.models.limits import (
     check_room,
     check_scales,
     usable,
+    within_reach,
 )
 from holdfast.models.reporting import Reporter
 from holdfast.models.tape import Block
@@ -241,7 +240,8 @@ class RegimeModel(Model):
         assert engine is not None
         for row in rows[:1]:
             self._check_width(engine, row)
-        phi = np.clip(self.features.block(rows, engine.time, self.past, y), -LARGEST, LARGEST)
+        phi = self.features.block(rows, engine.time, self.past, y)
+        phi = within_reach(engine.emission, phi)
         first = engine.time
         track, changes = engine.observe(y, engine.emission.designs(phi))
         for value in y[-max(self.features.depth, 1) :]:
@@ -259,8 +259,8 @@ class RegimeModel(Model):
     # ------------------------------------------------------------------ forecasts
 
     def _mixture(self, engine: Engine, past: Past, x: Row | None) -> Forecast:
-        phi = bounded(self.features.row(x, engine.time, past.values))
-        design = engine.emission.design(phi)
+        phi = self.features.row(x, engine.time, past.values)
+        design = engine.emission.design(within_reach(engine.emission, phi))
         return Forecast.mixture(*engine.components(design), outlier=engine.outlier_rate)
 
     def _forecast(self, rows: list[Any]) -> list[Forecast]:
@@ -375,7 +375,7 @@ class RegimeModel(Model):
         self.dim = dim
         self.engine = self._engine(shape)
         self.engine.unpack(kept, stored)
-        self.reporter.unpack(kept["report"])
+        self.reporter.unpack(kept.part("report"))
         self.past = read_past(stored, self.features, dim)
 
     def _check_claims(self, shape: Shape, arrays: Arrays) -> None:

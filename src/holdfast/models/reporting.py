@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.checks import LATEST, Values
+from holdfast.checks import Values
 from holdfast.errors import SnapshotError
 from holdfast.forecast import Forecasts, log_densities
 from holdfast.models.tape import Block
@@ -95,16 +95,11 @@ class Reporter:
 
     def unpack(self, values: Any) -> None:
         """Take up what `pack` gave."""
-        if not isinstance(values, dict) or not isinstance(values.get("names"), list):
-            raise SnapshotError("The snapshot's report lacks the names of regimes.")
-        told = Values(values)
+        told = Values.of(values)
         next_name = told.whole("next_name")
-        pairs = [
-            Values({"names": pair}).wholes("names", 2, NO_REGIME, LATEST) for pair in told["names"]
-        ]
+        pairs = [entry.wholes("names", 2) for entry in told.entries("names")]
         names = {pair[0]: pair[1] for pair in pairs}
         if len(set(names.values())) < len(pairs) or any(n >= next_name for _, n in pairs):
             raise SnapshotError("The snapshot's names of regimes are not one to one.")
         regime = told.whole("regime", NO_REGIME, max(next_name - 1, NO_REGIME))
         self.names, self.regime, self.next_name = names, regime, next_name
-        told.refuse_unread()

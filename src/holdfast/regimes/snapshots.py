@@ -324,10 +324,7 @@ def _report(engine: Engine, told: Values) -> None:
     newest = int(engine.state.clock.next_id[0]) - 1
     engine.reported = told.whole("reported", UNBORN, max(newest, UNBORN))
     engine.changed = told.whole("changed", -1, engine.time)
-    known = told["told"]
-    if not isinstance(known, list):
-        raise SnapshotError("The snapshot's told must be a list of ids.")
-    engine.told = set(told.wholes("told", len(known), 0, max(newest, 0)))
+    engine.told = set(told.wholes("told", None, 0, max(newest, 0)))
     try:
         engine.rng.bit_generator.state = told["rng"]
     except (TypeError, ValueError, KeyError, OverflowError) as error:
