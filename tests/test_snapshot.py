@@ -172,7 +172,9 @@ def npy(array: np.ndarray, allow_pickle: bool = False) -> bytes:
     return buffer.getvalue()
 
 
-@pytest.mark.parametrize("name", ["particle_alpha", "particle_counts", "work_u", "row_root", "past"])
+@pytest.mark.parametrize(
+    "name", ["particle_alpha", "particle_counts", "work_u", "row_root", "past"]
+)
 def test_an_array_of_another_shape_is_refused(data: bytes, name: str) -> None:
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         array = np.load(io.BytesIO(archive.read(f"{name}.npy")))

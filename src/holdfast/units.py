@@ -37,8 +37,8 @@ LOOK = 20  # observations between two later looks
 RECENT = 40  # observations of the window that a later look is at
 ENOUGH = 0.25  # a new scale this far (in logs) from the old one is worth a rebuild
 ADRIFT = math.log(30.0)  # the window's scale this far from the present one means: other units
-_SMALLEST = 1e-290  # no scale is below
-LARGEST = 1e290  # beyond this y is clipped: sums of a few such values are still finite
+_SMALLEST = 1e-130  # no scale is below: its square must not vanish
+LARGEST = 1e130  # beyond this y is clipped: squares of such values are still finite
 
 
 class Units:

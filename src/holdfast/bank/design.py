@@ -23,8 +23,8 @@ from holdfast.units import Units
 Array = NDArray[np.float64]
 
 _WIDEST = 1e4  # of a covariate, in its own spreads
-LARGEST = 1e290  # beyond this a covariate is clipped: sums of a few such values are still finite
-_NARROWEST = 1e-290  # of a spread
+LARGEST = 1e140  # beyond this a covariate is clipped
+_NARROWEST = 1e-140  # of a spread: what is over it must not overflow
 READERS = ("level", "lag 1", "columns", "your features", "season")  # the simplest first
 _NO_PAST = np.zeros((0, 1))
 

@@ -17,7 +17,7 @@ from holdfast.bank import scores, simple
 from holdfast.bank.members import Parts, RegimeMember, SimpleMembers, Spec, thinned
 from holdfast.bank.mixing import Mixer
 from holdfast.bank.parts import Part
-from holdfast.bank.past import CLEAN, RAW, TwoPasts, log_broad
+from holdfast.bank.past import CLEAN, LARGEST, RAW, TwoPasts, log_broad
 from holdfast.checks import Arrays, Values
 from holdfast.forecast import Forecast
 from holdfast.results import Step
@@ -29,6 +29,7 @@ FAINT = 1e-3  # components with a smaller share of their member are left out
 RATE = np.array([1.0, 49.0])  # prior of the rate of outliers: additive, regular
 HIGHEST = 0.3  # of that rate
 _FADE = 0.999
+_FINEST = 1e-12  # of a scale, relative to where it is
 DEPTH = 512  # how far back lags may reach
 
 
@@ -188,19 +189,21 @@ class Ensemble:
         losses, total, loss, gradient = np.zeros((4, members))
         mixed = 0.0
         for j in np.flatnonzero(~np.isnan(z)):
-            nodes = scores.grid(look.centre[j], look.noise[j])
+            # No two nodes may be the same float, however far away the forecast is.
+            noise = max(float(look.noise[j]), _FINEST * abs(float(look.centre[j])))
+            nodes = scores.grid(look.centre[j], noise)
             f = np.zeros((members, nodes.size))
             location, scale = p.location[:, j].copy(), np.sqrt(p.spread[:, j, j])
             scores.distribution_functions(nodes, p.share, location, scale, p.dof, p.owner, f)
             own = scores.ranked_losses(nodes, f, float(z[j]), self.mixer.weight, loss, gradient)
-            mixed += own / float(look.noise[j])
-            total += gradient / look.noise[j]
-            losses += loss / look.noise[j]
+            mixed += own / noise
+            total += gradient / noise
+            losses += loss / noise
         self.mixer.learn(total)
         self.mixer.count(losses, mixed)
 
     def _learn(self, z: Array, covariates: Array, version: int, r: float) -> list[Step]:
-        bounded = np.clip(z, -1e150, 1e150)
+        bounded = np.clip(z, -LARGEST, LARGEST)  # no regime of theirs is born farther away
         steps = [m.model.update(bounded, m.x(self.past, version, covariates)) for m in self.regimes]
         if r >= DOUBT:
             self.simple.learn(z, self.past, version, covariates, 0.0)

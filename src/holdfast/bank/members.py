@@ -27,8 +27,8 @@ Array = NDArray[np.float64]
 
 _LONGEST = 1e6  # of an observation, in units, for members that have no weight of their own
 _NOTHING = np.zeros(0)
-_FARTHEST = 1e100  # of stored levels and coefficients
-_RANGES = {"variance": (1e-12, _FARTHEST), "seen": (0.0, float(LATEST))}
+_FARTHEST = 1e8  # of stored levels and coefficients: what is learnt is within 1e6 units
+_RANGES = {"variance": (1e-12, 1e100), "cover": (-1e12, 1e12), "seen": (0.0, float(LATEST))}
 
 
 class Spec(NamedTuple):
@@ -247,7 +247,7 @@ def thinned(forecast: Forecast, faint: float) -> tuple[Array, Array, Array, Arra
 def _check_cover(cover: Array) -> None:
     """Refuse a covariance with directions of negative variance, rounding aside."""
     values = np.linalg.eigvalsh((cover + cover.T) / 2)
-    if values.min() < -1e-9 * max(values.max(), 1.0) or values.max() > 1e12:
+    if values.min() < -1e-9 * max(values.max(), 1.0):
         raise SnapshotError("The snapshot's cover of least squares is no covariance.")
 
 
