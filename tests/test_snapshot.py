@@ -259,7 +259,8 @@ CRAFTED = [
     ("candidate_branch", 9), ("candidate_branch", -2), ("candidate_score", np.nan),
     ("candidate_weight", 2.0), ("live", HUGE), ("live", -1),
     ("row_mean", np.nan), ("row_root", np.inf), ("row_root", 0.0), ("recent_y", np.inf),
-    ("recent_design", np.nan), ("work_taken", HUGE), ("work_taken", -1), ("work_taken", 8), ("work_u", np.nan),
+    ("recent_design", np.nan), ("work_taken", HUGE), ("work_taken", -1), ("work_taken", 8),
+    ("work_u", np.nan),
 ]  # fmt: skip
 
 
