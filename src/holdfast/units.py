@@ -199,7 +199,7 @@ def _rounding(steps: Array, moves: Array) -> float:
     """Half the step of a lattice that the values keep to, if they move on it often; else 0."""
     grain = float(moves.min())
     often = moves.size > max(5.0, 0.1 * steps.size)
-    if not often or np.unique(moves).size > moves.size / 2:
+    if not often or grain < _SMALLEST or np.unique(moves).size > moves.size / 2:
         return 0.0
     whole = moves / grain
     return 0.5 * grain if bool((np.abs(whole - np.round(whole)) < 1e-6).all()) else 0.0

@@ -67,7 +67,7 @@ def begun(name: str, features: Any = None, x: Any = None) -> Any:
 
 
 @pytest.mark.parametrize("name", crafted.light(MODELS))
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=40, deadline=None, derandomize=True)
 @given(values=st.lists(extreme, min_size=1, max_size=12))
 @example(values=[0.1, 1e300, 0.2])
 @example(values=[1e-300] * 12)
@@ -79,7 +79,7 @@ def test_any_values_then_ordinary_ones(name: str, values: list[float]) -> None:
 
 
 @pytest.mark.parametrize("name", crafted.light(MODELS, covariates=True))
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=40, deadline=None, derandomize=True)
 @given(rows=st.lists(st.tuples(extreme, extreme, extreme), min_size=1, max_size=8))
 @example(rows=[(0.1, 1.0, 1.0), (1e155, 1.0, 1.0), (0.1, 1e160, 1.0)])
 def test_any_values_and_covariates_with_lags(name: str, rows: list[tuple[float, ...]]) -> None:
