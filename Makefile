@@ -49,7 +49,7 @@ soak-serve: venv
 bench: venv
 	$(BIN)/python -m benchmarks
 
-# A million observations with ever-new regimes: time and memory per block of 50 000.
+# A million observations with ever-new regimes: time and memory per twentieth, and whether both stay.
 SOAK ?= 1000000
 soak: venv
 	$(BIN)/python -m benchmarks.soak --observations $(SOAK)

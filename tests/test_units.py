@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import holdfast as hf
+from holdfast.checks import Arrays, Values
 from holdfast.units import Units, measure, rescaled
 
 
@@ -80,7 +81,9 @@ def test_each_coordinate_has_its_own_unit(rng: np.random.Generator) -> None:
 
 def test_snapshot_of_units(rng: np.random.Generator) -> None:
     units = learnt(rng.standard_normal(33))
-    twin = Units.unpack(*units.pack())
+    values, arrays = units.pack()
+    twin = Units(units.dim, units.window)
+    twin.unpack(Values(values), Arrays(arrays))
     more = rng.standard_normal(60)
     for value in more:
         assert units.learn(np.array([value])) == twin.learn(np.array([value]))

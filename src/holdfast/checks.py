@@ -66,15 +66,21 @@ class _Asked(dict[str, Any]):
 class Values(_Asked):
     """The JSON values of a stored state."""
 
+    def __init__(self, given: Mapping[str, Any] | None = None) -> None:
+        super().__init__(given)
+        self._parts: list[Values] = []
+
     def whole(self, name: str, least: int = 0, most: int = LATEST) -> int:
         """A whole number from `least` to `most`."""
         return _whole(name, self[name], least, most)
 
-    def wholes(self, name: str, length: int, least: int = 0, most: int = LATEST) -> list[int]:
-        """A list of `length` whole numbers from `least` to `most`."""
+    def wholes(
+        self, name: str, length: int | None, least: int = 0, most: int = LATEST
+    ) -> list[int]:
+        """A list of `length` (None: any number of) whole numbers from `least` to `most`."""
         given = self[name]
-        if not isinstance(given, list) or len(given) != length:
-            raise _wrong(name, f"must be a list of {length}", given)
+        if not isinstance(given, list) or length not in (None, len(given)):
+            raise _wrong(name, f"must be a list of {length or 'any length'}", given)
         return [_whole(name, value, least, most) for value in given]
 
     def number(self, name: str, least: float = -math.inf, most: float = math.inf) -> float:
@@ -96,6 +102,27 @@ class Values(_Asked):
         if not isinstance(given, bool):
             raise _wrong(name, "must be true or false", given)
         return given
+
+    def part(self, name: str) -> Values:
+        """Values inside this one, of which none may be left unread either."""
+        given = self[name]
+        if not isinstance(given, dict):
+            raise _wrong(name, "must be named values", given)
+        part = Values(given)
+        self._parts.append(part)
+        return part
+
+    def entries(self, name: str, most: int = LATEST) -> list[Values]:
+        """A list of at most so many entries, each of them the value `name` of its Values."""
+        given = self[name]
+        if not isinstance(given, list) or len(given) > most:
+            raise _wrong(name, f"must be a list of at most {most}", given)
+        return [Values({name: entry}) for entry in given]
+
+    def refuse_unread(self) -> None:
+        super().refuse_unread()
+        for part in self._parts:
+            part.refuse_unread()
 
     def words(self, name: str) -> tuple[str, ...] | None:
         """A list of different strings, or None."""

@@ -21,12 +21,13 @@ alive), the units are learnt anew from that window alone.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.checks import Arrays, Values
+from holdfast.errors import SnapshotError
 from holdfast.forecast import Forecast
 
 Array = NDArray[np.float64]
@@ -36,7 +37,8 @@ LOOK = 20  # observations between two later looks
 RECENT = 40  # observations of the window that a later look is at
 ENOUGH = 0.25  # a new scale this far (in logs) from the old one is worth a rebuild
 ADRIFT = math.log(30.0)  # the window's scale this far from the present one means: other units
-LARGEST = 1e290  # beyond this y is clipped: sums of a few such values are still finite
+_SMALLEST = 1e-130  # no scale is below: its square must not vanish
+LARGEST = 1e130  # beyond this y is clipped: squares of such values are still finite
 
 
 class Units:
@@ -145,15 +147,19 @@ class Units:
         }
         return values, arrays | {"buffer": buffer}
 
-    @classmethod
-    def unpack(cls, values: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Units:
-        """What `pack` packed."""
-        units = cls(values["dim"], values["window"])
-        units.count, units.rows = values["count"], values["rows"]
-        units.centre, units.scale = arrays["centre"].copy(), arrays["scale"].copy()
-        units.alive = arrays["alive"].copy()
-        units.buffer = [row.copy() for row in arrays["buffer"]]
-        return units
+    def unpack(self, values: Values, arrays: Arrays) -> None:
+        """Take up what `pack` packed; the dimension and the window are those it was made with."""
+        values.whole("dim", self.dim, self.dim)
+        values.whole("window", self.window, self.window)
+        self.count, self.rows = values.whole("count"), values.whole("rows")
+        each = (self.dim,)
+        self.centre = arrays.floats("centre", each, -LARGEST, LARGEST)
+        self.scale = arrays.floats("scale", each, _SMALLEST, 10 * LARGEST)
+        self.alive = arrays.flags("alive", each)
+        buffer = arrays.floats("buffer", (None, self.dim), -LARGEST, LARGEST, missing=True)
+        if not 0 < len(buffer) <= self.window:
+            raise SnapshotError(f"The snapshot's buffer holds {len(buffer)} observations.")
+        self.buffer = list(buffer)
 
 
 def first_move(values: Array) -> int:
@@ -177,7 +183,7 @@ def _measure_one(values: Array) -> tuple[float, float, bool]:
     moves = steps[steps > 0]
     if moves.size == 0:
         return centre, standing_still(centre), False
-    return centre, max(_from_steps(steps, moves), 1e-13 * abs(centre), 1e-290), True
+    return centre, max(_from_steps(steps, moves), 1e-13 * abs(centre), _SMALLEST), True
 
 
 def _from_steps(steps: Array, moves: Array) -> float:
@@ -193,7 +199,7 @@ def _rounding(steps: Array, moves: Array) -> float:
     """Half the step of a lattice that the values keep to, if they move on it often; else 0."""
     grain = float(moves.min())
     often = moves.size > max(5.0, 0.1 * steps.size)
-    if not often or np.unique(moves).size > moves.size / 2:
+    if not often or grain < _SMALLEST or np.unique(moves).size > moves.size / 2:
         return 0.0
     whole = moves / grain
     return 0.5 * grain if bool((np.abs(whole - np.round(whole)) < 1e-6).all()) else 0.0
@@ -201,7 +207,7 @@ def _rounding(steps: Array, moves: Array) -> float:
 
 def standing_still(level: float) -> float:
     """The unit of a stream that never moved: small against its level."""
-    return max(1e-6 * abs(level), 1e-290) if level else 1.0
+    return max(1e-6 * abs(level), _SMALLEST) if level else 1.0
 
 
 def rescaled(forecast: Forecast, centre: Array, scale: Array) -> Forecast:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from holdfast.bank.reading import EARLY, HOLD, WARM, Reading
+from holdfast.checks import Arrays, Values
 from holdfast.results import Step
 
 
@@ -48,7 +49,9 @@ def test_snapshot_of_a_reading() -> None:
     reading = Reading(2, start=1)
     for t in range(90):
         hear(reading, t, [t // 20, t // 40], [-1.0, -1.1])
-    twin = Reading.unpack(*reading.pack())
+    values, arrays = reading.pack()
+    twin = Reading(2)
+    twin.unpack(Values(values), Arrays(arrays))
     for t in range(90, 130):
         votes = [t // 20, t // 40]
         assert hear(reading, t, votes, [-1.0, -1.1]) == hear(twin, t, votes, [-1.0, -1.1])

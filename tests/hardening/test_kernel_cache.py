@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import os
 import pkgutil
+import subprocess
 import sys
 import types
 from collections.abc import Callable, Iterator
@@ -177,3 +179,51 @@ def test_signatures_do_not_get_in_each_others_way(shelf: Path) -> None:
     assert hits(compiled()) == 1
     function._cache.flush()
     assert not list(shelf.rglob("*.nbc"))
+
+
+TWICE = """
+import hashlib
+import numpy as np
+import holdfast as hf
+from holdfast.emissions import eager
+rng = np.random.default_rng(0)
+X = rng.standard_normal((120, 2))
+y = np.repeat([0.0, 4.0], 60) + X @ [0.3, -0.2] + 0.3 * rng.standard_normal(120)
+y[30], y[70:73] = 1e6, np.nan
+features = hf.features.intercept() + hf.features.columns() + hf.features.lags(1, 3)
+model = hf.bocd(features=features, weight="imq", max_run_lengths=40)
+run = model.run(y, X)
+told = b"".join(a.tobytes() for a in (run.mean, run.sd, run.log_score, run.weight))
+print(hashlib.sha256(told + model.to_bytes()).hexdigest())
+print(sum(eager._advance.stats.cache_hits.values()))
+"""
+
+
+@pytest.mark.slow
+def test_the_process_that_compiles_and_the_next_agree_to_the_last_bit(tmp_path: Path) -> None:
+    """Forecasts, scores and the state; recovery by replay relies on it."""
+    environment = os.environ | {
+        "HOLDFAST_CACHE": str(tmp_path), "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)
+    }  # fmt: skip
+    told = []
+    for _ in range(2):
+        done = subprocess.run(
+            [sys.executable, "-c", TWICE], env=environment, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+        told.append(done.stdout.split())
+    (first, compiled_hits), (second, read_hits) = told
+    assert compiled_hits == "0" and int(read_hits) > 0, "the second did not read what was compiled"
+    assert first == second
+
+
+def test_kernels_keep_to_strict_arithmetic() -> None:
+    """Rearranged sums would differ between a kernel compiled alone and inside its caller."""
+    checked = 0
+    for module in modules():
+        for value in vars(module).values():
+            if hasattr(value, "py_func") and value.__module__ == module.__name__:
+                options = value.targetoptions
+                assert not options.get("fastmath") and not options.get("parallel"), value
+                checked += 1
+    assert checked > 50

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.checks import Values
+
 Array = NDArray[np.float64]
 
 _FADE = 0.98
@@ -61,6 +63,7 @@ class Advice:
         """State for a snapshot."""
         return {"said": list(self.said), "share": self.share}
 
-    def unpack(self, values: dict[str, Any]) -> None:
+    def unpack(self, values: Values) -> None:
         """Take up what `pack` gave."""
-        self.said, self.share = list(values["said"]), values["share"]
+        self.said = list(values.words("said") or [])
+        self.share = values.number("share", 0.0, 1.0)

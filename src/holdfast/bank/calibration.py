@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.bank import scores
+from holdfast.checks import Values
 
 Array = NDArray[np.float64]
 
@@ -94,7 +95,9 @@ class Calibration:
         """State for a snapshot."""
         return {"size": self.size, "peak": self.peak, "held": int(self.held), "told": self.told}
 
-    def unpack(self, values: dict[str, Any]) -> None:
+    def unpack(self, values: Values) -> None:
         """Take up what `pack` gave."""
-        self.size, self.peak = values["size"], values["peak"]
-        self.held, self.told = values["held"], values["told"]
+        self.size = values.number("size", -_LARGEST, _LARGEST)
+        self.peak = values.number("peak", _FLATTEST, 1.0)
+        self.told = values.whole("told")
+        self.held = values.whole("held", most=self.told)

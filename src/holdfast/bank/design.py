@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from holdfast import features as feature_maps
 from holdfast.bank.members import Spec
-from holdfast.errors import HoldfastError
+from holdfast.checks import Arrays, Values
+from holdfast.errors import HoldfastError, SnapshotError
 from holdfast.features import Features
 from holdfast.frames import Row
 from holdfast.results import Regime
@@ -22,6 +23,8 @@ from holdfast.units import Units
 Array = NDArray[np.float64]
 
 _WIDEST = 1e4  # of a covariate, in its own spreads
+LARGEST = 1e140  # beyond this a covariate is clipped
+_NARROWEST = 1e-140  # of a spread: what is over it must not overflow
 READERS = ("level", "lag 1", "columns", "your features", "season")  # the simplest first
 _NO_PAST = np.zeros((0, 1))
 
@@ -110,7 +113,7 @@ class Plan:
         parts = [self._main(x, time)]
         if self.reader is not None:
             parts.append(self.reader.values(x, time))
-        return np.concatenate(parts)
+        return np.clip(np.concatenate(parts), -LARGEST, LARGEST)
 
     def specs(self, n_x: int) -> list[Spec]:
         """The regression members to begin with."""
@@ -152,12 +155,17 @@ class Plan:
         names = None if self.like.names is None else list(self.like.names)
         return {"columns": names, "has_x": True}, {"first_x": self.like.values}
 
-    def unpack(self, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+    def unpack(self, values: Values, arrays: Arrays) -> None:
         """Take up what `pack` gave."""
-        self.begun = True
-        names = values["columns"]
-        if values["has_x"]:
-            self.like = Row(arrays["first_x"], None if names is None else tuple(names))
+        names = values.words("columns")
+        row = None
+        if values.flag("has_x"):
+            row = Row(arrays.floats("first_x", (None,)), names)
+            if names is not None and len(names) != row.values.size:
+                raise SnapshotError(f"The snapshot's first_x has {names} for columns.")
+        if (self.check(row) is None) != (row is None):
+            raise SnapshotError("The snapshot has covariates that its features do not use.")
+        self.begin(row)
 
 
 class Scaler:
@@ -172,8 +180,9 @@ class Scaler:
             return
         self.centre = np.median(rows, axis=0)
         away = np.abs(rows - self.centre)
-        spread = np.maximum(1.4826 * np.median(away, axis=0), 1.2533 * away.mean(axis=0))
-        self.scale = np.where(spread > 0, spread, np.maximum(np.abs(self.centre), 1.0))
+        mean = (away / len(away)).sum(axis=0)  # the sum of all could overflow
+        spread = np.maximum(1.4826 * np.median(away, axis=0), 1.2533 * mean)
+        self.scale = np.where(spread > _NARROWEST, spread, np.maximum(np.abs(self.centre), 1.0))
 
     def scaled(self, raw: Array) -> Array:
         """Covariates ready for members."""
@@ -185,9 +194,11 @@ class Scaler:
         """State for a snapshot."""
         return {"x_centre": self.centre.copy(), "x_scale": self.scale.copy()}
 
-    def unpack(self, arrays: dict[str, NDArray[Any]]) -> None:
+    def unpack(self, arrays: Arrays) -> None:
         """Take up what `pack` gave."""
-        self.centre, self.scale = arrays["x_centre"].copy(), arrays["x_scale"].copy()
+        shape = self.centre.shape
+        self.centre = arrays.floats("x_centre", shape, -LARGEST, LARGEST)
+        self.scale = arrays.floats("x_scale", shape, _NARROWEST, 10 * LARGEST)
 
 
 def names(spec: Spec, dim: int) -> list[str]:

@@ -17,7 +17,8 @@ from holdfast.bank import scores, simple
 from holdfast.bank.members import Parts, RegimeMember, SimpleMembers, Spec, thinned
 from holdfast.bank.mixing import Mixer
 from holdfast.bank.parts import Part
-from holdfast.bank.past import CLEAN, RAW, TwoPasts, log_broad
+from holdfast.bank.past import CLEAN, LARGEST, RAW, TwoPasts, log_broad
+from holdfast.checks import Arrays, Values
 from holdfast.forecast import Forecast
 from holdfast.results import Step
 
@@ -28,6 +29,7 @@ FAINT = 1e-3  # components with a smaller share of their member are left out
 RATE = np.array([1.0, 49.0])  # prior of the rate of outliers: additive, regular
 HIGHEST = 0.3  # of that rate
 _FADE = 0.999
+_FINEST = 1e-12  # of a scale, relative to where it is
 DEPTH = 512  # how far back lags may reach
 
 
@@ -58,17 +60,14 @@ class Ensemble:
         dim: coordinates of z.
         seed: of the regime members.
         season: period of the seasonal members, 0 for none.
-        depth: how far back lags may reach.
     """
 
-    def __init__(
-        self, specs: list[Spec], dim: int, seed: int, season: int = 0, depth: int = DEPTH
-    ) -> None:
+    def __init__(self, specs: list[Spec], dim: int, seed: int, season: int = 0) -> None:
         self.dim, self.seed = dim, seed
         self.regimes = [RegimeMember(spec, dim, seed + 101 * i) for i, spec in enumerate(specs)]
         self.simple = SimpleMembers([spec for spec in specs if spec.squares], dim, season)
         self.doubted: SimpleMembers | None = None  # as they would be if the latest value were real
-        self.past = TwoPasts(depth, dim)
+        self.past = TwoPasts(_depth(specs), dim)
         self.rate = RATE.copy()
         self.time = 0
         self.mixer = Mixer(self.forecasting)
@@ -190,19 +189,21 @@ class Ensemble:
         losses, total, loss, gradient = np.zeros((4, members))
         mixed = 0.0
         for j in np.flatnonzero(~np.isnan(z)):
-            nodes = scores.grid(look.centre[j], look.noise[j])
+            # No two nodes may be the same float, however far away the forecast is.
+            noise = max(float(look.noise[j]), _FINEST * abs(float(look.centre[j])))
+            nodes = scores.grid(look.centre[j], noise)
             f = np.zeros((members, nodes.size))
             location, scale = p.location[:, j].copy(), np.sqrt(p.spread[:, j, j])
             scores.distribution_functions(nodes, p.share, location, scale, p.dof, p.owner, f)
             own = scores.ranked_losses(nodes, f, float(z[j]), self.mixer.weight, loss, gradient)
-            mixed += own / float(look.noise[j])
-            total += gradient / look.noise[j]
-            losses += loss / look.noise[j]
+            mixed += own / noise
+            total += gradient / noise
+            losses += loss / noise
         self.mixer.learn(total)
         self.mixer.count(losses, mixed)
 
     def _learn(self, z: Array, covariates: Array, version: int, r: float) -> list[Step]:
-        bounded = np.clip(z, -1e150, 1e150)
+        bounded = np.clip(z, -LARGEST, LARGEST)  # no regime of theirs is born farther away
         steps = [m.model.update(bounded, m.x(self.past, version, covariates)) for m in self.regimes]
         if r >= DOUBT:
             self.simple.learn(z, self.past, version, covariates, 0.0)
@@ -233,14 +234,7 @@ class Ensemble:
     def pack(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """State for a snapshot."""
         values, arrays = self.past.pack()
-        values |= {
-            "specs": [list(m.spec) for m in self.regimes],
-            "squares": [list(s) for s in self.simple.specs],
-            "season": self.simple.season,
-            "doubted": self.doubted is not None,
-            "time": self.time,
-            "depth": int(self.past.values.shape[1]),
-        }
+        values["time"] = self.time
         arrays |= {"rate": self.rate.copy()} | self.mixer.pack()
         arrays |= {f"regimes.{i}": member.pack() for i, member in enumerate(self.regimes)}
         arrays |= {f"simple.{key}": array for key, array in self.simple.pack().items()}
@@ -250,30 +244,31 @@ class Ensemble:
 
     @classmethod
     def unpack(
-        cls, values: dict[str, Any], arrays: dict[str, NDArray[Any]], dim: int, seed: int
+        cls, values: Values, arrays: Arrays, specs: list[Spec], dim: int, seed: int, season: int
     ) -> Ensemble:
-        """What `pack` packed."""
-        own = cls([], dim, seed, values["season"], values["depth"])
+        """What `pack` packed: members of these designs and this season, no others."""
+        own = cls.__new__(cls)
+        own.dim, own.seed = dim, seed
+        own.past = TwoPasts(_depth(specs), dim)
         own.past.unpack(values, arrays)
         own.regimes = [
-            RegimeMember.unpack(_spec(spec), arrays[f"regimes.{i}"])
-            for i, spec in enumerate(values["specs"])
+            RegimeMember.unpack(spec, arrays, f"regimes.{i}", dim) for i, spec in enumerate(specs)
         ]
-        squares = [_spec(spec) for spec in values["squares"]]
-        own.simple = SimpleMembers(squares, dim, values["season"])
+        squares = [spec for spec in specs if spec.squares]
+        own.simple = SimpleMembers(squares, dim, season)
         own.simple.unpack(Part(arrays, "simple."))
-        if values["doubted"]:
-            own.doubted = SimpleMembers(squares, dim, values["season"])
+        own.doubted = SimpleMembers(squares, dim, season) if own.past.pending else None
+        if own.doubted is not None:
             own.doubted.unpack(Part(arrays, "doubted."))
-        own.rate, own.time = arrays["rate"].copy(), values["time"]
+        own.rate, own.time = arrays.floats("rate", (2,), 0.5, 1e4), values.whole("time")
         own.mixer = Mixer(own.forecasting)
         own.mixer.unpack(arrays)
         return own
 
 
-def _spec(values: list[Any]) -> Spec:
-    name, steps, columns, squares, forecasts = values
-    return Spec(name, tuple(steps), (columns[0], columns[1]), squares, forecasts)
+def _depth(specs: list[Spec]) -> int:
+    """How far back the past must reach."""
+    return max([DEPTH, *(step + 1 for spec in specs for step in spec.steps)])
 
 
 def _mixed(each: list[Array], masses: tuple[float, ...], weight: Array) -> float:

@@ -14,8 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast import features as feature_maps
+from holdfast import snapshot
 from holdfast.bank import simple
 from holdfast.bank.past import CLEAN, TwoPasts
+from holdfast.checks import LATEST, Arrays
+from holdfast.errors import SnapshotError
 from holdfast.forecast import Forecast
 from holdfast.models.base import Model
 from holdfast.models.registry import from_bytes, make
@@ -24,6 +27,8 @@ Array = NDArray[np.float64]
 
 _LONGEST = 1e6  # of an observation, in units, for members that have no weight of their own
 _NOTHING = np.zeros(0)
+_FARTHEST = 1e8  # of stored levels and coefficients: what is learnt is within 1e6 units
+_RANGES = {"variance": (1e-12, 1e100), "cover": (-1e12, 1e12), "seen": (0.0, float(LATEST))}
 
 
 class Spec(NamedTuple):
@@ -72,9 +77,19 @@ class RegimeMember:
         return np.frombuffer(self.model.to_bytes(), np.int8)
 
     @classmethod
-    def unpack(cls, spec: Spec, data: NDArray[Any]) -> RegimeMember:
-        """What `pack` packed."""
-        return cls(spec, 1, 0, from_bytes(data.tobytes()))
+    def unpack(cls, spec: Spec, arrays: Arrays, name: str, dim: int) -> RegimeMember:
+        """What `pack` packed: a model as this member would make it, whatever its seed."""
+        data, fresh = arrays[name], cls(spec, dim, 0)
+        if data.dtype != np.int8 or data.ndim != 1:
+            raise SnapshotError(f"The snapshot's {name} is no model.")
+        content = snapshot.read(data.tobytes())  # looked at first: models must not nest
+        wanted = fresh.model.settings() | {"seed": content.settings.get("seed")}
+        if content.model != fresh.model.name or content.settings != wanted:
+            raise SnapshotError(f"The snapshot's {name} is another model than its place is for.")
+        member = cls(spec, dim, 0, from_bytes(data.tobytes()))
+        if member.model.dim != dim:
+            raise SnapshotError(f"The snapshot's {name} has {member.model.dim} coordinates of y.")
+        return member
 
 
 def regime_model(lags: int, columns: int, dim: int, seed: int) -> Model:
@@ -188,11 +203,14 @@ class SimpleMembers:
             for name, array in state._asdict().items()
         }
 
-    def unpack(self, arrays: dict[str, NDArray[Any]]) -> None:
+    def unpack(self, arrays: Arrays) -> None:
         """Take up what `pack` gave."""
         for kind, j, i, state in self._states():
             for name, array in state._asdict().items():
-                array[...] = arrays[f"{kind}{j}.{i}.{name}"]
+                least, most = _RANGES.get(name, (-_FARTHEST, _FARTHEST))
+                array[...] = arrays.floats(f"{kind}{j}.{i}.{name}", array.shape, least, most)
+            if kind == "squares":
+                _check_cover(state.cover)
 
     def _states(self) -> list[tuple[str, int, int, Any]]:
         states: list[tuple[str, int, int, Any]] = []
@@ -224,6 +242,13 @@ def thinned(forecast: Forecast, faint: float) -> tuple[Array, Array, Array, Arra
         keep = forecast.share == forecast.share.max()
     share = forecast.share[keep]
     return share / share.sum(), forecast.location[keep], forecast.spread[keep], forecast.dof[keep]
+
+
+def _check_cover(cover: Array) -> None:
+    """Refuse a covariance with directions of negative variance, rounding aside."""
+    values = np.linalg.eigvalsh((cover + cover.T) / 2)
+    if values.min() < -1e-9 * max(values.max(), 1.0):
+        raise SnapshotError("The snapshot's cover of least squares is no covariance.")
 
 
 def _copy(state: Any) -> Any:

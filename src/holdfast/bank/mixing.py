@@ -20,12 +20,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.checks import Arrays
+
 Array = NDArray[np.float64]
 
 MEMORY = 500
 _FADE = 1.0 - 1.0 / MEMORY
 _SUMS = ("regret", "square", "largest")
 _TINY = 1e-300
+_LARGEST_SUM = 1e18  # losses are bounded by the grid they are taken on
 
 
 class Mixer:
@@ -93,8 +96,12 @@ class Mixer:
         names = (*_SUMS, "tally")
         return {f"mix.{name}": getattr(self, name).copy() for name in names}
 
-    def unpack(self, arrays: dict[str, NDArray[Any]]) -> None:
+    def unpack(self, arrays: Arrays) -> None:
         """Take up what `pack` gave."""
-        self.regret, self.square, self.largest = (arrays[f"mix.{name}"].copy() for name in _SUMS)
-        self.tally = arrays["mix.tally"].copy()
+        n, most = self.active.size, _LARGEST_SUM
+        self.regret = arrays.floats("mix.regret", (n,), -most, most)
+        self.square, self.largest = (
+            arrays.floats(f"mix.{name}", (n,), 0.0, most) for name in _SUMS[1:]
+        )
+        self.tally = arrays.floats("mix.tally", (3, n), 0.0, most)
         self._weigh()

@@ -10,10 +10,12 @@ from numpy.typing import NDArray
 from holdfast.bank.design import Plan
 from holdfast.bank.explain import explain
 from holdfast.bank.stream import Stream, copied
+from holdfast.checks import Arrays, Values
 from holdfast.errors import whole
 from holdfast.forecast import Forecast
 from holdfast.frames import Row
 from holdfast.models.base import Array, Model
+from holdfast.models.covariates import MOST_COORDINATES, try_out
 from holdfast.results import Regime, Step, Transitions
 
 
@@ -93,8 +95,10 @@ class Auto(Model):
         return values | more | {"started": True, "now": self.time, "dim": self.dim}, arrays | first
 
     def _unpack(self, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-        if not values["started"]:
+        kept, stored = Values.of(values), Arrays.of(arrays)
+        if not kept.flag("started"):
             return
-        self.time, self.dim = values["now"], values["dim"]
-        self.plan.unpack(values, arrays)
-        self.stream = Stream.unpack(self.plan, values, arrays, values["dim"], self.seed)
+        self.time, self.dim = kept.whole("now"), kept.whole("dim", 1, MOST_COORDINATES)
+        self.plan.unpack(kept, stored)
+        self.stream = Stream.unpack(self.plan, kept, stored, self.dim, self.seed)
+        try_out(lambda: self._predict(self.plan.like))

@@ -6,13 +6,19 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from holdfast.checks import Arrays
 
-class Part(dict[str, NDArray[Any]]):
+
+class Part(Arrays):
     """The arrays whose names begin with a prefix, without it."""
 
-    def __init__(self, arrays: dict[str, NDArray[Any]], prefix: str) -> None:
+    def __init__(self, arrays: Arrays, prefix: str) -> None:
         super().__init__()
         self.arrays, self.prefix = arrays, prefix
 
     def __getitem__(self, name: str) -> NDArray[Any]:
-        return self.arrays[self.prefix + name]
+        found: NDArray[Any] = self.arrays[self.prefix + name]
+        return found
+
+    def form(self, name: str) -> tuple[str, tuple[int, ...]]:
+        return self.arrays.form(self.prefix + name)

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.bank.scores import log_t
+from holdfast.checks import Arrays, Values, affordable
 
 Array = NDArray[np.float64]
 
@@ -42,6 +43,7 @@ class TwoPasts:
     """
 
     def __init__(self, depth: int, dim: int) -> None:
+        affordable("features", 2.0 * depth * dim)
         self.values = np.zeros((2, depth, dim))
         self.real = np.ones(2)
         self.p_raw = 0.0
@@ -87,10 +89,12 @@ class TwoPasts:
         values = {"p_raw": self.p_raw, "pending": self.pending}
         return values, {"past": self.values.copy(), "real": self.real.copy()}
 
-    def unpack(self, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+    def unpack(self, values: Values, arrays: Arrays) -> None:
         """Take up what `pack` gave."""
-        self.p_raw, self.pending = values["p_raw"], values["pending"]
-        self.values, self.real = arrays["past"].copy(), arrays["real"].copy()
+        self.pending = values.flag("pending")
+        self.p_raw = values.number("p_raw", 0.0, 1.0 if self.pending else 0.0)
+        self.values = arrays.floats("past", self.values.shape, -LARGEST, LARGEST)
+        self.real = arrays.floats("real", (2,), 0.5, 1e3)
 
 
 def log_broad(error: float) -> float:

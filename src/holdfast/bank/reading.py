@@ -23,6 +23,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.checks import LATEST, Arrays, Values
+from holdfast.errors import SnapshotError
 from holdfast.results import NO_REGIME, OPENED, RETURNED, Event, Step
 
 Array = NDArray[np.float64]
@@ -35,6 +37,7 @@ CHANGE = 2.0  # nats that a change of a reader's vote costs it
 HOLD = 6  # observations a new regime must last before it is reported
 TRACE = 300  # observations over which regimes of two readers are compared
 _FADE = 0.995
+_LARGEST_LEAD = (CLIP + CHANGE) / (1.0 - _FADE) + AHEAD + STAY + 1.0
 
 
 class Entry(NamedTuple):
@@ -191,19 +194,30 @@ class Reading:
         }  # fmt: skip
         return values, {"lead": self.lead.copy(), "moves": self.moves.copy()}
 
-    @classmethod
-    def unpack(cls, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Reading:
-        """What `pack` packed."""
-        own = cls(len(arrays["lead"]), values["chosen"])
-        own.heard = values["heard"]
-        own.lead, own.moves = arrays["lead"].copy(), arrays["moves"].copy()
-        own.regime, own.candidate = values["regime"], values["candidate"]
-        own.since, own.began = values["since"], values["began"]
-        own.names = {int(a): int(b) for a, b in values["names"]}
-        own.book = [Entry(*entry) for entry in values["book"]]
-        own.public = list(values["public"])
-        own.traces = [list(trace) for trace in values["traces"]]
-        return own
+    def unpack(self, values: Values, arrays: Arrays) -> None:
+        """Take up what `pack` packed; as many readers as there are now."""
+        readers = len(self.traces)
+        book = [entry.wholes("book", 3) for entry in values.entries("book")]
+        last = len(book) - 1
+        self.book = [Entry(*entry) for entry in book]
+        self.moves = arrays.floats("moves", (len(book), len(book)), 0.0, float(LATEST))
+        self.lead = arrays.floats("lead", (readers, readers), -_LARGEST_LEAD, _LARGEST_LEAD)
+        self.heard = values.whole("heard")
+        self.chosen = values.whole("chosen", 0, readers - 1)
+        self.regime = values.whole("regime", NO_REGIME if last < 0 else 0, last)
+        self.candidate = values.whole("candidate", NO_REGIME)
+        self.since, self.began = values.whole("since"), values.whole("began")
+        pairs = [entry.wholes("names", 2, NO_REGIME) for entry in values.entries("names")]
+        if any(not 0 <= ours <= last for _, ours in pairs):
+            raise SnapshotError("The snapshot's names of regimes are not in its book.")
+        self.names = {pair[0]: pair[1] for pair in pairs}
+        self.public = values.wholes("public", None, 0, max(last, 0))[-TRACE:]
+        if self.public and not book:
+            raise SnapshotError("The snapshot's public regimes are not in its book.")
+        traces = values.entries("traces", readers)
+        if len(traces) != readers:
+            raise SnapshotError(f"The snapshot's traces are of {len(traces)} readers.")
+        self.traces = [entry.wholes("traces", None, NO_REGIME)[-TRACE:] for entry in traces]
 
 
 def event(time: int, kind: str, regime: int, previous: int, since: int) -> Event:

@@ -147,5 +147,5 @@ def ranked_losses(
 
 
 def grid(centre: float, scale: float) -> Array:
-    """Nodes around the common forecast, dense in the middle."""
+    """Nodes around the common forecast, dense in the middle; no two of them the same float."""
     return np.asarray(centre + scale * _OFFSETS)

@@ -19,6 +19,8 @@ from holdfast.bank.ensemble import DEPTH, Ensemble, Heard, Look
 from holdfast.bank.members import RegimeMember, Spec
 from holdfast.bank.parts import Part
 from holdfast.bank.reading import Reading
+from holdfast.checks import Arrays, Values
+from holdfast.errors import SnapshotError
 from holdfast.forecast import Forecast
 from holdfast.frames import Row
 from holdfast.results import OUTLIER, Event, Regime, Step
@@ -31,6 +33,7 @@ _REPLAY = 500  # of which a member that joins late is shown so many
 _SEASON_LOOKS = (50, 75, 100, 125, 150, 200, 300, 400, 600, 800, 1000)  # then every 1000
 _OUTLIER = 0.2  # an observation less likely regular than this is reported
 _FAINT = 1e-4  # components of the forecast with a smaller share are left out
+_SEASONS = 2  # known at a time
 _FIRST = 20  # observations after which the target is looked at
 _NAMED = 20  # outliers remembered by their time
 
@@ -69,13 +72,17 @@ class Stream:
         return self.plan.readers([member.spec for member in self.ensemble.regimes])
 
     def _fresh(self) -> Ensemble:
-        season = self.seasons[0] if self.seasons else 0
-        specs = self.plan.specs(self.n_x) + self._season_spec()
-        deepest = max((max(s.steps, default=0) for s in specs), default=0)
-        return Ensemble(specs, self.dim, self.seed, season, max(DEPTH, deepest + 1))
+        return Ensemble(self._members(), self.dim, self.seed, self._season)
 
-    def _season_spec(self) -> list[Spec]:
-        return [self.plan.season(self.seasons, self.n_x)] if self.seasons else []
+    @property
+    def _season(self) -> int:
+        """The period of the seasonal members; 0 for none."""
+        return self.seasons[0] if self.seasons else 0
+
+    def _members(self) -> list[Spec]:
+        """Of all regression members that belong to the plan and to the seasons found."""
+        specs = self.plan.specs(self.n_x)
+        return [*specs, self.plan.season(self.seasons, self.n_x)] if self.seasons else specs
 
     def expect(self, x: Row | None, time: int) -> Expected:
         """What is expected next; remembered, for predict is usually followed by update."""
@@ -180,7 +187,7 @@ class Stream:
         if not (n in _SEASON_LOOKS or (n > 1000 and n % 1000 == 0)) or self.plan.explicit:
             return
         values = np.array(self.units.buffer)[:, 0]
-        found = [s for s in seasons.propose(values) if s + 1 < DEPTH]
+        found = [s for s in seasons.propose(values, _SEASONS) if s + 1 < DEPTH]
         again, self.proposed = found == self.proposed, found
         if not found or set(found) <= set(self.seasons) or (self.seasons and not again):
             return  # a season that is there gives way only to one that is proposed twice
@@ -259,28 +266,40 @@ class Stream:
 
     @classmethod
     def unpack(
-        cls, plan: design.Plan, values: dict[str, Any], arrays: dict[str, NDArray[Any]], dim: int,
-        seed: int,
-    ) -> Stream:  # fmt: skip
+        cls, plan: design.Plan, values: Values, arrays: Arrays, dim: int, seed: int
+    ) -> Stream:
+        """What `pack` packed, for this plan."""
         own = cls.__new__(cls)
-        own.plan, own.dim, own.seed, own.n_x = plan, dim, seed, values["n_x"]
-        part = {key: Part(arrays, f"{key}/") for key in ("units", "ensemble", "reading")}
-        own.units = Units.unpack(values["units"], part["units"])
-        own.ensemble = Ensemble.unpack(values["ensemble"], part["ensemble"], dim, seed)
-        own.readers = own._readers()
-        own.reading = Reading.unpack(values["reading"], part["reading"])
-        own.calibration = Calibration()
-        own.calibration.unpack(values["calibration"])
-        own.advice = Advice()
-        own.advice.unpack(values["advice"])
+        own.plan, own.dim, own.seed, own.n_x = plan, dim, seed, plan.width(plan.like)
+        values.whole("n_x", own.n_x, own.n_x)
+        own.units = Units(dim, _WINDOW)
+        own.units.unpack(values.part("units"), Part(arrays, "units/"))
         own.scaler = design.Scaler(own.n_x)
         own.scaler.unpack(arrays)
-        own.rows = [row.copy() for row in arrays["rows"]]
-        own.seasons, own.outliers = list(values["seasons"]), list(values["outliers"])
-        own.n_outliers = values["n_outliers"]
-        own.proposed = list(values["proposed"])
+        shape, most = (len(own.units.buffer), own.n_x), design.LARGEST
+        own.rows = list(arrays.floats("rows", shape, -most, most))
+        own._unpack_seasons(values)
+        own.ensemble = Ensemble.unpack(
+            values.part("ensemble"), Part(arrays, "ensemble/"), own._members(), dim, seed,
+            own._season,
+        )  # fmt: skip
+        own.readers = own._readers()
+        own.reading = Reading(len(own.readers))
+        own.reading.unpack(values.part("reading"), Part(arrays, "reading/"))
+        own.calibration, own.advice = Calibration(), Advice()
+        own.calibration.unpack(values.part("calibration"))
+        own.advice.unpack(values.part("advice"))
+        own.outliers = values.wholes("outliers", None)[-_NAMED:]
+        own.n_outliers = values.whole("n_outliers")
         own._expected = None
         return own
+
+    def _unpack_seasons(self, values: Values) -> None:
+        """The periods that were found; none is looked for where features were given."""
+        self.seasons = values.wholes("seasons", None, 2, DEPTH - 2)
+        self.proposed = values.wholes("proposed", None, 2, DEPTH - 2)
+        if len(self.seasons) > _SEASONS or (self.seasons and self.plan.explicit):
+            raise SnapshotError(f"The snapshot's seasons {self.seasons[:5]} are not the model's.")
 
 
 def _log_score(forecast: Forecast, y: Array) -> float:

@@ -26,6 +26,7 @@ from holdfast.errors import HoldfastError, SnapshotError, whole
 from holdfast.features.covariates import aligned, read_row
 from holdfast.features.terms import (
     LARGEST,
+    MOST,
     Array,
     Columns,
     Index,
@@ -67,6 +68,8 @@ class Features:
     def __post_init__(self) -> None:
         if not self.terms:
             raise HoldfastError("features is empty; use intercept() for a level alone.")
+        if len(self.terms) > MOST:
+            raise HoldfastError(f"features must be at most {MOST} terms, got {len(self.terms)}.")
         if len(self.terms) > 1 and any(isinstance(term, Matrix) for term in self.terms):
             raise HoldfastError(f"features: matrix stands alone, it cannot be joined ({self!r}).")
 

@@ -18,6 +18,7 @@ Array = NDArray[np.float64]
 Index = NDArray[np.intp]
 Names = tuple[str, ...] | None
 LARGEST = float(np.finfo(np.float64).max)
+MOST = 10_000  # features of one term, and terms: more would be a slip, or a crafted file
 
 
 class Moment(NamedTuple):
@@ -90,7 +91,7 @@ class Powers(Term):
 
     def __post_init__(self) -> None:
         names = _distinct("names", self.names, _column)
-        self._set(degree=whole("degree", self.degree), names=names)
+        self._set(degree=whole("degree", self.degree, most=MOST), names=names)
 
     @property
     def limit(self) -> float:
@@ -139,7 +140,7 @@ class Season(Term):
         if math.isinf(period):
             raise HoldfastError("period must be finite, got inf.")
         period = int(period) if period.is_integer() else period
-        self._set(period=period, harmonics=whole("harmonics", self.harmonics))
+        self._set(period=period, harmonics=whole("harmonics", self.harmonics, most=MOST))
 
     def labels(self, columns: list[str], dim: int) -> list[str]:
         parts = ["", *(f"/{h}" for h in range(2, self.harmonics + 1))]
@@ -197,7 +198,7 @@ class Matrix(Term):
     needs_x: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        self._set(width=whole("width", self.width))
+        self._set(width=whole("width", self.width, most=MOST))
 
     def labels(self, columns: list[str], dim: int) -> list[str]:
         return columns
@@ -226,6 +227,8 @@ def read_term(entry: Any) -> Term:
 def _distinct(argument: str, given: Any, tidy: Callable[[str, Any], Any]) -> tuple[Any, ...]:
     if not isinstance(given, (list, tuple)):
         raise HoldfastError(f"{argument} must be a list, got {given!r}.")
+    if len(given) > MOST:
+        raise HoldfastError(f"{argument} must be at most {MOST}, got {len(given)} of them.")
     tidied = tuple(tidy(argument, value) for value in given)
     if len(set(tidied)) < len(tidied):
         raise HoldfastError(f"{argument} must differ from each other, got {tidied}.")

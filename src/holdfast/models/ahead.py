@@ -17,7 +17,7 @@ from holdfast.emissions.base import rest as rest_one
 from holdfast.features import Features, Past
 from holdfast.forecast import Forecast
 from holdfast.frames import Row
-from holdfast.models.covariates import LARGEST, bounded
+from holdfast.models.limits import within_reach
 from holdfast.regimes.engine import Engine
 from holdfast.regimes.propagate import moves
 from holdfast.regimes.state import State
@@ -85,7 +85,8 @@ def _as_the_batch_began(
 
 
 def _design(engine: Engine, features: Features, past: Past, x: Row | None, h: int) -> Array:
-    return engine.emission.design(bounded(features.row(x, engine.time + h, past.values)))
+    phi = features.row(x, engine.time + h, past.values)
+    return engine.emission.design(within_reach(engine.emission, phi))
 
 
 def paths_ahead(
@@ -101,7 +102,7 @@ def paths_ahead(
     for h, x in enumerate(rows):
         if h:
             candidate = _move(state, matrices, island, candidate, h, rng)
-        phi = np.clip(features.many(x, engine.time + h, pasts), -LARGEST, LARGEST)
+        phi = within_reach(engine.emission, features.many(x, engine.time + h, pasts))
         designs = np.ascontiguousarray(engine.emission.designs(phi))
         location, spread, dof = np.empty((PATHS, d)), np.empty((PATHS, d, d)), np.empty(PATHS)
         look_paths(

@@ -6,10 +6,11 @@ from typing import Any
 
 from holdfast import features as feature_maps
 from holdfast.emissions.garch import GarchSpec
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, whole
 from holdfast.models.ihmm import build
 from holdfast.models.regime_model import RegimeModel
 
+MOST_POINTS = 100_000  # of a regime's cloud
 _DEFAULTS = {"weight": "huber", "threshold": 4.0, "sticky": 10.0, "particles": 50}
 
 
@@ -59,4 +60,5 @@ def garch_ihmm(**settings: Any) -> RegimeModel:
             "features have no use here: a GARCH regime has no mean to regress. "
             "Pass the residuals of a regression as y."
         )
+    whole("cloud", settings.get("cloud", 192), least=16, most=MOST_POINTS)
     return build("garch_ihmm", GarchSpec, _DEFAULTS, settings)

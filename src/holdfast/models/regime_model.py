@@ -25,14 +25,23 @@ from holdfast.frames import Row
 from holdfast.models.ahead import paths_ahead, rows_ahead
 from holdfast.models.base import Array, Model
 from holdfast.models.covariates import (
-    LARGEST,
     MOST_COORDINATES,
-    bounded,
     new_past,
     pack_first,
+    read_dim,
     read_first,
     read_past,
     read_shape,
+)
+from holdfast.models.limits import (
+    LARGEST_SCALE,
+    LEAST_SHARE,
+    MOST_PARTICLES,
+    MOST_SWEEPS,
+    check_room,
+    check_scales,
+    usable,
+    within_reach,
 )
 from holdfast.models.reporting import Reporter
 from holdfast.models.tape import Block
@@ -45,7 +54,6 @@ from holdfast.regimes.schedule import Schedule, read_schedule
 from holdfast.results import Regime, Step, Transitions
 from holdfast.score import CONTAMINATION, IMQ, LARGEST_RATE, Law, weight_code
 
-MOST_PARTICLES = 100_000
 STICKY = 10.0  # default kappa of the second edition (docs/models.md)
 RELUCTANT = (1.0, 10.0)  # default prior of gamma there: a tenth of the paper's, learnt all the same
 _CHUNK = 512  # observations that go through the kernels at a time
@@ -89,8 +97,12 @@ class RegimeSettings:
     def law(self) -> Law:
         rule = read_rule(self.rule)
         switches = (bool(self.weigh_regimes), rule.D1, rule.D2, rule.D3, rule.D4)
-        threshold = 2.0 if self.threshold is None else positive("threshold", self.threshold)
-        return Law(self.kind(), threshold, *switches)
+        return Law(self.kind(), self._threshold(), *switches)
+
+    def _threshold(self) -> float:
+        """c, or infinity for a weight that never is below one."""
+        given = 2.0 if self.threshold is None else positive("threshold", self.threshold)
+        return given if math.isinf(given) else usable("threshold", given, 1e100)
 
     def plan(self) -> Plan:
         rule, schedule = read_rule(self.rule), read_schedule(self.batch)
@@ -131,14 +143,16 @@ class RegimeSettings:
     def _sweeps(self, rule: Rule) -> int:
         if self.structure_sweeps is None:
             return 1 if rule.D5 else 0
-        return whole("structure_sweeps", self.structure_sweeps, most=10_000)
+        particles = whole("particles", self.particles, most=MOST_PARTICLES)
+        most = min(10_000, MOST_SWEEPS // particles)
+        return whole("structure_sweeps", self.structure_sweeps, most=most)
 
     def _stride(self, rule: Rule, schedule: Schedule) -> int:
         """Every stride-th particle is refreshed at a commit; all of them in the paper's text."""
         if self.structure_share is not None:
             part = share("structure_share", self.structure_share)
-            if part == 0:
-                raise HoldfastError("structure_share must be above 0.")
+            if part < LEAST_SHARE:
+                raise HoldfastError(f"structure_share must be at least {LEAST_SHARE}, got {part}.")
             return max(1, round(1 / part))
         return max(1, round(_REFRESH / (schedule.fixed or 1))) if rule.D5 else 1
 
@@ -165,6 +179,7 @@ class RegimeSettings:
         sticky = 0.0 if given == 0 else positive("sticky", given)
         if math.isinf(sticky):
             raise HoldfastError("sticky must be finite; for one regime per batch use batch.")
+        usable("sticky", sticky or 1.0, 1e100)
         pairs: list[float] = []
         for argument in ("alpha_prior", "gamma_prior"):
             pair = getattr(self, argument)
@@ -172,9 +187,7 @@ class RegimeSettings:
                 pair = RELUCTANT if self._proper else (1.0, 1.0)
             if not isinstance(pair, (tuple, list)) or len(pair) != 2:
                 raise HoldfastError(f"{argument} must be (shape, rate), got {pair!r}.")
-            pairs += [positive(argument, value) for value in pair]
-        if math.inf in pairs:
-            raise HoldfastError("alpha_prior and gamma_prior must be finite.")
+            pairs += [usable(argument, value, LARGEST_SCALE) for value in pair]
         a, b, c, d = pairs
         return Concentration(a, b, c, d, sticky)
 
@@ -190,10 +203,13 @@ class RegimeModel(Model):
         self.features: Features = feature_maps.read(settings.features)
         self.chosen = replace(settings, features=self.features.to_json())
         emission.check()
+        check_scales(emission)
         self._plan, self._islands = settings.plan(), settings.n_islands()
         self._outlier_weight = share("outlier_weight", settings.outlier_weight)
         whole("seed", settings.seed, least=0)
-        self.dim = emission.dim_hint() if settings.dim is None else whole("dim", settings.dim)
+        self.dim = emission.dim_hint()
+        if settings.dim is not None:
+            self.dim = whole("dim", settings.dim, most=MOST_COORDINATES)
         self.reporter = Reporter()
         self.engine: Engine | None = None
         self._like: Row | None = None  # the first covariates: later ones take their order
@@ -228,7 +244,8 @@ class RegimeModel(Model):
         assert engine is not None
         for row in rows[:1]:
             self._check_width(engine, row)
-        phi = np.clip(self.features.block(rows, engine.time, self.past, y), -LARGEST, LARGEST)
+        phi = self.features.block(rows, engine.time, self.past, y)
+        phi = within_reach(engine.emission, phi)
         first = engine.time
         track, changes = engine.observe(y, engine.emission.designs(phi))
         for value in y[-max(self.features.depth, 1) :]:
@@ -246,8 +263,8 @@ class RegimeModel(Model):
     # ------------------------------------------------------------------ forecasts
 
     def _mixture(self, engine: Engine, past: Past, x: Row | None) -> Forecast:
-        phi = bounded(self.features.row(x, engine.time, past.values))
-        design = engine.emission.design(phi)
+        phi = self.features.row(x, engine.time, past.values)
+        design = engine.emission.design(within_reach(engine.emission, phi))
         return Forecast.mixture(*engine.components(design), outlier=engine.outlier_rate)
 
     def _forecast(self, rows: list[Any]) -> list[Forecast]:
@@ -323,6 +340,7 @@ class RegimeModel(Model):
         affordable("features and particles", wide * 64 + self.chosen.particles * 100.0)
         emission = self.spec.build(shape, self._plan.law)
         plan = self._plan._replace(law=emission.law, width=shape.width)
+        check_room(emission, plan, self.chosen.particles, self._islands)
         rng = np.random.default_rng(self.chosen.seed)
         return Engine(emission, plan, self.chosen.particles, self._islands, rng)
 
@@ -352,33 +370,27 @@ class RegimeModel(Model):
         if not kept.flag("started"):
             return
         self._like = read_first(kept, stored, self.features)
-        dim = self._stored_dim(kept)
+        dim = read_dim(kept)
+        if self.dim not in (None, dim):
+            raise SnapshotError(f"The snapshot's shape has {dim} coordinates of y, not {self.dim}.")
         width = self.features.width(self._like, dim)
         shape = read_shape(kept, Shape(dim, width, not self.features.is_matrix))
         self._check_claims(shape, stored)
         self.dim = dim
         self.engine = self._engine(shape)
         self.engine.unpack(kept, stored)
-        self.reporter.unpack(kept["report"])
+        self.reporter.unpack(kept.part("report"))
         self.past = read_past(stored, self.features, dim)
 
-    def _stored_dim(self, kept: Values) -> int:
-        shape = kept["shape"]
-        if not isinstance(shape, list) or not shape or type(shape[0]) is not int:
-            raise SnapshotError("The snapshot's shape is not a list of numbers.")
-        if not 1 <= shape[0] <= MOST_COORDINATES:
-            raise SnapshotError(f"The snapshot's shape claims {shape[0]} coordinates of y.")
-        return shape[0]
-
-    def _check_claims(self, shape: Shape, arrays: dict[str, NDArray[Any]]) -> None:
-        """Make no room for more than the snapshot holds."""
-        y, design = arrays["recent_y"].shape, arrays["recent_design"].shape
-        n = arrays["particle_alpha"].size
+    def _check_claims(self, shape: Shape, arrays: Arrays) -> None:
+        """Make no room for more than the snapshot holds: its arrays are looked at, not read."""
+        y, design = arrays.form("recent_y")[1], arrays.form("recent_design")[1]
+        held = arrays.form("particle_alpha")[1]
         widths = (shape.width, shape.coefficients)
         if len(y) != 2 or y[1] != shape.dim or len(design) != 3 or design[2] not in widths:
             raise SnapshotError(f"The snapshot claims observations of shape {tuple(shape)}.")
-        if n != self.chosen.particles:
-            raise SnapshotError(f"The snapshot holds {n} particles, not {self.chosen.particles}.")
+        if held != (self.chosen.particles,):
+            raise SnapshotError(f"The snapshot holds {held} particles, which the settings do not.")
 
 
 def _plain(value: Any) -> Any:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.checks import Values
 from holdfast.errors import SnapshotError
 from holdfast.forecast import Forecasts, log_densities
 from holdfast.models.tape import Block
@@ -93,9 +94,12 @@ class Reporter:
         return {"regime": self.regime, "next_name": self.next_name, "names": pairs}
 
     def unpack(self, values: Any) -> None:
-        try:
-            names = {int(identity): int(name) for identity, name in values["names"]}
-            self.regime, self.next_name = int(values["regime"]), int(values["next_name"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise SnapshotError(f"The snapshot's names of regimes are damaged: {error}.") from None
-        self.names = names
+        """Take up what `pack` gave."""
+        told = Values.of(values)
+        next_name = told.whole("next_name")
+        pairs = [entry.wholes("names", 2) for entry in told.entries("names")]
+        names = {pair[0]: pair[1] for pair in pairs}
+        if len(set(names.values())) < len(pairs) or any(n >= next_name for _, n in pairs):
+            raise SnapshotError("The snapshot's names of regimes are not one to one.")
+        regime = told.whole("regime", NO_REGIME, max(next_name - 1, NO_REGIME))
+        self.names, self.regime, self.next_name = names, regime, next_name

@@ -55,10 +55,16 @@ class _Pairs:
     def row(self, a: int, b: int) -> int:
         """The row that a and b become, or -1 where they stay two."""
         if (a, b) not in self.made:
-            near = apart(self.engine.rows, a, b) <= _NEAR
-            same = near and self.emission.log_same(self.part(a), self.part(b)) > EVIDENCE
-            self.made[a, b] = self._write(a, b) if same else -1
+            try:
+                self.made[a, b] = self._write(a, b) if self._same(a, b) else -1
+            except np.linalg.LinAlgError:  # they know all too much for what floats can say
+                self.made[a, b] = -1
         return self.made[a, b]
+
+    def _same(self, a: int, b: int) -> bool:
+        if not apart(self.engine.rows, a, b) <= _NEAR:
+            return False
+        return self.emission.log_same(self.part(a), self.part(b)) > EVIDENCE
 
     def part(self, row: int) -> Part:
         """What a row has seen."""
