@@ -109,13 +109,14 @@ def run_whole(job: Job, out: Path, form: str, voice: Voice) -> dict[str, Any]:
     from holdfast.cli.batch import Batch, finish
     from holdfast.cli.destination import Destination
     from holdfast.cli.job import prepare
-    from holdfast.evaluate.running import RunningScores
+    from holdfast.evaluate import RunningCalibration, RunningScores
 
     job.check()
     with Destination(out) as destination:
         prepared = prepare(job, voice)
         scores = RunningScores(prepared.season, job.burn_in)
-        batch = Batch(prepared, prepared.model(), prepared.reading(), scores)
+        calibration = RunningCalibration(job.burn_in)
+        batch = Batch(prepared, prepared.model(), prepared.reading(), scores, calibration)
         greet_compiler(voice)
         batch.go(destination, prepared.chunks(), voice)
         summary = finish(batch, destination, form, voice)
