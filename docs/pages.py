@@ -105,7 +105,9 @@ def run_shell(block: Block, folder: Path) -> None:
         env=os.environ | {"PATH": path}, capture_output=True, text=True, check=False, timeout=300,
     )  # fmt: skip
     if done.returncode:
-        raise AssertionError(f"{block.place}: exit code {done.returncode}\n{done.stderr}")
+        raise AssertionError(
+            f"{block.place}: exit code {done.returncode}\n{done.stdout[-2000:]}{done.stderr}"
+        )
 
 
 def looked_up(line: str, block: Block) -> bool:
@@ -124,4 +126,3 @@ def looked_up(line: str, block: Block) -> bool:
     if unknown:
         raise AssertionError(f"{block.place}: there is no {', '.join(sorted(unknown))}")
     return True
-

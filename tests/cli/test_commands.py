@@ -40,6 +40,16 @@ def test_resume_equals_one_run(
     assert one["calibration"] == two["calibration"]
 
 
+def test_resume_without_a_new_row_changes_nothing(
+    holdfast: Holdfast, table: Path, tmp_path: Path
+) -> None:
+    holdfast("run", table, *FAST)
+    before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+    said = holdfast("resume", "out")
+    assert said.code == 0 and "no row is new" in said.out
+    assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before
+
+
 def test_resume_needs_a_run(holdfast: Holdfast, tmp_path: Path) -> None:
     said = holdfast("resume", tmp_path)
     assert said.code == 2 and "folder of a run" in said.err

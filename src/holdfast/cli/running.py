@@ -151,6 +151,10 @@ def resume(
         carry_over(folder, destination, form)
         greet_compiler(voice)
         batch.go(destination, chunks, voice)
+        if batch.done == before:
+            voice.result({"observations": before, "new": 0, "out": str(folder)})
+            voice.say(f"no row is new; {folder} is as it was, with {before} observations")
+            return
         summary = finish(batch, destination, form, voice)
     voice.say(f"{batch.done - before} observations more, {batch.done} in all")
     tell(summary, voice)
