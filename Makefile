@@ -77,7 +77,7 @@ quick: venv
 # The site, in out/site; a broken link is an error. The same Markdown is read on GitHub.
 docs: venv
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
-	@echo "the site is in out/site: open out/site/index.html"
+	@echo "the site is in out/site: open out/site/index.html, or see it with its search: python3 -m http.server -d out/site"
 
 # Wheel and sdist in dist/, and the wheel alone in an empty environment, away from the checkout.
 dist: venv
