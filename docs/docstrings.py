@@ -1,4 +1,4 @@
-"""The house writes `Example:` in docstrings; the reader of the site's API page knows `Examples:`."""
+"""The house writes `Example:` in docstrings, the reader of docstrings wants `Examples:`."""
 
 from __future__ import annotations
 
@@ -14,4 +14,6 @@ class Examples(Extension):
     def on_object(self, *, obj: Any, **_: Any) -> None:
         """Rename the section in the docstring of whatever was found."""
         if obj.docstring is not None:
-            obj.docstring.value = re.sub(r"^Example:$", "Examples:", obj.docstring.value, flags=re.M)
+            obj.docstring.value = re.sub(
+                r"^Example:$", "Examples:", obj.docstring.value, flags=re.M
+            )
