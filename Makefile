@@ -10,7 +10,7 @@ NOJIT_TESTS := tests/test_agreement.py tests/test_emission.py tests/test_hdp.py 
 
 
 .PHONY: venv demo test check lint types imports nojit bench bench-public bench-venv soak soak-serve \
-  reproduce quick dist wheel-test lock clean
+  reproduce quick docs dist wheel-test lock clean
 
 venv: .venv/.made
 
@@ -73,6 +73,11 @@ reproduce: venv
 
 quick: venv
 	$(BIN)/holdfast reproduce all --quick --jobs 2 --out out/quick
+
+# The site, in out/site; a broken link is an error. The same Markdown is read on GitHub.
+docs: venv
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo "the site is in out/site: open out/site/index.html, or see it with its search: python3 -m http.server -d out/site"
 
 # Wheel and sdist in dist/, and the wheel alone in an empty environment, away from the checkout.
 dist: venv

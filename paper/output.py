@@ -17,6 +17,8 @@ from holdfast.errors import HoldfastError
 from paper.parts import Part
 from paper.tables import Item, Made, Results
 
+TARGETS = "targets"  # the item whose table stands in the index too
+_NOTE = ("<!-- note: begin -->", "<!-- note: end -->")
 _PACKAGES = ("numpy", "scipy", "numba")
 _QUICK = (
     "Made with `--quick`: few rows, few particles, one run. It shows that everything runs; "
@@ -62,17 +64,27 @@ def write(item: Item, results: Results, parts: Sequence[Part], out: Path) -> Wri
 
 
 def write_index(out: Path) -> Path:
-    """One page over every item whose results are in `out`."""
+    """A page of links to every item whose results are in `out`, with the table of targets.
+
+    A note that somebody put between the two marks of an earlier index is kept.
+    """
     from paper.catalogue import ITEMS
 
-    found = [name for name in ITEMS if (out / f"{name}.json").exists()]
-    parts = ["# Reproduction", _preface(out, found)]
-    for name in found:
-        page = (out / f"{name}.md").read_text()
-        parts.append("#" + page.strip())
     path = out / "index.md"
-    path.write_text("\n\n".join(parts) + "\n")
+    found = [name for name in ITEMS if (out / f"{name}.json").exists()]
+    parts = ["# Reproduction", _note(path), _preface(out, found)]
+    if TARGETS in found:
+        parts.append("#" + (out / f"{TARGETS}.md").read_text().strip())
+    path.write_text("\n\n".join(part for part in parts if part) + "\n")
     return path
+
+
+def _note(index: Path) -> str:
+    """What stands between the marks, marks included; nothing where there are none."""
+    page = index.read_text() if index.exists() else ""
+    if _NOTE[0] not in page or _NOTE[1] not in page:
+        return ""
+    return page[page.index(_NOTE[0]) : page.index(_NOTE[1]) + len(_NOTE[1])]
 
 
 def versions() -> dict[str, Any]:

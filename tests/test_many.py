@@ -5,10 +5,12 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any
 
+import joblib
 import numpy as np
 import pandas
 import polars
 import pytest
+from joblib._parallel_backends import ThreadingBackend
 
 import holdfast as hf
 from holdfast.many import seed_of
@@ -104,3 +106,16 @@ def test_covariates_and_their_future() -> None:
 def test_bad_arguments_are_named(arguments: dict[str, Any], word: str) -> None:
     with pytest.raises(hf.HoldfastError, match=word):
         hf.run_many(pandas.DataFrame(columns(4)), **{"model": "br_ihmm"} | arguments)
+
+
+@pytest.mark.parametrize("streams", [True, False])
+def test_any_backend_of_joblib_serves(streams: bool) -> None:
+    class Cluster(ThreadingBackend):  # type: ignore[misc]
+        supports_return_generator = streams
+
+    joblib.register_parallel_backend(f"cluster {streams}", Cluster)
+    table = pandas.DataFrame(columns())
+    plain = hf.run_many(table, model="running_mean", horizon=2)
+    with joblib.parallel_config(backend=f"cluster {streams}"):
+        spread = hf.run_many(table, model="running_mean", horizon=2, jobs=2)
+    pandas.testing.assert_frame_equal(spread.frame, plain.frame)

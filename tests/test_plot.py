@@ -130,6 +130,36 @@ def test_influence_shows_every_curve(fitted: tuple[Any, Run]) -> None:
     assert _legend(plot.plot_influence(model, grid, clean=[0.0])) == ["regimes"]
 
 
+def test_a_run_draws_itself_over_the_callers_times(stream: np.ndarray) -> None:
+    days = pandas.date_range("2024-01-01", periods=120)
+    run = hf.br_ihmm(noise=0.1, particles=10).run(pandas.Series(stream, index=days))
+    ax = run.plot(label="load")
+    ax.figure.canvas.draw()
+    assert ax.get_ylabel() == "load"
+    assert any("Feb" in text.get_text() for text in ax.get_xticklabels())
+    figure, given = plt.subplots()
+    assert run.plot(given, times=np.arange(120.0)) is given
+    assert given.get_xlabel() == "time" and figure.axes == [given]
+
+
+def test_a_model_draws_its_regimes_by_name(rng: np.random.Generator) -> None:
+    features = hf.features.intercept() + hf.features.columns("wind")
+    model = hf.br_ihmm(features=features, particles=10)
+    wind = rng.standard_normal(60)
+    model.run(2 * wind, pandas.DataFrame({"wind": wind}))
+    ax = model.plot_regimes()
+    assert [text.get_text() for text in ax.get_xticklabels()] == ["intercept", "wind"]
+
+
+def test_without_matplotlib_comes_the_hint(
+    fitted: tuple[Any, Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    for draw in (fitted[1].plot, fitted[0].plot_regimes):
+        with pytest.raises(plot.NoPictures, match=r"pip install 'holdfast\[plot\]'"):
+            draw()
+
+
 def test_importing_does_not_import_matplotlib() -> None:
     code = "import sys, holdfast, holdfast.plot; assert 'matplotlib' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)

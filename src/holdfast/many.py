@@ -157,7 +157,10 @@ def run_all(tasks: Iterable[Task], plan: Plan, jobs: int = 1) -> Iterator[Series
 
     if jobs != -1:
         whole("jobs", jobs)
-    pool = joblib.Parallel(n_jobs=jobs, return_as="generator", pre_dispatch="2*n_jobs")
+    backend = joblib.parallel.get_active_backend()[0]  # the caller may have chosen a cluster
+    streams = getattr(backend, "supports_return_generator", False)  # Ray's does not
+    returns = "generator" if streams else "list"
+    pool = joblib.Parallel(n_jobs=jobs, return_as=returns, pre_dispatch="2*n_jobs")
     yield from pool(joblib.delayed(run_series)(task, plan) for task in tasks)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -167,6 +168,25 @@ class Run:
 
             native = pandas
         return nw.from_dict(self.columns(), backend=native).to_native()
+
+    def plot(self, ax: Any = None, **options: Any) -> Any:
+        """Draw the run: observations, forecast band, outliers, ribbon of regimes.
+
+        Times are those of the caller's index, where there is one. Needs matplotlib.
+
+        Args:
+            ax: axes to draw into; a new figure if not given.
+            **options: as for `holdfast.plot.plot_run`: `times`, `label`, `title`, ..
+
+        Example:
+            >>> import holdfast as hf
+            >>> run = hf.br_ihmm(batch=3, particles=10).run([0.0, 0.1, -0.1, 5.0, 5.1, 4.9] * 4)
+            >>> run.plot(label="level").get_ylabel()
+            'level'
+        """
+        # By name: pictures stand above results, and matplotlib is not loaded without need.
+        drawn = import_module("holdfast.plot").plot_run
+        return drawn(self, ax=ax, **({"times": self.index} | options))
 
 
 def _boundaries(regime: NDArray[np.int64]) -> list[int]:

@@ -37,6 +37,17 @@ def test_resume_equals_one_run(
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
     one, two = (json.loads((tmp_path / name / "run.json").read_text()) for name in ("one", "two"))
     assert one["scores"] == pytest.approx(two["scores"]) and one["reading"] == two["reading"]
+    assert one["calibration"] == two["calibration"]
+
+
+def test_resume_without_a_new_row_changes_nothing(
+    holdfast: Holdfast, table: Path, tmp_path: Path
+) -> None:
+    holdfast("run", table, *FAST)
+    before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+    said = holdfast("resume", "out")
+    assert said.code == 0 and "no row is new" in said.out
+    assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before
 
 
 def test_resume_needs_a_run(holdfast: Holdfast, tmp_path: Path) -> None:
@@ -72,8 +83,10 @@ def test_report_gets_the_run_that_was_written(
     def write_report(
         path: Path, *, run: Any, model: Any, y: Any, times: Any = None, title: str = "",
         horizon: int = 24, scores: Any = None, warnings: Any = (), settings: Any = None,
+        calibration: Any = None,
     ) -> None:  # fmt: skip
         seen.append({"run": run, "y": y, "times": times, "scores": scores, "title": title})
+        seen[-1]["calibration"] = calibration
         path.write_text("<html>")
 
     door = ModuleType("holdfast.report")
@@ -89,6 +102,20 @@ def test_report_gets_the_run_that_was_written(
         np.testing.assert_array_equal(getattr(first["run"], name), getattr(again["run"], name))
     assert [e.time for e in first["run"].events] == [e.time for e in again["run"].events]
     assert first["title"] == again["title"] == "load: br_ihmm"
+    assert first["calibration"] == again["calibration"] and first["calibration"].n == 100
+
+
+def test_the_report_of_a_run_is_calibrated_by_its_forecasts(
+    holdfast: Holdfast, table: Path, levels: np.ndarray
+) -> None:
+    assert holdfast("run", table, *FAST).code == 0
+    page = Path("out/report.html").read_text()
+    assert "Share inside the band, by level" in page
+    assert "Put together from the centre" not in page  # the forecasts' own transforms
+    model = hf.br_ihmm(particles=5, noise=1.0)
+    pit = hf.evaluate.prequential(model, np.round(levels, 4)).pit
+    inside = hf.evaluate.calibration(pit[50:]).coverage[0.5]
+    assert f"<td>{100 * inside:.1f} %</td>" in page
 
 
 def test_compare_one_table_one_figure(holdfast: Holdfast, table: Path, tmp_path: Path) -> None:
@@ -105,12 +132,21 @@ def test_compare_one_table_one_figure(holdfast: Holdfast, table: Path, tmp_path:
     assert holdfast("compare", table, "--models", "last_valu").code == 2
 
 
-def test_the_hint_of_tune_works_as_printed(holdfast: Holdfast, table: Path) -> None:
+def test_the_hint_of_tune_works_as_printed(
+    holdfast: Holdfast, table: Path, levels: np.ndarray
+) -> None:
     said = holdfast(
         "tune", table, "--budget", 2, "--set", "particles=5", "--out", "my settings.json"
     )
     assert said.code == 0, said.err
-    assert "default" in said.out and "last value" in said.out and "best of 2 trials" in said.out
+    scores = {}
+    for label in ("best of 2 trials", "default settings", "last value"):
+        line = [line for line in said.out.splitlines() if line.strip().startswith(label)][-1]
+        scores[label] = float(line.split()[-1].replace(",", ""))
+    own = hf.evaluate.prequential(hf.br_ihmm(particles=5), np.round(levels, 4), skip=50).scores()
+    assert scores["default settings"] == pytest.approx(own["rmse"], rel=0.01)
+    assert scores["last value"] == pytest.approx(own["rmse_last_value"], rel=0.01)
+    assert scores["best of 2 trials"] < 0.1 * scores["default settings"]  # searched in its units
     hint = said.out.split("use them with: ")[1].strip()
     done = subprocess.run(
         [sys.executable, "-m", "holdfast.cli", *shlex.split(hint)[1:]],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -208,7 +209,8 @@ def test_items_end_to_end_and_resumed(tmp_path: Path, counted: list[Part]):
         assert content["versions"]["holdfast"] == hf.__version__ and content["quick"]
         assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
         assert content["title"] in (tmp_path / f"{name}.md").read_text()
-        assert f"![{content['title']}]({name}.png)" in (tmp_path / "index.md").read_text()
+        assert f"![{content['title']}]({name}.png)" in (tmp_path / f"{name}.md").read_text()
+        assert f"[{content['title']}]({name}.md)" in (tmp_path / "index.md").read_text()
     content = json.loads((tmp_path / "eye_candy.json").read_text())
     assert {group["settings"]["rule"] for group in content["variants"]} == {"paper", "holdfast"}
     assert all(group["seeds"] == [0] for group in content["variants"])
@@ -367,7 +369,15 @@ def test_command_makes_an_item(tmp_path: Path):
     arguments = ["reproduce", "hyperparameter_summary", "--quick", "--out", str(tmp_path)]
     result = CliRunner().invoke(cli.app, arguments)
     assert result.exit_code == 0, result.output
-    assert "tau_ESS" in (tmp_path / "index.md").read_text()
+    assert "tau_ESS" in (tmp_path / "hyperparameter_summary.md").read_text()
+
+
+def test_the_index_is_links_the_targets_and_a_note_that_stays(tmp_path: Path):
+    kept = Path(__file__).parents[2] / "docs" / "reproduction"
+    shutil.copytree(kept, tmp_path / "made", ignore=shutil.ignore_patterns("*.png"))
+    page = output.write_index(tmp_path / "made").read_text()
+    assert page == (kept / "index.md").read_text()  # the index is as the results make it
+    assert page.count("\n| --- |") == 1 and "<!-- note: begin -->" in page
 
 
 def test_command_refuses_an_unknown_item():

@@ -151,14 +151,14 @@ def _kill_inside(batch: int, folder: Path) -> None:
 
 
 def test_the_page_runs(spark, tmp_path, rng):
-    from snippets import run_page
+    from docs.pages import run_page
 
     (tmp_path / "in").mkdir()
     rows("a", range(5), rng).set_axis(["sensor", "time", "value"], axis=1).astype(
         {"time": "datetime64[us]"}
     ).to_parquet(tmp_path / "in" / "0.parquet")
     folders = {f"folder_{name}": str(tmp_path / name) for name in ("in", "out", "checkpoint")}
-    assert run_page("spark.md", spark=spark, **folders) == 3
+    assert run_page("docs/spark.md", tmp_path, spark=spark, **folders) == 2
     query = spark.streams.active
     for one in query:
         one.awaitTermination()

@@ -20,7 +20,7 @@ from holdfast.cli.record import MODEL, RECORD, record
 from holdfast.cli.voice import Voice
 from holdfast.columns import event_columns, forecast_columns, regime_columns, run_columns
 from holdfast.errors import HoldfastError
-from holdfast.evaluate.running import RunningScores
+from holdfast.evaluate import RunningCalibration, RunningScores, run_with_pit
 from holdfast.many import with_names
 from holdfast.models.base import Model
 from holdfast.models.registry import REGISTRY, make
@@ -71,6 +71,7 @@ class Batch:
     model: Model
     reading: Reading
     scores: RunningScores
+    calibration: RunningCalibration
     done: int = 0  # observations learnt, those missing in gaps included
     outliers: int = 0
     seconds: float = 0.0
@@ -112,7 +113,7 @@ class Batch:
         if self.done == 0 and self.online:
             warm_up(self.model, block, X)
         begin = time.perf_counter()
-        run = self.model.run(block.y, X, level=self.prepared.job.level)
+        run, pit = run_with_pit(self.model, block.y, X, self.prepared.job.level)
         self.seconds += time.perf_counter() - begin
         self.timed += len(run)
         self.recent.add(block, run)
@@ -125,6 +126,7 @@ class Batch:
         event_sheet.add(event_columns(run.events, times, start))
         if self.online:
             self.scores.add(block.y, run.mean, run.lower, run.upper, run.log_score)
+            self.calibration.add(pit)
         self.outliers += int(run.outlier.sum())
         self.done += len(run)
 
@@ -164,6 +166,7 @@ def _record(batch: Batch, form: str, warnings: list[str]) -> dict[str, Any]:
         season=prepared.season, level=prepared.job.level, horizon=prepared.job.horizon,
         observations=batch.done, outliers=batch.outliers, format=form, warnings=warnings,
         reading=batch.reading.state(), scoring=batch.scores.state(), scores=batch.scores.table(),
+        calibration=batch.calibration.state(),
     )  # fmt: skip
 
 
@@ -195,7 +198,7 @@ def write_html(destination: Destination, batch: Batch, warnings: list[str], voic
         destination.path("report.html"), run=recent.run(), model=batch.model, y=recent.y(),
         times=time_array(recent.times()), title=f"{prepared.layout.target}: {batch.model.name}",
         horizon=prepared.job.horizon or 24, scores=batch.scores.table(), warnings=warnings,
-        settings=batch.model.settings(),
+        settings=batch.model.settings(), calibration=batch.calibration.table(),
     )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from holdfast.cli.batch import Batch
 from holdfast.cli.job import Job, Prepared
 from holdfast.cli.record import read_kept
 from holdfast.errors import HoldfastError, unknown
-from holdfast.evaluate.running import RunningScores
+from holdfast.evaluate import RunningCalibration, RunningScores
 from holdfast.models.registry import REGISTRY
 from holdfast.readers import Reading, Request, Wishes, open_source
 from holdfast.readers import cells as cell_forms
@@ -35,7 +35,10 @@ def resumed(folder: Path, file: str | None) -> tuple[Batch, Iterable[list[Row]],
     )  # fmt: skip
     prepared = Prepared(job, source, reading.layout, reading.clock.frequency, state["season"])
     scores = RunningScores.from_state(state["scoring"])
-    batch = Batch(prepared, kept.model, reading, scores, state["observations"], state["outliers"])
+    counted = RunningCalibration.from_state(state["calibration"])
+    batch = Batch(
+        prepared, kept.model, reading, scores, counted, state["observations"], state["outliers"]
+    )
     return batch, _new(source.rows(reading.layout.used), reading, file is not None), state["format"]
 
 

@@ -109,13 +109,14 @@ def run_whole(job: Job, out: Path, form: str, voice: Voice) -> dict[str, Any]:
     from holdfast.cli.batch import Batch, finish
     from holdfast.cli.destination import Destination
     from holdfast.cli.job import prepare
-    from holdfast.evaluate.running import RunningScores
+    from holdfast.evaluate import RunningCalibration, RunningScores
 
     job.check()
     with Destination(out) as destination:
         prepared = prepare(job, voice)
         scores = RunningScores(prepared.season, job.burn_in)
-        batch = Batch(prepared, prepared.model(), prepared.reading(), scores)
+        calibration = RunningCalibration(job.burn_in)
+        batch = Batch(prepared, prepared.model(), prepared.reading(), scores, calibration)
         greet_compiler(voice)
         batch.go(destination, prepared.chunks(), voice)
         summary = finish(batch, destination, form, voice)
@@ -150,6 +151,10 @@ def resume(
         carry_over(folder, destination, form)
         greet_compiler(voice)
         batch.go(destination, chunks, voice)
+        if batch.done == before:
+            voice.result({"observations": before, "new": 0, "out": str(folder)})
+            voice.say(f"no row is new; {folder} is as it was, with {before} observations")
+            return
         summary = finish(batch, destination, form, voice)
     voice.say(f"{batch.done - before} observations more, {batch.done} in all")
     tell(summary, voice)

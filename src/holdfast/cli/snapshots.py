@@ -92,6 +92,7 @@ def report(
     from holdfast.cli.record import read_kept
     from holdfast.cli.voice import Voice
     from holdfast.errors import HoldfastError
+    from holdfast.evaluate import RunningCalibration
 
     kept = read_kept(folder)
     if "reading" not in kept.record:
@@ -107,6 +108,7 @@ def report(
         title=f"{kept.record['target']}: {kept.model.name}", horizon=horizon,
         scores=kept.record["scores"], warnings=kept.record["warnings"],
         settings=kept.model.settings(),
+        calibration=RunningCalibration.from_state(kept.record["calibration"]).table(),
     )  # fmt: skip
     Voice(quiet=quiet).say(f"report in {target}")
 

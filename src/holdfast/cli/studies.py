@@ -93,7 +93,7 @@ def tune(
     """Choose settings by how well they forecast a training part; `run --settings` takes them."""
     from dataclasses import replace
 
-    from holdfast.cli.tuned import check_output, last_value_score, read_space, tell_tuned
+    from holdfast.cli.tuned import check_output, read_space, score_of, tell_tuned
     from holdfast.cli.voice import Voice
     from holdfast.tuning import tune as search
 
@@ -114,8 +114,10 @@ def tune(
     about = {"file": file, "target": layout.target, "columns": ",".join(layout.columns)}
     about |= {"burn_in": str(burn_in)}
     replace(result, info=result.info | about).save(out)
-    simple = last_value_score(block.y[:rows], objective, skip)
-    tell_tuned(result, simple, file, layout.target, out, voice)
+    y, x = block.y[:rows], None if X is None else X._replace(values=X.values[:rows])
+    default = score_of(model, prepared.job.model_settings(), y, x, objective, skip)
+    simple = score_of("last_value", {}, y, None, objective, skip)
+    tell_tuned(result, default, simple, (file, layout.target, out), voice)
 
 
 def _whole_table(

@@ -41,16 +41,22 @@ def read_space(file: Path | None) -> dict[str, Any] | None:
     return space
 
 
-def last_value_score(y: np.ndarray, objective: str, skip: int) -> float:
-    """The objective of the simplest forecaster on the same rows."""
-    return float(OBJECTIVES[objective](prequential(make("last_value"), y, skip=skip)))
+def score_of(
+    model: str, settings: dict[str, Any], y: np.ndarray, X: Any, objective: str, skip: int
+) -> float:
+    """The objective of a model with given settings on the training rows."""
+    result = prequential(make(model, **settings), y, X, skip=skip)
+    return float(OBJECTIVES[objective](result))
 
 
 def tell_tuned(
-    result: TuneResult, simple: float, file: str, target: str, out: Path, voice: Voice
+    result: TuneResult, default: float, simple: float, hint_of: tuple[str, str, Path], voice: Voice
 ) -> None:
-    """Say what was found, beside the default and the last value, and how to use it."""
-    default = result.trials[0]["value"]
+    """Say what was found, beside the default and the last value, and how to use it.
+
+    `hint_of` is the table, its target and the settings file, for the command that uses them.
+    """
+    file, target, out = hint_of
     hint = shlex.join(["holdfast", "run", file, "--target", target, "--settings", str(out)])
     voice.result(
         {
@@ -61,13 +67,15 @@ def tell_tuned(
         }
     )  # fmt: skip
     searched = result.trials[0]["settings"]
+    fixed = {name: value for name, value in result.best.items() if name not in searched}
+    own = make(result.model_name, **fixed).settings()
     voice.table(
         ["setting", "default", "best"],
-        [[name, _shown(searched[name]), _shown(result.best[name])] for name in searched],
+        [[name, _shown(own[name]), _shown(result.best[name])] for name in searched],
     )
     rows = [[f"best of {len(result.trials)} trials", number(result.value)]]
-    rows += [["default", "failed" if default is None else number(default)]]
-    voice.table(["", result.objective], [*rows, ["last value", number(simple)]])
+    rows += [["default settings", number(default)], ["last value", number(simple)]]
+    voice.table(["", result.objective], rows)
     if result.failures:
         voice.say(f"{len(result.failures)} trials failed")
     voice.say(f"settings in {out}; use them with: {hint}")

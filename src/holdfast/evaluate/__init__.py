@@ -3,8 +3,19 @@
 from __future__ import annotations
 
 from holdfast.evaluate.oracle import Oracle, oracle
-from holdfast.evaluate.prequential import Prequential, last_value, prequential, running_mean
-from holdfast.evaluate.reliability import Calibration, calibration, pit_of_run
+from holdfast.evaluate.prequential import (
+    Prequential,
+    last_value,
+    prequential,
+    run_with_pit,
+    running_mean,
+)
+from holdfast.evaluate.reliability import (
+    Calibration,
+    RunningCalibration,
+    calibration,
+    pit_of_run,
+)
 from holdfast.evaluate.running import RunningScores
 from holdfast.evaluate.scores import (
     coverage,
@@ -39,6 +50,7 @@ __all__ = [
     "Matching",
     "Oracle",
     "Prequential",
+    "RunningCalibration",
     "RunningScores",
     "adjusted_rand",
     "calibration",
@@ -66,6 +78,7 @@ __all__ = [
     "prequential",
     "rmse",
     "rolling_rmse",
+    "run_with_pit",
     "running_mean",
     "switches",
 ]

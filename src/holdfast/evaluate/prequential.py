@@ -133,6 +133,25 @@ def prequential(
     return Prequential(run, target, *record.columns(), trivial, record.seconds, skip)
 
 
+def run_with_pit(model: Model, y: Any, X: Any = None, level: float = 0.9) -> tuple[Run, Array]:
+    """`model.run`, with the (T, d) probability integral transforms of its forecasts.
+
+    They are NaN for a model with a loop of its own, which shows no forecasts.
+
+    Example:
+        >>> import holdfast as hf
+        >>> run, pit = run_with_pit(hf.make("running_mean"), [1.0, 2.0, 3.0])
+        >>> len(run), pit.shape, float(pit[1, 0]) > 0.5
+        (3, (3, 1), True)
+    """
+    series = read_series(y)
+    if type(model).run is not Model.run:
+        return model.run(y, X, level=level), np.full(series.values.shape, np.nan)
+    record = _Transforms(series.values)
+    run = _stream(model, series, read_table(X, length=len(series.values)), record, level, False)
+    return run, record.pit
+
+
 def last_value(y: ArrayLike, period: int = 1) -> Array:
     """Forecast each observation by the one `period` before it (NaN where there is none).
 
@@ -207,9 +226,22 @@ class _Record:
         return np.concatenate(log_scores), np.concatenate(crps), np.concatenate(pit)
 
 
+class _Transforms:
+    """The probability integral transforms alone."""
+
+    def __init__(self, target: Array) -> None:
+        self.target, self.pit = target, np.full(target.shape, np.nan)
+        self.seconds, self.done = 0.0, 0
+
+    def add(self, forecasts: Sequence[Forecast]) -> None:
+        part = slice(self.done, self.done + len(forecasts))
+        self.pit[part] = scores.pit_values(forecasts, self.target[part])
+        self.done += len(forecasts)
+
+
 def _stream(
-    model: Model, series: Series, table: Table | None, record: _Record, level: float,
-    progress: bool,
+    model: Model, series: Series, table: Table | None, record: _Record | _Transforms,
+    level: float, progress: bool,
 ) -> Run:  # fmt: skip
     """`model.run`, with each forecast shown to `record` and only the model's work timed."""
     if not 0 < level < 1:

@@ -64,6 +64,69 @@ def calibration(pit: Any, bins: int = 20, levels: tuple[float, ...] = LEVELS) ->
     return Calibration((counts / total).tolist(), shares, int(values.size))
 
 
+class RunningCalibration:
+    """Calibration of a stream of any length in constant memory, fed block by block.
+
+    Args:
+        skip: observations at the start that are not counted (at most half of the stream).
+        bins: number of equal bins.
+
+    Example:
+        >>> running = RunningCalibration(bins=5)
+        >>> running.add([0.05, 0.3, 0.5])
+        >>> running.add([0.7, 0.95])
+        >>> running.table().coverage[0.5], running.table().n
+        (0.6, 5)
+    """
+
+    def __init__(self, skip: int = 0, bins: int = 20) -> None:
+        self.skip, self.bins = whole("skip", skip, 0), whole("bins", bins)
+        self.rows = 0
+        self._head = np.zeros(0)
+        self._counts = np.zeros(self.bins + len(LEVELS) + 1)  # of the bins, inside, and of all
+
+    def add(self, pit: Any) -> None:
+        """Count the transforms of a block of observations (NaN is not counted)."""
+        values = numbers("pit", pit).reshape(-1)
+        self.rows += values.size
+        room = max(self.skip - self._head.size, 0)
+        self._head = np.concatenate([self._head, values[:room]])
+        self._counts += self._counted(values[room:])
+
+    def table(self) -> Calibration | None:
+        """What was found so far; None where nothing was counted."""
+        counts = self._counts + self._counted(self._head[min(self.skip, self.rows // 2) :])
+        n = int(counts[-1])
+        if n == 0:
+            return None
+        shares = (counts / n).tolist()
+        return Calibration(
+            shares[: self.bins], dict(zip(LEVELS, shares[self.bins : -1], strict=True)), n
+        )
+
+    def state(self) -> dict[str, Any]:
+        """What it has counted so far, as JSON values."""
+        head = [None if np.isnan(u) else float(u) for u in self._head]
+        return {
+            "skip": self.skip, "bins": self.bins, "rows": self.rows, "head": head,
+            "counts": self._counts.tolist(),
+        }  # fmt: skip
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> RunningCalibration:
+        """The counts that `state` described."""
+        running = cls(state["skip"], state["bins"])
+        running.rows = state["rows"]
+        running._head = np.array(state["head"], dtype=float)
+        running._counts = np.array(state["counts"], dtype=float)
+        return running
+
+    def _counted(self, values: Array) -> Array:
+        found = calibration(values, self.bins)
+        shares = [*found.pit, *found.coverage.values(), 1.0]
+        return np.round(np.array(shares) * found.n)
+
+
 def pit_of_run(run: Run, y: Any, level: float = 0.9) -> Array:
     """(T, d) transforms of y under the forecasts of a run, as its limits tell them.
 

@@ -20,6 +20,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from functools import wraps
+from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar, Self, TypeVar, cast
 
@@ -173,6 +174,16 @@ class Model(ABC):
     def transitions(self) -> Transitions:
         """Expected transition probabilities between the regimes of `regimes()`."""
         return Transitions([], np.zeros((0, 0)))
+
+    def plot_regimes(self, ax: Any = None, **options: Any) -> Any:
+        """Draw the coefficients of each regime remembered now, by name. Needs matplotlib.
+
+        Args:
+            ax: axes to draw into; a new figure if not given.
+            **options: as for `holdfast.plot.plot_regimes`.
+        """
+        # By name: pictures stand above models, and matplotlib is not loaded without need.
+        return import_module("holdfast.plot").plot_regimes(self, ax, **options)
 
     @in_turn
     def to_bytes(self) -> bytes:

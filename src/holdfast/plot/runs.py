@@ -71,7 +71,7 @@ def plot_run(
     x = places(ax, read_times(times, len(run)))
     _draw_series(ax, x, run, y, level, coordinate)
     ax.set_ylabel(_name(y, label))
-    ax.set_title(title, loc="left")
+    ax.set_title(title, loc="left", pad=20)  # above the legend
     ax.margins(x=0.01)
     if ribbon:
         low, high = ax.get_ylim()

@@ -58,7 +58,8 @@ def tune(
     kept with its reason. Ctrl-C ends the search and gives what is finished.
 
     Without a `space` these settings are searched, as far as the model has them and `settings`
-    does not fix them; the ranges are for a standardised series:
+    does not fix them; the ranges are for a standardised series, and those of variances are
+    taken times the variance of y (to the nearest power of ten):
 
         br_ihmm         batch 1 .. 24, threshold 1 .. 8, noise 0.003 .. 3, prior_var 0.03 .. 100,
                         all in logs, and ess_threshold 0.05 .. 0.95
@@ -100,7 +101,9 @@ def tune(
     known = _known(model_name, fixed)
     task = _task(model_name, fixed, (y, X, clean), objective, (train, skip), _seeds(known, seeds))
     if space is None:
-        space = {n: s for n, s in default_space(model_name, known).items() if n not in fixed}
+        space = {
+            n: s for n, s in default_space(model_name, known, task.y).items() if n not in fixed
+        }
         if not space:
             raise HoldfastError(
                 f"{model_name} has no setting that is usually searched: pass space."

@@ -126,7 +126,7 @@ class Choice(Spec):
         return ["choice", list(self.options)]
 
 
-# For a standardised series, as the models' own defaults are.
+# For a standardised series; `default_space` puts them into the units of another one.
 _USUAL: Space = {
     "batch": Int(1, 24, log=True),
     "threshold": Float(1.0, 8.0, log=True),
@@ -148,15 +148,40 @@ _FAMILY = {  # what makes a model the one it is stays fixed: batch 1, no weight
 }
 
 
-def default_space(model_name: str, known: Mapping[str, Any]) -> Space:
+_OF_VARIANCE = ("noise", "noise_scale", "prior_var")  # these have the units of y squared
+
+
+def default_space(model_name: str, known: Mapping[str, Any], y: Any = (0.0,)) -> Space:
     """The usual space of a model: those of its settings `known` that are worth a search.
+
+    Variances are searched around that of y; how far levels may lie, around how large y is.
 
     Example:
         >>> import holdfast as hf
-        >>> sorted(default_space("ihmm", hf.make("ihmm").settings()))
-        ['ess_threshold', 'noise', 'prior_var']
+        >>> space = default_space("ihmm", hf.make("ihmm").settings(), [1000.0, 1010.0, 990.0])
+        >>> sorted(space), space["noise"]
+        (['ess_threshold', 'noise', 'prior_var'], Float(low=0.3, high=300.0, log=True))
     """
-    return {name: _USUAL[name] for name in _FAMILY.get(model_name, _USUAL) if name in known}
+    usual = {name: _USUAL[name] for name in _FAMILY.get(model_name, _USUAL) if name in known}
+    variance, size = _powers_of_ten(y)
+    for name in set(usual) & set(_OF_VARIANCE):
+        spec = usual[name]
+        assert isinstance(spec, Float)
+        high = size if name == "prior_var" else variance
+        usual[name] = Float(spec.low * variance, spec.high * high, log=True)
+    return usual
+
+
+def _powers_of_ten(y: Any) -> tuple[float, float]:
+    """Variance of y and mean square of y, each to the nearest power of ten; spikes do not count."""
+    values = np.asarray(y, dtype=float)
+    seen = values[np.isfinite(values)]
+    if not seen.size:
+        return 1.0, 1.0
+    low, middle, high = np.quantile(seen, [0.25, 0.5, 0.75])
+    variance = ((high - low) / 1.349) ** 2 or float(seen.var()) or 1.0
+    rounded = 10.0 ** np.round(np.log10([variance, variance + middle**2]))
+    return float(rounded[0]), float(rounded[1])
 
 
 def read_space(space: Mapping[str, Any], known: Mapping[str, Any], fixed: Settings) -> Space:

@@ -1,0 +1,122 @@
+"""The documentation is true: every snippet runs, links lead somewhere, notebooks are the pages."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from matplotlib import pyplot as plt
+
+from docs import notebooks
+from docs.pages import DOCS, ROOT, RUNS, blocks, looked_up, pages, run_page
+
+ELSEWHERE = {  # pages whose surroundings another test makes
+    "docs/spark.md": "tests/spark/test_spark.py",
+    "docs/serve.md": "tests/serve/test_serve_docs.py",
+}
+NEEDS = {
+    "docs/adapters.md": ("river", "sklearn", "sktime", "skpro"),
+    "docs/comparison.md": ("river",),
+}
+WITH_CODE = [p for p in pages() if any(b.language in RUNS and not b.excuse for b in blocks(p))]
+
+
+@pytest.fixture
+def quiet_pictures() -> Iterator[None]:
+    before = plt.get_backend()
+    plt.switch_backend("Agg")
+    yield
+    plt.close("all")
+    plt.switch_backend(before)
+
+
+@pytest.mark.parametrize("page", [p for p in WITH_CODE if p not in ELSEWHERE])
+def test_the_snippets_of_a_page_run(page: str, tmp_path: Path, quiet_pictures: None) -> None:
+    for module in NEEDS.get(page, ()):
+        pytest.importorskip(module)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert run_page(page, tmp_path) > 0
+
+
+def test_pages_that_are_run_elsewhere_are() -> None:
+    for page, test in ELSEWHERE.items():
+        assert f'run_page("{page}"' in (ROOT / test).read_text()
+
+
+def test_every_block_is_run_or_says_in_its_first_line_why_not() -> None:
+    for page in pages():
+        for block in blocks(page):
+            assert block.language, f"{block.place}: a fence without a language"
+            if block.language not in RUNS:
+                assert block.language in ("text", "json", "csv"), block.place
+            if "not run" in block.code.lower():
+                assert len(block.excuse) > 15, f"{block.place}: say why it is not run"
+
+
+def test_what_is_looked_up_must_exist() -> None:
+    block = blocks("README.md")[0]
+    assert looked_up("make demo  # once", block) and looked_up("pip install '.[dev]'", block)
+    assert not looked_up("holdfast models", block)
+    for line in ("make coffee", "pip install 'holdfast[coffee]'"):
+        with pytest.raises(AssertionError, match="coffee"):
+            looked_up(line, block)
+
+
+def test_a_snippet_that_fails_names_its_place(tmp_path: Path) -> None:
+    from docs import pages as module
+
+    page = tmp_path / "page.md"
+    page.write_text("# A page\n\n```sh\nfalse\n```\n")
+    block = module.Block("page.md", 4, "sh", "false\n")
+    with pytest.raises(AssertionError, match=r"page\.md, line 4: exit code 1"):
+        module.run_shell(block, tmp_path)
+
+
+def test_links_of_readme_and_pages_lead_somewhere() -> None:
+    for page in [*pages(), "CONTRIBUTING.md", "CHANGELOG.md"]:
+        text = re.sub(r"```.*?```", "", (ROOT / page).read_text(), flags=re.S)
+        for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", text):
+            if not target.startswith("http"):
+                assert ((ROOT / page).parent / target).exists(), f"{page} links to {target}"
+
+
+def test_every_page_is_in_the_menu() -> None:
+    menu = (ROOT / "mkdocs.yml").read_text()
+    for page in DOCS.rglob("*.md"):
+        name = page.relative_to(DOCS).as_posix()
+        assert name in menu or name.startswith("reproduction/"), f"{name} is not in mkdocs.yml"
+
+
+def test_the_site_is_built_without_a_broken_link(tmp_path: Path) -> None:
+    pytest.importorskip("mkdocs")
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", tmp_path],
+        cwd=ROOT, env=os.environ | {"NO_MKDOCS_2_WARNING": "1"}, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    api = (tmp_path / "api.html").read_text()
+    assert 'id="holdfast.bank.auto"' in api and "Predict and update along a stream" in api
+    assert not re.search(r'(src|href)="https?://[^"]+\.(js|css|woff2?)"', api)  # no network
+
+
+def test_the_notebooks_are_the_pages() -> None:
+    written = {path.stem: path.read_text() for path in notebooks.FOLDER.glob("*.ipynb")}
+    made = {page.stem: notebooks.notebook(page) for page in notebooks.recipes()}
+    assert written == made, "write them anew: python -m docs.notebooks"
+    for name, text in made.items():
+        cells = json.loads(text)["cells"]
+        code = "".join("".join(c["source"]) for c in cells if c["cell_type"] == "code")
+        for block in blocks(f"docs/cookbook/{name}.md"):
+            assert block.excuse or block.code.strip() in code, block.place
+        prose = "".join("".join(c["source"]) for c in cells if c["cell_type"] == "markdown")
+        for target in re.findall(r"\]\((?!http)([^)#]+)", prose):
+            assert (notebooks.FOLDER / target).exists(), f"{name} links to {target}"
