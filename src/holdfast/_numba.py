@@ -194,7 +194,8 @@ def kernel(function: Function) -> Function:
     """Compile on first use and cache on disk; plain Python under NUMBA_DISABLE_JIT."""
     if config.DISABLE_JIT:
         return function
-    options: Any = {"no_cfunc_wrapper": True}  # a wrapper that nobody calls takes time to compile
+    # No branch for divisions by zero, and no wrapper for callers in C: there are none.
+    options: Any = {"error_model": "numpy", "no_cfunc_wrapper": True}
     compiled: Any = numba.njit(**options)(function)
     before = config.CACHE_DIR
     config.CACHE_DIR = str(cache_root())  # where Numba looks for room

@@ -83,6 +83,10 @@ class Auto(Model):
         """
         return {} if self.stream is None else self.stream.regret()
 
+    def coefficient_names(self) -> list[str]:
+        """Names of a regime's coefficients, as the model that reads regimes has them now."""
+        return [] if self.stream is None else self.stream.coefficient_names()
+
     def explain(self) -> str:
         """What it knows, in plain words: units, features, members, regimes, outliers."""
         return explain(self.stream, self.time)
