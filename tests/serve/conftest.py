@@ -52,11 +52,13 @@ class Server:
             self.wait()
         return self
 
-    def wait(self) -> None:
-        until = time.monotonic() + 120
+    def wait(self, compiled: bool = True) -> None:
+        """Until it is ready; on a machine where nothing is compiled yet, that takes minutes."""
+        until = time.monotonic() + 900
         while True:
             try:
-                if self.client.get("/readyz").status_code == 200:
+                answer = self.client.get("/readyz")
+                if answer.status_code == 200 and answer.json()["compiled"] >= compiled:
                     return
             except httpx.TransportError:
                 pass

@@ -64,12 +64,16 @@ class Service:
         return engine
 
     async def _warm_up(self) -> None:
-        await self.pool.everyone("warm_up")
+        await self.pool.warm_up()
         self.ready = True
-        _log.info("ready")
-        if self.config.demo:
-            await self.pool.renew()
-            _log.info("compiled")
+        _log.info("ready", extra={"compiled": self.pool.compiled})
+        if not self.pool.compiled:
+            try:
+                await self.pool.compile()
+            except (EOFError, OSError):
+                _log.exception("compiling failed; models go on without the compiler, slowly")
+            else:
+                _log.info("compiled")
 
     def _rest(self, resting: Resting) -> None:
         loop = asyncio.get_running_loop()

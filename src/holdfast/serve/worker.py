@@ -18,6 +18,7 @@ import numpy as np
 
 import holdfast as hf
 from holdfast import HoldfastError
+from holdfast._numba import cache_folder
 from holdfast.serve import learning
 from holdfast.serve.config import OFFLINE, default_model
 from holdfast.serve.rows import Resting
@@ -47,6 +48,11 @@ class Reply:
     resting: list[Resting]
 
 
+def compiled_before() -> bool:
+    """Whether a worker of exactly this code has compiled its kernels on this machine."""
+    return cache_folder(__name__).exists()
+
+
 class Worker:
     """What can be asked of the models of a process."""
 
@@ -71,6 +77,7 @@ class Worker:
         model.forecast(2)
         model.transitions()
         hf.from_bytes(model.to_bytes())
+        cache_folder(__name__).mkdir(parents=True, exist_ok=True)  # see `compiled_before`
 
     def check(self, model: str, settings: dict[str, Any]) -> None:
         """Refuse settings that cannot serve a stream."""

@@ -1,6 +1,6 @@
 // The frame of the page: which view is shown, keys, theme, the token, notices.
 
-import { onUnauthorised } from "./api.js";
+import { get, onUnauthorised } from "./api.js";
 import { h } from "./dom.js";
 import { overview } from "./overview.js";
 import { streamView } from "./stream.js";
@@ -91,6 +91,13 @@ document.addEventListener("keydown", (event) => {
   else if (view?.key?.(event)) event.preventDefault();
 });
 
+// On a new machine the kernels are compiled once, for a minute or more; the page says so meanwhile.
+async function watchCompiling() {
+  const ready = await get("/readyz").catch(() => null);
+  document.getElementById("preparing").hidden = !ready || ready.compiled;
+  if (!ready?.compiled) setTimeout(watchCompiling, 2000);
+}
+
 document.getElementById("theme").addEventListener("click", () => theme());
 document.getElementById("help").addEventListener("click", showKeys);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => view?.repaint?.());
@@ -98,3 +105,4 @@ const kept = localStorage.getItem("theme");
 if (kept) document.documentElement.dataset.theme = kept;
 addEventListener("hashchange", route);
 route();
+watchCompiling();
