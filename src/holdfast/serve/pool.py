@@ -210,6 +210,7 @@ class Pool:
         """Compiled processes for all, one after the other: the first compiles for the rest."""
         for hand in self.hands:
             await hand.renew()
+            await hand.ask("warm_up")  # the next message is what makes a hand change over
         self.compiled = True
 
     async def close(self, at_once: bool = False) -> None:

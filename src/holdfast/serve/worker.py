@@ -49,8 +49,17 @@ class Reply:
 
 
 def compiled_before() -> bool:
-    """Whether a worker of exactly this code has compiled its kernels on this machine."""
+    """Whether workers of exactly this code have compiled their kernels on this machine."""
     return cache_folder(__name__).exists()
+
+
+def note_compiled() -> None:
+    """From now on workers may begin compiled.
+
+    To be called when what was learnt without the compiler lies in snapshots: compiled code may
+    differ from uncompiled in the last bit, so a replay must be done by what did the learning.
+    """
+    cache_folder(__name__).mkdir(parents=True, exist_ok=True)
 
 
 class Worker:
@@ -77,7 +86,6 @@ class Worker:
         model.forecast(2)
         model.transitions()
         hf.from_bytes(model.to_bytes())
-        cache_folder(__name__).mkdir(parents=True, exist_ok=True)  # see `compiled_before`
 
     def check(self, model: str, settings: dict[str, Any]) -> None:
         """Refuse settings that cannot serve a stream."""
