@@ -15,14 +15,30 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import numpy as np
 import pytest
 
 pytest.importorskip("fastapi", reason="the extra `serve` is not installed")
 
 from serve_helpers import SMALL
 
+import holdfast as hf
+
 _POSTGRES = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
 CHROMIUM = Path("/usr/bin/chromium")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def kernels() -> None:
+    """Compile what most streams here run on: a service compiles the default model's kernels
+    beside its work, but those of others when they are first used, and requests wait for that.
+    """
+    for shape in ((30,), (30, 2)):
+        model = hf.br_ihmm(particles=20, noise=0.16)  # as SMALL
+        model.run(np.random.default_rng(0).standard_normal(shape))
+        model.forecast(2)
+        model.transitions()
+        hf.from_bytes(model.to_bytes())
 
 
 def free_port() -> int:

@@ -19,10 +19,11 @@ import numpy as np
 import holdfast as hf
 from holdfast import HoldfastError
 from holdfast._numba import cache_folder
-from holdfast.serve import learning
+from holdfast.serve import learning, reports
 from holdfast.serve.config import OFFLINE, default_model
 from holdfast.serve.rows import Resting
 from holdfast.serve.shelf import Shelf
+from holdfast.serve.storage import streams
 from holdfast.serve.storage.database import connect
 
 
@@ -66,7 +67,8 @@ class Worker:
     """What can be asked of the models of a process."""
 
     def __init__(self, db: str, capacity: int, snapshot_every: int) -> None:
-        self.shelf = Shelf(connect(db, pool=1), capacity, snapshot_every)
+        self._engine = connect(db, pool=1)
+        self.shelf = Shelf(self._engine, capacity, snapshot_every)
 
     def answer(self, message: Message) -> Any:
         """Do what a message asks; every error becomes an answer."""
@@ -128,6 +130,15 @@ class Worker:
             "explanation": str(explain()) if callable(explain) else None,
             "weights": _weights(getattr(model, "weights", None)),
         }
+
+    def report(self, stream: int, key: str) -> str:
+        """The stream as one HTML file."""
+        model = self.shelf.get(stream).model
+        with self._engine.connect() as connection:
+            about = streams.find(connection, key)
+            if about is None or about.id != stream:
+                raise LookupError("The stream does not exist.")
+            return reports.page(connection, about, model)
 
     def snapshot(self, stream: int) -> tuple[int, bytes]:
         entry = self.shelf.get(stream)

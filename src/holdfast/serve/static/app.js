@@ -35,7 +35,7 @@ function route() {
 
 const KEYS = [
   ["/", "search the streams"], ["↑ ↓ ← →", "move among streams; in a chart, ← → pan"],
-  ["+ −", "zoom"], ["0", "the whole history"], ["l", "back to live"], ["Esc", "all streams"],
+  ["+ −", "zoom"], ["0", "the whole history"], ["l", "back to live"], ["r", "save a report"], ["Esc", "all streams"],
   ["t", "light or dark"], ["?", "these keys"],
 ];
 
