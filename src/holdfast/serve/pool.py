@@ -13,13 +13,13 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import os
-import queue
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from holdfast.serve.config import Config
+from holdfast.serve.gathering import Gathering
 from holdfast.serve.rows import Resting
 from holdfast.serve.worker import Message, Refused, Reply, compiled_before, main
 
@@ -81,28 +81,25 @@ class Hand:
     def __init__(self, config: Config, rested: Callable[[Resting], None]) -> None:
         self._config = config
         self._rested = rested
-        self._queue: queue.SimpleQueue[tuple[Message, asyncio.Future[Any]] | None]
-        self._queue = queue.SimpleQueue()
         self._loop = asyncio.get_running_loop()
         self._closing = False
         self._body = Body(config, compiled_before())
         self._successor: Body | None = None
-        self._thread = threading.Thread(target=self._work, daemon=True)
-        self._thread.start()
+        self._work = Gathering(self._exchange, _TOGETHER, "worker")
 
     async def ask(self, verb: str, *arguments: Any) -> Any:
         """The worker's answer; a `Refused` comes back as a value, a lost process is raised."""
         future: asyncio.Future[Any] = self._loop.create_future()
-        self._queue.put((Message(verb, arguments), future))
+        self._work.put((Message(verb, arguments), future))
         return await future
 
     async def close(self, at_once: bool) -> None:
         """End the worker, after what it does or in the middle of it."""
         self._closing = True
-        self._queue.put(None)
         if at_once:
             self._body.process.kill()
-        await asyncio.to_thread(self._thread.join)
+        await asyncio.to_thread(self._work.close)
+        await asyncio.to_thread(self._body.end)
 
     async def renew(self) -> None:
         """Prepare a compiled process and let it take over."""
@@ -113,25 +110,6 @@ class Hand:
             body.end(at_once=True)
             raise
         self._successor = body
-
-    def _work(self) -> None:
-        while True:
-            taken = self._take()
-            work = [entry for entry in taken if entry is not None]
-            if work:
-                self._exchange(work)
-            if None in taken:
-                self._body.end()
-                return
-
-    def _take(self) -> list[tuple[Message, asyncio.Future[Any]] | None]:
-        taken = [self._queue.get()]
-        while len(taken) < _TOGETHER and taken[-1] is not None:
-            try:
-                taken.append(self._queue.get_nowait())
-            except queue.Empty:
-                break
-        return taken
 
     def _exchange(self, work: list[tuple[Message, asyncio.Future[Any]]]) -> None:
         try:

@@ -248,7 +248,9 @@ class EventInfo(BaseModel):
     regime: int
     previous: int
     regime_name: str | None
+    regime_note: str | None
     previous_name: str | None
+    previous_note: str | None
     received: float
     acknowledged: float | None
     acknowledged_by: str | None
