@@ -51,8 +51,9 @@ def free_port() -> int:
 class Server:
     """`holdfast serve` as a user starts it."""
 
-    def __init__(self, db: str, *options: str, log: Path) -> None:
+    def __init__(self, db: str, *options: str, log: Path, cache: Path | None = None) -> None:
         self.db, self.options, self.log = db, options, log
+        self.environment = os.environ | ({"HOLDFAST_CACHE": str(cache)} if cache else {})
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.client = httpx.Client(base_url=self.url, timeout=60, trust_env=False)
@@ -63,7 +64,9 @@ class Server:
             "--db", self.db, "--workers", "1", "--log", "json", *self.options,
         ]  # fmt: skip
         with self.log.open("a") as log:
-            self.process = subprocess.Popen(command, stderr=log, stdout=log, start_new_session=True)
+            self.process = subprocess.Popen(
+                command, stderr=log, stdout=log, start_new_session=True, env=self.environment
+            )
         if wait:
             self.wait()
         return self
@@ -123,8 +126,9 @@ def start(tmp_path: Path) -> Iterator[Starter]:
     """Starts services that end with the test."""
     begun: list[Server] = []
 
-    def starter(*options: str, db: str | None = None, wait: bool = True) -> Server:
-        server = Server(db or f"sqlite:///{tmp_path}/test.db", *options, log=tmp_path / "serve.log")
+    def starter(*options: str, db: str | None = None, wait: bool = True, **more: Any) -> Server:
+        where = db or f"sqlite:///{tmp_path}/test.db"
+        server = Server(where, *options, log=tmp_path / "serve.log", **more)
         begun.append(server)
         return server.start(wait)
 

@@ -278,6 +278,7 @@ class RegimeInfo(BaseModel):
     probability: float | None
     times: int = Field(description="How often the stream was in it.")
     usual_length: float | None = Field(description="Median length of a stay, in observations.")
+    sample: list[float | None] = Field(description="The last values of its latest stay.")
     next: dict[str, int] = Field(description="What followed, and how often.")
 
 

@@ -85,6 +85,7 @@ def _regime(
         id=number, name=named[0] or None, note=named[1], remembered=known is not None,
         probability=known.get("probability") if known else None, times=len(lengths),
         usual_length=statistics.median(lengths) if lengths else None,
+        sample=habit["sample"] if habit else [],
         next={str(then): count for then, count in habit["next"].items()} if habit else {},
         **fields,
     )  # fmt: skip
