@@ -1,6 +1,6 @@
 """What the service carries: rows per second and waiting times, and what bounds them.
 
-    python -m benchmarks.serve [--streams 1000] [--seconds 20] [--db URL]
+    python -m benchmarks.serve [--streams 1000] [--warm 1] [--seconds 20] [--model NAME] [--db URL]
 
 Streams are made, then clients send as fast as they are answered, first one observation per
 request, then twenty. The waiting time is from sending to the acknowledgement, which comes after
@@ -47,7 +47,8 @@ def start(db: str) -> tuple[subprocess.Popen[bytes], str]:
     url = f"http://127.0.0.1:{port}"
     while True:
         try:
-            if httpx.get(f"{url}/readyz", trust_env=False).status_code == 200:
+            answer = httpx.get(f"{url}/readyz", trust_env=False)
+            if answer.status_code == 200 and answer.json()["compiled"]:
                 return process, url
         except httpx.TransportError:
             pass
@@ -128,12 +129,15 @@ def measured(process: Any, url: str, keys: list[str], rows: int, given: Any) -> 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--streams", type=int, default=1000)
+    parser.add_argument("--warm", type=int, default=1, help="rows each stream learns first")
     parser.add_argument("--seconds", type=float, default=20)
+    parser.add_argument("--model", choices=MODELS, help="only this one")
     parser.add_argument("--clients", type=int, default=16)
     parser.add_argument("--db", default="")
     given = parser.parse_args()
     print(f"{os.cpu_count()} cores")
-    for name, settings in MODELS.items():
+    chosen = {given.model: MODELS[given.model]} if given.model else MODELS
+    for name, settings in chosen.items():
         with tempfile.TemporaryDirectory() as folder:
             process, url = start(given.db or f"sqlite:///{folder}/bench.db")
             try:
@@ -142,7 +146,7 @@ def main() -> None:
                     for key in keys:
                         http.put(f"/streams/{key}", json=settings).raise_for_status()
                 print(f"{given.streams} streams, {name} model {settings}")
-                asyncio.run(load(url, keys, "warm-", 1, given.clients, 0, silent=True))
+                asyncio.run(load(url, keys, "warm-", given.warm, given.clients, 0, silent=True))
                 for rows in (1, 20):
                     measured(process, url, keys, rows, given)
             finally:

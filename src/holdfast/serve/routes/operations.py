@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from fastapi import APIRouter, HTTPException, Response
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from holdfast.serve.routes.common import PROBLEMS, Caller, Serving
 from holdfast.serve.schemas import Problem
@@ -17,11 +17,15 @@ router = APIRouter(tags=["operations"])
 class Status(BaseModel):
     """A word for a probe."""
 
+    model_config = ConfigDict(json_schema_extra={"example": {"status": "ok"}})
+
     status: Literal["ok"]
 
 
 class Readiness(BaseModel):
     """The service takes observations, at full speed once the kernels are compiled."""
+
+    model_config = ConfigDict(json_schema_extra={"example": {"status": "ready", "compiled": True}})
 
     status: Literal["ready"]
     compiled: bool = Field(

@@ -12,6 +12,7 @@ const dialog = document.getElementById("dialog");
 let view = null;
 
 export const page = {
+  preparing: false,
   status(text, kind = "") {
     status.textContent = text;
     status.className = `status ${kind}`;
@@ -94,7 +95,8 @@ document.addEventListener("keydown", (event) => {
 // On a new machine the kernels are compiled once, for a minute or more; the page says so meanwhile.
 async function watchCompiling() {
   const ready = await get("/readyz").catch(() => null);
-  document.getElementById("preparing").hidden = !ready || ready.compiled;
+  page.preparing = Boolean(ready) && !ready.compiled;
+  document.getElementById("preparing").hidden = !page.preparing;
   if (!ready?.compiled) setTimeout(watchCompiling, 2000);
 }
 
@@ -104,5 +106,5 @@ matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => view
 const kept = localStorage.getItem("theme");
 if (kept) document.documentElement.dataset.theme = kept;
 addEventListener("hashchange", route);
+await watchCompiling();
 route();
-watchCompiling();

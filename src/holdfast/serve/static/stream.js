@@ -71,8 +71,9 @@ class StreamView {
   }
 
   async loadSteps() {
+    const possible = this.rows.length && !this.page.preparing; // dear without the compiler
     try {
-      this.steps = this.rows.length ? (await get(streamPath(this.name, `/forecast?horizon=${STEPS}`))).steps : [];
+      this.steps = possible ? (await get(streamPath(this.name, `/forecast?horizon=${STEPS}`))).steps : [];
     } catch (error) {
       this.steps = []; // a model with covariates cannot look ahead without them
     }
