@@ -66,8 +66,12 @@ class Service:
         return engine
 
     async def _warm_up(self) -> None:
-        await self.pool.warm_up()
-        self.ready = True
+        while not self.ready:
+            try:
+                await self.pool.warm_up()
+                self.ready = True
+            except WorkerLost:
+                _log.warning("a worker ended while it started; another one is tried")
         _log.info("ready", extra={"compiled": self.pool.compiled})
         if not self.pool.compiled:
             await self._compile()

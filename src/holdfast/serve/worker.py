@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import signal
 import warnings
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
@@ -60,7 +61,8 @@ def note_compiled() -> None:
     To be called when what was learnt without the compiler lies in snapshots: compiled code may
     differ from uncompiled in the last bit, so a replay must be done by what did the learning.
     """
-    cache_folder(__name__).mkdir(parents=True, exist_ok=True)
+    with suppress(OSError):  # without it the next start is only slower
+        cache_folder(__name__).mkdir(parents=True, exist_ok=True)
 
 
 class Worker:
