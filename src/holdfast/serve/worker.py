@@ -20,7 +20,7 @@ import numpy as np
 import holdfast as hf
 from holdfast import HoldfastError
 from holdfast._numba import cache_folder
-from holdfast.serve import learning, reports
+from holdfast.serve import learning
 from holdfast.serve.config import OFFLINE, default_model
 from holdfast.serve.rows import Resting
 from holdfast.serve.shelf import Shelf
@@ -135,6 +135,8 @@ class Worker:
 
     def report(self, stream: int, key: str) -> str:
         """The stream as one HTML file."""
+        from holdfast.serve import reports  # rarely needed, and it would make every start slower
+
         model = self.shelf.get(stream).model
         with self._engine.connect() as connection:
             about = streams.find(connection, key)
