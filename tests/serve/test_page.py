@@ -164,6 +164,14 @@ def test_the_page_asks_for_a_token(start: Callable[..., Any], page: Any) -> None
     page.wait_for_selector(".empty")
 
 
+def test_a_stream_that_comes_later_is_shown(server: Any, page: Any) -> None:
+    page.goto(f"{server.url}/#/s/page.later")
+    page.wait_for_selector("#notice:not([hidden])")
+    server.make("page.later")
+    server.send("page.later", rows(0, 12))
+    fact(page, "observations", "12")
+
+
 def test_the_demonstration_moves(start: Callable[..., Any], page: Any) -> None:
     server = start("--demo")
     page.goto(f"{server.url}/#/s/demo")

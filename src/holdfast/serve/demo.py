@@ -22,13 +22,13 @@ _TOGETHER = 10
 _CHAPTER = 2000
 
 
-def feed(service: Service) -> asyncio.Task[None]:
-    """Start feeding; the task runs until it is cancelled."""
-    return asyncio.create_task(_feed(service))
-
-
-async def _feed(service: Service) -> None:
+async def feed(service: Service) -> asyncio.Task[None]:
+    """Make the stream and start feeding; the task runs until it is cancelled."""
     stream = await service.write(_found)
+    return asyncio.create_task(_feed(service, stream))
+
+
+async def _feed(service: Service, stream: streams.Stream) -> None:
     while not service.ready:
         await asyncio.sleep(0.05)
     values = _values(stream.n_rows)

@@ -47,7 +47,7 @@ class StreamView {
     } catch (error) {
       if (this.stopped) return;
       this.page.notice(error.status ? error.message : "The service does not answer; trying again.");
-      if (error.status !== 404) this.again = setTimeout(() => this.start(), 2000);
+      this.again = setTimeout(() => this.start(), 2000); // a stream that is not there may come
       return;
     }
     this.page.notice("");
