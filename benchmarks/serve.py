@@ -1,24 +1,22 @@
 """What the service carries: rows per second and waiting times, and what bounds them.
 
-    python -m benchmarks.serve [--streams 1000] [--seconds 20] [--db URL]
+    python -m benchmarks.serve [--streams 1000] [--warm 1] [--seconds 20] [--model NAME] [--db URL]
 
 Streams are made, then clients send as fast as they are answered, first one observation per
 request, then twenty. The waiting time is from sending to the acknowledgement, which comes after
-the observation and its outputs are durable. Beside it: the same models without a service, in
-threads and in processes, which is why the service uses processes.
+the observation and its outputs are durable. `benchmarks.serve_parallel` says why the service uses
+processes and not threads.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import multiprocessing
 import os
 import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from typing import Any
 
@@ -26,7 +24,6 @@ import httpx
 import numpy as np
 import psutil
 
-import holdfast as hf
 from holdfast import data
 
 MODELS: dict[str, dict[str, Any]] = {
@@ -34,37 +31,6 @@ MODELS: dict[str, dict[str, Any]] = {
     "default": {},
 }
 Y = data.regime_stream(seed=1, n=2000).y
-
-
-def learn(seed: int, rows: int = 400) -> None:
-    model = hf.make("student_t_ihmm", seed=seed)
-    for first in range(0, rows, 10):
-        model.run(Y[first : first + 10])
-
-
-def side_by_side() -> None:
-    """Two models one after the other, in two threads, in two processes."""
-    learn(0)
-    started = time.perf_counter()
-    learn(0)
-    learn(1)
-    alone = time.perf_counter() - started
-    threads = [threading.Thread(target=learn, args=(seed,)) for seed in (0, 1)]
-    started = time.perf_counter()
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    threaded = time.perf_counter() - started
-    with multiprocessing.get_context("spawn").Pool(2) as pool:
-        pool.map(learn, [0, 1], chunksize=1)
-        started = time.perf_counter()
-        pool.map(learn, [0, 1], chunksize=1)
-        processed = time.perf_counter() - started
-    print(
-        f"two models of 400 rows: one after the other {alone:.2f} s, "
-        f"in threads {threaded:.2f} s, in processes {processed:.2f} s"
-    )
 
 
 def start(db: str) -> tuple[subprocess.Popen[bytes], str]:
@@ -81,7 +47,8 @@ def start(db: str) -> tuple[subprocess.Popen[bytes], str]:
     url = f"http://127.0.0.1:{port}"
     while True:
         try:
-            if httpx.get(f"{url}/readyz", trust_env=False).status_code == 200:
+            answer = httpx.get(f"{url}/readyz", trust_env=False)
+            if answer.status_code == 200 and answer.json()["compiled"]:
                 return process, url
         except httpx.TransportError:
             pass
@@ -162,13 +129,15 @@ def measured(process: Any, url: str, keys: list[str], rows: int, given: Any) -> 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--streams", type=int, default=1000)
+    parser.add_argument("--warm", type=int, default=1, help="rows each stream learns first")
     parser.add_argument("--seconds", type=float, default=20)
+    parser.add_argument("--model", choices=MODELS, help="only this one")
     parser.add_argument("--clients", type=int, default=16)
     parser.add_argument("--db", default="")
     given = parser.parse_args()
     print(f"{os.cpu_count()} cores")
-    side_by_side()
-    for name, settings in MODELS.items():
+    chosen = {given.model: MODELS[given.model]} if given.model else MODELS
+    for name, settings in chosen.items():
         with tempfile.TemporaryDirectory() as folder:
             process, url = start(given.db or f"sqlite:///{folder}/bench.db")
             try:
@@ -177,7 +146,7 @@ def main() -> None:
                     for key in keys:
                         http.put(f"/streams/{key}", json=settings).raise_for_status()
                 print(f"{given.streams} streams, {name} model {settings}")
-                asyncio.run(load(url, keys, "warm-", 1, given.clients, 0, silent=True))
+                asyncio.run(load(url, keys, "warm-", given.warm, given.clients, 0, silent=True))
                 for rows in (1, 20):
                     measured(process, url, keys, rows, given)
             finally:

@@ -15,14 +15,30 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import numpy as np
 import pytest
 
 pytest.importorskip("fastapi", reason="the extra `serve` is not installed")
 
 from serve_helpers import SMALL
 
+import holdfast as hf
+
 _POSTGRES = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
 CHROMIUM = Path("/usr/bin/chromium")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def kernels() -> None:
+    """Compile what most streams here run on: a service compiles the default model's kernels
+    beside its work, but those of others when they are first used, and requests wait for that.
+    """
+    for shape in ((30,), (30, 2)):
+        model = hf.br_ihmm(particles=20, noise=0.16)  # as SMALL
+        model.run(np.random.default_rng(0).standard_normal(shape))
+        model.forecast(2)
+        model.transitions()
+        hf.from_bytes(model.to_bytes())
 
 
 def free_port() -> int:
@@ -35,8 +51,9 @@ def free_port() -> int:
 class Server:
     """`holdfast serve` as a user starts it."""
 
-    def __init__(self, db: str, *options: str, log: Path) -> None:
+    def __init__(self, db: str, *options: str, log: Path, cache: Path | None = None) -> None:
         self.db, self.options, self.log = db, options, log
+        self.environment = os.environ | ({"HOLDFAST_CACHE": str(cache)} if cache else {})
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.client = httpx.Client(base_url=self.url, timeout=60, trust_env=False)
@@ -47,16 +64,20 @@ class Server:
             "--db", self.db, "--workers", "1", "--log", "json", *self.options,
         ]  # fmt: skip
         with self.log.open("a") as log:
-            self.process = subprocess.Popen(command, stderr=log, stdout=log, start_new_session=True)
+            self.process = subprocess.Popen(
+                command, stderr=log, stdout=log, start_new_session=True, env=self.environment
+            )
         if wait:
             self.wait()
         return self
 
-    def wait(self) -> None:
-        until = time.monotonic() + 120
+    def wait(self, compiled: bool = True) -> None:
+        """Until it is ready; on a machine where nothing is compiled yet, that takes minutes."""
+        until = time.monotonic() + 900
         while True:
             try:
-                if self.client.get("/readyz").status_code == 200:
+                answer = self.client.get("/readyz")
+                if answer.status_code == 200 and answer.json()["compiled"] >= compiled:
                     return
             except httpx.TransportError:
                 pass
@@ -105,8 +126,9 @@ def start(tmp_path: Path) -> Iterator[Starter]:
     """Starts services that end with the test."""
     begun: list[Server] = []
 
-    def starter(*options: str, db: str | None = None, wait: bool = True) -> Server:
-        server = Server(db or f"sqlite:///{tmp_path}/test.db", *options, log=tmp_path / "serve.log")
+    def starter(*options: str, db: str | None = None, wait: bool = True, **more: Any) -> Server:
+        where = db or f"sqlite:///{tmp_path}/test.db"
+        server = Server(where, *options, log=tmp_path / "serve.log", **more)
         begun.append(server)
         return server.start(wait)
 

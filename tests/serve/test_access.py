@@ -143,13 +143,16 @@ def receiver() -> Iterator[Any]:
     thread.join()
 
 
+CALM = {"name": "calm", "note": "One press runs."}
+
+
 def test_webhooks_are_signed_retried_and_named(start: Callable[..., Any], receiver: Any) -> None:
     server = start("--allow-private-webhooks")
     url = f"http://localhost:{receiver.server_port}/hook?a=1"
     made = server.client.post("/webhooks", json={"url": url, "prefix": "w."}).json()
     server.make("w.a")
     server.make("other")
-    assert server.client.put("/streams/w.a/regimes/0", json={"name": "calm"}).status_code == 204
+    assert server.client.put("/streams/w.a/regimes/0", json=CALM).status_code == 204
     y = data.regime_stream(seed=1, n=12).y.tolist()
     for key in ("w.a", "other"):
         server.send(key, [{"y": v} for v in y])
@@ -161,7 +164,7 @@ def test_webhooks_are_signed_retried_and_named(start: Callable[..., Any], receiv
     assert one == two and first["Holdfast-Delivery"] == second["Holdfast-Delivery"]
     message = json.loads(two)
     assert (message["stream"], message["kind"]) == ("w.a", "regime opened")
-    assert message["regime_name"] == "calm"
+    assert (message["regime_name"], message["regime_note"]) == ("calm", "One press runs.")
     parts = dict(part.split("=", 1) for part in second["Holdfast-Signature"].split(","))
     content = f"{parts['t']}.".encode() + two
     wanted = hmac.new(made["secret"].encode(), content, hashlib.sha256).hexdigest()

@@ -260,6 +260,29 @@ def test_names_and_acknowledgements(server: Any, key: str) -> None:
     assert missing.status_code == 404
 
 
+def test_the_report_for_people(server: Any, key: str) -> None:
+    server.make(key)
+    path = f"/streams/{key}/report"
+    empty = server.client.get(path, params={"format": "html"})
+    assert empty.status_code == 422 and "send observations" in empty.json()["detail"]
+    server.send(key, [{"y": v} for v in data.regime_stream(seed=1, n=300).y.tolist()])
+    now = server.client.get(f"/streams/{key}").json()["regime"]
+    server.client.put(f"/streams/{key}/regimes/{now}", json={"name": "<night> shift"})
+    browser = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+    page = server.client.get(path, headers=browser)
+    assert page.headers["content-type"].startswith("text/html")
+    assert f"<h1>{key}</h1>" in page.text and "&lt;night&gt; shift" in page.text
+    policy = page.headers["content-security-policy"]
+    assert "sandbox allow-scripts" in policy and "script-src 'sha256-" in policy
+    for more in ({}, {"headers": browser, "params": {"format": "json"}}):
+        facts = server.client.get(path, **more)
+        assert facts.json()["stream"]["rows"] == 300
+    server.make(key + ".v")
+    server.send(key + ".v", [{"y": [1.0, 2.0]}, {"y": [1.0, None]}, {"y": None}] * 5)
+    wide = server.client.get(f"/streams/{key}.v/report?format=html")
+    assert wide.status_code == 200, wide.text
+
+
 def test_listing_searches_and_sorts(server: Any, key: str) -> None:
     for name, n in (("x_a", 3), ("x%b", 5), ("xzc", 1)):
         name = name.replace("%", ".")

@@ -11,6 +11,7 @@ import httpx
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
+from holdfast.serve import schemas
 from holdfast.serve.app import create_app
 from holdfast.serve.config import Config
 from holdfast.serve.schemas import KEY
@@ -65,6 +66,23 @@ def test_the_document_is_complete(server: Any) -> None:
     body = document["paths"]["/streams/{key}/observations"]["post"]["requestBody"]["content"]
     assert set(body) == {"application/json", "application/x-ndjson", "text/csv"}
     assert all("example" in content for content in body.values())
+
+
+def test_every_body_and_answer_has_an_example_that_fits(server: Any) -> None:
+    document = server.client.get("/openapi.json").json()
+    known = document["components"]["schemas"]
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
+            answers = [r for code, r in operation["responses"].items() if code.startswith("2")]
+            for place in (operation.get("requestBody", {}), *answers):
+                content = place.get("content", {}).get("application/json")
+                if content is None:
+                    continue
+                name = content["schema"].get("$ref", "").rpartition("/")[2]
+                shown = {**known.get(name, {}), **content}
+                assert "example" in shown or "examples" in shown, (method, path)
+                if "example" in shown and hasattr(schemas, name):
+                    getattr(schemas, name).model_validate(shown["example"])
 
 
 def test_the_static_files_name_no_other_host(server: Any) -> None:

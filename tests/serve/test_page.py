@@ -110,6 +110,16 @@ def test_a_day_with_the_page(start: Callable[..., Any], page: Any) -> None:
     page.wait_for_selector(".event.seen")
     assert unseen > 0
 
+    with page.expect_download() as saved:
+        page.keyboard.press("r")
+    assert saved.value.suggested_filename == "press.html"
+    report = page.context.new_page()
+    report.on("pageerror", lambda error: page.wrong.append(str(error)))
+    report.goto(f"{server.url}/streams/press/report")
+    report.wait_for_selector("body[data-ready]")
+    assert "night shift" in report.inner_text("#regimes")
+    report.close()
+
     server.kill()
     page.wait_for_selector(".status.lost")
     page.wait_for_selector("#notice:not([hidden])")
@@ -152,6 +162,14 @@ def test_the_page_asks_for_a_token(start: Callable[..., Any], page: Any) -> None
     page.fill("dialog input", token)
     page.keyboard.press("Enter")
     page.wait_for_selector(".empty")
+
+
+def test_a_stream_that_comes_later_is_shown(server: Any, page: Any) -> None:
+    page.goto(f"{server.url}/#/s/page.later")
+    page.wait_for_selector("#notice:not([hidden])")
+    server.make("page.later")
+    server.send("page.later", rows(0, 12))
+    fact(page, "observations", "12")
 
 
 def test_the_demonstration_moves(start: Callable[..., Any], page: Any) -> None:

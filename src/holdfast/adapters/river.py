@@ -26,7 +26,8 @@ from holdfast.models.base import Model
 
 need("river", "river")
 
-from river import base, time_series  # noqa: E402  (after the hint for those who lack it)
+# E402: the hint for those who lack the package must come before what needs it.
+from river import base, time_series  # noqa: E402
 
 
 class _Kept:

@@ -24,7 +24,8 @@ from holdfast.adapters.making import Packed, fresh, labels, need
 
 need("sklearn", "sklearn")
 
-from sklearn.base import (  # noqa: E402  (after the hint for those who lack it)
+# E402: the hint for those who lack the package must come before what needs it.
+from sklearn.base import (  # noqa: E402
     BaseEstimator,
     ClusterMixin,
     RegressorMixin,

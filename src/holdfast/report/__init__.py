@@ -38,6 +38,7 @@ def render(
     level: float | None = None,
     X: Any = None,
     names: list[str] | None = None,
+    regime_names: Mapping[int, str] | None = None,
 ) -> str:
     """The report as one HTML text.
 
@@ -57,6 +58,7 @@ def render(
         level: probability of the run's limits (the run's own, else 0.9).
         X: covariates of the next `horizon` observations, if the features need any.
         names: names of the coefficients, if the model cannot tell them.
+        regime_names: what people call some of the regimes, by id.
 
     Example:
         >>> import holdfast as hf
@@ -68,7 +70,7 @@ def render(
     """
     content = Content(
         run, model, y, times, title, horizon, scores, warnings, settings, calibration, level, X,
-        names,
+        names, regime_names or {},
     )  # fmt: skip
     page = Environment(
         loader=PackageLoader("holdfast.report", "page"),

@@ -48,6 +48,7 @@ class Content:
     level: float | None = None
     X: Any = None
     names: list[str] | None = None
+    regime_names: Mapping[int, str] = field(default_factory=dict)
     trouble: list[str] = field(default_factory=list)  # found while gathering
 
     @cached_property
@@ -153,6 +154,7 @@ class Content:
             ),
             "versions": tables.versions(),
             "dim": self.values.shape[1],
+            "regime_names": self.regime_names,
             "data": data,
         }
 
@@ -165,7 +167,9 @@ class Content:
         if regimes:
             certainty = percent(float(run.regime_probability[-1]))
             tiles.append(("regimes", str(regimes), f"{len(self.known.stays) - 1} changes"))
-            tiles.append(("now in regime", str(int(run.regime[-1])), f"probability {certainty}"))
+            now = int(run.regime[-1])
+            name = self.regime_names.get(now, str(now))
+            tiles.append(("now in regime", name, f"probability {certainty}"))
         outliers = int(run.outlier.sum())
         tiles.append(("outliers", count(outliers), percent(outliers / n)))
         tiles.append((f"inside the {percent(self.band)} band", percent(self.inside), ""))
@@ -205,7 +209,9 @@ class Content:
                       "step": self.timeline.step},
             "dim": self.values.shape[1],
             "band": self.band,
-            "looks": {str(i): look(i)._asdict() for i in ids},
+            "looks": {
+                str(i): look(i)._asdict() | {"name": self.regime_names.get(i, str(i))} for i in ids
+            },
             "samples": {str(e["id"]): e["sample"] for e in entries if e["sample"]},
             "ahead": self.ahead,
             "pit": calibration.pit,

@@ -53,7 +53,7 @@ def create_app(config: Config) -> FastAPI:
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     service: Service = app.state.service
     await service.start()
-    feeding = feed(service) if service.config.demo else None
+    feeding = await feed(service) if service.config.demo else None
     try:
         yield
     finally:

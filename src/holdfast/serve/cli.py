@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -155,14 +156,9 @@ def _say_counts(done: str, counts: dict[str, int]) -> None:
 
 
 def _needs_extra() -> None:
-    try:
-        import fastapi  # noqa: F401
-        import sqlalchemy  # noqa: F401
-        import uvicorn  # noqa: F401
-    except ImportError as error:
-        raise _error(
-            f"The service needs the package {error.name}: pip install 'holdfast[serve]'."
-        ) from None
+    for name in ("fastapi", "sqlalchemy", "uvicorn"):
+        if find_spec(name) is None:
+            raise _error(f"The service needs the package {name}: pip install 'holdfast[serve]'.")
 
 
 def _error(message: str) -> Exception:

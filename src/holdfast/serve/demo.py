@@ -18,24 +18,27 @@ from holdfast.serve.storage import streams
 KEY = "demo"
 _PAUSE = 0.5
 _PAST = 300  # observations the demonstration begins with
+_TOGETHER = 10
 _CHAPTER = 2000
 
 
-def feed(service: Service) -> asyncio.Task[None]:
-    """Start feeding; the task runs until it is cancelled."""
-    return asyncio.create_task(_feed(service))
-
-
-async def _feed(service: Service) -> None:
+async def feed(service: Service) -> asyncio.Task[None]:
+    """Make the stream and start feeding; the task runs until it is cancelled."""
     stream = await service.write(_found)
+    return asyncio.create_task(_feed(service, stream))
+
+
+async def _feed(service: Service, stream: streams.Stream) -> None:
     while not service.ready:
         await asyncio.sleep(0.05)
     values = _values(stream.n_rows)
     past = _PAST if stream.n_rows == 0 else 0
     begun = time.time() - _PAUSE * (stream.n_rows + past)  # its clock ticks once per value
-    for _ in range(past // 10):
-        rows = [_row(n, y, begun + _PAUSE * n) for n, y in _some(values, 10)]
+    while past > 0:
+        some = min(past, _TOGETHER) if service.pool.compiled else 1  # slow at first: show each
+        rows = [_row(n, y, begun + _PAUSE * n) for n, y in _some(values, some)]
         await service.ingest.submit(stream.id, rows)
+        past -= some
     while True:
         rows = [_row(n, y, begun + _PAUSE * n) for n, y in _some(values, 1)]
         await service.ingest.submit(stream.id, rows)

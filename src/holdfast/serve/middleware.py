@@ -36,8 +36,10 @@ class Surround:
             if message["type"] == "http.response.start":
                 begun = True
                 status = message["status"]
+                own = {name.lower() for name, _ in message["headers"]}
                 message["headers"] = [
-                    *message["headers"], *_HEADERS, (b"x-request-id", number.encode()),
+                    *message["headers"], *(pair for pair in _HEADERS if pair[0] not in own),
+                    (b"x-request-id", number.encode()),
                 ]  # fmt: skip
             await send(message)
 

@@ -4,8 +4,8 @@ A stream belongs to one worker, chosen by its number, so its messages keep their
 per worker sends what has gathered as one list and waits for the reply. A worker that dies or
 hangs is replaced; its models come back from snapshots.
 
-For a demonstration workers begin without the compiler (slower, but at once) and hand over to
-compiled ones as soon as these are ready.
+On a machine where the kernels are not compiled yet, workers begin without the compiler (slower,
+but at once) and hand over to compiled ones as soon as these are ready.
 """
 
 from __future__ import annotations
@@ -13,18 +13,20 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import os
-import queue
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from holdfast.serve.config import Config
+from holdfast.serve.gathering import Gathering
 from holdfast.serve.rows import Resting
-from holdfast.serve.worker import Message, Refused, Reply, main
+from holdfast.serve.worker import Message, Refused, Reply, compiled_before, main
 
 _TOGETHER = 16  # messages of a list
-_HUNG = 300.0  # seconds without a reply; compiling kernels takes less
+_HUNG = 300.0  # seconds without a reply
+_COMPILING = 3600.0  # the same, while nobody waits for it
+_STARTING = threading.Lock()  # a process begins with the variables of its maker
 
 
 class WorkerLost(RuntimeError):
@@ -45,10 +47,10 @@ class Body:
             self.process.start()
         theirs.close()
 
-    def exchange(self, messages: list[Message]) -> Reply:
+    def exchange(self, messages: list[Message], patience: float = _HUNG) -> Reply:
         """The reply to messages; EOFError when there is none."""
         self.pipe.send(messages)
-        if not self.pipe.poll(_HUNG):
+        if not self.pipe.poll(patience):
             raise EOFError
         reply: Reply = self.pipe.recv()
         return reply
@@ -64,12 +66,13 @@ class Body:
 @contextmanager
 def _environment(more: dict[str, str]) -> Iterator[None]:
     """Variables a child begins with; the compiler reads its own when it is imported."""
-    os.environ.update(more)
-    try:
-        yield
-    finally:
-        for name in more:
-            del os.environ[name]
+    with _STARTING:
+        os.environ.update(more)
+        try:
+            yield
+        finally:
+            for name in more:
+                del os.environ[name]
 
 
 class Hand:
@@ -78,57 +81,35 @@ class Hand:
     def __init__(self, config: Config, rested: Callable[[Resting], None]) -> None:
         self._config = config
         self._rested = rested
-        self._queue: queue.SimpleQueue[tuple[Message, asyncio.Future[Any]] | None]
-        self._queue = queue.SimpleQueue()
         self._loop = asyncio.get_running_loop()
         self._closing = False
-        self._body = Body(config, compiled=not config.demo)
+        self._body = Body(config, compiled_before())
         self._successor: Body | None = None
-        self._thread = threading.Thread(target=self._work, daemon=True)
-        self._thread.start()
+        self._work = Gathering(self._exchange, _TOGETHER, "worker")
 
     async def ask(self, verb: str, *arguments: Any) -> Any:
         """The worker's answer; a `Refused` comes back as a value, a lost process is raised."""
         future: asyncio.Future[Any] = self._loop.create_future()
-        self._queue.put((Message(verb, arguments), future))
+        self._work.put((Message(verb, arguments), future))
         return await future
 
     async def close(self, at_once: bool) -> None:
         """End the worker, after what it does or in the middle of it."""
         self._closing = True
-        self._queue.put(None)
         if at_once:
             self._body.process.kill()
-        await asyncio.to_thread(self._thread.join)
+        await asyncio.to_thread(self._work.close)
+        await asyncio.to_thread(self._body.end)
 
     async def renew(self) -> None:
         """Prepare a compiled process and let it take over."""
         body = await asyncio.to_thread(Body, self._config, True)
         try:
-            await asyncio.to_thread(body.exchange, [Message("warm_up", ())])
+            await asyncio.to_thread(body.exchange, [Message("warm_up", ())], _COMPILING)
         except (asyncio.CancelledError, EOFError, OSError):
             body.end(at_once=True)
             raise
         self._successor = body
-
-    def _work(self) -> None:
-        while True:
-            taken = self._take()
-            work = [entry for entry in taken if entry is not None]
-            if work:
-                self._exchange(work)
-            if None in taken:
-                self._body.end()
-                return
-
-    def _take(self) -> list[tuple[Message, asyncio.Future[Any]] | None]:
-        taken = [self._queue.get()]
-        while len(taken) < _TOGETHER and taken[-1] is not None:
-            try:
-                taken.append(self._queue.get_nowait())
-            except queue.Empty:
-                break
-        return taken
 
     def _exchange(self, work: list[tuple[Message, asyncio.Future[Any]]]) -> None:
         try:
@@ -157,7 +138,7 @@ class Hand:
     def _replace(self) -> None:
         self._body.end(at_once=True)
         if not self._closing:
-            self._body = Body(self._config, compiled=True)
+            self._body = Body(self._config, compiled_before())
 
     def _tell(self, function: Callable[..., None], *arguments: Any) -> None:
         self._loop.call_soon_threadsafe(function, *arguments)
@@ -177,6 +158,7 @@ class Pool:
     """All workers; streams are dealt to them by number."""
 
     def __init__(self, config: Config, rested: Callable[[Resting], None]) -> None:
+        self.compiled = compiled_before()
         self.hands = [Hand(config, rested) for _ in range(config.workers)]
         self._next = 0
 
@@ -198,10 +180,16 @@ class Pool:
         """Ask all workers the same."""
         await asyncio.gather(*(hand.ask(verb) for hand in self.hands))
 
-    async def renew(self) -> None:
+    async def warm_up(self) -> None:
+        """Wait until every worker can learn, with the compiler or without."""
+        await self.everyone("warm_up" if self.compiled else "rest_all")
+
+    async def compile(self) -> None:
         """Compiled processes for all, one after the other: the first compiles for the rest."""
         for hand in self.hands:
             await hand.renew()
+            await hand.ask("warm_up")  # the next message is what makes a hand change over
+        self.compiled = True
 
     async def close(self, at_once: bool = False) -> None:
         """End the workers, when they are done or in the middle of what they do."""

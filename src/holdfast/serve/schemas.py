@@ -6,6 +6,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
+from holdfast.serve import examples
+
 KEY = r"^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$"
 PRINTABLE = r"^[^\x00-\x1f\x7f]*$"
 
@@ -13,6 +15,11 @@ Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 Id = Annotated[str, Field(strict=True, min_length=1, max_length=128, pattern=PRINTABLE)]
 Name = Annotated[str, Field(strict=True, min_length=1, max_length=64, pattern=PRINTABLE)]
 MaybeNumber = Number | None
+
+
+def _like(example: dict[str, Any]) -> ConfigDict:
+    """A model whose schema shows an example."""
+    return ConfigDict(json_schema_extra={"example": example})
 
 
 class Strict(BaseModel):
@@ -72,6 +79,10 @@ class RegimeName(Strict):
 class Acknowledgement(Strict):
     """A word on an event that somebody has seen."""
 
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"example": {"note": "As planned."}}
+    )
+
     note: Annotated[str, Field(strict=True, max_length=2000, pattern=r"^[^\x00]*$")] = ""
 
 
@@ -119,9 +130,7 @@ class Problem(BaseModel):
 class Receipt(BaseModel):
     """What became of a request's observations: all of this is durable."""
 
-    model_config = ConfigDict(
-        json_schema_extra={"example": {"accepted": 1, "duplicates": 0, "rows": 8}}
-    )
+    model_config = _like({"accepted": 1, "duplicates": 0, "rows": 8})
 
     accepted: int = Field(description="Observations that were new.")
     duplicates: int = Field(description="Observations stored before: no effect.")
@@ -130,6 +139,8 @@ class Receipt(BaseModel):
 
 class StreamInfo(BaseModel):
     """A stream as it stands."""
+
+    model_config = _like(examples.STREAM)
 
     key: str
     model: str
@@ -154,12 +165,16 @@ class StreamInfo(BaseModel):
 class StreamPage(BaseModel):
     """Some of the streams."""
 
+    model_config = _like({"total": 1, "streams": [examples.STREAM]})
+
     total: int
     streams: list[StreamInfo]
 
 
 class Stored(BaseModel):
     """An observation with the outputs that were made when it arrived."""
+
+    model_config = _like(examples.STORED)
 
     seq: int
     id: str | None
@@ -210,6 +225,8 @@ class Segment(BaseModel):
 class Observations(BaseModel):
     """A window: `observations` as they are, or `buckets` where `points` asked for fewer."""
 
+    model_config = _like(examples.OBSERVATIONS)
+
     start: int
     end: int
     rows: int
@@ -233,6 +250,8 @@ class ForecastStep(BaseModel):
 class Forecasts(BaseModel):
     """The steps to come, after `rows` observations."""
 
+    model_config = _like(examples.FORECASTS)
+
     rows: int
     level: float
     steps: list[ForecastStep]
@@ -241,6 +260,8 @@ class Forecasts(BaseModel):
 class EventInfo(BaseModel):
     """Something worth telling: known at `seq`, belonging to the observations from `since` on."""
 
+    model_config = _like(examples.EVENT)
+
     number: int
     seq: int
     since: int
@@ -248,7 +269,9 @@ class EventInfo(BaseModel):
     regime: int
     previous: int
     regime_name: str | None
+    regime_note: str | None
     previous_name: str | None
+    previous_note: str | None
     received: float
     acknowledged: float | None
     acknowledged_by: str | None
@@ -258,11 +281,15 @@ class EventInfo(BaseModel):
 class Events(BaseModel):
     """Events in the order in which they became known."""
 
+    model_config = _like({"events": [examples.EVENT]})
+
     events: list[EventInfo]
 
 
 class RegimeInfo(BaseModel):
     """A regime as it is remembered, with what people call it and how it used to go."""
+
+    model_config = _like(examples.REGIME)
 
     id: int
     name: str | None
@@ -276,11 +303,14 @@ class RegimeInfo(BaseModel):
     probability: float | None
     times: int = Field(description="How often the stream was in it.")
     usual_length: float | None = Field(description="Median length of a stay, in observations.")
+    sample: list[float | None] = Field(description="The last values of its latest stay.")
     next: dict[str, int] = Field(description="What followed, and how often.")
 
 
 class Regimes(BaseModel):
     """The library of regimes."""
+
+    model_config = _like({"regimes": [examples.REGIME]})
 
     regimes: list[RegimeInfo]
 
@@ -288,12 +318,16 @@ class Regimes(BaseModel):
 class TransitionTable(BaseModel):
     """Expected probabilities of moving between regimes."""
 
+    model_config = _like(examples.TRANSITIONS)
+
     ids: list[int]
     matrix: list[list[float]]
 
 
 class Report(BaseModel):
     """What there is to know about a stream, on one page."""
+
+    model_config = _like(examples.REPORT)
 
     stream: StreamInfo
     calibration: dict[str, Any]
@@ -305,6 +339,8 @@ class Report(BaseModel):
 
 class WebhookInfo(BaseModel):
     """A webhook and the fate of its latest message."""
+
+    model_config = _like(examples.WEBHOOK)
 
     id: int
     prefix: str
@@ -319,11 +355,15 @@ class WebhookInfo(BaseModel):
 class WebhookMade(BaseModel):
     """A new webhook; the secret that signs its messages is shown this once."""
 
+    model_config = _like(examples.WEBHOOK_MADE)
+
     id: int
     secret: str
 
 
 class Webhooks(BaseModel):
     """The webhooks this token may see."""
+
+    model_config = _like({"webhooks": [examples.WEBHOOK]})
 
     webhooks: list[WebhookInfo]

@@ -22,6 +22,7 @@ from holdfast.serve.storage import streams
 from holdfast.serve.storage.database import prepare, shown, sole_writer, writing
 from holdfast.serve.storage.writer import Writer
 from holdfast.serve.webhooks import Dispatcher
+from holdfast.serve.worker import note_compiled
 
 _log = logging.getLogger("holdfast.serve")
 _COMMIT_FIRST = 0.05  # seconds by which a resting model lets its stream's commit go ahead
@@ -37,6 +38,7 @@ class Service:
         self.ready = False
         self.numbers: dict[str, int] = {}  # of streams that were sent something
         self.stopping = asyncio.Event()
+        self._resting: set[asyncio.Task[None]] = set()
         self._stack = ExitStack()
         self._readers = ThreadPoolExecutor(8, thread_name_prefix="reader")
 
@@ -64,16 +66,37 @@ class Service:
         return engine
 
     async def _warm_up(self) -> None:
-        await self.pool.everyone("warm_up")
-        self.ready = True
-        _log.info("ready")
-        if self.config.demo:
-            await self.pool.renew()
-            _log.info("compiled")
+        while not self.ready:
+            try:
+                await self.pool.warm_up()
+                self.ready = True
+            except WorkerLost:
+                _log.warning("a worker ended while it started; another one is tried")
+        _log.info("ready", extra={"compiled": self.pool.compiled})
+        if not self.pool.compiled:
+            await self._compile()
+
+    async def _compile(self) -> None:
+        try:
+            await self.pool.compile()
+        except (EOFError, OSError, WorkerLost):
+            _log.exception("compiling failed; models go on without the compiler, slowly")
+            return
+        await asyncio.gather(*self._resting)
+        note_compiled()
+        _log.info("compiled")
 
     def _rest(self, resting: Resting) -> None:
-        loop = asyncio.get_running_loop()
-        loop.call_later(_COMMIT_FIRST, self.writer.submit, resting)
+        task = asyncio.create_task(self._store_resting(resting))
+        self._resting.add(task)
+        task.add_done_callback(self._resting.discard)
+
+    async def _store_resting(self, resting: Resting) -> None:
+        await asyncio.sleep(_COMMIT_FIRST)
+        try:
+            await asyncio.wrap_future(self.writer.submit(resting))
+        except Exception:
+            _log.exception("a snapshot was not stored; its stream will be replayed")
 
     async def stop(self) -> None:
         """Finish what was accepted, put every model to rest, close."""
@@ -88,7 +111,7 @@ class Service:
             with suppress(WorkerLost):
                 await self.pool.everyone("rest_all")
         await self.pool.close(at_once=not was_ready)
-        await asyncio.sleep(2 * _COMMIT_FIRST)
+        await asyncio.gather(*self._resting)
         await asyncio.to_thread(self.writer.close)
         self._readers.shutdown()
         self._stack.close()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import signal
 import warnings
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
@@ -18,10 +19,12 @@ import numpy as np
 
 import holdfast as hf
 from holdfast import HoldfastError
+from holdfast._numba import cache_folder
 from holdfast.serve import learning
 from holdfast.serve.config import OFFLINE, default_model
 from holdfast.serve.rows import Resting
 from holdfast.serve.shelf import Shelf
+from holdfast.serve.storage import streams
 from holdfast.serve.storage.database import connect
 
 
@@ -47,11 +50,27 @@ class Reply:
     resting: list[Resting]
 
 
+def compiled_before() -> bool:
+    """Whether workers of exactly this code have compiled their kernels on this machine."""
+    return cache_folder(__name__).exists()
+
+
+def note_compiled() -> None:
+    """From now on workers may begin compiled.
+
+    To be called when what was learnt without the compiler lies in snapshots: compiled code may
+    differ from uncompiled in the last bit, so a replay must be done by what did the learning.
+    """
+    with suppress(OSError):  # without it the next start is only slower
+        cache_folder(__name__).mkdir(parents=True, exist_ok=True)
+
+
 class Worker:
     """What can be asked of the models of a process."""
 
     def __init__(self, db: str, capacity: int, snapshot_every: int) -> None:
-        self.shelf = Shelf(connect(db, pool=1), capacity, snapshot_every)
+        self._engine = connect(db, pool=1)
+        self.shelf = Shelf(self._engine, capacity, snapshot_every)
 
     def answer(self, message: Message) -> Any:
         """Do what a message asks; every error becomes an answer."""
@@ -113,6 +132,17 @@ class Worker:
             "explanation": str(explain()) if callable(explain) else None,
             "weights": _weights(getattr(model, "weights", None)),
         }
+
+    def report(self, stream: int, key: str) -> str:
+        """The stream as one HTML file."""
+        from holdfast.serve import reports  # rarely needed, and it would make every start slower
+
+        model = self.shelf.get(stream).model
+        with self._engine.connect() as connection:
+            about = streams.find(connection, key)
+            if about is None or about.id != stream:
+                raise LookupError("The stream does not exist.")
+            return reports.page(connection, about, model)
 
     def snapshot(self, stream: int) -> tuple[int, bytes]:
         entry = self.shelf.get(stream)

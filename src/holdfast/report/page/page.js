@@ -128,7 +128,8 @@ class Page {
   }
 
   regime(t) {
-    return this.columns.regime[t] === this.data.none ? "none yet" : String(this.columns.regime[t]);
+    const regime = this.columns.regime[t];
+    return regime === this.data.none ? "none yet" : this.data.looks[regime].name;
   }
 }
 

@@ -173,7 +173,7 @@ class Timeline {
       const right = Math.min(u.valToPos(after, "x", true), bbox.left + bbox.width);
       if (right - left < 0.5) continue;
       regimeBlock(context, this.looks[regime], left, bbox.top, right - left, bbox.height);
-      label(context, String(regime), (left + right) / 2, bbox.top + bbox.height / 2, right - left);
+      label(context, this.looks[regime].name, (left + right) / 2, bbox.top + bbox.height / 2, right - left);
       drawn = right;
     }
     context.restore();

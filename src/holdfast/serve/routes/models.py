@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import hashlib
+import re
 import statistics
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Query, Request, Response
+from fastapi.responses import HTMLResponse
 from sqlalchemy import Connection
 
 from holdfast.serve.routes.common import PROBLEMS, Readable, Serving, ask
@@ -25,6 +29,7 @@ from holdfast.serve.storage.streams import Stream
 
 router = APIRouter(tags=["models"], responses=PROBLEMS)
 _RECENT = 500
+_SCRIPT = re.compile(r"<script>(.*?)</script>", re.DOTALL)
 
 Level = Annotated[float, Query(gt=0, lt=1, description="Probability the interval should hold.")]
 
@@ -80,6 +85,7 @@ def _regime(
         id=number, name=named[0] or None, note=named[1], remembered=known is not None,
         probability=known.get("probability") if known else None, times=len(lengths),
         usual_length=statistics.median(lengths) if lengths else None,
+        sample=habit["sample"] if habit else [],
         next={str(then): count for then, count in habit["next"].items()} if habit else {},
         **fields,
     )  # fmt: skip
@@ -91,9 +97,29 @@ async def get_transitions(stream: Readable, service: Serving) -> TransitionTable
     return TransitionTable(**await ask(service, stream, "transitions"))
 
 
-@router.get("/streams/{key}/report", summary="All there is to know, on one page")
-async def get_report(stream: Readable, service: Serving) -> Report:
+@router.get(
+    "/streams/{key}/report",
+    summary="All there is to know, on one page",
+    response_model=Report,
+    responses={
+        200: {
+            "description": "Facts, or an HTML file for people that needs nothing else.",
+            "content": {"text/html": {"schema": {"type": "string"}}},
+        }
+    },
+)
+async def get_report(
+    stream: Readable,
+    service: Serving,
+    request: Request,
+    form: Annotated[
+        Literal["json", "html"] | None,
+        Query(alias="format", description="Without it the Accept header decides."),
+    ] = None,
+) -> Report | Response:
     """The stream, how honest its forecasts were, its regimes, and what the model says of itself."""
+    if (form or _preferred(request)) == "html":
+        return _document(await ask(service, stream, "report", stream.key))
     about, regimes, stored = await asyncio.gather(
         ask(service, stream, "about"), _library(service, stream), service.read(_honesty, stream)
     )
@@ -101,6 +127,27 @@ async def get_report(stream: Readable, service: Serving) -> Report:
     return Report(
         stream=shown, calibration=whole, recent_calibration=recent, regimes=regimes, **about
     )
+
+
+def _preferred(request: Request) -> str:
+    """Browsers ask for HTML by name; programs say nothing, or JSON."""
+    return "html" if "text/html" in request.headers.get("accept", "") else "json"
+
+
+def _document(page: str) -> Response:
+    """The report to be looked at, cut off from the service: it can neither ask it nor run a
+    script that was not written into it.
+    """
+    policy = (
+        "default-src 'none'; style-src 'unsafe-inline'; sandbox allow-scripts; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+        f"script-src {' '.join(_digest(script) for script in _SCRIPT.findall(page))}"
+    )
+    return HTMLResponse(page, headers={"content-security-policy": policy})
+
+
+def _digest(script: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
 
 
 def _honesty(connection: Connection, stream: Stream) -> tuple[Any, Any, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from fastapi import APIRouter, HTTPException, Response
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict, Field
 
 from holdfast.serve.routes.common import PROBLEMS, Caller, Serving
 from holdfast.serve.schemas import Problem
@@ -17,7 +17,20 @@ router = APIRouter(tags=["operations"])
 class Status(BaseModel):
     """A word for a probe."""
 
-    status: Literal["ok", "ready"]
+    model_config = ConfigDict(json_schema_extra={"example": {"status": "ok"}})
+
+    status: Literal["ok"]
+
+
+class Readiness(BaseModel):
+    """The service takes observations, at full speed once the kernels are compiled."""
+
+    model_config = ConfigDict(json_schema_extra={"example": {"status": "ready", "compiled": True}})
+
+    status: Literal["ready"]
+    compiled: bool = Field(
+        description="False while the kernels are compiled, once on a machine; models are slow then."
+    )
 
 
 @router.get("/healthz", summary="Alive")
@@ -27,13 +40,13 @@ async def healthz() -> Status:
 
 
 @router.get("/readyz", summary="Ready", responses={503: {"model": Problem}})
-async def readyz(service: Serving) -> Status:
-    """The database answers and the workers have their kernels."""
+async def readyz(service: Serving) -> Readiness:
+    """The database answers and the workers can learn."""
     if not service.ready:
         raise HTTPException(503, "The workers are starting.", {"Retry-After": "2"})
     if not await service.healthy():
         raise HTTPException(503, "The database does not answer.", {"Retry-After": "5"})
-    return Status(status="ready")
+    return Readiness(status="ready", compiled=service.pool.compiled)
 
 
 @router.get(

@@ -1,5 +1,7 @@
 // Requests to the service, and its server-sent events read by fetch: so they carry the token too.
 
+import { h } from "./dom.js";
+
 let askForToken = null;
 
 export function onUnauthorised(ask) {
@@ -11,19 +13,29 @@ function headers(more = {}) {
   return token ? { ...more, authorization: `Bearer ${token}` } : more;
 }
 
-export async function request(method, path, body) {
+async function answer(method, path, body) {
   const options = { method, headers: headers() };
   if (body !== undefined) {
     options.headers["content-type"] = "application/json";
     options.body = JSON.stringify(body);
   }
   const response = await fetch(path, options);
-  if (response.status === 401 && askForToken && (await askForToken())) return request(method, path, body);
-  if (!response.ok) {
-    const problem = await response.json().catch(() => ({}));
-    throw Object.assign(new Error(problem.detail || response.statusText), { status: response.status });
-  }
+  if (response.status === 401 && askForToken && (await askForToken())) return answer(method, path, body);
+  if (response.ok) return response;
+  const problem = await response.json().catch(() => ({}));
+  throw Object.assign(new Error(problem.detail || response.statusText), { status: response.status });
+}
+
+export async function request(method, path, body) {
+  const response = await answer(method, path, body);
   return response.status === 204 ? null : response.json();
+}
+
+// A link could not carry the token, so the file is fetched first and then handed to the browser.
+export async function save(path, name) {
+  const file = URL.createObjectURL(await (await answer("GET", path)).blob());
+  h("a", { href: file, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(file), 60000);
 }
 
 export const get = (path) => request("GET", path);

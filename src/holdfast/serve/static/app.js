@@ -1,6 +1,6 @@
 // The frame of the page: which view is shown, keys, theme, the token, notices.
 
-import { onUnauthorised } from "./api.js";
+import { get, onUnauthorised } from "./api.js";
 import { h } from "./dom.js";
 import { overview } from "./overview.js";
 import { streamView } from "./stream.js";
@@ -12,6 +12,7 @@ const dialog = document.getElementById("dialog");
 let view = null;
 
 export const page = {
+  preparing: false,
   status(text, kind = "") {
     status.textContent = text;
     status.className = `status ${kind}`;
@@ -35,7 +36,7 @@ function route() {
 
 const KEYS = [
   ["/", "search the streams"], ["↑ ↓ ← →", "move among streams; in a chart, ← → pan"],
-  ["+ −", "zoom"], ["0", "the whole history"], ["l", "back to live"], ["Esc", "all streams"],
+  ["+ −", "zoom"], ["0", "the whole history"], ["l", "back to live"], ["r", "save a report"], ["Esc", "all streams"],
   ["t", "light or dark"], ["?", "these keys"],
 ];
 
@@ -91,10 +92,19 @@ document.addEventListener("keydown", (event) => {
   else if (view?.key?.(event)) event.preventDefault();
 });
 
+// On a new machine the kernels are compiled once, for a minute or more; the page says so meanwhile.
+async function watchCompiling() {
+  const ready = await get("/readyz").catch(() => null);
+  page.preparing = Boolean(ready) && !ready.compiled;
+  document.getElementById("preparing").hidden = !page.preparing;
+  if (!ready?.compiled) setTimeout(watchCompiling, 2000);
+}
+
 document.getElementById("theme").addEventListener("click", () => theme());
 document.getElementById("help").addEventListener("click", showKeys);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => view?.repaint?.());
 const kept = localStorage.getItem("theme");
 if (kept) document.documentElement.dataset.theme = kept;
 addEventListener("hashchange", route);
+await watchCompiling();
 route();

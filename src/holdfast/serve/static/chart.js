@@ -4,6 +4,9 @@
 import { clock, number } from "./dom.js";
 import { css, regimeColour, regimeName } from "./palette.js";
 
+const HINT = matchMedia("(pointer: coarse)").matches
+  ? "The buttons zoom and pan; tap the chart for numbers."
+  : "Drag to zoom, turn the wheel to zoom, shift and wheel to pan.";
 const RIBBON = 12;
 const HEIGHT = 340;
 
@@ -224,7 +227,7 @@ export class Chart {
 
   rest() {
     if (this.plot?.cursor.idx !== null && this.plot?.cursor.left >= 0) return;
-    this.readout.textContent = "Drag to zoom, turn the wheel to zoom, shift and wheel to pan.";
+    this.readout.textContent = HINT;
   }
 
   resize() {

@@ -89,12 +89,11 @@ function card(stream) {
 }
 
 // Pieces of one regime share a colour; the middle 96 % set the height, so a spike flattens nothing.
-export function sparkline(values, regimes, width = 240, height = 44) {
+export function sparkline(values, regimes, range = null, width = 240, height = 44) {
   const seen = values.filter((value) => value !== null).sort((a, b) => a - b);
   const picture = svg("svg", { viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none", class: "spark", "aria-hidden": "true" });
   if (seen.length < 2) return picture;
-  const low = seen[Math.floor(0.02 * (seen.length - 1))];
-  const high = seen[Math.ceil(0.98 * (seen.length - 1))];
+  const [low, high] = range || [seen[Math.floor(0.02 * (seen.length - 1))], seen[Math.ceil(0.98 * (seen.length - 1))]];
   const x = (i) => (i / (values.length - 1)) * width;
   const y = (value) => height - 4 - ((Math.max(low, Math.min(high, value)) - low) / (high - low || 1)) * (height - 8);
   let piece = [];

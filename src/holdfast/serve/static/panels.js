@@ -2,6 +2,7 @@
 
 import { request, streamPath } from "./api.js";
 import { ago, fill, h, number, percent } from "./dom.js";
+import { sparkline } from "./overview.js";
 import { regimeColour, regimeName } from "./palette.js";
 
 export class Panels {
@@ -139,14 +140,12 @@ function gauge(coverage) {
     h("span", { class: "gauge-fill", "--share": String(coverage ?? 0) }), h("span", { class: "gauge-mark" }));
 }
 
-// Where a regime lies among the others: its first coefficient with two standard deviations.
+// What its latest stay looked like; all regimes share one vertical axis.
 function shape(regime, all) {
-  const known = all.filter((other) => other.mean.length && other.times > 0);
-  if (!regime.mean.length || known.length < 1) return null;
-  const low = Math.min(...known.map((other) => other.mean[0] - 2 * other.sd[0]));
-  const high = Math.max(...known.map((other) => other.mean[0] + 2 * other.sd[0]));
-  const at = (value) => String((value - low) / (high - low || 1));
-  return h("div", { class: "shape" },
-    h("span", { class: "shape-track" }, h("span", { class: "shape-bar", "--from": at(regime.mean[0] - 2 * regime.sd[0]), "--to": at(regime.mean[0] + 2 * regime.sd[0]) })),
-    h("span", { class: "muted small" }, `level ${number(regime.mean[0])}`));
+  const values = all.flatMap((other) => other.sample).filter((value) => value !== null).sort((a, b) => a - b);
+  if (!regime.sample.length || !values.length) return null;
+  const range = [values[0], values.at(-1)];
+  return h("div", { class: "shape", title: "its latest stay; all regimes share one vertical axis" },
+    sparkline(regime.sample, regime.sample.map(() => regime.id), range),
+    regime.mean.length ? h("span", { class: "muted small" }, `level ${number(regime.mean[0])}`) : null);
 }

@@ -1,6 +1,6 @@
 // One stream: live at its end, or any stretch of its history.
 
-import { follow, get, streamPath } from "./api.js";
+import { follow, get, save, streamPath } from "./api.js";
 import { Chart } from "./chart.js";
 import { ago, h, number, percent } from "./dom.js";
 import { regimeColour, regimeName } from "./palette.js";
@@ -30,6 +30,7 @@ class StreamView {
       h("button", { onclick: () => this.zoom(2), title: "-", "aria-label": "Zoom out" }, "−"),
       h("button", { onclick: () => this.pan(-0.5), title: "←", "aria-label": "Earlier" }, "◀"),
       h("button", { onclick: () => this.pan(0.5), title: "→", "aria-label": "Later" }, "▶"),
+      h("button", { onclick: () => this.report(), title: "r: save all of this as one HTML file" }, "Report"),
       this.where = h("span", { class: "muted", id: "where" }));
     this.panels = new Panels(key, () => this.refreshPanels());
     main.append(this.head, h("section", { class: "panel chart" }, tools, this.place, this.readout), this.panels.element);
@@ -46,7 +47,7 @@ class StreamView {
     } catch (error) {
       if (this.stopped) return;
       this.page.notice(error.status ? error.message : "The service does not answer; trying again.");
-      if (error.status !== 404) this.again = setTimeout(() => this.start(), 2000);
+      this.again = setTimeout(() => this.start(), 2000); // a stream that is not there may come
       return;
     }
     this.page.notice("");
@@ -70,8 +71,9 @@ class StreamView {
   }
 
   async loadSteps() {
+    const possible = this.rows.length && !this.page.preparing; // dear without the compiler
     try {
-      this.steps = this.rows.length ? (await get(streamPath(this.name, `/forecast?horizon=${STEPS}`))).steps : [];
+      this.steps = possible ? (await get(streamPath(this.name, `/forecast?horizon=${STEPS}`))).steps : [];
     } catch (error) {
       this.steps = []; // a model with covariates cannot look ahead without them
     }
@@ -228,6 +230,14 @@ class StreamView {
     this.look(0, this.info.rows);
   }
 
+  async report() {
+    try {
+      await save(streamPath(this.name, "/report?format=html"), `${this.name}.html`);
+    } catch (error) {
+      this.page.notice(error.message);
+    }
+  }
+
   bounds() {
     return this.span || { from: this.rows[0]?.seq ?? 0, to: this.info.rows };
   }
@@ -248,7 +258,7 @@ class StreamView {
 
   key(event) {
     const action = {
-      l: () => this.goLive(), 0: () => this.whole(), "+": () => this.zoom(0.5), "=": () => this.zoom(0.5),
+      l: () => this.goLive(), r: () => this.report(), 0: () => this.whole(), "+": () => this.zoom(0.5), "=": () => this.zoom(0.5),
       "-": () => this.zoom(2), ArrowLeft: () => this.pan(-0.25), ArrowRight: () => this.pan(0.25),
     }[event.key];
     action?.();

@@ -18,6 +18,8 @@ from holdfast.serve.storage.streams import Stream, names
 from holdfast.serve.storage.tables import observations as o
 from holdfast.serve.storage.tables import segments
 
+_SAMPLE = 60  # values that show what a regime looks like
+
 
 def rows(connection: Connection, stream: int, start: int, end: int) -> list[dict[str, Any]]:
     """The observations of a window, each with its outputs beside it."""
@@ -160,14 +162,27 @@ def _share(count: int | None, n: int) -> float | None:
 
 
 def visits(connection: Connection, stream: Stream) -> dict[int, dict[str, Any]]:
-    """Of each regime: how often, how long, and what came after it."""
+    """Of each regime: how often, how long, what came after it, and its latest values."""
     found: dict[int, dict[str, Any]] = {}
     pieces = ribbon(connection, stream, 0, stream.n_rows)
     followed = [*pieces[1:], None] if pieces else []  # a stream without a regime has no piece yet
     for piece, then in zip(pieces, followed, strict=True):
-        about = found.setdefault(piece["regime"], {"lengths": [], "next": {}, "last": 0})
+        about = found.setdefault(piece["regime"], {"lengths": [], "next": {}})
         about["lengths"].append(piece["end"] - piece["start"])
-        about["last"] = piece["end"] - 1
+        about["latest"] = piece
         if then is not None:
             about["next"][then["regime"]] = about["next"].get(then["regime"], 0) + 1
+    for about in found.values():
+        about["sample"] = _sample(connection, stream.id, about.pop("latest"))
     return found
+
+
+def _sample(connection: Connection, stream: int, stay: dict[str, Any]) -> list[float | None]:
+    """The last values of a stay, outliers left out."""
+    first = max(stay["start"], stay["end"] - _SAMPLE)
+    query = (
+        select(o.c.y)
+        .where(o.c.stream == stream, o.c.seq >= first, o.c.seq < stay["end"], o.c.outlier == 0)
+        .order_by(o.c.seq)
+    )
+    return [_finite(y) for y in connection.execute(query).scalars()]

@@ -11,7 +11,8 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, insert, select, update
 
-from holdfast.serve.storage.tables import EVENT, deliveries, regime_names, streams, webhooks
+from holdfast.serve.storage.streams import event_shape, names
+from holdfast.serve.storage.tables import EVENT, deliveries, streams, webhooks
 
 
 def enqueue(connection: Connection, numbered: list[tuple[Any, ...]]) -> None:
@@ -46,21 +47,7 @@ def _keys(connection: Connection, ids: set[int]) -> dict[int, str]:
 
 
 def _body(connection: Connection, key: str, event: dict[str, Any]) -> str:
-    names = {
-        row.regime: row.name
-        for row in connection.execute(
-            select(regime_names).where(regime_names.c.stream == event["stream"])
-        )
-    }
-    content = {name: event[name] for name in EVENT if name != "stream"}
-    return json.dumps(
-        {
-            "stream": key,
-            **content,
-            "regime_name": names.get(event["regime"]),
-            "previous_name": names.get(event["previous"]),
-        }
-    )
+    return json.dumps({"stream": key} | event_shape(event, names(connection, event["stream"])))
 
 
 def due(connection: Connection, now: float, limit: int = 50) -> list[Row[Any]]:

@@ -148,7 +148,8 @@ def event_shape(row: Any, known: dict[int, tuple[str, str]]) -> dict[str, Any]:
     """An event as the API shows it."""
     shape = {name: row[name] for name in row if name != "stream"}
     for which in ("regime", "previous"):
-        shape[f"{which}_name"] = known.get(shape[which], (None, ""))[0] or None
+        name, note = known.get(shape[which], ("", ""))
+        shape |= {f"{which}_name": name or None, f"{which}_note": note or None}
     return shape
 
 

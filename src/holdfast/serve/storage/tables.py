@@ -1,28 +1,36 @@
-"""The tables as queries see them. `migrations` makes them; a test keeps the two in step."""
+"""The tables as queries see them: names, kinds and keys of columns.
+
+`migrations` makes the tables and says what may be null or must be unique; a test keeps the two in
+step.
+"""
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Column, Float, Integer, LargeBinary, MetaData, Table, Text
+from sqlalchemy import BigInteger, Column, Float, LargeBinary, MetaData, Table, Text
 
 metadata = MetaData()
 
-streams = Table(
+
+def _table(
+    name: str, key: str, whole: str = "", real: str = "", words: str = "", binary: str = ""
+) -> Table:
+    """Columns by kind, those of the primary key first; their names are parted by spaces."""
+    kinds = (BigInteger, whole), (Float, real), (Text, words), (LargeBinary, binary)
+    return Table(
+        name,
+        metadata,
+        *(Column(column, BigInteger, primary_key=True) for column in key.split()),
+        *(Column(column, kind) for kind, columns in kinds for column in columns.split()),
+    )
+
+
+# n_rows is the offset: what is stored and learnt. timed is 1 while every row has a time, in order.
+streams = _table(
     "streams",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    Column("key", Text, nullable=False, unique=True),
-    Column("model", Text, nullable=False),
-    Column("settings", Text, nullable=False),
-    Column("created", Float, nullable=False),
-    Column("n_rows", BigInteger, nullable=False),  # the offset: what is stored and learnt
-    Column("n_events", BigInteger, nullable=False),
-    Column("n_outliers", BigInteger, nullable=False),
-    Column("n_regimes", Integer, nullable=False),
-    Column("regime", Integer, nullable=False),
-    Column("change_probability", Float),
-    Column("last_received", Float),
-    Column("last_at", Float),
-    Column("timed", Integer, nullable=False),  # 1 while every row has a time, in order
+    "id",
+    whole="n_rows n_events n_outliers n_regimes regime timed",
+    real="created change_probability last_received last_at",
+    words="key model settings",
 )
 
 OUTPUTS = (
@@ -30,97 +38,33 @@ OUTPUTS = (
     "regime_probability", "change_probability", "n_regimes",
 )  # fmt: skip
 ROW = ("stream", "seq", "id", "time", "at", "received", "y", "x", "vector", *OUTPUTS)
-_WHOLE = {"stream", "seq", "outlier", "regime", "n_regimes"}
-_WORDS = {"id", "time", "x", "vector"}
+_WHOLE = ("outlier", "regime", "n_regimes")
 
-observations = Table(
+observations = _table(
     "observations",
-    metadata,
-    *(
-        Column(
-            name,
-            BigInteger if name in _WHOLE else Text if name in _WORDS else Float,
-            primary_key=name in ("stream", "seq"),
-        )
-        for name in ROW
-    ),
+    "stream seq",
+    whole=" ".join(_WHOLE),
+    real=" ".join(["at", "received", "y", *(name for name in OUTPUTS if name not in _WHOLE)]),
+    words="id time x vector",
 )
 
 EVENT = ("stream", "number", "seq", "since", "kind", "regime", "previous", "received")
 
-events = Table(
+# seq is when it was known, since the first observation that belongs to it.
+events = _table(
     "events",
-    metadata,
-    Column("stream", BigInteger, primary_key=True),
-    Column("number", BigInteger, primary_key=True),
-    Column("seq", BigInteger, nullable=False),  # when it was known
-    Column("since", BigInteger, nullable=False),  # the first observation that belongs to it
-    Column("kind", Text, nullable=False),
-    Column("regime", Integer, nullable=False),
-    Column("previous", Integer, nullable=False),
-    Column("received", Float, nullable=False),
-    Column("acknowledged", Float),
-    Column("acknowledged_by", Text),
-    Column("note", Text),
+    "stream number",
+    whole="seq since regime previous",
+    real="received acknowledged",
+    words="kind acknowledged_by note",
 )
-
-segments = Table(
-    "segments",
-    metadata,
-    Column("stream", BigInteger, primary_key=True),
-    Column("start", BigInteger, primary_key=True),
-    Column("regime", Integer, nullable=False),
-)
-
-snapshots = Table(
-    "snapshots",
-    metadata,
-    Column("stream", BigInteger, primary_key=True),
-    Column("seq", BigInteger, nullable=False),  # observations the model in it has learnt
-    Column("data", LargeBinary, nullable=False),
-    Column("made", Float, nullable=False),
-)
-
-regime_names = Table(
-    "regime_names",
-    metadata,
-    Column("stream", BigInteger, primary_key=True),
-    Column("regime", Integer, primary_key=True),
-    Column("name", Text, nullable=False),
-    Column("note", Text, nullable=False),
-)
-
-tokens = Table(
-    "tokens",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    Column("name", Text, nullable=False, unique=True),
-    Column("hash", Text, nullable=False, unique=True),
-    Column("scopes", Text, nullable=False),
-    Column("rate", Float, nullable=False),
-    Column("created", Float, nullable=False),
-    Column("revoked", Float),
-)
-
-webhooks = Table(
-    "webhooks",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    Column("prefix", Text, nullable=False),
-    Column("url", Text, nullable=False),
-    Column("secret", Text, nullable=False),
-    Column("kinds", Text, nullable=False),
-    Column("created", Float, nullable=False),
-)
-
-deliveries = Table(
-    "deliveries",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    Column("webhook", BigInteger, nullable=False),
-    Column("body", Text, nullable=False),
-    Column("attempts", Integer, nullable=False),
-    Column("due", Float),  # null when there is nothing left to try
-    Column("delivered", Float),
-    Column("error", Text),
+segments = _table("segments", "stream start", whole="regime")
+# seq: observations the model in it has learnt.
+snapshots = _table("snapshots", "stream", whole="seq", real="made", binary="data")
+regime_names = _table("regime_names", "stream regime", words="name note")
+tokens = _table("tokens", "id", real="rate created revoked", words="name hash scopes")
+webhooks = _table("webhooks", "id", real="created", words="prefix url secret kinds")
+# due is null when there is nothing left to try.
+deliveries = _table(
+    "deliveries", "id", whole="webhook attempts", real="due delivered", words="body error"
 )

@@ -8,8 +8,6 @@ stream harms no other.
 
 from __future__ import annotations
 
-import queue
-import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -17,11 +15,13 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, bindparam, case, delete, insert, select, update
 
+from holdfast.serve.gathering import Gathering
 from holdfast.serve.rows import Commit, Resting
 from holdfast.serve.storage import outbox
 from holdfast.serve.storage.database import writing
 from holdfast.serve.storage.tables import EVENT, ROW, segments, streams
 
+Entry = tuple[Commit | Resting, Future[None]]
 _TOGETHER = 256  # commits of a shared transaction
 _SNAPSHOT = (
     "INSERT INTO snapshots (stream, seq, data, made) VALUES ({0}, {0}, {0}, {0}) "
@@ -55,42 +55,20 @@ class Writer:
     def __init__(self, engine: Engine, observe: Callable[[float, int], None]) -> None:
         self._engine = engine
         self._observe = observe
-        self._queue: queue.SimpleQueue[tuple[Commit | Resting, Future[None]] | None]
-        self._queue = queue.SimpleQueue()
         self.generation: dict[int, int] = {}  # of each stream, raised by every failed commit
-        self._thread = threading.Thread(target=self._work, name="writer", daemon=True)
-        self._thread.start()
+        self._entries = Gathering(self._commit, _TOGETHER, "writer")
 
     def submit(self, item: Commit | Resting) -> Future[None]:
         """Hand over what must be stored; the future is done when it is."""
         future: Future[None] = Future()
-        self._queue.put((item, future))
+        self._entries.put((item, future))
         return future
 
     def close(self) -> None:
         """Finish what was handed over, then stop."""
-        self._queue.put(None)
-        self._thread.join()
+        self._entries.close()
 
-    def _work(self) -> None:
-        while True:
-            taken = self._take()
-            batch = [entry for entry in taken if entry is not None]
-            if batch:
-                self._commit(batch)
-            if None in taken:
-                return
-
-    def _take(self) -> list[tuple[Commit | Resting, Future[None]] | None]:
-        taken = [self._queue.get()]
-        while len(taken) < _TOGETHER and taken[-1] is not None:
-            try:
-                taken.append(self._queue.get_nowait())
-            except queue.Empty:
-                break
-        return taken
-
-    def _commit(self, batch: list[tuple[Commit | Resting, Future[None]]]) -> None:
+    def _commit(self, batch: list[Entry]) -> None:
         started = time.perf_counter()
         try:
             with writing(self._engine) as connection:
@@ -112,7 +90,7 @@ class Writer:
             return item.generation == self.generation.get(item.stream, 0)
         return True
 
-    def _fail(self, entry: tuple[Commit | Resting, Future[None]], error: Exception) -> None:
+    def _fail(self, entry: Entry, error: Exception) -> None:
         item, future = entry
         if isinstance(item, Commit):
             self.generation[item.stream] = self.generation.get(item.stream, 0) + 1
