@@ -261,3 +261,18 @@ def _wrong(name: str, words: str, given: object) -> SnapshotError:
     text = repr(given.item() if isinstance(given, np.generic) else given)
     shown = text if len(text) <= 60 else f"{text[:57]}..."
     return SnapshotError(f"The snapshot's {name} {words}, got {shown}.")
+
+
+class Part(Arrays):
+    """The arrays whose names begin with a prefix, without it."""
+
+    def __init__(self, arrays: Arrays, prefix: str) -> None:
+        super().__init__()
+        self.arrays, self.prefix = arrays, prefix
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        found: NDArray[Any] = self.arrays[self.prefix + name]
+        return found
+
+    def form(self, name: str) -> tuple[str, tuple[int, ...]]:
+        return self.arrays.form(self.prefix + name)

@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 from holdfast.bank import scores, simple
 from holdfast.bank.members import Parts, RegimeMember, SimpleMembers, Spec, thinned
 from holdfast.bank.mixing import Mixer
-from holdfast.bank.parts import Part
 from holdfast.bank.past import CLEAN, LARGEST, RAW, TwoPasts, log_broad
-from holdfast.checks import Arrays, Values
+from holdfast.checks import Arrays, Part, Values
 from holdfast.forecast import Forecast
 from holdfast.results import Step
 

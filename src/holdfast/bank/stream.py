@@ -17,9 +17,8 @@ from holdfast.bank.advice import Advice
 from holdfast.bank.calibration import Calibration, Law
 from holdfast.bank.ensemble import DEPTH, Ensemble, Heard, Look
 from holdfast.bank.members import RegimeMember, Spec
-from holdfast.bank.parts import Part
 from holdfast.bank.reading import Reading
-from holdfast.checks import Arrays, Values
+from holdfast.checks import Arrays, Part, Values
 from holdfast.errors import SnapshotError
 from holdfast.forecast import Forecast
 from holdfast.frames import Row

@@ -8,17 +8,30 @@ from typing import Any, TypeVar
 
 from holdfast.emissions.base import EmissionSpec
 from holdfast.emissions.linear_gaussian import GaussianSpec
-from holdfast.errors import unknown
+from holdfast.emissions.normal_inverse_gamma import StudentSpec
+from holdfast.errors import HoldfastError, unknown
+from holdfast.models.in_units import InUnits
 from holdfast.models.regime_model import RegimeModel, RegimeSettings
 
 Spec = TypeVar("Spec", bound=EmissionSpec)
+# Who tells any of these tells it in the units of y; who tells none has the units learnt.
+SCALES = {"noise", "prior_mean", "prior_var", "noise_shape", "noise_scale"}
+IN_UNITS: dict[type[EmissionSpec], dict[str, Any]] = {
+    GaussianSpec: {"noise": 1.0, "prior_var": 100.0},
+    StudentSpec: {"noise_shape": 5.0, "noise_scale": 5.0, "prior_var": 100.0},
+}
 
 
 def br_ihmm(**settings: Any) -> RegimeModel:
     """The doubly robust model: weighted parameters, weighted regimes, one regime per batch.
 
     Args:
-        features: f(x), from `holdfast.features`; an intercept by default.
+        features: f(x), from `holdfast.features`; by default an intercept, and the columns of x
+            where x is given.
+        units: "auto" learns the units of y from the stream, so that nothing need be known about
+            it: noise and prior_var are then told in units of the noise (1 and 100 by default).
+            "given" takes them in the units of y. "auto" is the default where neither noise nor
+            the prior of the coefficients is told.
         noise: R, the variance of one observation around its regime: a number or a (d, d) matrix.
         prior_mean: mu0 of the coefficients: a number or a vector.
         prior_var: Sigma0 of the coefficients: a number, a vector or a matrix.
@@ -85,6 +98,14 @@ def build(
         if given not in of_emission | of_family:
             raise unknown("setting", given, sorted(of_emission | of_family))
     chosen = defaults | deepcopy(settings)  # the caller may go on to change a list or an array
+    in_units = IN_UNITS.get(spec, {})
+    if in_units and not SCALES & set(settings):
+        chosen = {"units": "auto"} | chosen
+    if chosen.get("units") == "auto":
+        if not in_units:
+            raise HoldfastError(f"units must be 'given' for {name}, got 'auto'.")
+        chosen = in_units | chosen
     emission = spec(**{k: v for k, v in chosen.items() if k in of_emission})
     shared = RegimeSettings(**{k: v for k, v in chosen.items() if k in of_family})
-    return RegimeModel(name, shared, emission)
+    made = InUnits if shared.units == "auto" else RegimeModel
+    return made(name, shared, emission)

@@ -54,9 +54,11 @@ from holdfast.regimes.schedule import Schedule, read_schedule
 from holdfast.results import Regime, Step, Transitions
 from holdfast.score import CONTAMINATION, IMQ, LARGEST_RATE, Law, weight_code
 
+UNITS = ("auto", "given")
+WITH_COLUMNS = feature_maps.intercept() + feature_maps.columns()  # where x is given and no features
 STICKY = 10.0  # default kappa of the second edition (docs/models.md)
 RELUCTANT = (1.0, 10.0)  # default prior of gamma there: a tenth of the paper's, learnt all the same
-_CHUNK = 512  # observations that go through the kernels at a time
+CHUNK = 512  # observations that go through the kernels at a time
 _RATE_WORTH = 50.0  # observations that the guess of the outliers' rate is worth
 _REFRESH = 48  # a particle's transitions are refreshed about once in so many observations
 
@@ -66,6 +68,7 @@ class RegimeSettings:
     """Settings shared by the whole family; `holdfast.br_ihmm` documents them."""
 
     features: Any = None
+    units: str = "given"
     batch: Any = 6
     threshold: float | None = None
     weight: str | None = None
@@ -200,8 +203,12 @@ class RegimeModel(Model):
     def __init__(self, name: str, settings: RegimeSettings, emission: EmissionSpec) -> None:
         self.name = name
         self.spec = emission
+        if settings.units not in UNITS:
+            raise unknown("units", settings.units, UNITS)
         self.features: Features = feature_maps.read(settings.features)
-        self.chosen = replace(settings, features=self.features.to_json())
+        # Without features the first observation decides: an intercept, and the columns of x if any.
+        self._open = settings.features is None
+        self.chosen = replace(settings, features=None if self._open else self.features.to_json())
         emission.check()
         check_scales(emission)
         self._plan, self._islands = settings.plan(), settings.n_islands()
@@ -217,10 +224,25 @@ class RegimeModel(Model):
 
     # ------------------------------------------------------------------ observations
 
+    @property
+    def n_observations(self) -> int:
+        return 0 if self.engine is None else self.engine.time
+
     def _check(self, x: Any) -> Row | None:
+        if self._open and x is not None:
+            return WITH_COLUMNS.check(x)
         return self.features.check(x, like=self._like)
 
+    def _settle_features(self, x: Row | None) -> None:
+        if self._open and x is not None:
+            self.features = WITH_COLUMNS
+        self._open = False
+        self.chosen = replace(self.chosen, features=self.features.to_json())
+
     def _predict(self, x: Row | None) -> Forecast:
+        if self._open and x is not None:  # as the first observation would settle it
+            twin = type(self)(self.name, replace(self.chosen, features=WITH_COLUMNS), self.spec)
+            return twin._predict(x)
         if self.engine is None:
             dim = self.dim or 1
             return self._mixture(self._build(dim, x), new_past(self.features, dim), x)
@@ -232,8 +254,8 @@ class RegimeModel(Model):
         return block.forecasts[0], block.step(0)
 
     def _blocks(self, y: Array, rows: list[Any], progress: bool) -> Iterator[Block]:
-        for start in self._ticks(len(y), _CHUNK, progress):
-            stop = min(start + _CHUNK, len(y))
+        for start in self._ticks(len(y), CHUNK, progress):
+            stop = min(start + CHUNK, len(y))
             yield self._learn(y[start:stop], rows[start:stop])
 
     def _learn(self, y: Array, rows: list[Row | None]) -> Block:
@@ -345,8 +367,14 @@ class RegimeModel(Model):
         return Engine(emission, plan, self.chosen.particles, self._islands, rng)
 
     def _start(self, dim: int, x: Row | None) -> None:
-        """The first observation settles d and the number of features."""
-        self.engine = self._build(dim, x)
+        """The first observation settles d and the features."""
+        before = self.features, self._open, self.chosen
+        self._settle_features(x)
+        try:
+            self.engine = self._build(dim, x)
+        except HoldfastError:  # all or nothing
+            self.features, self._open, self.chosen = before
+            raise
         self.dim, self._like = dim, x
         self.past = new_past(self.features, dim)
 

@@ -31,6 +31,18 @@ class Reporter:
         self.regime = NO_REGIME
         self.next_name = 0
 
+    def follow(self, before: Reporter) -> None:
+        """Take over from another reporter: the regime it reported last keeps its name."""
+        kept, own = before.regime, self.regime
+        if kept == NO_REGIME:
+            return
+        if own == NO_REGIME:  # the first regime to be told will be that one
+            self.regime = self.next_name = kept
+            return
+        swap = {own: kept, kept: own}
+        self.names = {identity: swap.get(name, name) for identity, name in self.names.items()}
+        self.regime, self.next_name = kept, max(self.next_name, before.next_name)
+
     def block(
         self, first: int, y: Array, forecasts: Forecasts, track: Track, changes: list[Change],
         outlier: NDArray[np.bool_],
