@@ -471,9 +471,10 @@ class Reference:
         self.happened.prunings += 1
 
     def _structure(self, island: Island) -> None:
-        """Every so many particles in turn; by default each about once in 48 observations."""
+        """Every so many particles in turn; by default each about once in 8 or 48 observations."""
         batch, share = self.settings.batch, self.settings.structure_share
-        stride = max(1, round(48 / batch)) if not isinstance(batch, dict) else 48
+        every = 48 if self.mixed else 8
+        stride = max(1, round(every / batch)) if not isinstance(batch, dict) else every
         stride = stride if self._on("D5") else 1
         stride = stride if share is None else round(1 / share)
         sweeps = self.settings.structure_sweeps or (1 if self._on("D5") else island.size)

@@ -21,7 +21,7 @@ GRID = np.concatenate([-np.logspace(12, -2, 60), np.logspace(-2, 12, 60)])
 def fitted(name: str, *, dim: int = 1, batches: int = 8, seed: int = 0, **given: Any) -> Any:
     """A model that has seen two levels, at the start of a batch."""
     rng = np.random.default_rng(seed)
-    usual = {"particles": 20, "seed": seed, "dim": dim}
+    usual = {"particles": 20, "seed": seed, "dim": dim, "units": "given"}
     if name == "br_ihmm":
         usual |= {"weight": "imq", "islands": 1}
     model = hf.make(name, **usual | given)
@@ -154,7 +154,9 @@ def test_one_grid_point_is_a_number_and_equals_the_grid():
     model = fitted("br_ihmm", batch=3)
     clean = clean_batch(model)[:, 0]
     grid = influence.joint_pif(model, [1.0, 5.0], clean=clean, position=1)
-    assert influence.joint_pif(model, 5.0, clean=clean, position=1) == grid[1]
+    alone = influence.joint_pif(model, 5.0, clean=clean, position=1)
+    # NumPy's exponential may round differently at another place of a vector.
+    assert isinstance(alone, float) and alone == pytest.approx(grid[1], rel=1e-11)
     per_position = influence.joint_pif(model, [[1.0, 5.0]], clean=clean, position=(0, -1))
     assert per_position.shape == (1,)
     assert influence.joint_pif(model, clean, clean=clean[:1])[0] == pytest.approx(0.0, abs=1e-12)
@@ -163,7 +165,7 @@ def test_one_grid_point_is_a_number_and_equals_the_grid():
 def test_a_lag_carries_the_contamination_into_the_design():
     rng = np.random.default_rng(0)
     features = hf.features.intercept() + hf.features.lags(1)
-    model = hf.br_ihmm(features=features, batch=3, particles=20, weight="imq")
+    model = hf.br_ihmm(features=features, batch=3, particles=20, weight="imq", noise=0.25)
     model.run(rng.normal(size=30))
     clean = rng.normal(size=3)
     parameter = influence.parameter_pif(model, [1e3, 1e6], clean=clean, position=0)

@@ -26,7 +26,8 @@ GRID = np.concatenate([-np.logspace(12, -1, 25), np.logspace(-1, 12, 25)])
 
 def fitted(name: str = "br_ihmm", *, dim: int = 1, observations: int = 24, **given: Any) -> Any:
     """A model that has seen two levels 6 standard deviations apart."""
-    chosen: dict[str, Any] = {"particles": 20, "batch": 4, "dim": dim, "seed": 0} | given
+    usual = {"particles": 20, "batch": 4, "dim": dim, "seed": 0, "units": "given"}
+    chosen: dict[str, Any] = usual | given
     model = hf.make(name, **chosen)
     rng = np.random.default_rng(chosen["seed"])
     scale = np.sqrt(np.diag(np.atleast_2d(np.asarray(given.get("noise", 0.25)))).mean())

@@ -11,7 +11,8 @@ from rows import Follower
 from scipy import integrate, optimize, special, stats
 
 import holdfast as hf
-from holdfast.emissions.base import Components, Shape, begin
+from holdfast.emissions.base import Shape, begin
+from holdfast.emissions.eager import Components
 from holdfast.emissions.inverse_wishart import digamma
 from holdfast.emissions.normal_inverse_gamma import StudentSpec, consistency
 from holdfast.models.student_t import student_t_ihmm

@@ -51,7 +51,7 @@ def takes_covariates(name: str) -> bool:
 def made(name: str, features: Any = None, **more: Any) -> Any:
     """A small model, with features if it takes any."""
     given = {} if features is None else {"features": features}
-    return hf.make(name, **SMALL.get(name, {}), **given, **more)
+    return hf.make(name, **{**SMALL.get(name, {}), **given, **more})
 
 
 @cache

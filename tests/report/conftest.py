@@ -82,7 +82,7 @@ def _hours(n: int) -> np.ndarray:
     return np.datetime64("2020-01-01T00:00") + np.arange(n) * np.timedelta64(1, "h")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # its loop runs as long as it does: others need the thread
 def browser() -> Iterator[Any]:
     """Chromium as the system has it; the tests that need it are skipped elsewhere."""
     api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")

@@ -58,7 +58,7 @@ def bound(model: Any, *, clean: Any, x: Any = None, position: Position = 0) -> B
 
     Example:
         >>> import holdfast as hf
-        >>> model = hf.br_ihmm(batch=4, particles=20)
+        >>> model = hf.br_ihmm(noise=0.25, batch=4, particles=20)
         >>> _ = model.run([0.1, -0.2, 0.0, 0.3] * 5)
         >>> batch = [0.0, 0.1, 0.2, -0.1]
         >>> worst = hf.influence.bound(model, clean=batch, position=1)

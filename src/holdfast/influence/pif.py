@@ -56,7 +56,7 @@ def state_pif(
 
     Example:
         >>> import holdfast as hf
-        >>> model = hf.br_ihmm(batch=4, particles=20)
+        >>> model = hf.br_ihmm(noise=0.25, batch=4, particles=20)
         >>> _ = model.run([0.1, -0.2, 0.0, 0.3] * 5)
         >>> near, far = state_pif(model, [1.0, 1e12], clean=[0.0, 0.1, 0.2, -0.1], position=2)
         >>> bool(0 <= near < 1 and 0 <= far < 1)
@@ -82,7 +82,7 @@ def parameter_pif(
 
     Example:
         >>> import holdfast as hf
-        >>> model = hf.ihmm(particles=20)
+        >>> model = hf.ihmm(noise=0.25, particles=20)
         >>> _ = model.run([0.1, -0.2, 0.0, 0.3] * 5)
         >>> small, large = parameter_pif(model, [1e4, 1e6], clean=[0.0], regime=0)
         >>> round(float(large / small))
@@ -103,7 +103,7 @@ def joint_pif(
 
     Example:
         >>> import holdfast as hf
-        >>> model = hf.br_ihmm(batch=2, particles=20)
+        >>> model = hf.br_ihmm(noise=0.25, batch=2, particles=20)
         >>> _ = model.run([0.1, -0.2, 0.0, 0.3] * 5)
         >>> batch = {"clean": [0.0, 0.1], "position": "all"}
         >>> both = state_pif(model, 9.0, **batch) + parameter_pif(model, 9.0, **batch)
@@ -123,7 +123,7 @@ def profile(
 
     Example:
         >>> import holdfast as hf
-        >>> model = hf.wolf_ihmm(particles=20)
+        >>> model = hf.wolf_ihmm(noise=0.25, particles=20)
         >>> _ = model.run([0.1, -0.2, 0.0, 0.3] * 5)
         >>> bool(profile(model, [1e6], clean=[0.0]).new_regime[0] > 0.999)
         True

@@ -233,6 +233,11 @@ def _fitted(model: Model) -> tuple[RegimeModel, Engine]:
         )
     if model.engine is None:
         raise HoldfastError("model has seen nothing yet; run it on some observations first.")
+    if model.chosen.units == "auto":
+        raise HoldfastError(
+            "model learns its units, and what an observation does to them has no bound yet; tell "
+            'it its noise, or make it with units="given".'
+        )
     return model, model.engine
 
 

@@ -21,7 +21,6 @@ from holdfast.emissions.base import EmissionSpec
 from holdfast.forecast import Forecast, Forecasts
 from holdfast.frames import Row
 from holdfast.models.coefficients import coefficient_names
-from holdfast.models.covariates import LARGEST
 from holdfast.models.regime_model import CHUNK, RegimeModel, RegimeSettings
 from holdfast.models.reporting import Reporter
 from holdfast.models.tape import Block
@@ -148,7 +147,7 @@ class InUnits(RegimeModel):
         self.rows = [None] * n
         if self._like is not None:
             shape = (n, *self._like.values.shape)
-            table = own.floats("covariates", shape, -LARGEST, LARGEST)
+            table = own.floats("covariates", shape)
             self.rows = [Row(line, self._like.names) for line in table]
 
 

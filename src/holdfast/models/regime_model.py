@@ -60,7 +60,8 @@ STICKY = 10.0  # default kappa of the second edition (docs/models.md)
 RELUCTANT = (1.0, 10.0)  # default prior of gamma there: a tenth of the paper's, learnt all the same
 CHUNK = 512  # observations that go through the kernels at a time
 _RATE_WORTH = 50.0  # observations that the guess of the outliers' rate is worth
-_REFRESH = 48  # a particle's transitions are refreshed about once in so many observations
+# A particle's transitions are refreshed about once in so many observations: contamination, others.
+_REFRESH, _REFRESH_WEIGHTED = 48, 8
 
 
 @dataclass(frozen=True)
@@ -157,7 +158,8 @@ class RegimeSettings:
             if part < LEAST_SHARE:
                 raise HoldfastError(f"structure_share must be at least {LEAST_SHARE}, got {part}.")
             return max(1, round(1 / part))
-        return max(1, round(_REFRESH / (schedule.fixed or 1))) if rule.D5 else 1
+        every = _REFRESH if self._proper else _REFRESH_WEIGHTED
+        return max(1, round(every / (schedule.fixed or 1))) if rule.D5 else 1
 
     def _outlier_prior(self) -> tuple[float, float]:
         rate = share("outlier_rate", self.outlier_rate)

@@ -108,8 +108,8 @@ class Reporter:
     def unpack(self, values: Any) -> None:
         """Take up what `pack` gave."""
         told = Values.of(values)
-        next_name = told.whole("next_name")
         pairs = [entry.wholes("names", 2) for entry in told.entries("names")]
+        next_name = told.whole("next_name")
         names = {pair[0]: pair[1] for pair in pairs}
         if len(set(names.values())) < len(pairs) or any(n >= next_name for _, n in pairs):
             raise SnapshotError("The snapshot's names of regimes are not one to one.")

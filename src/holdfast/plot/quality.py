@@ -84,7 +84,7 @@ def plot_influence(
 
     Example:
         >>> import holdfast as hf
-        >>> model = hf.br_ihmm(batch=2, particles=20)
+        >>> model = hf.br_ihmm(noise=0.25, batch=2, particles=20)
         >>> _ = model.run([0.1, -0.2, 0.0, 0.3] * 5)
         >>> ax = plot_influence(model, [-4.0, 0.0, 4.0], clean=[0.0, 0.1])
         >>> len(ax.lines)
