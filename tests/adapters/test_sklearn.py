@@ -19,7 +19,10 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from holdfast.adapters.sklearn import RegimeRegressor, RegimeSegmenter
 
-SMALL = {"model": "student_t_ihmm", "settings": {"particles": 10, "batch": 3, "max_regimes": 5}}
+SMALL = {
+    "model": "student_t_ihmm",
+    "settings": {"particles": 10, "batch": 3, "max_regimes": 5, "units": "given"},
+}
 _ORDER = "rows are a time series: what a row is told depends on the rows before it"
 
 EXPECTED_FAILURES = {

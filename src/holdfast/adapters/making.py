@@ -67,7 +67,7 @@ def fresh(
     """
     name, chosen = model or default_model(), dict(settings or {})
     made = hf.make(name, **chosen)
-    decided = "features" in chosen or made.settings().get("features") is None or name == "auto"
+    decided = "features" in chosen or "features" not in made.settings() or name == "auto"
     if decided or not covariates:
         return made
     return hf.make(name, features=hf.features.intercept() + hf.features.columns(), **chosen)

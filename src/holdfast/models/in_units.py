@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from holdfast.checks import Arrays, Part, Values
 from holdfast.emissions.base import EmissionSpec
-from holdfast.forecast import Forecast, Forecasts
+from holdfast.forecast import Forecast, Forecasts, log_densities
 from holdfast.frames import Row
 from holdfast.models.coefficients import coefficient_names
 from holdfast.models.regime_model import CHUNK, RegimeModel, RegimeSettings
@@ -30,6 +30,7 @@ from holdfast.units import Units
 
 Array = NDArray[np.float64]
 WINDOW = 200  # observations that are kept to begin afresh on
+SURE = 5  # observations after which a stream that has not moved is taken to stand still
 
 
 class InUnits(RegimeModel):
@@ -51,7 +52,15 @@ class InUnits(RegimeModel):
     def _outward(self, inside: Forecast) -> Forecast:
         if self.engine is None:  # nothing is known of the units
             return inside
-        return inside.rescaled(self.units.centre, self.units.scale)
+        return inside.rescaled(self.units.centre, self._told_scale())
+
+    def _told_scale(self) -> Array:
+        """The scale of what is told: before anything has moved a unit may be as large as y."""
+        if self.units.alive.all() or self.units.count >= SURE:
+            return self.units.scale
+        size = np.abs(self.units.centre)
+        wide = np.maximum(self.units.scale, np.where(size > 0, size / 10, 1.0))
+        return np.where(self.units.alive, self.units.scale, wide)
 
     def _observe(self, y: Array, x: Row | None) -> tuple[Forecast, Step]:
         block = next(self._stretches(y[None], [x]))
@@ -71,10 +80,10 @@ class InUnits(RegimeModel):
         assert self.engine is not None
         self._check_width(self.engine, rows[0])  # before the units have seen anything
         while at < len(y):
-            centre, scale = self.units.centre, self.units.scale
+            centre, scale, told = self.units.centre, self.units.scale, self._told_scale()
             stop, changed = self._learn_units(y, rows, at)
             inside = self._learn(_measured(y[at:stop], centre, scale), rows[at:stop])
-            block = _outward(inside, y[at:stop], centre, scale)
+            block = _outward(inside, y[at:stop], centre, told)
             if changed:
                 _forgive(block)
                 self._begin_afresh(block)
@@ -170,5 +179,5 @@ def _outward(block: Block, y: Array, centre: Array, scale: Array) -> Block:
     spread = inside.spread * scale[:, None] * scale
     location = centre + scale * inside.location
     parts = (inside.offset, inside.share, location, spread, inside.dof, inside.outlier)
-    log_scale = (~np.isnan(y) * np.log(scale)).sum(axis=1)  # a density per unit of y
-    return replace(block, forecasts=Forecasts(*parts), log_score=block.log_score - log_scale)
+    forecasts = Forecasts(*parts)
+    return replace(block, forecasts=forecasts, log_score=log_densities(forecasts, y))
