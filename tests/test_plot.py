@@ -125,7 +125,7 @@ def test_influence_shows_every_curve(fitted: tuple[Any, Run]) -> None:
     assert _legend(ax) == ["both", "regimes", "coefficients"]
     both, regimes, coefficients = (line.get_ydata() for line in ax.lines)
     np.testing.assert_allclose(both, regimes + coefficients)
-    model = hf.student_t_ihmm(particles=10)
+    model = hf.student_t_ihmm(particles=10, units="given")
     model.run(np.zeros(30))
     assert _legend(plot.plot_influence(model, grid, clean=[0.0])) == ["regimes"]
 

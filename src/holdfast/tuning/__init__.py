@@ -126,8 +126,10 @@ def tune(
 
 
 def _known(model_name: str, fixed: Settings) -> Settings:
-    """All settings of the model, as `fixed` leaves them."""
+    """All settings of the model as `fixed` leaves them, in the units of y like those searched."""
     known = make(model_name, **fixed).settings()
+    if known.get("units") == "auto" and "units" not in fixed:
+        known = make(model_name, **fixed, units="given").settings()
     if not REGISTRY[model_name].online:
         raise HoldfastError(
             f"model_name={model_name!r} reads the whole stream before it speaks; only the "
