@@ -22,7 +22,7 @@ from holdfast.evidence import (
     quadrature,
 )
 from holdfast.influence.posterior import Outlook
-from holdfast.models.regime_model import RegimeSettings
+from holdfast.models.regime_settings import RegimeSettings
 from holdfast.regimes.prior import Concentration
 from holdfast.robustness.sensitivity import CLEAR, Sensitivity, choice_table, sensitivity
 

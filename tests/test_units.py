@@ -7,7 +7,7 @@ import pytest
 
 import holdfast as hf
 from holdfast.checks import Arrays, Values
-from holdfast.units import Units, measure, rescaled
+from holdfast.units import Units, measure
 
 
 def learnt(values: np.ndarray) -> Units:
@@ -92,6 +92,6 @@ def test_snapshot_of_units(rng: np.random.Generator) -> None:
 
 def test_rescaled_forecast() -> None:
     inside = hf.Forecast.mixture(np.array([1.0, 1.0]), np.array([0.0, 2.0]), np.array([1.0, 4.0]))
-    out = rescaled(inside, np.array([10.0]), np.array([3.0]))
+    out = inside.rescaled(np.array([10.0]), np.array([3.0]))
     assert out.mean == pytest.approx(10 + 3 * inside.mean)
     assert out.quantile(0.9) == pytest.approx(10 + 3 * inside.quantile(0.9))

@@ -97,7 +97,7 @@ class Units:
 
     def forecast(self, inside: Forecast) -> Forecast:
         """A forecast made in units, in the user's own."""
-        return rescaled(inside, self.centre, self.scale)
+        return inside.rescaled(self.centre, self.scale)
 
     def _refine(self) -> bool:
         return self._adopt(*measure(np.array(self.buffer)), far=ENOUGH)
@@ -208,14 +208,3 @@ def _rounding(steps: Array, moves: Array) -> float:
 def standing_still(level: float) -> float:
     """The unit of a stream that never moved: small against its level."""
     return max(1e-6 * abs(level), _SMALLEST) if level else 1.0
-
-
-def rescaled(forecast: Forecast, centre: Array, scale: Array) -> Forecast:
-    """The forecast of `centre + scale * Y`, coordinate by coordinate."""
-    square = scale[:, None] * scale[None, :]
-    return Forecast(
-        forecast.share,
-        centre + scale * forecast.location,
-        forecast.spread * square,
-        forecast.dof,
-    )

@@ -26,8 +26,8 @@ from holdfast.models.base import Model
 
 need("river", "river")
 
-# E402: the hint for those who lack the package must come before what needs it.
-from river import base, time_series  # noqa: E402
+# After the hint for those who lack the package.
+from river import base, time_series
 
 
 class _Kept:

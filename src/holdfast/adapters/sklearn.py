@@ -24,14 +24,14 @@ from holdfast.adapters.making import Packed, fresh, labels, need
 
 need("sklearn", "sklearn")
 
-# E402: the hint for those who lack the package must come before what needs it.
-from sklearn.base import (  # noqa: E402
+# After the hint for those who lack the package.
+from sklearn.base import (
     BaseEstimator,
     ClusterMixin,
     RegressorMixin,
     TransformerMixin,
 )
-from sklearn.utils.validation import check_is_fitted, validate_data  # noqa: E402
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 Array = NDArray[np.float64]
 

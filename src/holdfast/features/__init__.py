@@ -14,16 +14,16 @@ Example:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from holdfast.errors import HoldfastError, SnapshotError, whole
+from holdfast.errors import HoldfastError, whole
 from holdfast.features.covariates import aligned, read_row
+from holdfast.features.past import Past as Past
 from holdfast.features.terms import (
     LARGEST,
     MOST,
@@ -375,44 +375,3 @@ def read(spec: Any) -> Features:
     if spec is None:
         return intercept()
     return spec if isinstance(spec, Features) else from_json(spec)
-
-
-class Past:
-    """The last observations, for lags: a missing value repeats the one before it, or 0.
-
-    Example:
-        >>> past = Past(depth=2, dim=1)
-        >>> for y in (5.0, np.nan):
-        ...     past.push(np.array([y]))
-        >>> past.values.tolist()
-        [[5.0], [5.0]]
-    """
-
-    values: Array  # (depth, d), latest last
-
-    def __init__(self, depth: int, dim: int) -> None:
-        self.values = np.zeros((whole("depth", depth, 0), whole("dim", dim)))
-
-    def push(self, y: Array) -> None:
-        """Remember one more observation and forget the oldest."""
-        if len(self.values):
-            self.values[:-1] = self.values[1:]
-            np.copyto(self.values[-1], y, where=~np.isnan(y))
-
-    def copy(self) -> Past:
-        """An independent memory of the same observations."""
-        twin = Past(*self.values.shape)
-        twin.values[:] = self.values
-        return twin
-
-    def pack(self) -> dict[str, Array]:
-        """The memory as arrays, for a snapshot."""
-        return {"past": self.values.copy()}
-
-    def unpack(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Take up what `pack` gave."""
-        if arrays["past"].shape != self.values.shape:
-            raise SnapshotError(
-                f"The snapshot's past has shape {arrays['past'].shape}, not {self.values.shape}."
-            )
-        self.values[:] = arrays["past"]

@@ -60,8 +60,9 @@ def in_turn(method: Method) -> Method:
         with self._turn.lock:
             return method(self, *args, **options)
 
-    taking_turns.in_turn = True  # type: ignore[attr-defined]  # for the subclasses below
-    return cast(Method, taking_turns)
+    marked: Any = taking_turns
+    marked.in_turn = True  # so that an override in a subclass waits too
+    return cast(Method, marked)
 
 
 class Model(ABC):

@@ -11,7 +11,8 @@ from holdfast.emissions.linear_gaussian import GaussianSpec
 from holdfast.emissions.normal_inverse_gamma import StudentSpec
 from holdfast.errors import HoldfastError, unknown
 from holdfast.models.in_units import InUnits
-from holdfast.models.regime_model import RegimeModel, RegimeSettings
+from holdfast.models.regime_model import RegimeModel
+from holdfast.models.regime_settings import RegimeSettings
 
 Spec = TypeVar("Spec", bound=EmissionSpec)
 # Who tells any of these tells it in the units of y; who tells none has the units learnt.

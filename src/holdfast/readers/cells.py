@@ -134,5 +134,5 @@ def _reads(form: str, cells: Iterable[Any]) -> bool:
 
 
 def _in_order(form: str, cells: Sequence[Any]) -> bool:
-    times = [time_reader(form)(cell) for cell in cells]
-    return all(a <= b for a, b in itertools.pairwise(times))  # type: ignore[operator]
+    times: list[Any] = [time_reader(form)(cell) for cell in cells]  # all of one kind
+    return all(a <= b for a, b in itertools.pairwise(times))

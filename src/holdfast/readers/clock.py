@@ -101,6 +101,11 @@ def find_frequency(times: Sequence[Time]) -> Frequency | None:
     return Frequency("seconds" if isinstance(times[0], datetime) else "numbers", size)
 
 
+def _earlier(time: Any, other: Any) -> bool:
+    """Times of one stream are all of one kind: numbers, or dates, which can be compared."""
+    return bool(time < other)
+
+
 @dataclass
 class Clock:
     """Follows the time stamps of a stream and counts what is not as it should be."""
@@ -121,7 +126,7 @@ class Clock:
             self._learn(time)
         if before is None:
             return 0
-        if time < before:  # type: ignore[operator]
+        if _earlier(time, before):
             self.last = before
             raise HoldfastError(
                 f"Row {row}: the time {show(time)} comes after {show(before)}. Sort the rows by "

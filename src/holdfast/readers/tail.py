@@ -96,7 +96,8 @@ class Tail:
         if self.live:
             if not select.select([self.stream], [], [], _PAUSE)[0]:
                 return b""
-            return self.stream.read1(1 << 16) or None  # type: ignore[attr-defined]
+            pipe: Any = self.stream  # buffered, which binary streams in general need not be
+            return pipe.read1(1 << 16) or None
         piece = self.stream.read(1 << 16)
         if not piece:
             time.sleep(_PAUSE)

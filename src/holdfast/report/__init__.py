@@ -8,15 +8,13 @@ stored in few bytes and drawn by buckets, finer the closer one looks.
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from holdfast import assets
+from holdfast import assets, snapshot
 from holdfast.report.content import Content
 from holdfast.results import Run
 
@@ -92,15 +90,7 @@ def write_report(path: str | Path, **content: Any) -> Path:
         'report.html'
     """
     path = Path(path)
-    text = render(**content)
+    page = render(**content)
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.chmod(name, 0o644)
-        os.replace(name, path)
-    except BaseException:
-        os.unlink(name)
-        raise
+    snapshot.write_file(path, page.encode())
     return path

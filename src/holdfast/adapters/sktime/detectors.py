@@ -59,7 +59,7 @@ class RegimeChangePoints(_Detector):
         [30]
     """
 
-    _tags = {  # noqa: RUF012  (sktime's way to say it)
+    _tags = {
         "python_dependencies": "holdfast",
         "task": "change_point_detection",
         "learning_type": "unsupervised",

@@ -37,7 +37,7 @@ class RegimeForecaster(Packed, BaseForecaster):
         ([24, 25], True)
     """
 
-    _tags = {  # noqa: RUF012  (sktime's way to say it)
+    _tags = {
         "python_dependencies": ["holdfast", "skpro"],
         "capability:exogenous": True,
         "capability:categorical_in_X": False,
@@ -49,7 +49,7 @@ class RegimeForecaster(Packed, BaseForecaster):
         "requires-fh-in-fit": False,
     }
 
-    _config = {"remember_data": False}  # noqa: RUF012  (the model's state is all it needs)
+    _config = {"remember_data": False}
 
     def __init__(self, model: str | None = None, settings: dict[str, Any] | None = None) -> None:
         self.model = model
