@@ -59,7 +59,8 @@ def test_auto_ets_is_fitted_to_more_than_its_first_rows():
             return {"mean": [0.0], "lo-90": [-1.0], "hi-90": [1.0]}
 
     peer = forecasters.Ets.__new__(forecasters.Ets)
-    peer.model, peer.period, peer.past, peer.fitted_at, peer.own = Spy(), 1, [], 0, False
+    forecasters.Borrower.__init__(peer)
+    peer.model, peer.period, peer.past, peer.fitted_at = Spy(), 1, [], 0
     for _ in range(300):
         peer.predict()
         peer.learn(0.0)
@@ -77,10 +78,13 @@ def test_a_peer_that_fails_borrows_and_says_so():
             raise RuntimeError("no")
 
     peer = forecasters.OfRiver(Broken())
-    peer.predict()
-    peer.learn(4.0)
-    assert peer.predict().mean == 4.0
-    assert not peer.own
+    lender = forecasters.PEERS["last_value"](1)
+    for y in (4.0, 4.5, 3.0):
+        assert peer.predict().interval(0.9) == lender.predict().interval(0.9)
+        assert not peer.own
+        peer.learn(y)
+        lender.learn(y)
+    assert peer.predict().mean == 3.0
 
 
 @pytest.fixture

@@ -1,7 +1,9 @@
 """Peers that forecast one step ahead, each as predict and learn; none is tuned to a series.
 
 A peer that has no forecast of its own, because it has seen too little or because its library
-failed, repeats the latest value and says so by `own`: the report counts such rows.
+failed, borrows that of `last_value`, spread and all, and says so by `own`: the report counts such
+rows. A library that gives points only is lent the spread that the trivial forecasters have: a t
+distribution of its own past errors.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import numpy as np
 
 import holdfast as hf
 from holdfast.adapters.making import default_model
+from holdfast.models.spread import Spread
 
 HISTORY = 500  # rows that a refitted peer looks back on
 REFIT, GROWTH = 50, 1.1  # refitted after so many rows, or when the past has grown so much
@@ -43,48 +46,62 @@ class OfHoldfast:
         self.model.update(y)
 
 
-class OfRiver:
-    """A point forecaster of river with the spread of its own past errors, as a Gaussian."""
+class Borrower:
+    """A peer that falls back on `last_value`."""
 
-    def __init__(self, model: Any) -> None:
-        self.model, self.latest, self.own = model, 0.0, True
-        self.squares, self.count = 1.0, 1  # one error of size 1 before any is seen
+    def __init__(self) -> None:
+        self.lender, self.own = hf.make("last_value"), False
 
-    def predict(self) -> hf.Forecast:
-        self.point = self._point()
-        return hf.Forecast.gaussian(self.point, self.squares / self.count)
+    def borrowed(self) -> hf.Forecast:
+        self.own = False
+        return self.lender.predict()
 
     def learn(self, y: float) -> None:
+        self.lender.update(y)
+
+
+class OfRiver(Borrower):
+    """A point forecaster of river with the spread of its own past errors."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.model, self.spread = model, Spread(1.0, 1)
+        self.point = math.nan
+
+    def predict(self) -> hf.Forecast:
+        try:
+            self.point = float(self.model.forecast(1)[0])
+        except Exception:  # whatever it is, the row is counted as not its own
+            self.point = math.nan
+        if not math.isfinite(self.point):
+            return self.borrowed()
+        self.own = True
+        return self.spread.forecast(np.array([self.point]), np.ones(1))
+
+    def learn(self, y: float) -> None:
+        super().learn(y)
         if math.isnan(y):
             return
-        self.squares += (y - self.point) ** 2
-        self.count += 1
+        if math.isfinite(self.point):
+            self.spread.learn(np.array([y]), np.array([self.point]), np.ones(1))
         self.model.learn_one(y)
-        self.latest = y
-
-    def _point(self) -> float:
-        try:
-            value = float(self.model.forecast(1)[0])
-        except Exception:  # whatever it is, the row is counted as not its own
-            value = math.nan
-        self.own = math.isfinite(value)
-        return value if self.own else self.latest
 
 
-class Ets:
+class Ets(Borrower):
     """statsforecast's AutoETS on the latest rows: refitted at times, run on in between."""
 
     def __init__(self, period: int) -> None:
         from statsforecast.models import AutoETS
 
+        super().__init__()
         self.model, self.period = AutoETS(season_length=period), period
         self.past: list[float] = []
-        self.fitted_at, self.own = 0, False
+        self.fitted_at = 0
 
     def predict(self) -> hf.Forecast:
-        self.own = len(self.past) >= max(10, 2 * self.period + 1)
-        if not self.own:
-            return hf.Forecast.gaussian(self.past[-1] if self.past else 0.0, 1.0)
+        if len(self.past) < max(10, 2 * self.period + 1):
+            return self.borrowed()
+        self.own = True
         recent = np.array(self.past[-HISTORY:])
         if len(self.past) >= min(self.fitted_at + REFIT, GROWTH * self.fitted_at):
             self.model.fit(recent)
@@ -94,7 +111,9 @@ class Ets:
         return hf.Forecast.gaussian(float(ahead["mean"][0]), max(sd, 1e-9) ** 2)
 
     def learn(self, y: float) -> None:
-        self.past.append(self.past[-1] if math.isnan(y) and self.past else y)
+        super().learn(y)
+        if self.past or not math.isnan(y):
+            self.past.append(self.past[-1] if math.isnan(y) else y)
 
 
 def _snarimax(period: int) -> OfRiver:
