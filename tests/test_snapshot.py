@@ -7,7 +7,6 @@ import json
 import os
 import pickle
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ import pytest
 
 import holdfast as hf
 from holdfast import snapshot
+from holdfast.containers import compact
 
 
 def small_model(updates: int = 9) -> Any:
@@ -29,24 +29,26 @@ def data() -> bytes:
     return bytes(small_model().to_bytes())
 
 
-def rewritten(data: bytes, change: Callable[[dict[str, bytes]], None]) -> bytes:
-    """The archive after `change` of its members."""
-    with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        members = {name: archive.read(name) for name in archive.namelist()}
-    change(members)
-    target = io.BytesIO()
-    with zipfile.ZipFile(target, "w") as archive:
-        for name, content in members.items():
-            archive.writestr(name, content)
-    return target.getvalue()
+def opened(data: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    header, arrays = compact.read(data)
+    return header, {name: arrays[name].copy() for name in arrays.names()}
 
 
 def header_with(data: bytes, **fields: Any) -> bytes:
-    def change(members: dict[str, bytes]) -> None:
-        header = json.loads(members["header.json"]) | fields
-        members["header.json"] = json.dumps(header).encode()
+    header, arrays = opened(data)
+    return compact.write(header | fields, arrays)
 
-    return rewritten(data, change)
+
+def zipped(data: bytes, **parts: bytes) -> bytes:
+    """The same as it was written before: a zip of JSON and .npy, some of its members replaced."""
+    header, arrays = opened(data)
+    members = {"header": json.dumps(header).encode()}
+    members |= {name: npy(array) for name, array in arrays.items()} | parts
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w") as archive:
+        for name, content in members.items():
+            archive.writestr("header.json" if name == "header" else f"{name}.npy", content)
+    return target.getvalue()
 
 
 def refused(data: bytes) -> str:
@@ -56,18 +58,48 @@ def refused(data: bytes) -> str:
 
 
 def test_format_is_a_header_and_plain_arrays(data: bytes) -> None:
-    with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        names = archive.namelist()
-        assert names[0] == "header.json" and archive.testzip() is None
-        header = json.loads(archive.read("header.json"))
-        for name in names[1:]:
-            array = np.load(io.BytesIO(archive.read(name)), allow_pickle=False)
-            assert name.endswith(".npy") and array.dtype.kind in "fib"
+    assert data.startswith(b"holdfast\x02")
+    header, arrays = opened(data)
     assert set(header) == {"magic", "format", "model", "state", "settings", "values"}
-    assert header["magic"] == snapshot.MAGIC and header["format"] == snapshot.FORMAT == 1
+    assert header["magic"] == snapshot.MAGIC and header["format"] == snapshot.FORMAT == 2
     assert header["model"] == "br_ihmm"
     assert header["settings"] == small_model().settings()
     assert header["values"]["rng"]["bit_generator"] == "PCG64"
+    values, packed = small_model()._pack()
+    assert header["values"] == json.loads(json.dumps(values))
+    assert arrays.keys() == packed.keys()
+    for name, array in packed.items():
+        np.testing.assert_array_equal(arrays[name], array)
+        assert arrays[name].dtype == array.dtype
+
+
+def test_as_a_zip_of_the_format_before_it_is_the_same_model(data: bytes) -> None:
+    assert hf.from_bytes(zipped(data)).to_bytes() == data
+
+
+ODD = np.frombuffer(np.array([0x7FF8000000000001, -1], np.int64).tobytes())  # NaN with a payload
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.zeros(0), np.zeros((0, 3)), np.zeros(()), np.zeros((40, 2)), np.ones(50),
+        np.array([0.1, -0.0, np.nan, np.inf, 5e-324, 1e308]), np.r_[np.zeros(40), -0.0, 0.1],
+        np.repeat(np.random.default_rng(0).standard_normal(9), 20).reshape(3, 60), ODD,
+        np.float64(np.random.default_rng(0).standard_normal(30).astype(np.float32)),
+        np.random.default_rng(1).standard_normal((30, 30)), np.linspace(0, 1, 40_000),
+        np.repeat(np.random.default_rng(2).standard_normal(300), 4), np.arange(-128, 128),
+        np.array([2**15]), np.array([-(2**31)]), np.array([2**62, -(2**63)]), np.array([], int),
+        np.array([True, False, True]), np.frombuffer(b"any bytes", np.int8),
+        np.asfortranarray(np.arange(12.0).reshape(3, 4) / 7), np.arange(24)[::2].reshape(3, 4),
+    ],
+)  # fmt: skip
+def test_every_array_comes_back_to_the_bit(array: np.ndarray) -> None:
+    found = compact.read(compact.write({}, {"a": array, "b": np.arange(3)}))[1]
+    assert found["a"].dtype == array.dtype and found["a"].shape == array.shape
+    assert found.form("a") == (array.dtype.kind, array.shape)
+    assert found["a"].tobytes() == np.ascontiguousarray(array).tobytes()
+    assert found["b"].tolist() == [0, 1, 2]
 
 
 def test_equal_states_are_equal_bytes(data: bytes) -> None:
@@ -144,26 +176,22 @@ def test_an_older_format_number_than_any_is_refused(data: bytes) -> None:
 
 @pytest.mark.parametrize("key", ["model", "settings", "values"])
 def test_a_header_without_a_field_is_refused(data: bytes, key: str) -> None:
-    def change(members: dict[str, bytes]) -> None:
-        header = json.loads(members["header.json"])
-        del header[key]
-        members["header.json"] = json.dumps(header).encode()
-
-    assert key in refused(rewritten(data, change))
+    header, arrays = opened(data)
+    del header[key]
+    assert key in refused(compact.write(header, arrays))
 
 
 def test_an_unreadable_header_is_refused(data: bytes) -> None:
     for text in (b"{", b"[1, 2]", b"\xff\xfe", b"null"):
-        message = refused(rewritten(data, lambda m, text=text: m.update({"header.json": text})))
-        assert "header" in message
+        assert "header" in refused(zipped(data, header=text))
+        assert "header" in refused(compact.sealed(text, b"", []))
 
 
 def test_a_missing_array_is_refused(data: bytes) -> None:
-    with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        names = [name for name in archive.namelist() if name.endswith(".npy")]
-    for name in names:
-        message = refused(rewritten(data, lambda m, name=name: m.pop(name)))
-        assert name.removesuffix(".npy") in message
+    header, arrays = opened(data)
+    for name in arrays:
+        rest = {other: array for other, array in arrays.items() if other != name}
+        assert name in refused(compact.write(header, rest))
 
 
 def npy(array: np.ndarray, allow_pickle: bool = False) -> bytes:
@@ -176,10 +204,10 @@ def npy(array: np.ndarray, allow_pickle: bool = False) -> bytes:
     "name", ["particle_alpha", "particle_counts", "work_u", "row_root", "past"]
 )
 def test_an_array_of_another_shape_is_refused(data: bytes, name: str) -> None:
-    with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        array = np.load(io.BytesIO(archive.read(f"{name}.npy")))
+    array = array_of(data, name)
     for wrong in (array[:-1], np.concatenate([array, array]), array[..., None]):
-        assert refused(rewritten(data, lambda m, w=wrong: m.update({f"{name}.npy": npy(w)})))
+        assert refused(with_array(data, name, wrong))
+        assert refused(zipped(data, **{name: npy(wrong)}))
 
 
 def test_a_pickled_array_is_never_unpickled(data: bytes) -> None:
@@ -190,8 +218,7 @@ def test_a_pickled_array_is_never_unpickled(data: bytes) -> None:
     trap = np.empty(1, dtype=object)
     trap[0] = Trap()
     content = npy(trap, allow_pickle=True)
-    message = refused(rewritten(data, lambda m: m.update({"particle_alpha.npy": content})))
-    assert "arrays" in message
+    assert "arrays" in refused(zipped(data, particle_alpha=content))
 
 
 def test_save_and_load(tmp_path: Path, data: bytes) -> None:
@@ -235,12 +262,12 @@ def test_a_path_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 
 
 def array_of(data: bytes, name: str) -> np.ndarray:
-    with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        return np.load(io.BytesIO(archive.read(f"{name}.npy")))
+    return opened(data)[1][name]
 
 
 def with_array(data: bytes, name: str, array: np.ndarray) -> bytes:
-    return rewritten(data, lambda members: members.update({f"{name}.npy": npy(array)}))
+    header, arrays = opened(data)
+    return compact.write(header, arrays | {name: array})
 
 
 HUGE = 1 << 40
@@ -301,14 +328,12 @@ def test_crafted_values_are_refused(data: bytes, name: str, value: float, where:
 def test_huge_and_strange_claims_are_refused(
     data: bytes, fields: dict[str, Any], word: str
 ) -> None:
-    with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        values = json.loads(archive.read("header.json"))["values"]
+    values = opened(data)[0]["values"]
     assert word in refused(header_with(data, values=values | fields))
 
 
 def test_more_particles_than_the_arrays_hold_are_refused(data: bytes) -> None:
-    with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        settings = json.loads(archive.read("header.json"))["settings"]
+    settings = opened(data)[0]["settings"]
     message = refused(header_with(data, settings=settings | {"particles": 1_000_000}))
     assert "particles" in message
 

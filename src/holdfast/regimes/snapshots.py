@@ -58,6 +58,7 @@ def pack(engine: Engine) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     arrays |= {f"ledger_{n}": a[live] for n, a in state.ledger._asdict().items() if n != "owners"}
     arrays |= {f"clock_{name}": array for name, array in clock._asdict().items()}
     arrays |= {f"candidate_{n}": _used(getattr(state.candidates, n), clock) for n in _KEPT}
+    arrays["candidate_weight"] = _used(np.ones_like(state.candidates.weight), clock)  # never read
     arrays |= {f"row_{name}": array[live] for name, array in engine.rows._asdict().items()}
     arrays |= {f"work_{name}": array for name, array in _used_work(engine).items()}
     return values, arrays | engine.recent.pack()
