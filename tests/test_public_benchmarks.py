@@ -59,8 +59,8 @@ def test_auto_ets_is_fitted_to_more_than_its_first_rows():
             return {"mean": [0.0], "lo-90": [-1.0], "hi-90": [1.0]}
 
     peer = forecasters.Ets.__new__(forecasters.Ets)
-    forecasters.Borrower.__init__(peer)
-    peer.model, peer.period, peer.past, peer.fitted_at = Spy(), 1, [], 0
+    forecasters.Guest.__init__(peer, series.Series("s", np.zeros(1)))
+    peer.model, peer.past, peer.fitted_at = Spy(), [], 0
     for _ in range(300):
         peer.predict()
         peer.learn(0.0)
@@ -77,14 +77,35 @@ def test_a_peer_that_fails_borrows_and_says_so():
         def forecast(self, horizon):
             raise RuntimeError("no")
 
-    peer = forecasters.OfRiver(Broken())
-    lender = forecasters.PEERS["last_value"](1)
+    one = series.Series("s", np.zeros(1))
+    peer = forecasters.OfRiver(one, Broken())
+    lender = forecasters.PEERS["last_value"](one)
     for y in (4.0, 4.5, 3.0):
         assert peer.predict().interval(0.9) == lender.predict().interval(0.9)
         assert not peer.own
         peer.learn(y)
         lender.learn(y)
     assert peer.predict().mean == 3.0
+
+
+def test_a_guest_works_in_the_units_of_the_series_and_is_scored_in_scaled_ones():
+    class Latest:
+        seen: list[float] = []  # noqa: RUF012
+
+        def learn_one(self, y):
+            self.seen.append(y)
+
+        def forecast(self, horizon):
+            return self.seen[-1:]
+
+    one = series.scaled(series.Series("s", 1000.0 + 10.0 * np.arange(30.0)))
+    peer = forecasters.OfRiver(one, Latest())
+    for y in one.y[:5]:
+        peer.predict()
+        peer.learn(float(y))
+    np.testing.assert_allclose(Latest.seen, 1000.0 + 10.0 * np.arange(5.0))
+    assert peer.predict().mean == pytest.approx(one.y[4])
+    assert peer.own
 
 
 @pytest.fixture
@@ -110,13 +131,37 @@ def small(monkeypatch):
 def test_results_resume_and_failures_are_shown(small, tmp_path):
     command.main(["--out", str(tmp_path)])
     text = (tmp_path / "report.md").read_text()
-    assert "| right | 1 of 1 | 1.000 | 1.000 |" in text
-    assert "| broken | 0 of 1 | - | - |" in text
+    assert "| right | 1 of 1 | 1.000 | 1.000 | - | - |" in text  # none that all managed
+    assert "| broken | 0 of 1 | - | - | - | - |" in text
+    assert "| two_levels | failed | 0.50, 0.67, 0 | 1.00, 1.00, 1 |" in text
+    assert f"`{command.source()}` (5)" in text
     assert "RuntimeError: this peer fails" in text
     path = tmp_path / "changes" / "two_levels" / "right.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"covering": 0.25}))
     command.main(["--out", str(tmp_path)])
     assert "| right | 1 of 1 | 0.250 | 1.000 |" in (tmp_path / "report.md").read_text()
+
+
+def test_models_are_measured_again_when_their_source_has_changed(small, tmp_path):
+    command.main(["--out", str(tmp_path)])
+    ours, theirs = (
+        tmp_path / "forecasts" / "two_levels" / "last_value.json",
+        tmp_path / "changes" / "two_levels" / "right.json",
+    )
+    for path in (ours, theirs):
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"source": "of before"}))
+    page = tmp_path / "page.md"
+    command.main(["--out", str(tmp_path), "--page", str(page)])
+    assert "`of before` (2)" in page.read_text()
+    command.main(["--out", str(tmp_path), "--renew"])
+    assert json.loads(ours.read_text())["source"] == command.source()
+    assert json.loads(theirs.read_text())["source"] == "of before"
+
+
+def test_what_was_cut_is_said():
+    row = {"task": "forecasts", "series": "long", "peer": "x", "error": "no"}
+    text = report.markdown([row | {"taken": 30, "length": 90}], {})
+    assert "forecasts, long: the first 30 of 90 rows." in text
 
 
 def test_quick_runs_on_what_is_installed(small, tmp_path):

@@ -3,17 +3,20 @@
 A peer that has no forecast of its own, because it has seen too little or because its library
 failed, borrows that of `last_value`, spread and all, and says so by `own`: the report counts such
 rows. A library that gives points only is lent the spread that the trivial forecasters have: a t
-distribution of its own past errors.
+distribution of its own past errors. Other libraries see the series in its own units, where their
+multiplicative parts make sense.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
 
 import holdfast as hf
+from benchmarks.public.series import Series
 from holdfast.adapters.making import default_model
 from holdfast.models.spread import Spread
 
@@ -46,10 +49,11 @@ class OfHoldfast:
         self.model.update(y)
 
 
-class Borrower:
-    """A peer that falls back on `last_value`."""
+class Guest:
+    """A peer of another library: it works in the series' own units, and may borrow."""
 
-    def __init__(self) -> None:
+    def __init__(self, one: Series) -> None:
+        self.centre, self.scale, self.period = one.centre, one.scale, one.period
         self.lender, self.own = hf.make("last_value"), False
 
     def borrowed(self) -> hf.Forecast:
@@ -60,17 +64,17 @@ class Borrower:
         self.lender.update(y)
 
 
-class OfRiver(Borrower):
+class OfRiver(Guest):
     """A point forecaster of river with the spread of its own past errors."""
 
-    def __init__(self, model: Any) -> None:
-        super().__init__()
+    def __init__(self, one: Series, model: Any) -> None:
+        super().__init__(one)
         self.model, self.spread = model, Spread(1.0, 1)
         self.point = math.nan
 
     def predict(self) -> hf.Forecast:
         try:
-            self.point = float(self.model.forecast(1)[0])
+            self.point = (float(self.model.forecast(1)[0]) - self.centre) / self.scale
         except Exception:  # whatever it is, the row is counted as not its own
             self.point = math.nan
         if not math.isfinite(self.point):
@@ -84,17 +88,17 @@ class OfRiver(Borrower):
             return
         if math.isfinite(self.point):
             self.spread.learn(np.array([y]), np.array([self.point]), np.ones(1))
-        self.model.learn_one(y)
+        self.model.learn_one(self.centre + self.scale * y)
 
 
-class Ets(Borrower):
+class Ets(Guest):
     """statsforecast's AutoETS on the latest rows: refitted at times, run on in between."""
 
-    def __init__(self, period: int) -> None:
+    def __init__(self, one: Series) -> None:
         from statsforecast.models import AutoETS
 
-        super().__init__()
-        self.model, self.period = AutoETS(season_length=period), period
+        super().__init__(one)
+        self.model = AutoETS(season_length=self.period)
         self.past: list[float] = []
         self.fitted_at = 0
 
@@ -107,37 +111,45 @@ class Ets(Borrower):
             self.model.fit(recent)
             self.fitted_at = len(self.past)
         ahead = self.model.forward(recent, h=1, level=[90])
-        sd = (float(ahead["hi-90"][0]) - float(ahead["lo-90"][0])) / (2 * Z90)
-        return hf.Forecast.gaussian(float(ahead["mean"][0]), max(sd, 1e-9) ** 2)
+        sd = (float(ahead["hi-90"][0]) - float(ahead["lo-90"][0])) / (2 * Z90 * self.scale)
+        mean = (float(ahead["mean"][0]) - self.centre) / self.scale
+        return hf.Forecast.gaussian(mean, max(sd, 1e-9) ** 2)
 
     def learn(self, y: float) -> None:
         super().learn(y)
         if self.past or not math.isnan(y):
-            self.past.append(self.past[-1] if math.isnan(y) else y)
+            own = self.centre + self.scale * y
+            self.past.append(self.past[-1] if math.isnan(y) else own)
 
 
-def _snarimax(period: int) -> OfRiver:
+def _snarimax(one: Series) -> OfRiver:
     from river import time_series
 
-    return OfRiver(time_series.SNARIMAX(p=2, d=0, q=1, m=max(period, 1), sp=int(period > 1), sq=0))
+    m = max(one.period, 1)
+    return OfRiver(one, time_series.SNARIMAX(p=2, d=0, q=1, m=m, sp=int(m > 1), sq=0))
 
 
-def _holt_winters(period: int) -> OfRiver:
+def _holt_winters(one: Series) -> OfRiver:
+    """With the rates of river's own example; an additive season, which serves it better here."""
     from river import time_series
 
-    season = {"gamma": 0.1, "seasonality": period} if period > 1 else {}
-    return OfRiver(time_series.HoltWinters(alpha=0.3, beta=0.1, **season))
+    season = {"gamma": 0.6, "seasonality": one.period} if one.period > 1 else {}
+    return OfRiver(one, time_series.HoltWinters(alpha=0.3, beta=0.1, **season))
 
 
-def _least_squares(period: int) -> OfHoldfast:
-    steps = (1, 2, period) if period > 2 else (1, 2)
+def _least_squares(one: Series) -> OfHoldfast:
+    steps = (1, 2, one.period) if one.period > 2 else (1, 2)
     return OfHoldfast("least_squares", features=hf.features.intercept() + hf.features.lags(*steps))
 
 
-PEERS = {
-    "holdfast": lambda period: OfHoldfast(default_model()),
-    "last_value": lambda period: OfHoldfast("last_value"),
-    "seasonal_last_value": lambda period: OfHoldfast("seasonal_last_value", period=max(period, 1)),
+def _seasonal(one: Series) -> OfHoldfast:
+    return OfHoldfast("seasonal_last_value", period=max(one.period, 1))
+
+
+PEERS: dict[str, Callable[[Series], Peer]] = {
+    "holdfast": lambda one: OfHoldfast(default_model()),
+    "last_value": lambda one: OfHoldfast("last_value"),
+    "seasonal_last_value": _seasonal,
     "least_squares": _least_squares,
     "river_snarimax": _snarimax,
     "river_holt_winters": _holt_winters,

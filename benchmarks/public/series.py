@@ -1,8 +1,9 @@
 """The series: those of `holdfast.data.load` and those that ship inside installed packages.
 
-Every peer sees the same scaled series: centred at the median of its first tenth (at least 20 rows)
+Scores are taken on the scaled series: centred at the median of its first tenth (at least 20 rows)
 and divided by that part's standard deviation, read off the mean absolute deviation. Nothing looks
-further ahead than that.
+further ahead than that. Forecasters of other libraries, for which zero may mean something
+(multiplicative seasons, say), see the series in its own units, and their forecasts are scaled.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ class Series:
     period: int = 1
     annotations: Mapping[str, Sequence[int]] = field(default_factory=dict)
     anomalies: tuple[tuple[int, int], ...] = ()  # first and last row of each
+    centre: float = 0.0  # of the series in its own units, where y is scaled
+    scale: float = 1.0
 
     def first(self, n: int) -> Series:
         """The first n rows, with what is known about them."""
@@ -139,4 +142,6 @@ def scaled(series: Series) -> Series:
     early = y[: max(20, len(y) // 10)]
     centre = np.nanmedian(early, axis=0)
     spread = _SD_OF_GAUSSIAN * np.nanmean(np.abs(early - centre), axis=0)
-    return replace(series, y=(y - centre) / np.where(spread > 0, spread, 1.0))
+    spread = np.where(spread > 0, spread, 1.0)
+    own = {"centre": float(centre), "scale": float(spread)} if y.ndim == 1 else {}
+    return replace(series, y=(y - centre) / spread, **own)

@@ -38,7 +38,7 @@ def find_anomalies(one: Series, peer: str) -> dict[str, Any]:
 
 
 def forecast(one: Series, peer: str) -> dict[str, Any]:
-    model = forecasters.PEERS[peer](one.period)
+    model = forecasters.PEERS[peer](one)
     steps: list[tuple[float, ...]] = []
     for t, y in enumerate(one.y):
         ahead = model.predict()
