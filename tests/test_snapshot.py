@@ -363,3 +363,34 @@ def test_resumed_at_every_moment_it_goes_on_to_the_bit(islands: int) -> None:
     again = hf.br_ihmm(batch=4, particles=12, islands=islands, noise=0.16, prior_var=9.0)
     again.run(y)
     assert model.to_bytes() == again.to_bytes()
+
+
+@pytest.mark.parametrize("settings", [{"noise": 0.2, "prior_var": 4.0}, {}], ids=["told", "units"])
+def test_models_with_the_same_settings_have_nothing_else_in_common(settings: Any) -> None:
+    """Settings are read once for many; what two of them learn stays apart, and is as ever."""
+    rng = np.random.default_rng(5)
+    begun = hf.br_ihmm(particles=10, batch=3, **settings)
+    begun.run(rng.standard_normal(30))
+    data = begun.to_bytes()
+    streams = rng.standard_normal((2, 120)), 7 + 3 * rng.standard_normal((2, 120))
+    for stream in streams:
+        ones = [hf.from_bytes(data), hf.from_bytes(data)]
+        for pair in stream.T:
+            for model, y in zip(ones, pair, strict=True):
+                model.update(y)
+        for model, y in zip(ones, stream, strict=True):
+            alone = hf.from_bytes(data)
+            alone.run(y)
+            assert model.to_bytes() == alone.to_bytes()
+    begun.run(streams[0][0])
+    assert hf.from_bytes(data).to_bytes() == data
+
+
+def test_sizes_stay_small() -> None:
+    """A hundred particles with a few levels: what it was in the format before is 20 kB and more."""
+    y = np.repeat([0.0, 5.0, -4.0, 0.0, 9.0, 5.0], 100) + 0.5 * np.random.default_rng(0).normal(
+        size=600
+    )
+    model = hf.br_ihmm(noise=0.25, prior_var=25.0)
+    model.run(y)
+    assert len(model.to_bytes()) < 12_000 < 0.6 * len(zipped(model.to_bytes()))

@@ -185,7 +185,9 @@ def _spread(name: str, values: NDArray[Any], marks: NDArray[Any], count: int) ->
 
 
 def _entry(name: str, given: Any) -> tuple[int, ...]:
-    whole = isinstance(given, list) and len(given) <= 33
-    if not whole or not all(type(n) is int and 0 <= n < 2**32 for n in given):
+    right = type(given) is list and len(given) <= 33
+    for n in given if right else ():
+        right = right and type(n) is int and 0 <= n < 2**32
+    if not right:
         raise SnapshotError(f"The snapshot's {name} has a garbled type or shape.")
     return tuple(given)

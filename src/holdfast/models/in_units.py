@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +41,11 @@ class InUnits(RegimeModel):
         super().__init__(name, settings, emission)
         self.units = Units(self.dim or 1, WINDOW)
         self.rows: list[Row | None] = []  # covariates beside units.buffer
+
+    def blank(self) -> Self:
+        twin = super().blank()
+        twin.units, twin.rows = Units(self.dim or 1, WINDOW), []
+        return twin
 
     # ------------------------------------------------------------------ observations
 

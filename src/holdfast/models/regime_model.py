@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from holdfast import features as feature_maps
 from holdfast.checks import Arrays, Values, affordable
-from holdfast.emissions.base import EmissionSpec, Shape
+from holdfast.emissions.base import Emission, EmissionSpec, Shape
 from holdfast.errors import HoldfastError, SnapshotError, share, unknown, whole
 from holdfast.features import Features, Past
 from holdfast.forecast import Forecast, Forecasts
@@ -38,12 +38,13 @@ from holdfast.models.regime_settings import RegimeSettings
 from holdfast.models.reporting import Reporter
 from holdfast.models.tape import Block
 from holdfast.regimes.engine import Engine
-from holdfast.regimes.plan import MEMORY
+from holdfast.regimes.plan import MEMORY, Plan
 from holdfast.regimes.rule import read_rule, write_rule
 from holdfast.results import Regime, Step, Transitions
 
 UNITS = ("auto", "given")
 WITH_COLUMNS = feature_maps.intercept() + feature_maps.columns()  # where x is given and no features
+_MOST_KITS = 8
 CHUNK = 512  # observations that go through the kernels at a time
 
 
@@ -73,6 +74,18 @@ class RegimeModel(Model):
         self.engine: Engine | None = None
         self._like: Row | None = None  # the first covariates: later ones take their order
         self.past = new_past(self.features, self.dim or 1)
+        self._kits: dict[Shape, tuple[Emission, Plan]] = {}  # what engines are made of
+
+    def blank(self) -> Self:
+        """Another model with the same settings, which were found right, as if just made.
+
+        What nobody writes to is shared. Only a model that has seen nothing can be asked.
+        """
+        twin = type(self).__new__(type(self))
+        twin.__dict__ |= self.__dict__ | {"_turn": twin._turn}
+        twin.reporter = Reporter()
+        twin.past = new_past(self.features, self.dim or 1)
+        return twin
 
     # ------------------------------------------------------------------ observations
 
@@ -209,14 +222,23 @@ class RegimeModel(Model):
     def _build(self, dim: int, x: Row | None) -> Engine:
         return self._engine(Shape(dim, self.features.width(x, dim), not self.features.is_matrix))
 
-    def _engine(self, shape: Shape) -> Engine:
+    def _engine(self, shape: Shape, begin: bool = True) -> Engine:
+        if shape not in self._kits:
+            if len(self._kits) >= _MOST_KITS:
+                self._kits.clear()
+            self._kits[shape] = self._kit(shape)
+        emission, plan = self._kits[shape]
+        rng = np.random.default_rng(self.chosen.seed)
+        return Engine(emission, plan, self.chosen.particles, self._islands, rng, begin)
+
+    def _kit(self, shape: Shape) -> tuple[Emission, Plan]:
+        """What an engine for this shape is made of, found right and affordable."""
         wide = float(shape.coefficients) ** 2
         affordable("features and particles", wide * 64 + self.chosen.particles * 100.0)
         emission = self.spec.build(shape, self._plan.law)
         plan = self._plan._replace(law=emission.law, width=shape.width)
         check_room(emission, plan, self.chosen.particles, self._islands)
-        rng = np.random.default_rng(self.chosen.seed)
-        return Engine(emission, plan, self.chosen.particles, self._islands, rng)
+        return emission, plan
 
     def _start(self, dim: int, x: Row | None) -> None:
         """The first observation settles d and the features."""
@@ -257,7 +279,7 @@ class RegimeModel(Model):
         shape = read_shape(kept, Shape(dim, width, not self.features.is_matrix))
         self._check_claims(shape, stored)
         self.dim = dim
-        self.engine = self._engine(shape)
+        self.engine = self._engine(shape, begin=False)
         self.engine.unpack(kept, stored)
         self.reporter.unpack(kept.part("report"))
         self.past = read_past(stored, self.features, dim)

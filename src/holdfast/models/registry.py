@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -94,6 +95,9 @@ _ENTRIES = (
     ),
 )
 
+_MOST_PATTERNS = 32
+_PATTERNS: dict[str, Model] = {}  # models that have seen nothing, by name and settings
+
 REGISTRY = {entry.name: entry for entry in _ENTRIES}
 
 
@@ -134,7 +138,7 @@ def from_bytes(data: bytes) -> Model:
     if content.model not in REGISTRY:
         raise SnapshotError(f"The snapshot holds the model {content.model!r}, unknown here.")
     try:
-        model = make(content.model, **content.settings)
+        model = _blank(content.model, content.settings)
         content.check_state(model.state_version)
         model._unpack(content.values, content.arrays)
         content.refuse_unread()
@@ -143,6 +147,21 @@ def from_bytes(data: bytes) -> Model:
     except Exception as error:  # whatever a crafted file provokes is the file's fault
         raise SnapshotError(f"The snapshot lacks or garbles something: {error}") from None
     return model
+
+
+def _blank(name: str, settings: dict[str, Any]) -> Model:
+    """A model as `make` makes it; where many have the same settings, these are read once."""
+    key = f"{name} {json.dumps(settings)}"
+    if key not in _PATTERNS:
+        made = make(name, **settings)
+        if not hasattr(made, "blank"):
+            return made
+        while len(_PATTERNS) >= _MOST_PATTERNS:
+            _PATTERNS.pop(next(iter(_PATTERNS), key), None)
+        _PATTERNS[key] = made
+    pattern: Any = _PATTERNS[key]
+    fresh: Model = pattern.blank()
+    return fresh
 
 
 def load(path: str | Path) -> Model:

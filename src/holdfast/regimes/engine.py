@@ -8,6 +8,7 @@ particles.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -76,17 +77,18 @@ class Engine:
         particles: how many.
         islands: into how many they are divided.
         rng: of all draws.
+        begin: draw the first particles; without it `unpack` must follow.
     """
 
     def __init__(
         self, emission: Emission, plan: Plan, particles: int, islands: int,
-        rng: np.random.Generator,
+        rng: np.random.Generator, begin: bool = True,
     ) -> None:  # fmt: skip
         self.emission, self.plan, self.rng = emission, plan, rng
         if not emission.timeless:  # what it would have said then is not kept: births decide
             self.plan = plan._replace(agree=False)
-        self._plan_ref: Any = None
         self._made: tuple[Any, ...] = ()
+        self._unspread = False
         self.scales = Scales(emission.outlier_scale(), emission.noise_covariance())
         longest = plan.schedule.longest
         self.longest = longest if islands == 1 else 2 * longest  # the first batch may be longer
@@ -107,7 +109,8 @@ class Engine:
         self.told: set[int] = set()  # ids ever reported that somebody remembers
         self.recent = dates.Recent(2 * self.longest)
         self._looked: Array | None = None
-        self._begin()
+        if begin:
+            self._begin()
 
     # ------------------------------------------------------------------ beginning
 
@@ -172,14 +175,24 @@ class Engine:
 
     def __getstate__(self) -> dict[str, Any]:
         """All but the references, which are made anew."""
-        return self.__dict__ | {"_made": (), "_plan_ref": None}
+        return self.__dict__ | {"_made": ()}
+
+    @property
+    def state(self) -> State:
+        """All that the filter remembers. What was read is finished when it is first wanted."""
+        if self._unspread:
+            self._unspread = False
+            snapshots.spread(self)
+        return self._state
+
+    @state.setter
+    def state(self, state: State) -> None:
+        self._state = state
 
     @property
     def plan_ref(self) -> Any:
         """The settings as kernels take them."""
-        if self._plan_ref is None:
-            self._plan_ref = plan_ref(self.plan)
-        return self._plan_ref
+        return _shared_plan_ref(self.plan)
 
     @property
     def ref(self) -> Any:
@@ -407,6 +420,13 @@ class Engine:
     def unpack(self, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
         """Take up what `pack` gave, every value checked."""
         snapshots.unpack(self, values, arrays)
+        self._unspread = True
+
+
+@lru_cache(maxsize=64)
+def _shared_plan_ref(plan: Plan) -> Any:
+    """Nobody writes to a plan, so engines with equal plans share what takes long to make."""
+    return plan_ref(plan)
 
 
 def _copied(arrays: Any) -> Any:

@@ -3,7 +3,8 @@
 Kernels index without bounds, so nothing that was read may reach them before each index, count,
 length and range has been found possible. Vacant rows and unused slots are not kept, and no size
 is taken from the file's word: memory is made for the rows, regimes and candidates that are there.
-What follows from the rest (prior masses, posterior masses) is computed anew, to the same bit.
+What follows from the rest (prior masses, posterior masses) is computed anew, to the same bit, when
+it is first wanted.
 """
 
 from __future__ import annotations
@@ -23,7 +24,6 @@ from holdfast.regimes.state import (
     PRIOR_ROW,
     START,
     UNBORN,
-    Candidates,
     Clock,
     Ledger,
     Particles,
@@ -113,7 +113,7 @@ def kept(work: Any) -> dict[str, NDArray[Any]]:
 
 
 def unpack(engine: Engine, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-    """Take up what `pack` gave, into an engine as it was made."""
+    """Take up what `pack` gave, into an engine as it was made; `spread` does the rest."""
     stored, told = Arrays.of(arrays), Values.of(values)
     clock = _clock(engine, stored)
     live = _live(engine, stored)
@@ -128,7 +128,11 @@ def unpack(engine: Engine, values: dict[str, Any], arrays: dict[str, NDArray[Any
     _work(engine, stored)
     _recent(engine, stored)
     _report(engine, told)
-    for g in range(clock.size.size):
+
+
+def spread(engine: Engine) -> None:
+    """What follows from the rest: the candidates' prior and posterior masses."""
+    for g in range(engine.state.clock.size.size):
         write_prior_mass(engine.ref, engine.plan_ref, g, True)
         spread_mass(engine.ref, g)
 
@@ -255,8 +259,8 @@ def _ledger(
 def _candidates(engine: Engine, stored: Arrays) -> None:
     """Every row that a particle of the island holds is a candidate once, and nothing else is."""
     clock = engine.state.clock
-    expected = [_expected(engine, g) for g in range(clock.size.size)]
-    if clock.candidates.tolist() != [len(rows) for rows, _ in expected]:
+    held, sizes = _expected(engine)
+    if clock.candidates.tolist() != sizes.tolist():
         raise SnapshotError("The snapshot's clock_candidates are not those of its particles.")
     most = int(clock.candidates.max())
     engine.ensure_candidates(most)
@@ -266,34 +270,36 @@ def _candidates(engine: Engine, stored: Arrays) -> None:
         getattr(candidates, name)[:, :most] = array
     candidates.score[:, :most] = stored.floats("candidate_score", shape, -_LARGEST, _LARGEST)
     candidates.weight[:, :most] = stored.floats("candidate_weight", shape, 0.0, 1.0)
-    for g, (rows, branches) in enumerate(expected):
-        _check_candidates(candidates, g, rows, branches, int(clock.observed[g]))
-
-
-def _expected(engine: Engine, g: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Rows and branches of an island's candidates: what `start_batch` makes of its particles."""
-    p, clock, plan = engine.state.particles, engine.state.clock, engine.plan
-    part = slice(clock.first[g], clock.first[g + 1])
-    used = np.arange(p.slots.shape[1]) <= p.n_regimes[part][:, None]
-    rows = np.unique(p.slots[part][used])
-    n = int(clock.size[g]) // 2 + 1 if plan.newborn else 1
-    if n == 1 or rows[0] != PRIOR_ROW:
-        return rows, np.full(rows.size, -1)
-    branches = np.append(np.arange(n), np.full(rows.size - 1, -1))
-    return np.append(np.full(n, PRIOR_ROW), rows[1:]), branches
-
-
-def _check_candidates(
-    candidates: Candidates, g: int, rows: NDArray[np.int64], branches: NDArray[np.int64],
-    observed: int,
-) -> None:  # fmt: skip
-    n = len(rows)
-    same = np.array_equal(candidates.row[g, :n], rows)
-    if not same or not np.array_equal(candidates.branch[g, :n], branches):
+    used = _in_use(clock, candidates.row.shape[1])
+    found = np.column_stack([candidates.row[used], candidates.branch[used]])
+    if not np.array_equal(found, held):
         raise SnapshotError("The snapshot's candidates are not those of its particles.")
-    outliers = candidates.outliers[g, :n]
+    outliers, observed = candidates.outliers[used], np.repeat(clock.observed, clock.candidates)
     if (outliers < 0).any() or (outliers > observed).any():
         raise SnapshotError("The snapshot's candidate_outliers are more than was observed.")
+
+
+def _in_use(clock: Clock, width: int) -> NDArray[np.bool_]:
+    """(G, width) which places of the islands are candidates."""
+    return np.arange(width) < clock.candidates[:, None]
+
+
+def _expected(engine: Engine) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """(row, branch) of all islands' candidates, and how many each island has.
+
+    It is what `start_batch` makes of the particles.
+    """
+    p, clock, plan = engine.state.particles, engine.state.clock, engine.plan
+    islands, capacity = clock.size.size, engine.state.ledger.owners.size
+    used = np.arange(p.slots.shape[1]) <= p.n_regimes[:, None]
+    island = np.repeat(np.arange(islands), np.diff(clock.first))
+    held = np.unique((island[:, None] * capacity + p.slots)[used])
+    island, rows = np.divmod(held, capacity)
+    times = np.where((rows == PRIOR_ROW) & plan.newborn, clock.size[island] // 2 + 1, 1)
+    sizes = np.bincount(np.repeat(island, times), minlength=islands)
+    place = np.arange(times.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)  # in its island
+    branch = np.where(np.repeat(times > 1, times), place, -1)
+    return np.column_stack([np.repeat(rows, times), branch]), sizes
 
 
 def _work(engine: Engine, stored: Arrays) -> None:
@@ -306,9 +312,10 @@ def _work(engine: Engine, stored: Arrays) -> None:
             array[:, :most] = stored.wholes(f"work_{name}", shape)
         else:
             array[:, :most] = stored.floats(f"work_{name}", shape, -_LARGEST, _LARGEST)
-    for g, n in enumerate(clock.candidates):
-        own = {name: array[g, :n] for name, array in work.items()}
-        soundness.check_work(engine.emission, own, int(clock.observed[g]))
+    used = _in_use(clock, most)
+    own = {name: array[:, :most][used] for name, array in work.items()}
+    steps = [engine.emission.most_steps(int(n)) for n in clock.observed]
+    soundness.check_work(engine.emission, own, np.repeat(steps, clock.candidates))
 
 
 def _recent(engine: Engine, stored: Arrays) -> None:

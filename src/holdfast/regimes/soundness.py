@@ -75,14 +75,16 @@ def check_rows(emission: Emission, rows: Rows, live: NDArray[np.int64]) -> None:
     emission.check_rows(rows, live)
 
 
-def check_work(emission: Emission, own: Mapping[str, NDArray[Any]], observed: int) -> None:
-    """Refuse what no candidate could have made of the batch so far; arrays of one island."""
+def check_work(
+    emission: Emission, own: Mapping[str, NDArray[Any]], most_steps: NDArray[np.int64]
+) -> None:
+    """Refuse what no candidate could have made of its batch, in at most so many steps."""
     blank = emission.blank(1)
     emission.write_prior(blank, 0)
     prior = {name: array[0] for name, array in blank._asdict().items()}
     _check_named(own, prior)
     if "taken" in own:
-        _check_steps(own, emission.most_steps(observed))
+        _check_steps(own, most_steps)
 
 
 def _check_named(own: Mapping[str, NDArray[Any]], prior: Prior) -> None:
@@ -137,7 +139,7 @@ def _check_cloud(own: Mapping[str, NDArray[Any]], prior: Prior) -> None:
     _demand((abs(shares - 1.0) < _ROUNDING).all(), "points' log_weight are not shares of a whole")
 
 
-def _check_steps(own: Mapping[str, NDArray[Any]], most: int) -> None:
+def _check_steps(own: Mapping[str, NDArray[Any]], most: NDArray[np.int64]) -> None:
     """No candidate has learnt more than its batch has seen, and every step makes it surer."""
     taken = own["taken"]
     if (taken > most).any():  # there would be no room for the rest of the batch
