@@ -290,7 +290,7 @@ class RunLengthSettings:
 class BocdSettings(RunLengthSettings):
     """Settings of `bocd` beside those of its emission; `bocd` documents them."""
 
-    features: Any = None
+    features: Terms | None = None
     emission: str = "linear_gaussian"
     weight: str = "none"
     threshold: float = 2.0

@@ -45,8 +45,8 @@ class DsmSettings(RunLengthSettings):
     noise_doubt: float = 0.5
     prior_mean: float = 0.0
     prior_var: float = 1.0
-    natural_mean: Any = None
-    natural_var: Any = None
+    natural_mean: Numbers | None = None
+    natural_var: Numbers | None = None
     max_variance: float | None = None
     center: float = 0.0
     scale: float = 1.0

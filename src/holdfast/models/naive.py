@@ -53,7 +53,7 @@ class Naive(Model):
     holes: ClassVar[tuple[str, ...]] = ()  # arrays of the state where NaN means not seen yet
     limits: ClassVar[dict[str, tuple[float, float]]] = {"squares": (0.0, 1e220)}
 
-    def __init__(self, error_sd: Any = 1.0, dim: Any = None) -> None:
+    def __init__(self, error_sd: float = 1.0, dim: int | None = None) -> None:
         self.error_sd = positive("error_sd", error_sd)
         moderate("error_sd", self.error_sd)
         self.dim = self._given_dim = (
@@ -179,7 +179,7 @@ class SeasonalLastValue(Naive):
     name = "seasonal_last_value"
     holes = ("slots",)
 
-    def __init__(self, period: Any = 1, error_sd: Any = 1.0, dim: Any = None) -> None:
+    def __init__(self, period: int = 1, error_sd: float = 1.0, dim: int | None = None) -> None:
         super().__init__(error_sd, dim)
         self.period = whole("period", period, most=MOST_PERIODS)
 
@@ -212,7 +212,7 @@ class LastValue(SeasonalLastValue):
 
     name = "last_value"
 
-    def __init__(self, error_sd: Any = 1.0, dim: Any = None) -> None:
+    def __init__(self, error_sd: float = 1.0, dim: int | None = None) -> None:
         super().__init__(1, error_sd, dim)
 
     def settings(self) -> dict[str, Any]:
@@ -251,8 +251,9 @@ class LeastSquares(Naive):
     limits = Naive.limits | dict.fromkeys(("rows_0", "rows_1"), covariates.STORED)
 
     def __init__(
-        self, features: Any = None, ridge: Any = 1e-3, error_sd: Any = 1.0, dim: Any = None
-    ) -> None:
+        self, features: Terms | None = None, ridge: float = 1e-3, error_sd: float = 1.0,
+        dim: int | None = None,
+    ) -> None:  # fmt: skip
         super().__init__(error_sd, dim)
         self.features = feature_maps.read(features)
         self.ridge = positive("ridge", ridge)

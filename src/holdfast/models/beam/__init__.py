@@ -52,19 +52,19 @@ _BLOCK = 1024  # observations whose predictive mixtures are held at a time
 class BeamSettings:
     """Settings of the model; `beam_ihmm` documents them."""
 
-    features: Any = None
-    noise: Any = 0.25
-    prior_mean: Any = 0.0
-    prior_var: Any = 1.0
+    features: Terms | None = None
+    noise: Numbers = 0.25
+    prior_mean: Numbers = 0.0
+    prior_var: Numbers = 1.0
     iterations: int = 1000
     burn_in: int | None = None
     chains: int = 1
     thin: int = 1
-    alpha_prior: tuple[float, float] = (1.0, 1.0)
-    gamma_prior: tuple[float, float] = (1.0, 1.0)
+    alpha_prior: Pair = (1.0, 1.0)
+    gamma_prior: Pair = (1.0, 1.0)
     initial_regimes: int = 10
     max_regimes: int = 100
-    noise_prior: tuple[float, float] = (2.0, 0.5)
+    noise_prior: Pair = (2.0, 0.5)
     seed: int = 0
 
     def plan(self) -> Plan:
