@@ -6,7 +6,7 @@ export HOLDFAST_DATA
 
 # Witness 1: these run again without the compiler.
 NOJIT_TESTS := tests/test_agreement.py tests/test_emission.py tests/test_hdp.py tests/test_mixture.py \
-  tests/test_student_t.py
+  tests/test_student_t.py tests/test_work.py
 
 
 .PHONY: venv demo test check lint types imports nojit bench bench-public bench-venv soak soak-serve \
@@ -46,8 +46,9 @@ nojit: venv
 soak-serve: venv
 	HOLDFAST_KILLS=200 $(BIN)/python -m pytest tests/serve/test_durability.py -k 'kill_under_load' -s
 
-bench: venv
-	$(BIN)/python -m benchmarks
+# What it costs beside others (they live in an environment of their own); WRITE=1 keeps the page.
+bench: bench-venv
+	.venv-bench/bin/python -m benchmarks $(if $(WRITE),peers --write)
 
 # A million observations with ever-new regimes: time and memory per twentieth, and whether both stay.
 SOAK ?= 1000000
@@ -61,7 +62,8 @@ bench-venv: .venv-bench/.made
 .venv-bench/.made: pyproject.toml benchmarks/public/constraints.txt
 	$(PYTHON) -m venv .venv-bench
 	PIP_CONSTRAINT=benchmarks/public/constraints.txt .venv-bench/bin/python -m pip install --quiet \
-	  --disable-pip-version-check -e '.[bench,river]' scoringrules pandas statsforecast ruptures sktime
+	  --disable-pip-version-check -e '.[bench,river]' scoringrules pandas statsforecast ruptures sktime \
+	  jax particles
 	@touch $@
 
 bench-public: bench-venv

@@ -1,24 +1,39 @@
-"""`make bench`: what the engine filters, how time and memory grow, what each model costs.
+"""`make bench`: what it costs beside others, what the engine filters, how time and memory grow.
 
-Times on a shared machine are noisy: read the ratios, which come from one run each.
+    python -m benchmarks                  everything, on the terminal
+    python -m benchmarks peers            beside others, and what is felt
+    python -m benchmarks peers --write    the same, kept in benchmarks/RESULTS.md
+    python -m benchmarks inside           rows filtered, a long stream, every model
+
+Times are processor times on one core; read the ratios, which come from one run each.
 """
 
 from __future__ import annotations
 
+from benchmarks.timing import one_core
+
+one_core()  # before anything that makes threads is imported
+
+import argparse
 import time
+from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import psutil
 from rich.console import Console
+from rich.markdown import Markdown
 from rich.table import Table
 
 import holdfast as hf
+from benchmarks import results, same_law, speed
 from benchmarks.spy import spied_rows
 from holdfast import data
 from holdfast.data import standardise
 from holdfast.errors import HoldfastError
 
 console = Console()
+RESULTS = Path(__file__).with_name("RESULTS.md")
 
 
 def rows_filtered() -> None:
@@ -119,8 +134,35 @@ def every_model(n: int = 600) -> None:
     console.print(table)
 
 
+def beside_others(write: bool, rounds: int) -> None:
+    """The comparison with peers, printed and perhaps kept."""
+    costs = speed.compare(rounds, console.print)
+    things = speed.felt(rounds)
+    try:
+        law: Sequence[same_law.Agreement] | str = same_law.check()
+    except ImportError as error:
+        law = str(error)
+    text = results.page(costs, things, law)
+    console.print(Markdown(text))
+    if write:
+        RESULTS.write_text(text)
+        console.print(f"written to {RESULTS}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("part", nargs="?", choices=("all", "peers", "inside"), default="all")
+    parser.add_argument("--write", action="store_true", help="keep it in benchmarks/RESULTS.md")
+    parser.add_argument("--rounds", type=int, default=5)
+    told = parser.parse_args()
+    if told.part != "inside":
+        beside_others(told.write, told.rounds)
+    if told.part != "peers":
+        rows_filtered()
+        synthetic_time()
+        long_stream()
+        every_model()
+
+
 if __name__ == "__main__":
-    rows_filtered()
-    synthetic_time()
-    long_stream()
-    every_model()
+    main()

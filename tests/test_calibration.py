@@ -121,10 +121,10 @@ def test_three_regimes_with_known_noise() -> None:
     assert_calibrated(np.array(u))
 
 
-def test_a_weight_makes_intervals_no_narrower_than_they_should_be() -> None:
-    """With the default weight and clean data from one regime: IMQ learns less, never falsely.
+def test_a_weight_leaves_intervals_as_wide_as_they_should_be() -> None:
+    """With the default weight and clean data from one regime: 0.9 are covered, up to chance.
 
-    A weight leaves Sigma larger than the posterior's, so coverage is at least 0.9 up to chance.
+    A weight leaves Sigma a little larger than the posterior's, by less than 1200 points show.
     """
     rng, u = np.random.default_rng(24), []
     for seed in range(20):
@@ -134,4 +134,4 @@ def test_a_weight_makes_intervals_no_narrower_than_they_should_be() -> None:
         )
         u += transforms(model, y)
     covered = np.mean([0.05 <= v <= 0.95 for v in u])
-    assert covered > 0.9 - 4.4 * math.sqrt(0.09 / len(u))
+    assert abs(covered - 0.9) < 4.4 * math.sqrt(0.09 / len(u))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from holdfast.bank.model import Auto
+from holdfast.models.maker import Terms, maker
 
 
-def auto(features: Any = None, regime_features: Any = None, seed: int = 0) -> Auto:
+@maker
+def auto(
+    features: Terms | None = None, regime_features: Terms | None = None, seed: int = 0
+) -> Auto:
     """Regimes and honest forecasts of any stream, with nothing to set.
 
     It learns the stream's units, proposes lags and seasons, mixes regime models and simple

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +42,7 @@ from holdfast.models.covariates import (
     read_shape,
     try_out,
 )
+from holdfast.models.maker import Numbers, Robust, Terms, maker
 from holdfast.models.runlength import (
     Announcer,
     Mixture,
@@ -289,7 +290,7 @@ class RunLengthSettings:
 class BocdSettings(RunLengthSettings):
     """Settings of `bocd` beside those of its emission; `bocd` documents them."""
 
-    features: Any = None
+    features: Terms | None = None
     emission: str = "linear_gaussian"
     weight: str = "none"
     threshold: float = 2.0
@@ -336,13 +337,34 @@ class Bocd(RunLengthModel):
         return cls(shared, spec)
 
 
-def bocd(**settings: Any) -> Bocd:
+@maker
+def bocd(
+    *,
+    emission: Literal["linear_gaussian", "normal_inverse_gamma"] = "linear_gaussian",
+    features: Terms | None = None,
+    noise: Numbers | None = None,
+    prior_mean: Numbers = 0.0,
+    prior_var: Numbers = 1.0,
+    noise_shape: float | None = None,
+    noise_scale: Numbers | None = None,
+    consistent: bool | None = None,
+    hazard: float = 0.01,
+    max_run_lengths: int = 100,
+    weight: Robust = "none",
+    threshold: float = 2.0,
+    weigh_regimes: bool = True,
+    outlier_weight: float = 0.2,
+    dim: int | None = None,
+) -> Bocd:
     """Bayesian online changepoint detection: segments that end at a constant rate.
 
     Args:
-        emission: "linear_gaussian" (known noise) or "normal_inverse_gamma" (unknown noise); its
-            own settings (`noise`, `prior_mean`, `prior_var`, ...) are given here too.
+        emission: "linear_gaussian" (known noise) or "normal_inverse_gamma" (unknown noise).
         features: f(x), from `holdfast.features`; an intercept by default.
+        noise: variance of one observation around its segment, where it is known; 0.25 by default.
+        prior_mean, prior_var: of the coefficients, as for `br_ihmm`.
+        noise_shape, noise_scale, consistent: as for `student_t_ihmm`, where the noise is unknown;
+            3, 0.75 and True by default.
         hazard: chance that a segment ends before an observation, in (0, 1); 1 / hazard is the
             expected length of a segment.
         max_run_lengths: K, how many starts of the present segment are kept, at least 2; the least
@@ -360,7 +382,8 @@ def bocd(**settings: Any) -> Bocd:
         >>> run.changepoints, model.segmentation()
         ([5], [5])
     """
-    return Bocd._make(settings)
+    told = {name: value for name, value in locals().items() if value is not None}
+    return Bocd._make(told)
 
 
 def split_settings(settings: dict[str, Any]) -> tuple[EmissionSpec, BocdSettings]:

@@ -6,8 +6,8 @@ rows learnt by diffusion score matching; `score_matching` has the derivation.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
-from typing import Any, Self
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from holdfast.errors import HoldfastError, SnapshotError, moderate, positive, un
 from holdfast.frames import read_series
 from holdfast.models.base import Array
 from holdfast.models.bocd import RunLengthModel, RunLengthSettings, json_value
+from holdfast.models.maker import Numbers, maker
 from holdfast.models.runlength import RunLengths
 from holdfast.models.score_matching import Law, ScoreMatching, best_omega
 
@@ -44,8 +45,8 @@ class DsmSettings(RunLengthSettings):
     noise_doubt: float = 0.5
     prior_mean: float = 0.0
     prior_var: float = 1.0
-    natural_mean: Any = None
-    natural_var: Any = None
+    natural_mean: Numbers | None = None
+    natural_var: Numbers | None = None
     max_variance: float | None = None
     center: float = 0.0
     scale: float = 1.0
@@ -161,10 +162,6 @@ class DsmBocd(RunLengthModel):
 
     @classmethod
     def _make(cls, settings: dict[str, Any]) -> Self:
-        known = [f.name for f in fields(DsmSettings)]
-        for given in settings:
-            if given not in known:
-                raise unknown("setting", given, known)
         return cls(DsmSettings(**{name: json_value(value) for name, value in settings.items()}))
 
     def _pack(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
@@ -182,7 +179,26 @@ class DsmBocd(RunLengthModel):
         self.seen = seen.tolist()
 
 
-def dsm_bocd(**settings: Any) -> DsmBocd:
+@maker
+def dsm_bocd(
+    *,
+    hazard: float = 0.01,
+    max_run_lengths: int = 50,
+    variance: Literal["unknown", "known"] = "unknown",
+    noise: float = 0.25,
+    noise_doubt: float = 0.5,
+    prior_mean: float = 0.0,
+    prior_var: float = 1.0,
+    natural_mean: Numbers | None = None,
+    natural_var: Numbers | None = None,
+    max_variance: float | None = None,
+    center: float = 0.0,
+    scale: float = 1.0,
+    omega: float | None = None,
+    training: int = 100,
+    threshold: float = 4.0,
+    outlier_weight: float = 0.05,
+) -> DsmBocd:
     """Robust changepoint detection by diffusion score matching, for one series (d = 1).
 
     Args:
@@ -213,7 +229,7 @@ def dsm_bocd(**settings: Any) -> DsmBocd:
         >>> run.changepoints, abs(model.predict().mean) < 0.3
         ([], True)
     """
-    return DsmBocd._make(settings)
+    return DsmBocd._make(locals())
 
 
 def _finite(argument: str, value: Any) -> float:

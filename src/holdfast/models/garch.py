@@ -2,19 +2,47 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from holdfast import features as feature_maps
 from holdfast.emissions.garch import GarchSpec
 from holdfast.errors import HoldfastError, whole
 from holdfast.models.ihmm import build
+from holdfast.models.maker import Batch, Pair, Resampling, Rules, Terms, Units, Weight, maker
 from holdfast.models.regime_model import RegimeModel
 
 MOST_POINTS = 100_000  # of a regime's cloud
-_DEFAULTS = {"weight": "huber", "threshold": 4.0, "sticky": 10.0, "particles": 50}
 
 
-def garch_ihmm(**settings: Any) -> RegimeModel:
+@maker
+def garch_ihmm(
+    *,
+    features: Terms | None = None,
+    units: Units | None = None,
+    variance_prior: Pair = (1.0, 1.5),
+    persistence_prior: Pair = (0.9, 0.5),
+    reaction_prior: Pair = (0.1, 0.5),
+    cloud: int = 192,
+    bandwidth: float = 0.7,
+    batch: Batch = 6,
+    threshold: float | None = 4.0,
+    weight: Weight | None = "huber",
+    outlier_rate: float = 0.05,
+    islands: int | None = None,
+    structure_share: float | None = None,
+    weigh_regimes: bool = True,
+    particles: int = 50,
+    ess_threshold: float = 0.5,
+    max_regimes: int = 30,
+    prune_pool: int = 5,
+    rule: Rules = "holdfast",
+    resampling: Resampling | None = None,
+    structure_sweeps: int | None = None,
+    sticky: float | None = 10.0,
+    alpha_prior: Pair = (1.0, 1.0),
+    gamma_prior: Pair | None = None,
+    outlier_weight: float = 0.2,
+    dim: int | None = None,
+    seed: int = 0,
+) -> RegimeModel:
     """Regimes of volatility: y = sigma e, sigma^2 = omega + a y_before^2 + b sigma_before^2.
 
     Each regime has its own (omega, a, b), learnt by a cloud of weighted points; `regimes()` gives
@@ -38,7 +66,7 @@ def garch_ihmm(**settings: Any) -> RegimeModel:
             that answers to the last observation.
         cloud: points per regime. Cost grows with it, errors fall with its square root.
         bandwidth: h of the kernel that smooths redrawn points, between 0 and 1.
-        **settings: everything else as for `br_ihmm`, `features` excepted.
+        batch, particles, rule, ...: everything else as for `br_ihmm`, `features` excepted.
 
     Rescaling y by s, with the median of variance_prior by s^2, changes no regime.
 
@@ -53,12 +81,13 @@ def garch_ihmm(**settings: Any) -> RegimeModel:
         >>> bool(run.path[100] != run.path[200])
         True
     """
-    if settings.get("dim") not in (None, 1):
-        raise HoldfastError(f"dim={settings['dim']!r}: a GARCH regime describes one series.")
-    if feature_maps.read(settings.get("features")) != feature_maps.intercept():
+    settings = locals()
+    if dim not in (None, 1):
+        raise HoldfastError(f"dim={dim!r}: a GARCH regime describes one series.")
+    if feature_maps.read(features) != feature_maps.intercept():
         raise HoldfastError(
             "features have no use here: a GARCH regime has no mean to regress. "
             "Pass the residuals of a regression as y."
         )
-    whole("cloud", settings.get("cloud", 192), least=16, most=MOST_POINTS)
-    return build("garch_ihmm", GarchSpec, _DEFAULTS, settings)
+    whole("cloud", cloud, least=16, most=MOST_POINTS)
+    return build("garch_ihmm", GarchSpec, settings)

@@ -8,34 +8,74 @@ from typing import Any, TypeVar
 
 from holdfast.emissions.base import EmissionSpec
 from holdfast.emissions.linear_gaussian import GaussianSpec
-from holdfast.emissions.normal_inverse_gamma import StudentSpec
-from holdfast.errors import HoldfastError, unknown
+from holdfast.errors import HoldfastError
 from holdfast.models.in_units import InUnits
+from holdfast.models.maker import (
+    Batch,
+    ByUnits,
+    Numbers,
+    Pair,
+    Resampling,
+    Rules,
+    Terms,
+    Units,
+    Weight,
+    maker,
+)
 from holdfast.models.regime_model import RegimeModel
 from holdfast.models.regime_settings import RegimeSettings
 
 Spec = TypeVar("Spec", bound=EmissionSpec)
 # Who tells any of these tells it in the units of y; who tells none has the units learnt.
 SCALES = {"noise", "prior_mean", "prior_var", "noise_shape", "noise_scale"}
-IN_UNITS: dict[type[EmissionSpec], dict[str, Any]] = {
-    GaussianSpec: {"noise": 1.0, "prior_var": 100.0},
-    StudentSpec: {"noise_shape": 5.0, "noise_scale": 5.0, "prior_var": 100.0},
-}
+NOISE = ByUnits(learnt=1.0, given=0.25)
+PRIOR_MEAN = ByUnits(learnt=0.0, given=0.0)
+PRIOR_VAR = ByUnits(learnt=100.0, given=1.0)
 
 
-def br_ihmm(**settings: Any) -> RegimeModel:
+@maker
+def br_ihmm(
+    *,
+    features: Terms | None = None,
+    units: Units | None = None,
+    noise: Numbers | ByUnits = NOISE,
+    prior_mean: Numbers | ByUnits = PRIOR_MEAN,
+    prior_var: Numbers | ByUnits = PRIOR_VAR,
+    batch: Batch = 6,
+    threshold: float | None = None,
+    weight: Weight | None = None,
+    outlier_rate: float = 0.05,
+    islands: int | None = None,
+    structure_share: float | None = None,
+    weigh_regimes: bool = True,
+    particles: int = 100,
+    ess_threshold: float = 0.5,
+    max_regimes: int = 30,
+    prune_pool: int = 5,
+    rule: Rules = "holdfast",
+    resampling: Resampling | None = None,
+    structure_sweeps: int | None = None,
+    sticky: float | None = None,
+    alpha_prior: Pair = (1.0, 1.0),
+    gamma_prior: Pair | None = None,
+    outlier_weight: float = 0.2,
+    dim: int | None = None,
+    seed: int = 0,
+) -> RegimeModel:
     """The doubly robust model: weighted parameters, weighted regimes, one regime per batch.
 
     Args:
         features: f(x), from `holdfast.features`; by default an intercept, and the columns of x
             where x is given.
         units: "auto" learns the units of y from the stream, so that nothing need be known about
-            it: noise and prior_var are then told in units of the noise (1 and 100 by default).
+            it: noise and prior_var are then told in units of the noise.
             "given" takes them in the units of y. "auto" is the default where neither noise nor
             the prior of the coefficients is told.
-        noise: R, the variance of one observation around its regime: a number or a (d, d) matrix.
-        prior_mean: mu0 of the coefficients: a number or a vector.
-        prior_var: Sigma0 of the coefficients: a number, a vector or a matrix.
+        noise: R, the variance of one observation around its regime: a number or a (d, d) matrix;
+            by default 1 where the units are learnt, else 0.25.
+        prior_mean: mu0 of the coefficients: a number or a vector; 0 by default.
+        prior_var: Sigma0 of the coefficients: a number, a vector or a matrix; by default 100
+            where the units are learnt, else 1.
         batch: B, observations that share one regime; "adaptive" lets the outlier rate choose.
         threshold: c, the length in standard deviations where an observation starts to lose
             its say under `imq`, `huber` and `mahalanobis`. Infinity means never. Given without
@@ -72,41 +112,97 @@ def br_ihmm(**settings: Any) -> RegimeModel:
         >>> step.regime, len(model.regimes()), abs(model.predict().mean) < 0.5
         (0, 1, True)
     """
-    return build("br_ihmm", GaussianSpec, {}, settings)
+    return build("br_ihmm", GaussianSpec, locals())
 
 
-def wolf_ihmm(**settings: Any) -> RegimeModel:
+@maker
+def wolf_ihmm(
+    *,
+    features: Terms | None = None,
+    units: Units | None = None,
+    noise: Numbers | ByUnits = NOISE,
+    prior_mean: Numbers | ByUnits = PRIOR_MEAN,
+    prior_var: Numbers | ByUnits = PRIOR_VAR,
+    batch: Batch = 1,
+    threshold: float | None = 2.0,
+    weight: Weight | None = "imq",
+    outlier_rate: float = 0.05,
+    islands: int | None = None,
+    structure_share: float | None = None,
+    weigh_regimes: bool = False,
+    particles: int = 100,
+    ess_threshold: float = 0.5,
+    max_regimes: int = 30,
+    prune_pool: int = 5,
+    rule: Rules = "holdfast",
+    resampling: Resampling | None = None,
+    structure_sweeps: int | None = None,
+    sticky: float | None = None,
+    alpha_prior: Pair = (1.0, 1.0),
+    gamma_prior: Pair | None = None,
+    outlier_weight: float = 0.2,
+    dim: int | None = None,
+    seed: int = 0,
+) -> RegimeModel:
     """Weighted parameters, plain likelihood for regimes, batch 1. Settings as `br_ihmm`.
 
     Its parameters are robust, its regimes are not: one outlier can open a regime.
     """
-    own = {"batch": 1, "weigh_regimes": False, "weight": "imq", "threshold": 2.0}
-    return build("wolf_ihmm", GaussianSpec, own, settings)
+    return build("wolf_ihmm", GaussianSpec, locals())
 
 
-def ihmm(**settings: Any) -> RegimeModel:
-    """The plain online infinite HMM: batch 1, no weight. Settings as `br_ihmm`."""
-    return build("ihmm", GaussianSpec, {"batch": 1, "weight": "none"}, settings)
-
-
-def build(
-    name: str, spec: type[Spec], defaults: dict[str, Any], settings: dict[str, Any]
+@maker
+def ihmm(
+    *,
+    features: Terms | None = None,
+    units: Units | None = None,
+    noise: Numbers | ByUnits = NOISE,
+    prior_mean: Numbers | ByUnits = PRIOR_MEAN,
+    prior_var: Numbers | ByUnits = PRIOR_VAR,
+    batch: Batch = 1,
+    threshold: float | None = None,
+    weight: Weight | None = "none",
+    outlier_rate: float = 0.05,
+    islands: int | None = None,
+    structure_share: float | None = None,
+    weigh_regimes: bool = True,
+    particles: int = 100,
+    ess_threshold: float = 0.5,
+    max_regimes: int = 30,
+    prune_pool: int = 5,
+    rule: Rules = "holdfast",
+    resampling: Resampling | None = None,
+    structure_sweeps: int | None = None,
+    sticky: float | None = None,
+    alpha_prior: Pair = (1.0, 1.0),
+    gamma_prior: Pair | None = None,
+    outlier_weight: float = 0.2,
+    dim: int | None = None,
+    seed: int = 0,
 ) -> RegimeModel:
-    """A model of the family from its emission's settings type, its defaults and the user's."""
+    """The plain online infinite HMM: batch 1, no weight. Settings as `br_ihmm`."""
+    return build("ihmm", GaussianSpec, locals())
+
+
+def build(name: str, spec: type[Spec], settings: dict[str, Any]) -> RegimeModel:
+    """A model of the family from its emission's settings type and all settings of its maker."""
+    chosen = deepcopy(settings)  # the caller may go on to change a list or an array
+    scales = SCALES & set(chosen)
+    untold = {key for key in scales if isinstance(chosen[key], ByUnits)}
+    if chosen["units"] is None:
+        chosen["units"] = "auto" if scales and untold == scales else "given"
+    if chosen["units"] == "auto" and not scales:
+        raise HoldfastError(f"units must be 'given' for {name}, got 'auto'.")
+    for key in untold:
+        default = chosen[key]
+        chosen[key] = default.learnt if chosen["units"] == "auto" else default.given
+    return from_settings(name, spec, chosen)
+
+
+def from_settings(name: str, spec: type[Spec], chosen: dict[str, Any]) -> RegimeModel:
+    """A model from settings of its emission and of the family."""
     of_emission = {f.name for f in fields(spec)}
-    of_family = {f.name for f in fields(RegimeSettings)}
-    for given in settings:
-        if given not in of_emission | of_family:
-            raise unknown("setting", given, sorted(of_emission | of_family))
-    chosen = defaults | deepcopy(settings)  # the caller may go on to change a list or an array
-    in_units = IN_UNITS.get(spec, {})
-    if in_units and not SCALES & set(settings):
-        chosen = {"units": "auto"} | chosen
-    if chosen.get("units") == "auto":
-        if not in_units:
-            raise HoldfastError(f"units must be 'given' for {name}, got 'auto'.")
-        chosen = in_units | chosen
     emission = spec(**{k: v for k, v in chosen.items() if k in of_emission})
-    shared = RegimeSettings(**{k: v for k, v in chosen.items() if k in of_family})
+    shared = RegimeSettings(**{k: v for k, v in chosen.items() if k not in of_emission})
     made = InUnits if shared.units == "auto" else RegimeModel
     return made(name, shared, emission)

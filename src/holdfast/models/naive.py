@@ -17,7 +17,6 @@ last values it grows with the steps, as a random walk's does. For `least_squares
 
 from __future__ import annotations
 
-import inspect
 from abc import abstractmethod
 from typing import Any, ClassVar, Self
 
@@ -29,13 +28,14 @@ from holdfast.checks import Arrays, Values, affordable
 from holdfast.emissions.base import Rows, Shape
 from holdfast.emissions.eager import Eager
 from holdfast.emissions.linear_gaussian import GaussianSpec, LinearGaussian
-from holdfast.errors import HoldfastError, moderate, positive, unknown, whole
+from holdfast.errors import HoldfastError, moderate, positive, whole
 from holdfast.features import Past
 from holdfast.forecast import Forecast
 from holdfast.frames import Row
 from holdfast.models import covariates
 from holdfast.models.base import Array, Model
 from holdfast.models.covariates import MOST_COORDINATES, bounded, new_past
+from holdfast.models.maker import Terms, maker
 from holdfast.models.spread import Spread
 from holdfast.results import OPENED, Event, Regime, Step, Transitions
 from holdfast.score import NONE, Law
@@ -53,7 +53,7 @@ class Naive(Model):
     holes: ClassVar[tuple[str, ...]] = ()  # arrays of the state where NaN means not seen yet
     limits: ClassVar[dict[str, tuple[float, float]]] = {"squares": (0.0, 1e220)}
 
-    def __init__(self, error_sd: Any = 1.0, dim: Any = None) -> None:
+    def __init__(self, error_sd: float = 1.0, dim: int | None = None) -> None:
         self.error_sd = positive("error_sd", error_sd)
         moderate("error_sd", self.error_sd)
         self.dim = self._given_dim = (
@@ -138,10 +138,6 @@ class Naive(Model):
 
     @classmethod
     def _make(cls, settings: dict[str, Any]) -> Self:
-        known = list(inspect.signature(cls).parameters)
-        for given in settings:
-            if given not in known:
-                raise unknown("setting", given, known)
         return cls(**settings)
 
     def _state(self) -> dict[str, NDArray[Any]]:
@@ -183,7 +179,7 @@ class SeasonalLastValue(Naive):
     name = "seasonal_last_value"
     holes = ("slots",)
 
-    def __init__(self, period: Any = 1, error_sd: Any = 1.0, dim: Any = None) -> None:
+    def __init__(self, period: int = 1, error_sd: float = 1.0, dim: int | None = None) -> None:
         super().__init__(error_sd, dim)
         self.period = whole("period", period, most=MOST_PERIODS)
 
@@ -216,7 +212,7 @@ class LastValue(SeasonalLastValue):
 
     name = "last_value"
 
-    def __init__(self, error_sd: Any = 1.0, dim: Any = None) -> None:
+    def __init__(self, error_sd: float = 1.0, dim: int | None = None) -> None:
         super().__init__(1, error_sd, dim)
 
     def settings(self) -> dict[str, Any]:
@@ -255,8 +251,9 @@ class LeastSquares(Naive):
     limits = Naive.limits | dict.fromkeys(("rows_0", "rows_1"), covariates.STORED)
 
     def __init__(
-        self, features: Any = None, ridge: Any = 1e-3, error_sd: Any = 1.0, dim: Any = None
-    ) -> None:
+        self, features: Terms | None = None, ridge: float = 1e-3, error_sd: float = 1.0,
+        dim: int | None = None,
+    ) -> None:  # fmt: skip
         super().__init__(error_sd, dim)
         self.features = feature_maps.read(features)
         self.ridge = positive("ridge", ridge)
@@ -332,7 +329,8 @@ class LeastSquares(Naive):
         return self._like
 
 
-def last_value(**settings: Any) -> LastValue:
+@maker
+def last_value(*, error_sd: float = 1.0, dim: int | None = None) -> LastValue:
     """The forecast that is hard to beat: the latest observation.
 
     Args:
@@ -344,10 +342,13 @@ def last_value(**settings: Any) -> LastValue:
         >>> last_value().run([1.0, 3.0, 2.0]).mean.tolist()
         [0.0, 1.0, 3.0]
     """
-    return LastValue._make(settings)
+    return LastValue(error_sd, dim)
 
 
-def seasonal_last_value(**settings: Any) -> SeasonalLastValue:
+@maker
+def seasonal_last_value(
+    *, period: int = 1, error_sd: float = 1.0, dim: int | None = None
+) -> SeasonalLastValue:
     """The observation one period ago.
 
     Args:
@@ -359,10 +360,11 @@ def seasonal_last_value(**settings: Any) -> SeasonalLastValue:
         >>> seasonal_last_value(period=2).run([1.0, 5.0, 2.0, 6.0]).mean.tolist()
         [0.0, 1.0, 1.0, 5.0]
     """
-    return SeasonalLastValue._make(settings)
+    return SeasonalLastValue(period, error_sd, dim)
 
 
-def running_mean(**settings: Any) -> RunningMean:
+@maker
+def running_mean(*, error_sd: float = 1.0, dim: int | None = None) -> RunningMean:
     """The mean of all observations so far.
 
     Args:
@@ -373,10 +375,14 @@ def running_mean(**settings: Any) -> RunningMean:
         >>> running_mean().run([1.0, 3.0, 2.0, 4.0]).mean.tolist()
         [0.0, 1.0, 2.0, 2.0]
     """
-    return RunningMean._make(settings)
+    return RunningMean(error_sd, dim)
 
 
-def least_squares(**settings: Any) -> LeastSquares:
+@maker
+def least_squares(
+    *, features: Terms | None = None, ridge: float = 1e-3, error_sd: float = 1.0,
+    dim: int | None = None,
+) -> LeastSquares:  # fmt: skip
     """Online least squares on the same features as the other models.
 
     Args:
@@ -392,4 +398,4 @@ def least_squares(**settings: Any) -> LeastSquares:
         >>> round(line.predict([4.0]).mean, 6)
         8.0
     """
-    return LeastSquares._make(settings)
+    return LeastSquares(features, ridge, error_sd, dim)

@@ -19,6 +19,7 @@ from holdfast.models.limits import (
     MOST_SWEEPS,
     usable,
 )
+from holdfast.models.maker import Pair, Rules, Terms
 from holdfast.regimes.plan import Plan
 from holdfast.regimes.prior import Concentration
 from holdfast.regimes.resampling import SCHEMES
@@ -37,7 +38,7 @@ _REFRESH, _REFRESH_WEIGHTED = 48, 8
 class RegimeSettings:
     """Settings shared by the whole family; `holdfast.br_ihmm` documents them."""
 
-    features: Any = None
+    features: Terms | None = None
     units: str = "given"
     batch: Any = 6
     threshold: float | None = None
@@ -49,13 +50,13 @@ class RegimeSettings:
     ess_threshold: float = 0.5
     max_regimes: int = 30
     prune_pool: int = 5
-    rule: Any = "holdfast"
+    rule: Rules | Rule = "holdfast"
     resampling: str | None = None
     structure_sweeps: int | None = None
     structure_share: float | None = None
     sticky: float | None = None
-    alpha_prior: tuple[float, float] = (1.0, 1.0)
-    gamma_prior: tuple[float, float] | None = None
+    alpha_prior: Pair = (1.0, 1.0)
+    gamma_prior: Pair | None = None
     outlier_weight: float = 0.2
     dim: int | None = None
     seed: int = 0

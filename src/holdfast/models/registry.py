@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import inspect
 import json
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,6 +10,7 @@ from typing import Any, NamedTuple
 from holdfast import snapshot
 from holdfast.errors import HoldfastError, SnapshotError, unknown
 from holdfast.models.base import Model
+from holdfast.models.maker import maker
 
 
 class Entry(NamedTuple):
@@ -122,13 +122,8 @@ def make(name: str, **settings: Any) -> Model:
     """
     if name not in REGISTRY:
         raise unknown("name", name, REGISTRY)
-    maker = getattr(importlib.import_module(REGISTRY[name].module), name)
-    known = inspect.signature(maker).parameters
-    if all(p.kind is not p.VAR_KEYWORD for p in known.values()):
-        for given in settings:
-            if given not in known:
-                raise unknown("setting", given, known)
-    model: Model = maker(**settings)
+    found = getattr(importlib.import_module(REGISTRY[name].module), name)
+    model: Model = maker(found)(**settings)  # also where it is not marked as one
     return model
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, Self
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +35,7 @@ from holdfast.models.beam.fit import BeamFit
 from holdfast.models.beam.regression import Data, Prior
 from holdfast.models.beam.sampler import Plan, Sampler, Trace
 from holdfast.models.covariates import LARGEST, bounded, new_past, pack_first, read_first, read_past
+from holdfast.models.maker import Numbers, Pair, Terms, maker
 from holdfast.models.tape import Block, Tape
 from holdfast.results import OPENED, RETURNED, Event, Regime, Run, Step, Transitions
 
@@ -51,19 +52,19 @@ _BLOCK = 1024  # observations whose predictive mixtures are held at a time
 class BeamSettings:
     """Settings of the model; `beam_ihmm` documents them."""
 
-    features: Any = None
-    noise: Any = 0.25
-    prior_mean: Any = 0.0
-    prior_var: Any = 1.0
+    features: Terms | None = None
+    noise: Numbers = 0.25
+    prior_mean: Numbers = 0.0
+    prior_var: Numbers = 1.0
     iterations: int = 1000
     burn_in: int | None = None
     chains: int = 1
     thin: int = 1
-    alpha_prior: tuple[float, float] = (1.0, 1.0)
-    gamma_prior: tuple[float, float] = (1.0, 1.0)
+    alpha_prior: Pair = (1.0, 1.0)
+    gamma_prior: Pair = (1.0, 1.0)
     initial_regimes: int = 10
     max_regimes: int = 100
-    noise_prior: tuple[float, float] = (2.0, 0.5)
+    noise_prior: Pair = (2.0, 0.5)
     seed: int = 0
 
     def plan(self) -> Plan:
@@ -211,7 +212,7 @@ class BeamIhmm(Model):
 
     @classmethod
     def _make(cls, settings: dict[str, Any]) -> Self:
-        return cls(_read_settings(settings))
+        return cls(BeamSettings(**settings))
 
     def _check(self, x: Any) -> Row | None:
         return self.features.check(x, like=self._like)
@@ -309,7 +310,24 @@ class BeamIhmm(Model):
         self._past = read_past(stored, self.features, 1)
 
 
-def beam_ihmm(**settings: Any) -> BeamIhmm:
+@maker
+def beam_ihmm(
+    *,
+    features: Terms | None = None,
+    noise: float | Literal["unknown"] = 0.25,
+    prior_mean: Numbers = 0.0,
+    prior_var: Numbers = 1.0,
+    iterations: int = 1000,
+    burn_in: int | None = None,
+    chains: int = 1,
+    thin: int = 1,
+    alpha_prior: Pair = (1.0, 1.0),
+    gamma_prior: Pair = (1.0, 1.0),
+    initial_regimes: int = 10,
+    max_regimes: int = 100,
+    noise_prior: Pair = (2.0, 0.5),
+    seed: int = 0,
+) -> BeamIhmm:
     """The offline infinite HMM, sampled by beams; y has one coordinate.
 
     It needs the whole stream: `fit` returns the posterior, `run` an in-sample summary, and
@@ -343,15 +361,7 @@ def beam_ihmm(**settings: Any) -> BeamIhmm:
         >>> [round(float(regime.mean[0]), 1) for regime in model.regimes()]
         [1.0, 5.0]
     """
-    return BeamIhmm(_read_settings(settings))
-
-
-def _read_settings(settings: dict[str, Any]) -> BeamSettings:
-    known = [f.name for f in fields(BeamSettings)]
-    for given in settings:
-        if given not in known:
-            raise unknown("setting", given, known)
-    return BeamSettings(**settings)
+    return BeamIhmm(BeamSettings(**locals()))
 
 
 def _steps(fit: BeamFit) -> list[Step]:

@@ -1,0 +1,93 @@
+"""The comparison as a page of Markdown: benchmarks/RESULTS.md, written by `make bench`."""
+
+from __future__ import annotations
+
+import datetime
+import importlib.metadata
+import math
+import platform
+from collections.abc import Sequence
+
+import holdfast as hf
+from benchmarks.same_law import Agreement
+from benchmarks.speed import Cost, Felt
+
+PACKAGES = ("numpy", "numba", "jax", "particles", "river", "scipy")
+
+
+def page(costs: Sequence[Cost], things: Sequence[Felt], law: Sequence[Agreement] | str) -> str:
+    """The whole page."""
+    parts = [
+        "# What it costs, beside others", _made(), _table(costs), _ratios(costs), _felt(things),
+        _law(law),
+    ]  # fmt: skip
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _made() -> str:
+    versions = [f"holdfast {hf.__version__}", f"Python {platform.python_version()}"]
+    for name in PACKAGES:
+        try:
+            versions.append(f"{name} {importlib.metadata.version(name)}")
+        except importlib.metadata.PackageNotFoundError:
+            versions.append(f"no {name}")
+    today = datetime.datetime.now(datetime.UTC).date().isoformat()
+    return (
+        f"Written by `make bench WRITE=1` on {today}: {', '.join(versions)}.\n\n"
+        "Processor time per observation on one core, 100 particles, float64, warmed up and "
+        "compiled beforehand, best of several rounds taken in turns. All of a column comes from "
+        "one run: read the ratios. m is the number of features, B the batch; "
+        "`benchmarks/peers.py` says what each line does."
+    )
+
+
+def _cases(costs: Sequence[Cost]) -> list[tuple[int, int]]:
+    return list(dict.fromkeys((cost.width, cost.batch) for cost in costs))
+
+
+def _rows(costs: Sequence[Cost], relative: bool) -> str:
+    cases = _cases(costs)
+    known = {(c.peer, c.width, c.batch): c for c in costs}
+    head = ["", *(f"m = {m}, B = {b}" for m, b in cases)]
+    lines = [head, ["---", *["--:"] * len(cases)]]
+    for peer in dict.fromkeys(cost.peer for cost in costs):
+        cells = [peer]
+        for m, b in cases:
+            cost, ours = known[peer, m, b], known["holdfast", m, b]
+            value = cost.milliseconds / ours.milliseconds if relative else cost.milliseconds
+            cells.append(cost.skipped or f"{value:.3g}")
+        lines.append(cells)
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def _table(costs: Sequence[Cost]) -> str:
+    return "## Milliseconds per observation\n\n" + _rows(costs, relative=False) if costs else ""
+
+
+def _ratios(costs: Sequence[Cost]) -> str:
+    title = "## Beside holdfast as it comes (above 1: slower than it)\n\n"
+    return title + _rows(costs, relative=True) if costs else ""
+
+
+def _felt(things: Sequence[Felt]) -> str:
+    lines = [f"| {one.what} | {one.value:.3g} {one.unit} |" for one in things]
+    head = ["## What is felt", "", "| | |", "|---|--:|"]
+    return "\n".join([*head, *lines]) if things else ""
+
+
+def _law(law: Sequence[Agreement] | str) -> str:
+    title = "## The dense version computes the same\n\n"
+    if isinstance(law, str):
+        return title + f"Not compared here: {law}."
+    lines = [
+        f"| {a.quantity} | {a.width} | {a.batch} | {a.largest:.1f} | {a.typical:.2f} |"
+        for a in law
+        if math.isfinite(a.largest)
+    ]
+    said = (
+        'Forecasts of the dense version and of the engine under `rule="paper"`, means over many '
+        "seeds, their differences in standard errors at each observation of a small stream "
+        "(`python -m benchmarks.same_law`; chance alone gives a root mean square of 1).\n"
+    )
+    head = ["| of the forecast | m | B | largest | root mean square |", "|---|--:|--:|--:|--:|"]
+    return title + "\n".join([said, *head, *lines])

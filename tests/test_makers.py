@@ -1,0 +1,151 @@
+"""Signatures of the makers: what `help`, editors and type checkers are told is what holds."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import subprocess
+import sys
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import holdfast as hf
+from holdfast.bank.model import Auto
+from holdfast.emissions.garch import GarchSpec
+from holdfast.emissions.linear_gaussian import GaussianSpec
+from holdfast.emissions.normal_inverse_gamma import StudentSpec
+from holdfast.models import naive
+from holdfast.models.beam import BeamSettings
+from holdfast.models.bocd import BocdSettings
+from holdfast.models.dsm_bocd import DsmSettings
+from holdfast.models.maker import ByUnits
+from holdfast.models.regime_settings import RegimeSettings
+from holdfast.models.registry import REGISTRY
+
+# Where each maker's settings live, and where its own defaults differ on purpose.
+HOMES: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
+    "auto": ((Auto,), {}),
+    "br_ihmm": ((RegimeSettings, GaussianSpec), {}),
+    "wolf_ihmm": (
+        (RegimeSettings, GaussianSpec),
+        {"batch": 1, "weigh_regimes": False, "weight": "imq", "threshold": 2.0},
+    ),
+    "ihmm": ((RegimeSettings, GaussianSpec), {"batch": 1, "weight": "none"}),
+    "student_t_ihmm": ((RegimeSettings, StudentSpec), {}),
+    "garch_ihmm": (
+        (RegimeSettings, GarchSpec),
+        {"weight": "huber", "threshold": 4.0, "sticky": 10.0, "particles": 50},
+    ),
+    "beam_ihmm": ((BeamSettings,), {}),
+    "bocd": ((BocdSettings, GaussianSpec, StudentSpec), {}),
+    "dsm_bocd": ((DsmSettings,), {}),
+    "last_value": ((naive.LastValue,), {}),
+    "seasonal_last_value": ((naive.SeasonalLastValue,), {}),
+    "running_mean": ((naive.RunningMean,), {}),
+    "least_squares": ((naive.LeastSquares,), {}),
+}
+# None in the signature: the default depends on the scales that are told, or on the emission.
+OPEN = {
+    **{name: {"units"} for name in HOMES if name.endswith("ihmm") and name != "beam_ihmm"},
+    "bocd": {"noise", "noise_shape", "noise_scale", "consistent"},
+}
+LEARNT = {"noise": 1.0, "prior_mean": 0.0, "prior_var": 100.0}
+LEARNT_T = {"prior_mean": 0.0, "prior_var": 100.0, "noise_shape": 5.0, "noise_scale": 5.0}
+
+
+def maker_of(name: str) -> Any:
+    return getattr(importlib.import_module(REGISTRY[name].module), name)
+
+
+def declared(home: Any) -> dict[str, Any]:
+    """Names and defaults of a settings record, or of a class that takes them."""
+    if hasattr(home, "__dataclass_fields__"):
+        return {field.name: field.default for field in fields(home)}
+    return {name: p.default for name, p in inspect.signature(home).parameters.items()}
+
+
+def in_units_of_y(default: Any) -> Any:
+    return default.given if isinstance(default, ByUnits) else default
+
+
+def test_every_model_is_looked_at() -> None:
+    assert set(HOMES) == set(hf.models())
+
+
+@pytest.mark.parametrize("name", HOMES)
+def test_a_signature_lists_every_setting_with_its_default(name: str) -> None:
+    homes, own = HOMES[name]
+    expected: dict[str, Any] = {}
+    for home in homes:
+        expected |= declared(home)
+    expected |= own | dict.fromkeys(OPEN.get(name, ()))
+    parameters = inspect.signature(maker_of(name)).parameters
+    assert {key: in_units_of_y(p.default) for key, p in parameters.items()} == expected
+    assert all(p.annotation not in (inspect.Parameter.empty, "Any") for p in parameters.values())
+    assert all(p.kind is not p.VAR_KEYWORD for p in parameters.values())
+
+
+@pytest.mark.parametrize("name", HOMES)
+def test_every_setting_is_documented(name: str) -> None:
+    text = inspect.getdoc(maker_of(name)) or ""
+    if "as `br_ihmm`" in text or "as for `br_ihmm`" in text:
+        text += inspect.getdoc(hf.br_ihmm) or ""
+    if "as for `student_t_ihmm`" in text:
+        text += inspect.getdoc(hf.student_t_ihmm) or ""
+    for setting in inspect.signature(maker_of(name)).parameters:
+        assert setting in text, f"{name} does not say what {setting} is"
+
+
+@pytest.mark.parametrize("name", HOMES)
+def test_a_misspelt_setting_is_named_with_the_nearest(name: str) -> None:
+    setting = next(iter(inspect.signature(maker_of(name)).parameters))
+    wrong = {setting[:-1] + "q": 1}
+    for make in (maker_of(name), lambda **settings: hf.make(name, **settings)):
+        with pytest.raises(hf.HoldfastError, match=f"Did you mean '{setting}'"):
+            make(**wrong)
+
+
+@pytest.mark.parametrize("name", ["br_ihmm", "wolf_ihmm", "ihmm", "student_t_ihmm"])
+def test_scales_that_are_not_told_follow_the_units(name: str) -> None:
+    learnt = LEARNT_T if name == "student_t_ihmm" else LEARNT
+    model = hf.make(name)
+    assert {key: model.settings()[key] for key in learnt} == learnt
+    assert model.settings()["units"] == "auto"
+    assert hf.make(name, prior_var=2.0).settings()["units"] == "given"
+    given = hf.make(name, units="given").settings()
+    assert {key: given[key] for key in learnt} == {
+        key: p.default.given
+        for key, p in inspect.signature(maker_of(name)).parameters.items()
+        if key in learnt
+    }
+
+
+def test_a_bocd_refuses_the_settings_of_the_other_emission() -> None:
+    with pytest.raises(hf.HoldfastError, match="setting='noise_shape'"):
+        hf.bocd(noise_shape=3.0)
+    with pytest.raises(hf.HoldfastError, match="setting='noise'"):
+        hf.bocd(emission="normal_inverse_gamma", noise=0.25)
+
+
+USE = """\
+import holdfast as hf
+hf.br_ihmm(noise=0.25, batch=4, features=hf.features.intercept())
+hf.br_ihmm(nois=0.25)
+hf.br_ihmm(batch="six")
+hf.student_t_ihmm(noise=0.25)
+hf.auto(seed="x")
+"""
+
+
+@pytest.mark.slow
+def test_a_type_checker_knows_the_settings(tmp_path: Path) -> None:
+    pytest.importorskip("mypy")
+    script = tmp_path / "use.py"
+    script.write_text(USE)
+    command = [sys.executable, "-m", "mypy", "--no-error-summary", str(script)]
+    said = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    wrong = {int(line.split(":")[1]) for line in said.splitlines() if ": error:" in line}
+    assert wrong == {3, 4, 5, 6}, said
