@@ -228,6 +228,15 @@ def numbers(option: str, text: str) -> tuple[float, ...]:
         raise HoldfastError(f"{option} takes numbers between commas, got {text!r}.") from None
 
 
+def steps(option: str, text: str) -> tuple[int, ...]:
+    """Whole numbers of steps between commas."""
+    given = numbers(option, text)
+    for number in given:
+        if number != int(number) or number < 1:
+            raise HoldfastError(f"{option} takes whole numbers from 1 on, got {number:g}.")
+    return tuple(int(number) for number in given)
+
+
 def read_tuned(file: Path | None) -> Any:
     """What `tune` wrote to a file, or None."""
     if file is None:
