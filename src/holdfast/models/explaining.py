@@ -20,7 +20,7 @@ def summary(model: Any) -> str:
         >>> hf.br_ihmm(batch=4)
         br_ihmm(batch=4) before its first observation
     """
-    return display.short(f"{model.name}({_settings(model)}) {_seen(model)}")
+    return display.short(f"{model.name}({changed_settings(model)}) {_seen(model)}")
 
 
 def as_html(model: Any) -> str:
@@ -44,12 +44,13 @@ def explain(model: Any) -> str:
     if not model.n_observations:
         return f"{model.name} has seen nothing yet. Give it observations with update(y) or run(y)."
     head = f"{model.name} after {display.count(model.n_observations, 'observation')}."
-    settings = f"Settings that differ from the default: {_settings(model) or 'none'}."
+    settings = f"Settings that differ from the default: {changed_settings(model) or 'none'}."
     lines = [head, settings, *_units(model), *_features(model), *_regimes(model)]
     return "\n".join([*lines, _outliers(model)])
 
 
-def _settings(model: Any) -> str:
+def changed_settings(model: Any) -> str:
+    """The settings that differ from the default, as one would type them."""
     usual = import_module("holdfast.models.registry").make(model.name).settings()
     chosen = {k: v for k, v in model.settings().items() if v != usual.get(k)}
     if "features" in chosen and hasattr(model, "features"):
