@@ -569,7 +569,7 @@ def test_clean_values_are_what_is_scored() -> None:
     y[::10] += 50.0
     found = tune(
         "br_ihmm", y, space={"batch": ("int", 2, 4)}, budget=1, clean=clean, train=50,
-        settings={"particles": 5, "noise": 1.0},
+        settings={"particles": 5, "noise": 1.0}, objective="rmse",
     )  # fmt: skip
     model = hf.make("br_ihmm", **found.best)
     wanted = evaluate.rmse(clean[:50], model.run(y[:50]).mean)
@@ -577,3 +577,14 @@ def test_clean_values_are_what_is_scored() -> None:
     assert wanted < 3.0 < evaluate.rmse(y[:50], hf.make("br_ihmm", **found.best).run(y[:50]).mean)
     with pytest.raises(HoldfastError, match="clean has shape"):
         tune("br_ihmm", y, budget=1, clean=clean[:-1])
+
+
+def test_the_default_and_the_last_value_stand_beside_the_best() -> None:
+    y = levels(60)
+    found = tune("br_ihmm", y, space=BATCHES, budget=2, settings={"particles": 5}, skip=10)
+    own = evaluate.prequential(hf.br_ihmm(particles=5), y, skip=10).scores()
+    last = evaluate.prequential(hf.make("last_value"), y, skip=10).scores()
+    assert found.objective == "crps"
+    assert found.default == own["crps"] and found.last_value == last["crps"]
+    assert repr(found).startswith("TuneResult(br_ihmm: crps ") and "last value" in repr(found)
+    assert max(map(len, repr(found).splitlines())) <= 88

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from holdfast.models.ihmm import br_ihmm, ihmm, wolf_ihmm
     from holdfast.models.registry import from_bytes, load, make, models
     from holdfast.models.student_t import student_t_ihmm
+    from holdfast.notices import HoldfastWarning
     from holdfast.results import Event, Regime, Run, Step, Transitions
     from holdfast.robustness.sensitivity import sensitivity
     from holdfast.tuning import tune
@@ -39,6 +40,7 @@ else:
         "holdfast.models.ihmm": ("br_ihmm", "ihmm", "wolf_ihmm"),
         "holdfast.models.registry": ("from_bytes", "load", "make"),
         "holdfast.models.student_t": ("student_t_ihmm",),
+        "holdfast.notices": ("HoldfastWarning",),
         "holdfast.results": ("Event", "Regime", "Run", "Step", "Transitions"),
         "holdfast.robustness.sensitivity": ("sensitivity",),
         "holdfast.tuning": ("tune",),
@@ -62,8 +64,8 @@ else:
 
 
 __all__ = [
-    "Event", "Forecast", "HoldfastError", "Regime", "Run", "SnapshotError", "Step", "Transitions",
-    "auto", "beam_ihmm", "bocd", "br_ihmm", "data", "dsm_bocd", "evaluate", "features",
-    "from_bytes", "garch_ihmm", "ihmm", "influence", "load", "make", "models", "plot", "run_many",
-    "sensitivity", "student_t_ihmm", "tune", "wolf_ihmm",
+    "Event", "Forecast", "HoldfastError", "HoldfastWarning", "Regime", "Run", "SnapshotError",
+    "Step", "Transitions", "auto", "beam_ihmm", "bocd", "br_ihmm", "data", "dsm_bocd", "evaluate",
+    "features", "from_bytes", "garch_ihmm", "ihmm", "influence", "load", "make", "models", "plot",
+    "run_many", "sensitivity", "student_t_ihmm", "tune", "wolf_ihmm",
 ]  # fmt: skip

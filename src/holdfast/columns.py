@@ -9,10 +9,11 @@ import numpy as np
 
 from holdfast.forecast import Forecast
 from holdfast.models.base import Model
+from holdfast.models.coefficients import labels
 from holdfast.readers.cells import Time
 from holdfast.readers.clock import Frequency
 from holdfast.readers.reading import Block
-from holdfast.results import Event, Run
+from holdfast.results import Event, Regime, Run
 
 Columns = dict[str, list[Any]]
 EVENT_COLUMNS = ("time", "since", "kind", "regime", "previous")
@@ -54,14 +55,21 @@ def regime_columns(model: Model, times: Sequence[Time | None] = (), start: int =
     """The regimes a model remembers as columns: when seen, and their coefficients."""
     rows = []
     for regime in model.regimes():
+        names = _names(model, regime)
         first, last = (stamp(t, times, start) for t in (regime.first_seen, regime.last_seen))
         row = {"regime": regime.id, "visits": regime.visits, "first_seen": first, "last_seen": last}
         row["probability"] = regime.probability
         for label, values in (("mean", regime.mean), ("sd", regime.sd)):
-            row |= {f"{label}_{j}": float(value) for j, value in enumerate(np.ravel(values))}
+            pairs = zip(names, np.ravel(values), strict=True)
+            row |= {f"{label}_{name}": float(value) for name, value in pairs}
         rows.append(row)
     names = list(dict.fromkeys(name for row in rows for name in row))
     return {name: [row.get(name) for row in rows] for name in names}
+
+
+def _names(model: Model, regime: Regime) -> list[str]:
+    """What the coefficients are called, as names of columns."""
+    return [name.replace(" ", "_") for name in labels(model, regime.mean.size)]
 
 
 def forecast_columns(

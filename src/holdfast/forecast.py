@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
+from holdfast import display
 from holdfast.errors import HoldfastError
 from holdfast.mixture import mixture_quantiles
 
@@ -81,6 +82,22 @@ class Forecast:
         spread = spread[keep].reshape(kept.size, location.shape[1], location.shape[1])
         degrees = np.full(kept.size, np.inf) if dof is None else dof[keep]
         return cls(kept / kept.sum(), location, spread, degrees, outlier)
+
+    def __repr__(self) -> str:
+        return display.short(f"Forecast({', '.join(f'{k} {v}' for k, v in self._told())})")
+
+    def _repr_html_(self) -> str:
+        return display.html("Forecast", [], [[k, v] for k, v in self._told()])
+
+    def _told(self) -> list[tuple[str, str]]:
+        """What one wants to know of it, in words."""
+        lower, upper = (display.vector(end) for end in self.interval(0.9))
+        return [
+            ("median", display.vector(self.median)),
+            ("90 % within", f"{lower} .. {upper}"),
+            ("mean", display.vector(self.mean)),
+            ("sd", display.vector(self.sd)),
+        ]
 
     @property
     def ordinary(self) -> Forecast:

@@ -9,6 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast import display
+from holdfast.errors import HoldfastError
+
 Array = NDArray[np.float64]
 
 OPENED = "regime opened"
@@ -18,6 +21,7 @@ OUTLIER = "outlier"
 CHANGES = (OPENED, RETURNED)  # exactly one of them for every change of the reported regime
 
 NO_REGIME = -1  # before the first batch has been seen
+_WIDEST = 10  # regimes whose transitions fit a terminal
 
 
 class Event(NamedTuple):
@@ -61,6 +65,11 @@ class Regime(NamedTuple):
     sd: Array
     probability: float = 1.0
 
+    def __repr__(self) -> str:
+        seen = f"{display.count(self.visits, 'observation')}, {self.first_seen} to {self.last_seen}"
+        mean, sd = display.vector(self.mean), display.vector(self.sd)
+        return display.short(f"Regime({self.id}: mean {mean}, sd {sd}; {seen})")
+
 
 class Transitions(NamedTuple):
     """Expected probabilities of moving between regimes from one batch to the next.
@@ -70,6 +79,22 @@ class Transitions(NamedTuple):
 
     ids: list[int]
     matrix: Array
+
+    def __repr__(self) -> str:
+        if len(self.ids) > _WIDEST:
+            return f"Transitions(between {len(self.ids)} regimes; see .ids and .matrix)"
+        header, rows = self._cells()
+        return f"Transitions, from one batch to the next\n{display.table(header, rows)}"
+
+    def _repr_html_(self) -> str:
+        return display.html("Transitions, from one batch to the next", *self._cells())
+
+    def _cells(self) -> tuple[list[str], list[list[str]]]:
+        rows = [
+            [f"from {identity}", *(f"{p:.3f}" for p in row)]
+            for identity, row in zip(self.ids, self.matrix, strict=True)
+        ]
+        return ["", *(f"to {identity}" for identity in self.ids)], rows
 
 
 class Step(NamedTuple):
@@ -99,6 +124,15 @@ class Step(NamedTuple):
     log_score: float = float("nan")
     settled: int = 1
     events: tuple[Event, ...] = ()
+
+    def __repr__(self) -> str:
+        parts = [
+            f"regime {self.regime} ({self.regime_probability:.0%})",
+            f"weight {self.weight:.2f}{', an outlier' if self.outlier else ''}",
+            f"P(change) {self.change_probability:.2f}",
+            *(f"{e.kind} {e.regime}" for e in self.events if e.kind != OUTLIER),
+        ]
+        return display.short(f"Step({', '.join(parts)})")
 
 
 @dataclass(eq=False)
@@ -137,8 +171,23 @@ class Run:
 
     @property
     def changepoints(self) -> list[int]:
-        """First index of each new segment, as dated in hindsight; the first segment has none."""
+        """First row of each new segment, as dated in hindsight; the first segment has none.
+
+        Rows count from 0 in this run; `changepoint_labels` says where that is in the stream.
+        """
         return _boundaries(self.path)
+
+    @property
+    def changepoint_labels(self) -> list[Any]:
+        """The changepoints by their labels in the caller's index or column of times.
+
+        Without one, by the number of the observation in the whole stream, as events count.
+        """
+        return [self.label(row) for row in self.changepoints]
+
+    def label(self, row: int) -> Any:
+        """What the caller calls a row of this run: its label, or its number in the stream."""
+        return self.first + row if self.index is None else self.index[row]
 
     @property
     def known_changepoints(self) -> list[int]:
@@ -159,15 +208,41 @@ class Run:
         return table
 
     def frame(self) -> Any:
-        """The rows as a data frame of the caller's library (pandas when arrays were given)."""
-        import narwhals as nw
+        """The rows as a data frame of the caller's library (pandas when arrays were given).
 
-        native = self.native
-        if native is None:
-            import pandas
+        It keeps the index, or has the column of times first. Where there is neither, rows of a
+        pandas frame are numbered as the observations of the whole stream are.
+        """
+        return labelled(self.columns(), self.native, self.index, self.first)
 
-            native = pandas
-        return nw.from_dict(self.columns(), backend=native).to_native()
+    def __repr__(self) -> str:
+        known = display.count(len(np.unique(self.path[self.path != NO_REGIME])), "regime")
+        changes = display.count(len(self.changepoints), "change")
+        outliers = display.count(int(self.outlier.sum()), "outlier")
+        begin = f", after {self.first} before" if self.first else ""
+        head = (
+            f"Run({display.count(len(self), 'observation')}{begin}: {known}, {changes}, {outliers}"
+        )
+        return display.short(f"{head}; {self._quality()})" if len(self) else head + ")")
+
+    def _quality(self) -> str:
+        """How far off the forecasts were, and what their limits held."""
+        seen = ~np.isnan(self.y)
+        if not seen.any():
+            return "nothing observed"
+        off = np.abs(self.y - self.median)[seen].mean()
+        held = ((self.y >= self.lower) & (self.y <= self.upper))[seen].mean()
+        return f"MAE {display.number(off)}, {self.level:.0%} limits held {held:.0%}"
+
+    def _repr_html_(self) -> str:
+        """The latest rows, under a line that sums the run up."""
+        shown = list(range(max(len(self) - _LATEST, 0), len(self)))
+        table = {name: column for name, column in self.columns().items() if name in _TOLD}
+        rows = [
+            [str(self.label(t)), *(display.number(float(column[t])) for column in table.values())]
+            for t in shown
+        ]
+        return display.html(repr(self), ["", *table], rows)
 
     def plot(self, ax: Any = None, **options: Any) -> Any:
         """Draw the run: observations, forecast band, outliers, ribbon of regimes.
@@ -189,12 +264,50 @@ class Run:
         return drawn(self, ax=ax, **({"times": self.index} | options))
 
 
+def labelled(table: dict[str, NDArray[Any]], native: Any, index: Any, first: int = 0) -> Any:
+    """Columns as a data frame of a library, with the labels that its rows have.
+
+    Args:
+        table: the columns.
+        native: the library; None for pandas.
+        index: labels: a pandas index, a series of times, or None.
+        first: number of the first row, where there are no labels.
+    """
+    import narwhals as nw
+
+    if native is None:
+        native = _pandas()
+    times = nw.from_native(index, pass_through=True, allow_series=True)
+    if isinstance(times, nw.Series):
+        frame: Any = nw.from_dict(table, backend=native)
+        times = times.alias(times.name or "time")
+        return frame.with_columns(times).select(times.name, *table).to_native()
+    frame = nw.from_dict(table, backend=native).to_native()
+    if index is not None:
+        frame.index = index
+    elif hasattr(frame, "index") and first:
+        frame.index = frame.index + first
+    return frame
+
+
+def _pandas() -> Any:
+    try:
+        return import_module("pandas")
+    except ModuleNotFoundError:
+        raise HoldfastError(
+            "A frame of plain arrays needs pandas, which is not installed; install it, give y as a "
+            "polars series, or use columns()."
+        ) from None
+
+
 def _boundaries(regime: NDArray[np.int64]) -> list[int]:
     """First index of each new segment; the time before any regime is known is no segment."""
     moved = (regime[1:] != regime[:-1]) & (regime[:-1] != NO_REGIME)
     return [int(t) + 1 for t in np.flatnonzero(moved)]
 
 
+_LATEST = 10  # rows that a notebook shows
+_TOLD = ("y", "median", "lower", "upper", "regime", "weight", "outlier")
 _SCALAR_COLUMNS = (
     "regime",
     "regime_probability",

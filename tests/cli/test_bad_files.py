@@ -85,7 +85,8 @@ def test_sort_mends_disorder(holdfast: Holdfast, folder: Path) -> None:
 def test_one_row_gives_no_scores(holdfast: Holdfast, tmp_path: Path) -> None:
     (tmp_path / "one.csv").write_text("time,y\n2024-01-01,1\n")
     said = holdfast("run", "one.csv", "--model", "last_value")
-    assert said.code == 0 and "RMSE" not in said.out and "1 observations" in said.out
+    assert said.code == 0 and "RMSE" not in said.out and "1 observation, 1 regime" in said.out
+    assert "Too few rows" in said.out
 
 
 def test_gaps_repeats_and_missing_cells_are_told(holdfast: Holdfast, tmp_path: Path) -> None:
@@ -105,3 +106,27 @@ def test_a_failed_run_leaves_the_earlier_one(holdfast: Holdfast, folder: Path) -
     before = (folder / "out" / "run.csv").read_bytes()
     assert holdfast("run", "late_text.csv", "--model", "last_value").code == 2
     assert (folder / "out" / "run.csv").read_bytes() == before
+
+
+def test_thousands_with_points_where_the_comma_is_decimal(
+    holdfast: Holdfast, tmp_path: Path
+) -> None:
+    cells = ["1.234,5", "1.235", "0,125", "12.345.678", "0.125"]
+    (tmp_path / "de.csv").write_text("\n".join(["y;n", *(f"{c};x" for c in cells)]) + "\n")
+    assert holdfast("run", "de.csv", "--model", "last_value").code == 0
+    found = [float(row["y"]) for row in rows_of(tmp_path / "out" / "run.csv")]
+    assert found == [1234.5, 1235.0, 0.125, 12345678.0, 0.125]
+
+
+def test_a_step_back_names_its_line(holdfast: Holdfast, tmp_path: Path) -> None:
+    (tmp_path / "back.csv").write_text("time,y\n2024-01-02,1\n2024-01-01,2\n")
+    said = holdfast("run", "back.csv", "--model", "last_value")
+    assert said.code == 2 and "Row 2 (line 3): its time 2024-01-01" in said.err
+    assert "is earlier than that of the row above" in said.err
+
+
+@pytest.mark.parametrize("lags", ["1.5", "0", "-1"])
+def test_lags_are_whole_steps(holdfast: Holdfast, tmp_path: Path, lags: str) -> None:
+    (tmp_path / "y.csv").write_text("y\n1\n2\n")
+    said = holdfast("run", "y.csv", f"--lags={lags}")
+    assert said.code == 2 and "--lags takes whole numbers from 1 on" in said.err

@@ -16,6 +16,7 @@ from cli_helpers import FAST, Holdfast, hourly, rows_of
 
 import holdfast as hf
 from holdfast.cli import upkeep
+from holdfast.cli.read_back import read_run
 
 
 @pytest.mark.parametrize("form", ["csv", "parquet"])
@@ -67,7 +68,7 @@ def test_forecast_from_a_snapshot(holdfast: Holdfast, table: Path, tmp_path: Pat
 
 
 def test_inspect_in_words(holdfast: Holdfast, table: Path) -> None:
-    holdfast("run", table, *FAST)
+    holdfast("run", table, "--model", "br_ihmm", "--set", "particles=5")
     said = holdfast("inspect", "out")
     assert "holds a br_ihmm" in said.out and "150 observations of load" in said.out
     assert "remembers" in said.out and "From regime" in said.out
@@ -136,8 +137,9 @@ def test_the_hint_of_tune_works_as_printed(
     holdfast: Holdfast, table: Path, levels: np.ndarray
 ) -> None:
     said = holdfast(
-        "tune", table, "--budget", 2, "--set", "particles=5", "--out", "my settings.json"
-    )
+        "tune", table, "--budget", 2, "--set", "particles=5", "--out", "my settings.json",
+        "--objective", "rmse",
+    )  # fmt: skip
     assert said.code == 0, said.err
     scores = {}
     for label in ("best of 2 trials", "default settings", "last value"):
@@ -150,7 +152,7 @@ def test_the_hint_of_tune_works_as_printed(
     unscaled = hf.evaluate.prequential(told, np.round(levels, 4), skip=50).scores()["rmse"]
     assert scores["best of 2 trials"] < 0.1 * unscaled  # searched in the units of the file
     assert scores["default settings"] < 0.1 * unscaled  # which the default learns
-    hint = said.out.split("use them with: ")[1].strip()
+    hint = said.out.split("use them with: ")[1].splitlines()[0]
     done = subprocess.run(
         [sys.executable, "-m", "holdfast.cli", *shlex.split(hint)[1:]],
         capture_output=True, text=True, check=False,
@@ -217,3 +219,35 @@ def test_help_loads_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "set()"
+
+
+def test_tune_compares_only_what_can_be_compared(holdfast: Holdfast, table: Path) -> None:
+    said = holdfast("tune", table, "--budget", 2, "--set", "particles=10")
+    lines = [line.split() for line in said.out.splitlines()]
+    (noise,) = (line for line in lines if line[:1] == ["noise"])
+    assert noise[1] == "learnt" and float(noise[2]) > 0
+    rows = [line for line in lines if line[:2] in (["best", "of"], ["default", "settings"])]
+    told = {line[0]: float(line[-1]) for line in rows}
+    worse = told["default"] <= told["best"]
+    assert ("the default settings forecast as well" in said.out) == worse
+
+
+def test_compare_names_no_model_of_its_own(holdfast: Holdfast, table: Path) -> None:
+    said = holdfast("compare", table, "--models", "last_value,running_mean")
+    assert said.code == 0 and "auto" not in said.out
+
+
+def test_a_run_in_wrong_units_is_told_so(holdfast: Holdfast, table: Path) -> None:
+    small = ("--model", "br_ihmm", "--set", "particles=5")
+    said = holdfast("run", table, *small, "--set", "noise=1e-4", "--set", "prior_var=1")
+    assert "note: br_ihmm takes" in said.out and "Leave out --set noise" in said.out
+    assert "for outliers" not in holdfast("run", table, *small).out
+
+
+def test_a_report_made_anew_is_the_report(holdfast: Holdfast, table: Path, tmp_path: Path) -> None:
+    holdfast("run", table, "--model", "br_ihmm", "--set", "particles=5")
+    kept = hf.load(tmp_path / "out" / "model.holdfast")
+    run, y, _ = read_run(tmp_path / "out", "csv")
+    fresh = hf.make("br_ihmm", **kept.settings()).run(y)
+    assert run.changepoints == fresh.changepoints != run.known_changepoints
+    assert [e.since for e in run.events] == [e.since for e in fresh.events]

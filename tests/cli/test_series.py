@@ -52,3 +52,16 @@ def test_workers_change_nothing(holdfast: Holdfast, long: Path, tmp_path: Path) 
 def test_all_failing_is_an_error(holdfast: Holdfast, tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_text("k,y\na,1\na,2\na,x\n")
     assert holdfast("run", "x.csv", "--by", "k", "--model", "last_value").code == 2
+
+
+def test_keys_that_look_alike_keep_their_own_models(holdfast: Holdfast, tmp_path: Path) -> None:
+    keys = ("a b", "a/b", "A", "a")
+    lines = [f"{key},{day},{j}" for j, key in enumerate(keys) for day in range(1, 6)]
+    (tmp_path / "alike.csv").write_text("\n".join(["key,day,y", *lines]) + "\n")
+    asked = ("run", "alike.csv", "--by", "key", "--target", "y", "--model", "last_value")
+    assert holdfast(*asked).code == 0
+    models = tmp_path / "out" / "models"
+    found = sorted(hf.load(path).predict().mean for path in models.iterdir())
+    assert found == [0.0, 1.0, 2.0, 3.0]
+    assert holdfast("run", "alike.csv", "--target", "y", "--model", "last_value", "-q").code == 0
+    assert not models.exists(), "snapshots of an earlier run outlived it"

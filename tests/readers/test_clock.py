@@ -53,7 +53,7 @@ def test_no_frequency_in_disorder_or_nothing() -> None:
 def test_gaps_repeats_and_pauses_are_counted() -> None:
     clock = Clock(Frequency("seconds", 60))
     stamps = [0, 60, 60, 240, 250, 250 + 60 * (LONGEST + 5)]
-    found = [clock.tick(START + timedelta(seconds=s), row) for row, s in enumerate(stamps)]
+    found = [clock.tick(START + timedelta(seconds=s), f"Row {row}") for row, s in enumerate(stamps)]
     assert found == [0, 0, None, 2, 0, 0]
     assert (clock.repeats, clock.gaps, clock.missing) == (1, 1, 2)
     assert (clock.between, clock.pauses) == (1, 1) and len(clock.words()) == 4
@@ -62,21 +62,21 @@ def test_gaps_repeats_and_pauses_are_counted() -> None:
 def test_weekends_are_no_gaps() -> None:
     clock = Clock(Frequency("business days", 1))
     friday = datetime(2024, 1, 5)
-    assert [clock.tick(friday, 1), clock.tick(friday + timedelta(days=3), 2)] == [0, 0]
-    assert clock.tick(friday + timedelta(days=5), 3) == 1
+    assert [clock.tick(friday, "Row 1"), clock.tick(friday + timedelta(days=3), "Row 2")] == [0, 0]
+    assert clock.tick(friday + timedelta(days=5), "Row 3") == 1
 
 
 def test_disorder_is_refused_and_changes_nothing() -> None:
     clock = Clock(last=START)
     with pytest.raises(HoldfastError, match="Row 7"):
-        clock.tick(START - timedelta(hours=1), 7)
+        clock.tick(START - timedelta(hours=1), "Row 7")
     assert clock.last == START
 
 
 def test_a_live_clock_learns_its_step_and_survives_a_snapshot() -> None:
     clock = Clock(first=[])
     for row, time in enumerate(every(FIRST + 2, hours=1)):
-        clock.tick(time, row)
+        clock.tick(time, f"Row {row}")
         clock = Clock.from_json(clock.to_json())
     assert str(clock.frequency) == "hourly"
-    assert clock.tick(START + timedelta(hours=FIRST + 4), 20) == 2
+    assert clock.tick(START + timedelta(hours=FIRST + 4), "Row 20") == 2

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.checks import Values
+from holdfast.notices import say_once
 
 Array = NDArray[np.float64]
 
@@ -55,9 +55,7 @@ class Advice:
             self._say("timestamp", TIMESTAMP.format(values[0]))
 
     def _say(self, what: str, message: str) -> None:
-        if what not in self.said:
-            self.said.append(what)
-            warnings.warn(message, stacklevel=2)
+        say_once(self.said, what, message)
 
     def pack(self) -> dict[str, Any]:
         """State for a snapshot."""

@@ -22,7 +22,6 @@ from holdfast.bank.hindcast import LinearMember, horizon_weights
 from holdfast.bank.members import RegimeMember, SimpleMembers, Spec, thinned
 from holdfast.bank.past import CLEAN, RAW
 from holdfast.bank.simple import DOF, SMOOTHERS, gains
-from holdfast.forecast import Forecast
 
 Array = NDArray[np.float64]
 
@@ -31,37 +30,6 @@ Component = tuple[Array, Array, Array, Array]  # share, location, spread, dof
 PATHS = 400
 _LEAST = 40  # paths of a member, however small its weight
 _FAINT_MEMBER = 0.005
-
-
-class Ahead(list[Forecast]):
-    """Forecasts of the next observations, in order."""
-
-    def frame(self, level: float = 0.9, time: Any = None) -> Any:
-        """A table with one row per step: step, mean, median, lower, upper, sd (d = 1: plain names).
-
-        Args:
-            level: probability that lower .. upper should hold.
-            time: labels of the steps, for a column `time`.
-        """
-        import pandas
-
-        table: dict[str, Any] = {"step": np.arange(1, len(self) + 1)}
-        if time is not None:
-            table["time"] = list(time)
-        columns = {
-            "mean": [f.mean for f in self],
-            "median": [f.quantile(0.5) for f in self],
-            "lower": [f.interval(level)[0] for f in self],
-            "upper": [f.interval(level)[1] for f in self],
-            "sd": [f.sd for f in self],
-        }
-        for name, column in columns.items():
-            values = np.array(column)
-            if values.ndim == 1:
-                table[name] = values
-            else:
-                table |= {f"{name}_{j}": values[:, j] for j in range(values.shape[1])}
-        return pandas.DataFrame(table)
 
 
 def simulate(

@@ -159,7 +159,8 @@ class Stream:
         if seen and weight < _OUTLIER:
             self.outliers = [*self.outliers[1 - _NAMED :], time]
             self.n_outliers += 1
-            events.append(Event(time, OUTLIER, max(self.reading.regime, 0), self.reading.regime))
+            now = self.reading.regime
+            events.append(Event(time, OUTLIER, max(now, 0), now, time))
         return events + self.reading.hear(time, [steps[k] for k in readers], log_scores[readers])
 
     def _step(
@@ -211,7 +212,7 @@ class Stream:
         if len(rows) > 1:
             rng = np.random.default_rng([self.seed, time])
             laws += ahead.simulate(self.ensemble, first, covariates, rng)
-        return ahead.Ahead([self.published(law) for law in laws])
+        return [self.published(law) for law in laws]
 
     @property
     def reader(self) -> RegimeMember:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import importlib
 import sys
-from typing import Annotated
+import warnings
+from typing import Annotated, Any
 
 import typer
 
 import holdfast
 from holdfast.cli import running, snapshots, studies, upkeep
+from holdfast.notices import HoldfastWarning
 
 app = typer.Typer(
     help="Online regimes and honest forecasts from a stream, unshaken by outliers.",
@@ -60,8 +62,21 @@ def _mount_service() -> None:
 _mount_service()
 
 
+def _plainly(*, usual: Any = warnings.showwarning) -> Any:
+    """A way to show warnings: advice is a line for people, without a place in the code."""
+
+    def show(message: Any, category: type[Warning], *rest: Any, **more: Any) -> None:
+        if issubclass(category, HoldfastWarning):
+            print(f"holdfast: {message}", file=sys.stderr)
+        else:
+            usual(message, category, *rest, **more)
+
+    return show
+
+
 def main() -> None:
     """Run the command line; what a person got wrong is one line and exit code 2."""
+    warnings.showwarning = _plainly()
     try:
         app()
     except KeyboardInterrupt:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import shutil
 import time
+import warnings
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
@@ -22,14 +23,17 @@ from holdfast.columns import event_columns, forecast_columns, regime_columns, ru
 from holdfast.errors import HoldfastError
 from holdfast.evaluate import RunningCalibration, RunningScores, run_with_pit
 from holdfast.many import with_names
+from holdfast.models.advice import Cures, remarks
 from holdfast.models.base import Model
 from holdfast.models.registry import REGISTRY, make
+from holdfast.notices import HoldfastWarning
 from holdfast.readers import Block, Reading, blocks
 from holdfast.readers.cells import Time
 from holdfast.readers.reading import as_block, time_array
 from holdfast.results import Run
 
 SHOWN = 100_000  # latest observations that the report shows; more would not fit a page
+CURES = Cures("Leave out --set noise and --set prior_var", "Say --lags 1", "say --model auto")
 _WARM_UP = 32  # rows on which the kernels are compiled before the clock starts
 _SMALL = 512  # rows per block: Ctrl-C waits for one
 
@@ -77,6 +81,7 @@ class Batch:
     seconds: float = 0.0
     timed: int = 0
     interrupted: bool = False
+    told: list[str] = field(default_factory=list)  # what the model warned of
     recent: Recent = field(default_factory=Recent)
 
     @property
@@ -113,7 +118,10 @@ class Batch:
         if self.done == 0 and self.online:
             warm_up(self.model, block, X)
         begin = time.perf_counter()
-        run, pit = run_with_pit(self.model, block.y, X, self.prepared.job.level)
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always", HoldfastWarning)
+            run, pit = run_with_pit(self.model, block.y, X, self.prepared.job.level)
+        self._note(said)
         self.seconds += time.perf_counter() - begin
         self.timed += len(run)
         self.recent.add(block, run)
@@ -130,6 +138,16 @@ class Batch:
         self.outliers += int(run.outlier.sum())
         self.done += len(run)
 
+    def _note(self, said: list[warnings.WarningMessage]) -> None:
+        """Keep what the model says of the stream for the end; other warnings are passed on."""
+        for warning in said:
+            if issubclass(warning.category, HoldfastWarning):
+                self.told.append(str(warning.message))
+            else:
+                warnings.warn_explicit(
+                    warning.message, warning.category, warning.filename, warning.lineno
+                )
+
 
 def warm_up(model: Model, block: Block, X: Any) -> None:
     """Compile, or load, the kernels on a few rows, so that the time told is the run's own."""
@@ -139,52 +157,52 @@ def warm_up(model: Model, block: Block, X: Any) -> None:
 
 def finish(batch: Batch, destination: Destination, form: str, voice: Voice) -> dict[str, Any]:
     """Write what is known at the end, put it all into place, and sum it up."""
-    warnings = batch.reading.words() + _remarks(batch)
+    notes = batch.reading.words() + _remarks(batch)
     regimes = regime_columns(batch.model, batch.recent.times(), batch.done - batch.recent.held)
     write_sheet(destination.path("regimes.csv"), regimes)
     try:
         if ahead := _ahead(batch):
             write_sheet(destination.path("forecasts.csv"), ahead)
     except HoldfastError as error:  # hours of work are not thrown away for it
-        warnings.append(f"No forecasts of the steps ahead: {error}")
+        notes.append(f"No forecasts of the steps ahead: {error}")
     batch.model.save(destination.path(MODEL))
-    destination.write_json(RECORD, _record(batch, form, warnings))
+    destination.write_json(RECORD, _record(batch, form, notes))
     if batch.done:
-        write_html(destination, batch, warnings, voice)
+        write_html(destination, batch, notes, voice)
     if form == "parquet":
         to_parquet(destination.path("run.csv"), destination.path("run.parquet"))
         destination.path("run.csv").unlink()
     files = destination.commit()
-    return _summary(batch, warnings) | {"out": str(destination.folder), "files": files}
+    return _summary(batch, notes) | {"out": str(destination.folder), "files": files}
 
 
-def _record(batch: Batch, form: str, warnings: list[str]) -> dict[str, Any]:
+def _record(batch: Batch, form: str, notes: list[str]) -> dict[str, Any]:
     """The content of run.json: what `resume`, `report` and `forecast` need."""
     prepared = batch.prepared
     return record(
         **prepared.job.request._asdict(), model=batch.model.name, target=prepared.layout.target,
         season=prepared.season, level=prepared.job.level, horizon=prepared.job.horizon,
-        observations=batch.done, outliers=batch.outliers, format=form, warnings=warnings,
+        observations=batch.done, outliers=batch.outliers, format=form, warnings=notes,
         reading=batch.reading.state(), scoring=batch.scores.state(), scores=batch.scores.table(),
         calibration=batch.calibration.state(),
     )  # fmt: skip
 
 
-def _summary(batch: Batch, warnings: list[str]) -> dict[str, Any]:
+def _summary(batch: Batch, notes: list[str]) -> dict[str, Any]:
     """What is told of a run."""
     prepared, frequency = batch.prepared, batch.prepared.frequency
     return {
         "file": prepared.job.request.file, "target": prepared.layout.target,
         "time": prepared.layout.time, "frequency": str(frequency) if frequency else None,
         "model": batch.model.name, "offline": not batch.online, "rows": batch.reading.rows,
-        "observations": batch.done, "outliers": batch.outliers,
+        "observations": batch.done, "outliers": batch.outliers, "level": prepared.job.level,
         "regimes": len(batch.model.regimes()), "scores": batch.scores.table(),
-        "warnings": warnings, "interrupted": batch.interrupted,
+        "warnings": notes, "interrupted": batch.interrupted,
         "ms_per_observation": 1e3 * batch.seconds / max(batch.timed, 1),
     }  # fmt: skip
 
 
-def write_html(destination: Destination, batch: Batch, warnings: list[str], voice: Voice) -> None:
+def write_html(destination: Destination, batch: Batch, notes: list[str], voice: Voice) -> None:
     """Write report.html, or say what it needs."""
     try:
         write_report = importlib.import_module("holdfast.report").write_report
@@ -193,11 +211,11 @@ def write_html(destination: Destination, batch: Batch, warnings: list[str], voic
         return
     prepared, recent = batch.prepared, batch.recent
     if batch.done > recent.held:
-        warnings = [*warnings, f"The report shows the latest {recent.held} observations."]
+        notes = [*notes, f"The report shows the latest {recent.held} observations."]
     write_report(
         destination.path("report.html"), run=recent.run(), model=batch.model, y=recent.y(),
         times=time_array(recent.times()), title=f"{prepared.layout.target}: {batch.model.name}",
-        horizon=prepared.job.horizon or 24, scores=batch.scores.table(), warnings=warnings,
+        horizon=prepared.job.horizon or 24, scores=batch.scores.table(), warnings=notes,
         settings=batch.model.settings(), calibration=batch.calibration.table(),
     )  # fmt: skip
 
@@ -245,6 +263,11 @@ def _remarks(batch: Batch) -> list[str]:
             f"{batch.model.name} is an offline fit: it saw the whole stream before it said "
             "anything, so its numbers are no forecasts and are not scored."
         )
+    elif batch.model.advised and batch.done:
+        found += remarks(batch.recent.run(), batch.model.name, CURES).values()
+    found += batch.told
+    if batch.online and batch.done and not batch.scores.table():
+        found.append("Too few rows to say how good the forecasts are.")
     if batch.interrupted:
         found.append(f"Interrupted after {batch.reading.rows} rows; what there was is written.")
     return found

@@ -27,6 +27,7 @@ OURS = (
     "run.csv", "run.parquet", "events.csv", "regimes.csv", "forecasts.csv", "scores.csv",
     "errors.csv", "model.holdfast", "run.json", "report.html",
 )  # fmt: skip
+MODELS = "models"  # folder of the snapshots of many series
 
 
 class Destination:
@@ -61,10 +62,18 @@ class Destination:
             target = self.folder / name
             target.parent.mkdir(parents=True, exist_ok=True)
             os.replace(self.staging / name, target)
-        names = [str(name) for name in written]
-        for stale in set(OURS) - set(names):
-            (self.folder / stale).unlink(missing_ok=True)
-        return names
+        self._remove_stale(set(written))
+        return [str(name) for name in written]
+
+    def _remove_stale(self, written: set[Path]) -> None:
+        """What an earlier run left and this one did not write anew."""
+        models = self.folder / MODELS
+        stale = {Path(name) for name in OURS}
+        stale |= {path.relative_to(self.folder) for path in models.glob("*.holdfast")}
+        for name in stale - written:
+            (self.folder / name).unlink(missing_ok=True)
+        if models.is_dir() and not any(models.iterdir()):
+            models.rmdir()
 
     def __enter__(self) -> Self:
         return self

@@ -167,8 +167,11 @@ class Prepared:
         return f"strptime({name}, '{form}')"
 
 
-def prepare(job: Job, voice: Voice) -> Prepared:
-    """Open the table, find its columns and say what was found, a line each."""
+def prepare(job: Job, voice: Voice, several: bool = False) -> Prepared:
+    """Open the table, find its columns and say what was found, a line each.
+
+    With `several` models to come, none is named.
+    """
     job.check()
     source = open_source(job.request)
     sample = source.sample()
@@ -181,6 +184,9 @@ def prepare(job: Job, voice: Voice) -> Prepared:
     prepared.model()  # a bad setting is found before the first row is read
     for line in _found(prepared):
         voice.say(line)
+    if not several:
+        name = prepared.model_name
+        voice.say(f"model:    {name}, {models()[name]}")
     return prepared
 
 
@@ -228,6 +234,15 @@ def numbers(option: str, text: str) -> tuple[float, ...]:
         raise HoldfastError(f"{option} takes numbers between commas, got {text!r}.") from None
 
 
+def steps(option: str, text: str) -> tuple[int, ...]:
+    """Whole numbers of steps between commas."""
+    given = numbers(option, text)
+    for number in given:
+        if number != int(number) or number < 1:
+            raise HoldfastError(f"{option} takes whole numbers from 1 on, got {number:g}.")
+    return tuple(int(number) for number in given)
+
+
 def read_tuned(file: Path | None) -> Any:
     """What `tune` wrote to a file, or None."""
     if file is None:
@@ -269,8 +284,6 @@ def _found(prepared: Prepared) -> list[str]:
     if prepared.season:
         lines.append(f"season:   {prepared.season} steps, for the seasonal last value")
     lines.append(f"features: {_features_in_words(job)}")
-    name = prepared.model_name
-    lines.append(f"model:    {name}, {models()[name]}")
     return lines
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.cli.batch import SHOWN
+from holdfast.models.tape import in_hindsight
 from holdfast.readers.source import connect
 from holdfast.results import NO_REGIME, Event, Run
 
@@ -20,7 +21,7 @@ def read_run(folder: Path, form: str) -> tuple[Run, NDArray[np.float64], NDArray
     """The latest rows of a run: as a Run, the observations, and their times."""
     columns = _read(folder / f"run.{form}")
     events = _events(_read(folder / "events.csv"), columns["time"])
-    columns["path"] = columns["regime"]
+    columns["path"] = in_hindsight(columns["regime"], events)
     parts: dict[str, Any] = {"events": events}
     for entry in fields(Run):
         if entry.name in columns:
@@ -57,9 +58,9 @@ def _events(table: Columns, times: NDArray[Any]) -> list[Event]:
         return []
     place = {time: j for j, time in enumerate(times.tolist())}
     found = []
-    columns = (table[name].tolist() for name in ("time", "kind", "regime", "previous"))
-    for time, kind, regime, previous in zip(*columns, strict=True):
+    columns = (table[name].tolist() for name in ("time", "since", "kind", "regime", "previous"))
+    for time, since, kind, regime, previous in zip(*columns, strict=True):
         if time in place:
             before = NO_REGIME if previous != previous else int(previous)
-            found.append(Event(place[time], str(kind), int(regime), before))
+            found.append(Event(place[time], str(kind), int(regime), before, place.get(since, 0)))
     return found

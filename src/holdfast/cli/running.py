@@ -18,7 +18,6 @@ By = Annotated[
     typer.Option(help="Column with the name of the series, for many series in one table."),
 ]
 Jobs = Annotated[int, typer.Option(help="Series run side by side (--by); -1 for all cores.")]
-Format = Annotated[str, typer.Option(help="Format of the forecasts: csv or parquet.")]
 Seed = Annotated[int, typer.Option(help="Seed of the series' models (--by).")]
 Follow = Annotated[
     bool, typer.Option("--follow", help="Wait for more rows; print one JSON line for each.")
@@ -72,7 +71,7 @@ def run(
     Results: run.csv, events.csv, regimes.csv, model.holdfast, report.html, and forecasts.csv with
     --horizon.
     """
-    from holdfast.cli.job import Job, numbers, read_settings, read_tuned, words
+    from holdfast.cli.job import Job, numbers, read_settings, read_tuned, steps, words
     from holdfast.cli.voice import Voice
     from holdfast.errors import HoldfastError
     from holdfast.readers import Request, Wishes
@@ -87,7 +86,7 @@ def run(
         Wishes(target or kept.get("target"), time, words(columns or kept.get("columns", "")), by),
         model or (tuned.model_name if tuned else ""),
         chosen,
-        tuple(int(n) for n in numbers("--lags", lags)), numbers("--season", season),
+        steps("--lags", lags), numbers("--season", season),
         level, horizon, future, burn_in, sort,
         features_set="features" in chosen and not (columns or lags or season),
     )  # fmt: skip
@@ -172,19 +171,21 @@ def greet_compiler(voice: Voice) -> None:
 
 def tell(summary: dict[str, Any], voice: Voice) -> None:
     """Sum a run up, in words or as JSON."""
+    from holdfast.display import count
+
     voice.result(summary)
     voice.say()
     for warning in summary["warnings"]:
         voice.say(f"note: {warning}")
-    tell_scores(summary["scores"], summary["target"], voice)
-    voice.say(
-        f"{summary['observations']} observations, {summary['regimes']} regimes, "
-        f"{summary['outliers']} outliers, {summary['ms_per_observation']:.2g} ms per observation"
+    tell_scores(summary["scores"], summary["target"], summary["level"], voice)
+    counts = ", ".join(
+        count(summary[f"{what}s"], what) for what in ("observation", "regime", "outlier")
     )
+    voice.say(f"{counts}, {summary['ms_per_observation']:.2g} ms per observation")
     voice.say(f"results in {summary['out']}: {', '.join(summary['files'])}")
 
 
-def tell_scores(scores: dict[str, float], target: str, voice: Voice) -> None:
+def tell_scores(scores: dict[str, float], target: str, level: float, voice: Voice) -> None:
     """Errors of the model beside those of the trivial forecasters."""
     from holdfast.cli.voice import number
 
@@ -201,4 +202,4 @@ def tell_scores(scores: dict[str, float], target: str, voice: Voice) -> None:
         if f"rmse{end}" in scores
     ]
     voice.table(["", "RMSE", "MAE"], rows)
-    voice.say(f"the limits held {scores['coverage']:.1%} of the observations")
+    voice.say(f"the {level:.0%} limits held {scores['coverage']:.1%} of the observations")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from holdfast.cli.destination import Destination, Sheet, to_parquet
+from holdfast.cli.destination import MODELS, Destination, Sheet, to_parquet
 from holdfast.cli.interruption import Interruption
 from holdfast.cli.job import Job, Prepared, prepare
 from holdfast.cli.record import RECORD, record
@@ -51,6 +52,7 @@ def _write_all(
     by = str(prepared.layout.by)
     scores: dict[str, dict[str, float]] = {}
     errors: dict[str, str] = {}
+    taken: set[str] = set()  # names of snapshots
     interrupted = False
     with Interruption() as stop, voice.progress("series") as show:
         for one in run_all(_tasks(prepared), plan, jobs):
@@ -60,7 +62,7 @@ def _write_all(
                 voice.warn(f"series {key}: {one.error}")
             else:
                 scores[key] = one.scores
-                _write(one, key, by, sheets, destination)
+                _write(one, key, by, sheets, destination, taken)
             show(len(scores) + len(errors))
             if stop.heard:
                 interrupted = True
@@ -78,14 +80,15 @@ def _write_all(
 
 
 def _write(
-    one: SeriesRun, key: str, by: str, sheets: dict[str, Sheet], destination: Destination
-) -> None:
+    one: SeriesRun, key: str, by: str, sheets: dict[str, Sheet], destination: Destination,
+    taken: set[str],
+) -> None:  # fmt: skip
     parts = {"run.csv": one.run, "events.csv": one.events, "regimes.csv": one.regimes}
     parts |= {"forecasts.csv": one.forecasts, "scores.csv": {n: [v] for n, v in one.scores.items()}}
     for name, columns in parts.items():
         if name in sheets:
             sheets[name].add(_with_key(columns, by, key))
-    destination.path(f"models/{_file_name(key)}.holdfast").write_bytes(one.model)
+    destination.path(f"{MODELS}/{_file_name(key, taken)}.holdfast").write_bytes(one.model)
 
 
 def _with_key(columns: Columns, by: str, key: str) -> Columns:
@@ -93,9 +96,13 @@ def _with_key(columns: Columns, by: str, key: str) -> Columns:
     return {by: [key] * length} | columns if columns else {}
 
 
-def _file_name(key: str) -> str:
-    """A key as the name of a file, on any system."""
-    return re.sub(r"[^\w.-]+", "_", key).strip(".") or "_"
+def _file_name(key: str, taken: set[str]) -> str:
+    """A key as the name of a file, on any system, other than those taken."""
+    name = re.sub(r"[^\w.-]+", "_", key).strip(".")[:100] or "_"
+    if name.lower() in taken:  # also where only the case differs: some systems see no difference
+        name = f"{name}-{hashlib.sha256(key.encode()).hexdigest()[:8]}"
+    taken.add(name.lower())
+    return name
 
 
 def _tasks(prepared: Prepared) -> Iterator[Task]:

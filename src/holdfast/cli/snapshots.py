@@ -22,6 +22,7 @@ def inspect(
     from holdfast.cli.record import read_kept
     from holdfast.cli.voice import Voice
     from holdfast.columns import regime_columns
+    from holdfast.models.base import Model
 
     voice = Voice(json, quiet)
     kept = read_kept(snapshot)
@@ -38,8 +39,8 @@ def inspect(
     )  # fmt: skip
     _tell_model(kept, voice)
     _tell_regimes(model, voice)
-    if hasattr(model, "explain"):
-        voice.say(str(model.explain()))
+    if type(model).explain is not Model.explain:  # it has more to tell than its regimes
+        voice.say(model.explain())
 
 
 def forecast(
@@ -143,6 +144,7 @@ def _write(path: Path, columns: dict[str, list[Any]]) -> None:
 
 
 def _tell_model(kept: Kept, voice: Voice) -> None:
+    from holdfast.models.explaining import changed_settings
     from holdfast.models.registry import models
 
     voice.say(f"{kept.path} holds a {kept.model.name}: {models()[kept.model.name]}.")
@@ -151,24 +153,24 @@ def _tell_model(kept: Kept, voice: Voice) -> None:
             f"It was run over {kept.record['observations']} observations of "
             f"{kept.record['target']} in {kept.record['file']}."
         )
-    settings = ", ".join(f"{name}={value}" for name, value in kept.model.settings().items())
-    voice.say(f"Its settings: {settings}.")
+    voice.say(f"Settings that differ from the default: {changed_settings(kept.model) or 'none'}.")
 
 
 def _tell_regimes(model: Model, voice: Voice) -> None:
     from holdfast.cli.voice import number
     from holdfast.columns import regime_columns
+    from holdfast.display import count
 
     table = regime_columns(model)
-    count = len(table.get("regime", []))
-    if not count:
+    known = len(table.get("regime", []))
+    if not known:
         voice.say("It knows no regimes yet.")
         return
-    voice.say(f"It remembers {count} regimes (times count observations from 0):")
+    voice.say(f"It remembers {count(known, 'regime')} (times count observations from 0):")
     rows = [[number(v) for v in row] for row in zip(*table.values(), strict=True)]
     voice.table(list(table), rows)
     moves = model.transitions()
-    for j, regime in enumerate(moves.ids):
+    for j, regime in enumerate(moves.ids if known > 1 else []):
         leads = sorted(zip(moves.matrix[j], moves.ids, strict=True), reverse=True)[:3]
         told = ", ".join(f"{share:.0%} to {other}" for share, other in leads)
         voice.say(f"From regime {regime} the next batch goes {told}.")

@@ -44,7 +44,18 @@ def compare(
     voice = Voice(json, quiet)
     with Destination(out) as destination:
         prepared, block = _whole_table(
-            file, target, time, columns, lags, season, set_, burn_in, level, sort, voice
+            file,
+            target,
+            time,
+            columns,
+            lags,
+            season,
+            set_,
+            burn_in,
+            level,
+            sort,
+            voice,
+            several=True,
         )
         names = words(models) or _usual(prepared)
         makers = {name: _settings_for(name, prepared) for name in names}
@@ -71,8 +82,8 @@ def tune(
     season: options.Season = "",
     model: options.Model = "br_ihmm",
     objective: Annotated[
-        str, typer.Option(help="rmse, mae, lookahead_mae, log_score or crps.")
-    ] = "rmse",
+        str, typer.Option(help="crps, mae, rmse, lookahead_mae or log_score.")
+    ] = "crps",
     budget: Annotated[int, typer.Option(help="Number of trials.")] = 50,
     train: Annotated[int | None, typer.Option(help="Rows of the training part (all).")] = None,
     seeds: Annotated[int, typer.Option(help="Seeds of the model to average over.")] = 1,
@@ -93,7 +104,7 @@ def tune(
     """Choose settings by how well they forecast a training part; `run --settings` takes them."""
     from dataclasses import replace
 
-    from holdfast.cli.tuned import check_output, read_space, score_of, tell_tuned
+    from holdfast.cli.tuned import check_output, read_space, tell_tuned
     from holdfast.cli.voice import Voice
     from holdfast.tuning import tune as search
 
@@ -114,20 +125,18 @@ def tune(
     about = {"file": file, "target": layout.target, "columns": ",".join(layout.columns)}
     about |= {"burn_in": str(burn_in)}
     replace(result, info=result.info | about).save(out)
-    y, x = block.y[:rows], None if X is None else X._replace(values=X.values[:rows])
-    default = score_of(model, prepared.job.model_settings(), y, x, objective, skip)
-    simple = score_of("last_value", {}, y, None, objective, skip)
-    tell_tuned(result, default, simple, (file, layout.target, out), voice)
+    tell_tuned(result, (file, layout.target, out), voice)
 
 
 def _whole_table(
     file: str, target: str | None, time: str | None, columns: str, lags: str, season: str,
     set_: list[str] | None, burn_in: int, level: float, sort: bool, voice: Voice, model: str = "",
+    several: bool = False,
 ) -> tuple[Prepared, Block]:  # fmt: skip
     """The table opened and read whole: models are run along it more than once."""
     from dataclasses import replace
 
-    from holdfast.cli.job import Job, numbers, prepare, read_settings, words
+    from holdfast.cli.job import Job, numbers, prepare, read_settings, steps, words
     from holdfast.cli.running import greet_compiler
     from holdfast.errors import HoldfastError
     from holdfast.readers import Request, Wishes
@@ -135,10 +144,10 @@ def _whole_table(
 
     job = Job(
         Request(file), Wishes(target, time, words(columns)), model, read_settings(set_ or []),
-        tuple(int(n) for n in numbers("--lags", lags)), numbers("--season", season),
+        steps("--lags", lags), numbers("--season", season),
         level, burn_in=burn_in, sort=sort,
     )  # fmt: skip
-    prepared = replace(prepare(replace(job, settings={}), voice), job=job)
+    prepared = replace(prepare(replace(job, settings={}), voice, several), job=job)
     reading = prepared.reading()
     found = [o for chunk in prepared.chunks() for row in chunk for o in reading.take(row)]
     for line in reading.words():

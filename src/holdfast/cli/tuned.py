@@ -7,14 +7,13 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from holdfast.cli.voice import Voice, number
+from holdfast.display import count
 from holdfast.errors import HoldfastError
-from holdfast.evaluate import prequential
 from holdfast.models.registry import make
 from holdfast.tuning import TuneResult
-from holdfast.tuning.trials import OBJECTIVES
+
+IN_UNITS = ("noise", "noise_scale", "prior_mean", "prior_var")  # in the units of y, where told
 
 
 def check_output(path: Path) -> None:
@@ -41,17 +40,7 @@ def read_space(file: Path | None) -> dict[str, Any] | None:
     return space
 
 
-def score_of(
-    model: str, settings: dict[str, Any], y: np.ndarray, X: Any, objective: str, skip: int
-) -> float:
-    """The objective of a model with given settings on the training rows."""
-    result = prequential(make(model, **settings), y, X, skip=skip)
-    return float(OBJECTIVES[objective](result))
-
-
-def tell_tuned(
-    result: TuneResult, default: float, simple: float, hint_of: tuple[str, str, Path], voice: Voice
-) -> None:
+def tell_tuned(result: TuneResult, hint_of: tuple[str, str, Path], voice: Voice) -> None:
     """Say what was found, beside the default and the last value, and how to use it.
 
     `hint_of` is the table, its target and the settings file, for the command that uses them.
@@ -61,24 +50,45 @@ def tell_tuned(
     voice.result(
         {
             "model": result.model_name, "objective": result.objective, "best": result.value,
-            "default": default, "last_value": simple, "settings": result.best,
+            "default": result.default, "last_value": result.last_value, "settings": result.best,
             "trials": len(result.trials), "failed": len(result.failures), "out": str(out),
             "hint": hint,
         }
     )  # fmt: skip
+    _tell_settings(result, voice)
+    rows = [
+        [label, "failed" if value is None else number(value)]
+        for label, value in (
+            (f"best of {count(len(result.trials), 'trial')}", result.value),
+            ("default settings", result.default),
+            ("last value", result.last_value),
+        )
+    ]
+    voice.table(["", result.objective], rows)
+    if result.failures:
+        voice.say(f"{count(len(result.failures), 'trial')} failed")
+    voice.say(f"settings in {out}; use them with: {hint}")
+    if result.default is not None and result.default <= result.value:
+        voice.say("note: the default settings forecast as well; nothing need be set.")
+
+
+def _tell_settings(result: TuneResult, voice: Voice) -> None:
+    """The best settings beside the default's, which may be learnt rather than told."""
     searched = result.trials[0]["settings"]
     fixed = {name: value for name, value in result.best.items() if name not in searched}
     own = make(result.model_name, **fixed).settings()
+    learns = own.get("units") == "auto"
     voice.table(
         ["setting", "default", "best"],
-        [[name, _shown(own[name]), _shown(result.best[name])] for name in searched],
+        [
+            [
+                name,
+                "learnt" if learns and name in IN_UNITS else _shown(own[name]),
+                _shown(result.best[name]),
+            ]
+            for name in searched
+        ],
     )
-    rows = [[f"best of {len(result.trials)} trials", number(result.value)]]
-    rows += [["default settings", number(default)], ["last value", number(simple)]]
-    voice.table(["", result.objective], rows)
-    if result.failures:
-        voice.say(f"{len(result.failures)} trials failed")
-    voice.say(f"settings in {out}; use them with: {hint}")
 
 
 def _shown(value: Any) -> str:

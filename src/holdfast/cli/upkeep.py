@@ -55,7 +55,7 @@ def demo(
         files = destination.commit()
     voice.result({"model": model, "scores": scores, "truth": truth, "out": str(out)})
     voice.say(f"{model} on {n} generated values: levels that return, spikes and bursts")
-    tell_scores(scores, "y before it was contaminated", voice)
+    tell_scores(scores, "y before it was contaminated", 0.9, voice)
     voice.table(["", "found", "true"], [[name, *pair] for name, pair in truth.items()])
     voice.say(f"in {out}: {', '.join(files)}; run it yourself: holdfast run {out / 'demo.csv'}")
 

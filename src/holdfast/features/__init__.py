@@ -113,6 +113,7 @@ class Features:
             row = Row(row.values[0], row.names)
         self._plan(row.names, row.values.shape, len(row.values) if row.values.ndim == 2 else 1)
         if not np.maximum.reduce(np.abs(row.values), axis=None) <= self._limit:
+            row = Row(self._used_only(row.values, row.names), row.names)
             self._refuse(row)
         return row
 
@@ -169,7 +170,8 @@ class Features:
         if y is None and self.depth:
             raise HoldfastError(f"y is missing; {self!r} needs past observations.")
         series = None if y is None else read_series(y).values
-        values, names = self._table(X, series)
+        table = self._table(X, series)
+        values, names = table.values, table.names
         n = len(values) if series is None else len(series)
         past = self._windows(np.full((n, whole("dim", dim)), np.nan) if series is None else series)
         plan = self._plan(names, values.shape[1:] if self.needs_x else (), past.shape[2])
@@ -244,14 +246,27 @@ class Features:
         elif not shape[0]:
             raise HoldfastError(f"x is empty; {self!r} needs covariates.")
 
+    def _used_only(self, values: Array, names: Names) -> Array:
+        """Covariates with 0 in the columns that no feature uses: these may hold anything."""
+        used = np.zeros(values.shape[-1], bool)
+        for term in self.terms:
+            if term.needs_x:
+                index = term.picks(names, values.shape[-1])
+                used[slice(None) if index is None else index] = True
+        return values if used.all() else np.where(used, values, 0.0)
+
     def _refuse(self, row: Row, place: str = "") -> None:
         """Raise if covariates cannot be used; large ones may still be fine."""
         bad = np.argwhere(~np.isfinite(row.values))
         if len(bad):
-            what = "NaN" if np.isnan(row.values[tuple(bad[0])]) else "infinite"
+            missing = np.isnan(row.values[tuple(bad[0])])
+            what = "NaN, or not a number," if missing else "infinite"
             at = int(bad[0][-1])
             column = at if row.names is None else row.names[at]
-            raise HoldfastError(f"x is {what} in column {column!r}{place}; it must be known.")
+            raise HoldfastError(
+                f"x is {what} in column {column!r}{place}; it must be known. Fill it in, encode "
+                "text as numbers, or name the columns to use."
+            )
         for term in self.terms:
             if isinstance(term, Powers):
                 index = term.picks(row.names, row.values.size)
@@ -270,6 +285,7 @@ class Features:
         if self.is_matrix and table.values.ndim == 3 and table.values.shape[1] == 1:
             table = Table(table.values[:, 0], table.names)
         if self.needs_x:
+            table = table._replace(values=self._used_only(table.values, table.names))
             within_row = tuple(range(1, table.values.ndim))
             size = np.abs(table.values).max(axis=within_row, initial=0.0)
             for t in np.flatnonzero(~(size <= self._limit)).tolist():

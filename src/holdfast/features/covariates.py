@@ -40,7 +40,7 @@ def read_row(x: Any) -> Row:
         x = _read_native(x)
     if not isinstance(x, Mapping):
         return Row(np.atleast_1d(numbers("x", x)))
-    return Row(np.array([_number(*item) for item in x.items()]), tuple(x))
+    return Row(np.array([_number(value) for value in x.values()]), tuple(x))
 
 
 def _read_native(x: Any) -> Any:
@@ -56,13 +56,12 @@ def _read_native(x: Any) -> Any:
     return x
 
 
-def _number(name: Any, value: Any) -> float:
+def _number(value: Any) -> float:
+    """A covariate; NaN where it is no number, which is refused if a feature needs it."""
     try:
         return math.nan if value is None else float(value)
     except (TypeError, ValueError):
-        raise HoldfastError(
-            f"x has {name!r} = {value!r}, which is not a number; leave it out or encode it."
-        ) from None
+        return math.nan
 
 
 def aligned(row: Row, like: Row) -> Row:

@@ -32,11 +32,14 @@ from holdfast.checks import Arrays, Values
 from holdfast.errors import HoldfastError, observation, whole
 from holdfast.forecast import Forecast
 from holdfast.frames import Table, read_series, read_table
+from holdfast.models import advice, explaining
+from holdfast.models.steps import Ahead, Calendar
 from holdfast.models.tape import Block, Tape
 from holdfast.results import Regime, Run, Step, Transitions
 
 Array = NDArray[np.float64]
 _BLOCK = 1024  # observations summarised together
+_REMEMBERED = 100  # outliers, for `explain`
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 
@@ -71,11 +74,15 @@ class Model(ABC):
     name: str
     dim: int | None = None  # coordinates of y, known at the latest after the first update
     state_version: ClassVar[int] = 1  # of what `_pack` gives; one more when it changes its meaning
+    advised: ClassVar[bool] = True  # whether `run` says when forecasts look wrong
     _turn: Turn
+    _said: list[str]  # what it has been warned of
+    _calendar: Calendar | None = None  # labels of the stream, for those of the steps ahead
+    outliers: list[int]  # the latest observations not believed, since it was made or loaded
 
     def __new__(cls, *_: Any, **__: Any) -> Self:
         model = super().__new__(cls)
-        model._turn = Turn()
+        model._turn, model._said, model.outliers = Turn(), [], []
         return model
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -103,7 +110,10 @@ class Model(ABC):
             y: a number, or a vector for d > 1. NaN (or None) means not observed.
             x: covariates of this observation, if the features need any.
         """
-        return self._observe(observation(y, self.dim), self._check(x))[1]
+        step = self._observe(observation(y, self.dim), self._check(x))[1]
+        if step.outlier:
+            self._doubted([self.n_observations - 1])
+        return step
 
     @in_turn
     def run(self, y: Any, X: Any = None, progress: bool = False, level: float = 0.9) -> Run:
@@ -119,12 +129,18 @@ class Model(ABC):
         table = read_table(X, length=len(series.values))
         if not 0 < level < 1:
             raise HoldfastError(f"level must lie strictly between 0 and 1, got {level!r}.")
+        labels = advice.labels_of(series, table, self._said)
         tape = Tape(level)
         for block in self._blocks(
             series.values, self._check_stream(series.values, table), progress
         ):
             tape.add(block)
-        return tape.run(series.values, series.index, series.backend)
+        run = tape.run(series.values, labels, series.backend)
+        self._label(labels)
+        self._doubted((run.first + np.flatnonzero(run.outlier)).tolist())
+        if self.advised:
+            advice.look_at(run, self.name, self._said)
+        return run
 
     def _blocks(self, y: Array, rows: list[Any], progress: bool) -> Iterator[Block]:
         """What the model says of a checked stream, some observations at a time."""
@@ -155,8 +171,10 @@ class Model(ABC):
         return track(places, description="observations")
 
     @in_turn
-    def forecast(self, horizon: int, X: Any = None) -> list[Forecast]:
+    def forecast(self, horizon: int, X: Any = None) -> Ahead:
         """Forecast the next `horizon` observations; changes nothing.
+
+        What comes back is a list of forecasts that can show itself as a table: `.frame()`.
 
         Args:
             horizon: how many steps ahead.
@@ -164,7 +182,17 @@ class Model(ABC):
         """
         table = read_table(X, length=whole("horizon", horizon))
         rows = [None if table is None else table.row(h) for h in range(horizon)]
-        return self._forecast([self._check(row) for row in rows])
+        made = self._forecast([self._check(row) for row in rows])
+        if self._calendar is None:
+            return Ahead(made)
+        return Ahead(made, self._calendar.ahead(self.n_observations, horizon))
+
+    def _label(self, labels: Any) -> None:
+        """Remember the labels of a stream that was learnt, or that it has none."""
+        self._calendar = None if labels is None else Calendar(labels, self.n_observations)
+
+    def _doubted(self, times: list[int]) -> None:
+        self.outliers = [*self.outliers, *times][-_REMEMBERED:]
 
     @in_turn
     def regimes(self) -> list[Regime]:
@@ -175,6 +203,16 @@ class Model(ABC):
     def transitions(self) -> Transitions:
         """Expected transition probabilities between the regimes of `regimes()`."""
         return Transitions([], np.zeros((0, 0)))
+
+    def explain(self) -> str:
+        """What it knows, in plain words: units, features, regimes by the names of coefficients."""
+        return explaining.explain(self)
+
+    def __repr__(self) -> str:
+        return explaining.summary(self)
+
+    def _repr_html_(self) -> str:
+        return explaining.as_html(self)
 
     def plot_regimes(self, ax: Any = None, **options: Any) -> Any:
         """Draw the coefficients of each regime remembered now, by name. Needs matplotlib.

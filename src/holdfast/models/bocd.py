@@ -144,7 +144,7 @@ class RunLengthModel(Model):
         outlier = seen and weight < self._outlier_weight
         events = self.announcer.announce(lengths, time) if seen else []
         if outlier:
-            events.append(Event(time, OUTLIER, self.announcer.regime, self.announcer.regime))
+            events.append(Event(time, OUTLIER, self.announcer.regime, self.announcer.regime, time))
         return Step(
             regime=self.announcer.regime,
             regime_probability=self.announcer.certainty(lengths),

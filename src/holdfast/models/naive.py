@@ -50,6 +50,7 @@ class Naive(Model):
     A subclass says how it begins, what it expects and how it learns.
     """
 
+    advised = False  # these are what others are measured by
     holes: ClassVar[tuple[str, ...]] = ()  # arrays of the state where NaN means not seen yet
     limits: ClassVar[dict[str, tuple[float, float]]] = {"squares": (0.0, 1e220)}
 

@@ -78,8 +78,13 @@ class RegimeSettings:
         given = 2.0 if self.threshold is None else positive("threshold", self.threshold)
         return given if math.isinf(given) else usable("threshold", given, 1e100)
 
+    def _schedule(self) -> Schedule:
+        if isinstance(self.batch, str) and self.batch != "adaptive":
+            raise HoldfastError(f'batch must be a whole number or "adaptive", got {self.batch!r}.')
+        return read_schedule(self.batch)
+
     def plan(self) -> Plan:
-        rule, schedule = read_rule(self.rule), read_schedule(self.batch)
+        rule, schedule = read_rule(self.rule), self._schedule()
         return Plan(
             law=self.law(),
             schedule=schedule,

@@ -91,10 +91,12 @@ class Tape:
             moments = [np.zeros((0, dim)) for _ in range(5)]
         mean, sd, lower, median, upper, values = (m[:, 0] if dim == 1 else m for m in (*moments, y))
         columns = {name: self._column(name, kind) for name, kind in _KINDS.items()}
-        settled = columns.pop("settled")
+        columns.pop("settled")
         events = [event for block in self.blocks for event in block.events]
         first = self.blocks[0].first if self.blocks else 0
-        path = completed(columns["regime"], settled, events, first)
+        path = in_hindsight(columns["regime"], events, first)
+        if index is not None:
+            events = [_labelled(event, index, first) for event in events]
         return Run(
             y=values, mean=mean, median=median, sd=sd, lower=lower, upper=upper, **columns,
             path=path, events=events, level=self.level, first=first, index=index, native=backend,
@@ -105,8 +107,14 @@ class Tape:
         return np.concatenate(parts).astype(kind) if parts else np.zeros(0, kind)
 
 
-def completed(
-    regime: NDArray[np.int64], settled: NDArray[np.int64], events: list[Event], first: int
+def _labelled(event: Event, index: Any, first: int) -> Event:
+    """An event that says where it began by the caller's label, if that is in this run."""
+    row = event.since - first
+    return event._replace(label=index[row]) if 0 <= row < len(index) else event
+
+
+def in_hindsight(
+    regime: NDArray[np.int64], events: list[Event], first: int = 0
 ) -> NDArray[np.int64]:
     """The path in hindsight: each change put where it began.
 

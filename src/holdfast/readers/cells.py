@@ -13,6 +13,7 @@ Time = datetime | float
 
 MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "missing", "?", "-"})
 _COMMA = re.compile(r"[+-]?(\d+|\d{1,3}(\.\d{3})+),\d+")
+_POINTED = re.compile(r"[+-]?[1-9]\d{0,2}(\.\d{3})+")  # thousands, where the comma is decimal
 _GROUPED = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d+)?")
 # Tried in this order after ISO 8601; the first that reads every cell, and in order, is taken.
 _FORMATS = tuple(
@@ -36,8 +37,8 @@ def number(cell: Any, decimal: str = ".") -> float:
     """A cell as a float, NaN if missing; ValueError or TypeError if it is no number.
 
     Example:
-        >>> number("1.234,5", ","), number("1,234.5"), number(None)
-        (1234.5, 1234.5, nan)
+        >>> number("1.234,5", ","), number("1.234", ","), number("1,234.5"), number(None)
+        (1234.5, 1234.0, 1234.5, nan)
     """
     if missing(cell):
         return math.nan
@@ -46,7 +47,7 @@ def number(cell: Any, decimal: str = ".") -> float:
             raise TypeError(f"{cell!r} is not a number")
         return float(cell)
     text = cell.strip().replace("\u2212", "-")
-    if decimal == "," and "," in text:
+    if decimal == "," and ("," in text or _POINTED.fullmatch(text)):
         text = text.replace(".", "").replace(",", ".")
     elif "," in text and _GROUPED.fullmatch(text):
         text = text.replace(",", "")

@@ -119,8 +119,11 @@ class Clock:
     between: int = 0
     first: list[Time] | None = None  # the first times, where the frequency is to be learnt
 
-    def tick(self, time: Time, row: int) -> int | None:
-        """Missing observations before `time`, or None if it is here for the second time."""
+    def tick(self, time: Time, where: str) -> int | None:
+        """Missing observations before `time`, or None if it is here for the second time.
+
+        `where` names the row in a message.
+        """
         before, self.last = self.last, time
         if self.first is not None:
             self._learn(time)
@@ -129,8 +132,8 @@ class Clock:
         if _earlier(time, before):
             self.last = before
             raise HoldfastError(
-                f"Row {row}: the time {show(time)} comes after {show(before)}. Sort the rows by "
-                "time, or let --sort do it."
+                f"{where}: its time {show(time)} is earlier than that of the row above, "
+                f"{show(before)}. Sort the rows by time, or let --sort do it."
             )
         if time == before:
             self.repeats += 1

@@ -76,7 +76,7 @@ class Reading:
         y = self._number(row, self.layout.target)
         before = self.clock.last
         time = self._when(row)
-        gap = 0 if time is None else self.clock.tick(time, self.rows)
+        gap = 0 if time is None else self.clock.tick(time, self._where())
         if gap is None:
             return []
         stale = self.latest

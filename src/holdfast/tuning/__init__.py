@@ -10,6 +10,7 @@ points; with the same seed, jobs and library versions it takes the same course.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,7 @@ def tune(
     y: Any,
     X: Any = None,
     space: Mapping[str, Any] | None = None,
-    objective: str | Objective = "rmse",
+    objective: str | Objective = "crps",
     budget: int = 50,
     *,
     backend: str = "optuna",
@@ -53,18 +54,21 @@ def tune(
 ) -> TuneResult:
     """Search for the settings with which a model forecasts the training part best.
 
-    The first trial is the model's own default, where the space holds it: the result is never
-    worse than that on the training part. A trial that fails, or whose objective is not finite, is
-    kept with its reason. Ctrl-C ends the search and gives what is finished.
+    Settings are searched in the units of y, and so is the first trial: the model's default
+    where its noise is told (`units="given"`), if the space holds it. The default that learns its
+    units is no point of such a space; what it scores stands beside the best in the result
+    (`default`), and so does the last value (`last_value`), where the objective is one of those
+    with a name. A trial that fails, or whose objective
+    is not finite, is kept with its reason. Ctrl-C ends the search and gives what is finished.
 
     Without a `space` these settings are searched, as far as the model has them and `settings`
     does not fix them; the ranges are for a standardised series, and those of variances are
     taken times the variance of y (to the nearest power of ten):
 
-        br_ihmm         batch 1 .. 24, threshold 1 .. 8, noise 0.003 .. 3, prior_var 0.03 .. 100,
-                        all in logs, and ess_threshold 0.05 .. 0.95
-        wolf_ihmm       the same without batch
-        ihmm            the same without batch and threshold
+        br_ihmm         batch 1 .. 24, outlier_rate 0.005 .. 0.2, noise 0.003 .. 3,
+                        prior_var 0.03 .. 100, all in logs, and ess_threshold 0.05 .. 0.95
+        wolf_ihmm       threshold 1 .. 8 in place of batch and outlier_rate
+        ihmm            noise, prior_var and ess_threshold alone
         student_t_ihmm  as br_ihmm with noise_scale 0.01 .. 10 in place of noise
         bocd            hazard 0.0001 .. 0.2, noise, prior_var, all in logs
 
@@ -74,8 +78,8 @@ def tune(
         X: covariates, one row per observation.
         space: for each setting to search ("float", low, high), ("int", low, high), either with
             "log" at its end, or ("choice", [..]).
-        objective: "rmse", "mae", "lookahead_mae", "log_score" (negated), "crps", or a function
-            of a `Prequential` result; lower is better.
+        objective: "crps", "mae", "rmse", "lookahead_mae", "log_score" (negated), or a function
+            of a `Prequential` result; lower is better. The first two are hardly moved by outliers.
         budget: number of trials, those in `storage` included.
         backend: "optuna" (tree-structured Parzen estimator) or "bayesopt" (Gaussian process).
         train: rows of the training part; all by default.
@@ -121,8 +125,15 @@ def tune(
     best = best_of(trials)
     info = log.identity | {"backend": backend, "seed": seed, "jobs": workers, "budget": total}
     return TuneResult(
-        model_name, fixed | best["settings"], best["value"], trials, task.name(), info, interrupted
-    )
+        model_name, fixed | best["settings"], best["value"], trials, task.name(), info, interrupted,
+        *((None, None) if interrupted or callable(objective) else _beside(task)),
+    )  # fmt: skip
+
+
+def _beside(task: Task) -> tuple[float | None, float | None]:
+    """What the default that learns its units scores, and the last value."""
+    simple = replace(task, model="last_value", fixed={}, X=None, model_seeds=(None,))
+    return task.try_out({})["value"], simple.try_out({})["value"]
 
 
 def _known(model_name: str, fixed: Settings) -> Settings:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from holdfast import snapshot
+from holdfast import display, snapshot
 from holdfast.errors import HoldfastError
 from holdfast.models.base import Model
 from holdfast.models.registry import make
@@ -30,6 +30,8 @@ class TuneResult:
         objective: by name.
         info: how it was found: rows of the training part, seeds, backend, version.
         interrupted: whether the search was stopped before its budget was spent.
+        default: the objective of the fixed settings alone, units learnt where none are told.
+        last_value: the objective of the last value, the forecaster to beat.
     """
 
     model_name: str
@@ -39,6 +41,16 @@ class TuneResult:
     objective: str
     info: dict[str, Any] = field(default_factory=dict)
     interrupted: bool = False
+    default: float | None = None
+    last_value: float | None = None
+
+    def __repr__(self) -> str:
+        beside = {"default": self.default, "last value": self.last_value}
+        told = "".join(f", {k} {display.number(v)}" for k, v in beside.items() if v is not None)
+        head = f"{self.model_name}: {self.objective} {display.number(self.value)}{told}"
+        trials = display.count(len(self.trials), "trial")
+        best = ", ".join(f"{name}={_shown(value)}" for name, value in self.best.items())
+        return f"TuneResult({head}; {trials})\n{display.short('best: ' + best)}"
 
     @property
     def failures(self) -> list[Trial]:
@@ -94,6 +106,10 @@ def best_of(trials: list[Trial]) -> Trial:
     if not complete:
         raise HoldfastError(f"None of {len(trials)} trials succeeded: {trials[-1]['reason']}")
     return min(complete, key=lambda trial: trial["value"])
+
+
+def _shown(value: Any) -> str:
+    return display.number(value) if isinstance(value, float) else str(value)
 
 
 def _cells(values: list[Any]) -> list[Any]:

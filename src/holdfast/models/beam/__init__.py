@@ -30,6 +30,7 @@ from holdfast.errors import (
 from holdfast.features import Features, Past
 from holdfast.forecast import Forecast
 from holdfast.frames import Row, read_series, read_table
+from holdfast.models.advice import HINDSIGHT
 from holdfast.models.base import Array, Model, in_turn
 from holdfast.models.beam.fit import BeamFit
 from holdfast.models.beam.regression import Data, Prior
@@ -37,6 +38,7 @@ from holdfast.models.beam.sampler import Plan, Sampler, Trace
 from holdfast.models.covariates import LARGEST, bounded, new_past, pack_first, read_first, read_past
 from holdfast.models.maker import Numbers, Pair, Terms, maker
 from holdfast.models.tape import Block, Tape
+from holdfast.notices import say_once
 from holdfast.results import OPENED, RETURNED, Event, Regime, Run, Step, Transitions
 
 __all__ = ["BeamFit", "BeamIhmm", "BeamSettings", "beam_ihmm"]
@@ -178,6 +180,7 @@ class BeamIhmm(Model):
             raise HoldfastError(f"level must lie strictly between 0 and 1, got {level!r}.")
         first = len(self._y)
         self._append(y, X)
+        say_once(self._said, "hindsight", HINDSIGHT.format(name=self.name), stacklevel=4)
         tape = Tape(level)
         fit = self._fitted(progress)
         steps = _steps(fit)
@@ -189,6 +192,7 @@ class BeamIhmm(Model):
                 told.append(steps[i]._replace(log_score=score))
             tape.add(Block.of(forecasts, told, start))
         series = read_series(y)
+        self._label(series.index)
         return tape.run(series.values.reshape(-1, 1), series.index, series.backend)
 
     def update(self, y: Any, x: Any = None) -> Step:
@@ -198,6 +202,11 @@ class BeamIhmm(Model):
             raise _too_wide(vector.size)
         self._remember(vector, self._check(x))
         return Step(n_regimes=0, settled=0)
+
+    @property
+    def n_observations(self) -> int:
+        """How many observations the model has been given."""
+        return len(self._y)
 
     def regimes(self) -> list[Regime]:
         """Regimes of the best path, in order of first appearance."""
