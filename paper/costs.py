@@ -1,0 +1,59 @@
+"""How long a run of each kind takes, from one that is measured: `python -m paper.costs`.
+
+Writes `costs.json`: seconds of one core per 1000 rows with 100 particles. The plan counts seeds by
+it, and `holdfast reproduce all --estimate` says what is left to run.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+from paper.catalogue import ITEMS
+from paper.parts import Part, run_part
+from paper.plan import COSTS, ROWS, Plan, kind
+from paper.probes import PROBES
+from paper.settings import BEAM_ITERATIONS, PARTICLES
+
+_FEW_ROWS = {"synthetic": 400, "garch": 150}
+_USUAL_ROWS = 1000
+_SLOW_ROWS = {"auto": 150, "dsm_bocd": 200}
+_ITERATIONS = 20
+
+
+def kinds() -> dict[str, Part]:
+    """One run of each kind that any item needs."""
+    found: dict[str, Part] = {}
+    for item in ITEMS.values():
+        for part in item.parts(Plan(runs=1)):
+            if part.stream not in PROBES:
+                found.setdefault(kind(part), part)
+    return found
+
+
+def measure(part: Part) -> float:
+    """Seconds per 1000 rows with 100 particles, from a run of the first rows."""
+    rows = min(
+        ROWS[part.stream],
+        _SLOW_ROWS.get(part.model, _FEW_ROWS.get(part.stream, _USUAL_ROWS)),
+    )
+    brief = replace(part, rows=rows)
+    if part.model == "beam_ihmm":
+        brief = replace(brief, settings=part.settings | {"iterations": _ITERATIONS})
+    spent = run_part(brief).scores["cpu_seconds"] * 1000 / rows
+    if part.model == "beam_ihmm":
+        spent *= BEAM_ITERATIONS / _ITERATIONS
+    return spent * PARTICLES / float(part.settings.get("particles", PARTICLES))
+
+
+def main() -> None:
+    """Measure every kind and keep it."""
+    found: dict[str, float] = {}
+    for name, part in kinds().items():
+        found[name] = round(measure(part), 3)
+        print(f"{name}: {found[name]} s per 1000 rows", flush=True)
+    COSTS.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")
+
+
+if __name__ == "__main__":
+    main()
