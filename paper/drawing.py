@@ -70,7 +70,7 @@ def by_variant(
                 panel(ax, run)
             ax.set_ylabel(label)
         column[0].set_title(TITLES[variant], loc="left", fontsize=9)
-        column[0].legend(fontsize=7, frameon=False, ncols=2, loc="upper left")
+        column[0].legend(fontsize=7, frameon=False, ncols=2, loc="best")
         column[-1].set_xlabel("observation")
     return figure
 

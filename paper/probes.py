@@ -54,7 +54,7 @@ class Probe(NamedTuple):
 
     ask: Callable[[str, int], Answer]
     seeds: int
-    seconds: float  # of one answer on one core, roughly
+    seconds: float  # of one answer on one core, roughly; until it is measured
     sources: tuple[Path, ...]
 
 

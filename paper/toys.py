@@ -86,7 +86,8 @@ def _pif(_: Results) -> Made:
     names = [f"at {offset:g}, {title}" for title in SCORES.values() for offset in _FAR]
     caption = (
         "How much one observation changes what the model believes about the regime (its posterior "
-        "influence, lower is more robust) as it moves away from where it should be. Solid curves "
+        "influence, on a log scale, lower is more robust) as it moves away from where it should "
+        "be. Solid curves "
         "have c² = 1, dashed ones c² = 4; the second edition has no c, so they coincide. Without "
         "batches the curve never stops growing."
     )
@@ -101,7 +102,8 @@ def _draw_pif() -> Any:
             curve = pif(_OFFSETS, rule, **chosen)
             style = "-" if index < len(_BATCHES) + 1 else "--"
             colour = PALETTE[index % (len(_BATCHES) + 1)]
-            ax.plot(_OFFSETS, curve, style, lw=1, color=colour, label=label)
+            ax.semilogy(_OFFSETS, curve, style, lw=1, color=colour, label=label)
+        ax.set_ylim(1e-10, 10)  # longer batches hear so little of one observation
         ax.set_title(told, loc="left", fontsize=9)
         ax.set_xlabel("offset")
     axes[0, 0].set_ylabel("state PIF")
