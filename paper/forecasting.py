@@ -99,7 +99,8 @@ ITEMS = (
         "features have no lag, so the last value, which they do not use, is the forecast to beat. "
         "*Order flow.* The paper's MSFT series is not public. Ours is 60-tick sums of E-mini "
         "S&P 500 ticks: compare the models on it with each other, never with the paper's 0.616. "
-        "The printed settings hold the lag's coefficient at rho; tuned models learn it. "
+        "The printed settings hold the lag's coefficient at rho; tuned models learn it. Both "
+        "series are standardised over all rows as in the paper, for every model alike. "
         "*beam_ihmm* has seen the whole stream before it says anything; its error is not a "
         "forecast's, and it is told the R and Sigma_0 that tuning found for ihmm. *bocd*: the "
         "paper gives no settings; it is tuned like the others.",

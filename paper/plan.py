@@ -110,7 +110,7 @@ def kind(part: Part) -> str:
     rule = part.settings.get("rule", "holdfast")
     drawn = rule == "paper" or (isinstance(rule, dict) and rule.get("D9") == "paper")
     words = [part.stream, part.model]
-    if part.model in (*settings.ONLINE, "student_t_ihmm"):
+    if part.model in (*settings.ONLINE, "student_t_ihmm") and part.stream not in PROBES:
         weighted = part.settings.get("weight") or ("threshold" in part.settings and "imq")
         words.append("prior means drawn" if drawn else str(weighted or "own weight"))
     return " ".join(words)
