@@ -70,7 +70,7 @@ bench-public: bench-venv
 # model is tuned first by the same search; what was searched or run from this source is not done again.
 RUNS ?= 20
 tune: venv
-	$(BIN)/python -m paper.tuning
+	$(BIN)/python -m paper tune
 
 reproduce: tune
 	$(BIN)/holdfast reproduce all --runs $(RUNS) --jobs 2 --out docs/reproduction

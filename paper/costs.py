@@ -1,4 +1,4 @@
-"""How long a run of each kind takes, from one that is measured: `python -m paper.costs`.
+"""How long a run of each kind takes, from one that is measured: `python -m paper costs`.
 
 Writes `costs.json`: seconds of one core per 1000 rows with 100 particles, or of one answer of a
 probe. The plan counts seeds by it, and `holdfast reproduce all --estimate` says what is left to
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 
 from paper.catalogue import ITEMS
@@ -51,15 +52,11 @@ def measure(part: Part) -> float:
     return spent * PARTICLES / float(part.settings.get("particles", PARTICLES))
 
 
-def main() -> None:
-    """Measure every kind and keep it."""
+def main(_: Sequence[str] = ()) -> None:
+    """Measure every kind that was not and keep it."""
     found = dict(costs())
     for name, part in kinds().items():
         if name not in found:
             found[name] = round(measure(part), 3)
             print(f"{name}: {found[name]} s", flush=True)
             COSTS.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")
-
-
-if __name__ == "__main__":
-    main()

@@ -25,7 +25,7 @@ ROWS = {
     "synthetic": 2500, "electricity": 31_912, "ofi": 8333, "well_log": 4050,
     "iid_gauss": 1180, "iid_t": 1180, "garch": 1500,
 }  # fmt: skip
-COSTS = Path(__file__).parent / "costs.json"  # `python -m paper.costs` measures them
+COSTS = Path(__file__).parent / "costs.json"  # `python -m paper costs` measures them
 _UNMEASURED = 2.0
 _QUICK_ROWS = {
     "synthetic": 80, "electricity": 150, "ofi": 150, "well_log": 400,
@@ -100,9 +100,13 @@ def seconds(part: Part) -> float:
     if part.stream in PROBES:
         return costs().get(kind(part), PROBES[part.stream].seconds)
     rows = ROWS[part.stream]
-    known = costs().get(kind(part), _UNMEASURED)
     share = float(part.settings.get("particles", settings.PARTICLES)) / settings.PARTICLES
-    return known * min(part.rows or rows, rows) / 1000 * share
+    return row_seconds(part) * min(part.rows or rows, rows) * share
+
+
+def row_seconds(part: Part) -> float:
+    """About how long a row takes with 100 particles."""
+    return costs().get(kind(part), _UNMEASURED) / 1000
 
 
 def kind(part: Part) -> str:

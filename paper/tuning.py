@@ -1,4 +1,4 @@
-"""The same search for every model and rule: `python -m paper.tuning [--streams ..] [--models ..]`.
+"""The same search for every model and rule: `python -m paper tune [--streams ..] [--models ..]`.
 
 Everybody gets the same ranges, objective, number of trials, training rows, particles and optimiser;
 models differ only in which of the settings they have. Of a real series only the training part is
@@ -7,7 +7,8 @@ one-step forecasts of the observed values, which one outlier cannot run away wit
 for honest intervals. The one exception says what it is: *hindsight* searches for the printed
 numbers of the paper on the very stream that is scored (`recovery`).
 
-A search that was done from the same source is not done again; `--again` does it all the same.
+A search that was done from the same source is not done again; `--again` does it all the same, and
+`--estimate` only says how long the rest takes.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ from holdfast._numba import cache_folder
 from holdfast.models.registry import REGISTRY
 from holdfast.tuning import tune
 from holdfast.tuning.trials import Objective
+from paper import settings
 from paper.parts import RUN_THRESHOLD
+from paper.plan import row_seconds
 from paper.recovery import GOALS, Goal
 from paper.settings import (
     FIRST,
@@ -109,6 +112,13 @@ class Search(NamedTuple):
     def state(self) -> str:
         """The source that a trial's value depends on."""
         return cache_folder(REGISTRY[self.model].module).name
+
+    def minutes(self, budget: int) -> float:
+        """About how long it takes on one core, from a run that was measured."""
+        seen = training_part(stream(self.stream), self.variant == HINDSIGHT)
+        trial = settings.part(*self)
+        share = PARTICLES / settings.PARTICLES if self.model in WITH_PARTICLES else 1.0
+        return budget * row_seconds(trial) * len(seen.y) * share / 60
 
     def done(self) -> bool:
         """Whether it was done from this source."""
@@ -200,7 +210,7 @@ def run(search: Search, budget: int = BUDGET, jobs: int = 1, progress: bool = Tr
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Search what is asked for and not there."""
-    parser = argparse.ArgumentParser(prog="python -m paper.tuning", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m paper tune", description=__doc__)
     everything = searches()
     known = {name: sorted({str(getattr(s, name)) for s in everything}) for name in Search._fields}
     for name, values in known.items():
@@ -208,12 +218,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--budget", type=int, default=BUDGET)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--again", action="store_true")
+    parser.add_argument("--estimate", action="store_true")
     given = parser.parse_args(arguments)
+    total = 0.0
     for search in everything:
         wanted = all(getattr(search, n) in getattr(given, f"{n}s") for n in Search._fields)
-        if wanted and (given.again or not search.done()):
-            print(run(search, given.budget, given.jobs), flush=True)
-
-
-if __name__ == "__main__":
-    main()
+        if not wanted or (search.done() and not given.again):
+            continue
+        minutes = search.minutes(given.budget)
+        total += minutes
+        if not given.estimate:
+            run(search, given.budget, given.jobs)
+        print(f"{' '.join(search)}: about {minutes:.1f} core minutes", flush=True)
+    print(f"all of it: about {total:.0f} core minutes")

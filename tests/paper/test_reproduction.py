@@ -31,6 +31,7 @@ from paper import (
     tuning,
     volatility,
 )
+from paper.__main__ import main
 from paper.parts import RUN_THRESHOLDS, Cache, Outcome, Part, run_into, run_part
 from paper.plan import FEW, MANY, Plan
 from paper.settings import PRINTED, SECOND, UNTUNED
@@ -191,6 +192,17 @@ def test_a_search_keeps_what_it_found_and_is_not_done_again(
     )
     path.write_text(json.dumps(kept | {"state": "another"}))
     assert not search.done()
+
+
+def test_the_command_says_what_it_would_search(capsys: pytest.CaptureFixture[str]):
+    asked = ["tune", "--estimate", "--again", "--streams", "ofi", "--models", "bocd", "ihmm"]
+    main(asked)
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.partition(":")[0] for line in lines[:-1]] == [
+        "ofi ihmm paper", "ofi ihmm second", "ofi bocd second",
+    ]  # fmt: skip
+    with pytest.raises(SystemExit, match="say which of"):
+        main(["bake"])
 
 
 def test_hindsight_is_judged_by_the_printed_numbers():
