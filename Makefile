@@ -10,7 +10,7 @@ NOJIT_TESTS := tests/test_agreement.py tests/test_emission.py tests/test_hdp.py 
 
 
 .PHONY: venv demo test check lint types imports nojit bench bench-public bench-venv soak soak-serve \
-  reproduce quick docs dist wheel-test lock clean
+  tune reproduce quick docs dist wheel-test lock clean
 
 venv: .venv/.made
 
@@ -69,9 +69,13 @@ bench-venv: .venv-bench/.made
 bench-public: bench-venv
 	.venv-bench/bin/python -m benchmarks.public --page docs/benchmarks.md
 
-# The paper's tables and figures: all of them in full (hours), or small to see that they run.
+# The paper's tables and figures: all of them in full (hours), or small to see that they run. In full every
+# model is tuned first by the same search; what was searched or run from this source is not done again.
 RUNS ?= 20
-reproduce: venv
+tune: venv
+	$(BIN)/python -m paper tune
+
+reproduce: tune
 	$(BIN)/holdfast reproduce all --runs $(RUNS) --jobs 2 --out docs/reproduction
 
 quick: venv

@@ -1,4 +1,4 @@
-"""Every item by name: the targets, then the order of the paper, then our own."""
+"""Every item by name: what most hangs on first, then the order of the paper, then our own."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from collections.abc import Sequence
 from holdfast.errors import unknown
 from paper import (
     ablation,
+    ahead,
     electricity,
     forecasting,
     hyperparameters,
     iid,
     order_flow,
+    recovery,
+    robust,
     sweeps,
     synthetic,
     targets,
@@ -22,8 +25,8 @@ from paper import (
 from paper.tables import Item
 
 _GROUPS = (
-    targets, forecasting, synthetic, well_log, iid, electricity, order_flow, toys, volatility,
-    hyperparameters, sweeps, ablation,
+    targets, iid, well_log, order_flow, electricity, synthetic, forecasting, ahead,
+    recovery, robust, toys, volatility, hyperparameters, ablation, sweeps,
 )  # fmt: skip
 ITEMS: dict[str, Item] = {item.name: item for group in _GROUPS for item in group.ITEMS}
 ALL = "all"

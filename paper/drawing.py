@@ -9,15 +9,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.errors import HoldfastError
 from holdfast.plot import PALETTE, pyplot
 from holdfast.results import NO_REGIME
 from paper.parts import Outcome, Part
+from paper.settings import FIRST, PRINTED, SECOND, TITLES
 from paper.streams import Stream
-from paper.tables import HOLDFAST, PAPER, RULES, Line, Results
+from paper.tables import Line, Results
 
 Array = NDArray[np.float64]
-TITLES = {PAPER: "paper's rule and settings", HOLDFAST: "holdfast rule, our settings"}
+DRAWN = (PRINTED, FIRST, SECOND)  # a column of a figure for each
 
 
 class Track(NamedTuple):
@@ -27,40 +27,30 @@ class Track(NamedTuple):
     colour: str
     source: Stream
     outcome: Outcome
-    rule: str  # "" where no rule applies
-
-    @property
-    def title(self) -> str:
-        """Which model under which rule."""
-        return f"{self.label}, {TITLES[self.rule]}" if self.rule else f"{self.label} (has no rule)"
+    first_row: int  # the first that no search has seen
 
 
 Panel = Callable[[Any, Track], None]
 
 
-def tracks(results: Results, lines: Sequence[Line], rule: str) -> list[Track]:
-    """The first run of each line under a rule, as far as there is one."""
-    found, reasons = [], []
-    for index, line in enumerate(lines):
-        asked = rule if line.ruled else HOLDFAST
-        part: Part = line.parts(results.plan, asked)[0]
-        if reason := results.why_not(part):
-            reasons.append(reason)
-            continue
-        label = line.label or line.model
-        colour = PALETTE[index % len(PALETTE)]
-        named = asked if line.ruled else ""
-        found.append(Track(label, colour, part.load(), results.outcome(part), named))
-    if not found:
-        raise HoldfastError("; ".join(dict.fromkeys(reasons)) or "nothing was run")
-    return found
+def track(results: Results, lines: Sequence[Line], index: int, variant: str) -> Track | None:
+    """The first run of a line under a variant; None where the line has none."""
+    line = lines[index]
+    if line.only and variant == SECOND:
+        variant = line.only
+    if variant not in line.variants():
+        return None
+    part: Part = line.parts(results.plan, variant)[0]
+    outcome = results.outcome(part)
+    colour = PALETTE[index % len(PALETTE)]
+    return Track(line.name, colour, part.load(), outcome, part.load().held_out)
 
 
-def both_rules(
+def by_variant(
     results: Results, lines: Sequence[Line], panels: Mapping[str, Panel], title: str,
     backdrop: Panel | None = None,
 ) -> Any:  # fmt: skip
-    """A figure with a column per rule and a row per panel; the y label is the panel's name.
+    """A figure with a column per variant and a row per panel; the y label is the panel's name.
 
     Args:
         results: of the item.
@@ -69,41 +59,46 @@ def both_rules(
         title: above the figure.
         backdrop: drawn once in every panel, behind the models.
     """
-    figure, axes = grid(len(panels), 2, title)
-    for column, rule in zip(axes.T, RULES, strict=True):
-        runs = tracks(results, lines, rule)
+    figure, axes = grid(len(panels), len(DRAWN), title)
+    for column, variant in zip(axes.T, DRAWN, strict=True):
+        found = [track(results, lines, index, variant) for index in range(len(lines))]
+        runs = [run for run in found if run is not None]
         for ax, (label, panel) in zip(column, panels.items(), strict=True):
             if backdrop is not None:
                 backdrop(ax, runs[0])
             for run in runs:
                 panel(ax, run)
             ax.set_ylabel(label)
-        column[0].set_title(TITLES[rule], loc="left", fontsize=9)
-        column[0].legend(
-            fontsize=7, frameon=False, ncols=5, loc="lower right", bbox_to_anchor=(1.0, 0.98)
-        )
+        column[0].set_title(TITLES[variant], loc="left", fontsize=9)
+        column[0].legend(fontsize=7, frameon=False, ncols=2, loc="best")
         column[-1].set_xlabel("observation")
     return figure
 
 
 def stacked(results: Results, lines: Sequence[Line], panel: Panel, title: str) -> Any:
-    """A figure with a column per rule and a row per model."""
-    figure, axes = grid(len(lines), 2, title)
-    for column, rule in zip(axes.T, RULES, strict=True):
-        for ax, run in zip(column, tracks(results, lines, rule), strict=False):
+    """A figure with a column per variant and a row per model; places without a run stay empty."""
+    figure, axes = grid(len(lines), len(DRAWN), title)
+    for column, variant in zip(axes.T, DRAWN, strict=True):
+        for index, ax in enumerate(column):
+            run = track(results, lines, index, variant)
+            if run is None:
+                ax.axis("off")
+                continue
             panel(ax, run)
-            ax.set_title(run.title, loc="left", fontsize=8)
+            named = lines[index].only if lines[index].only and variant == SECOND else variant
+            ax.set_title(f"{run.label}: {TITLES[named]}", loc="left", fontsize=8)
         column[-1].set_xlabel("observation")
     return figure
 
 
 def grid(
-    n_rows: int, n_columns: int, title: str, width: float = 6.5, share: str = "row"
-) -> tuple[Any, Any]:
-    """A figure and its axes (n_rows, n_columns); x is shared, y as `share` says."""
+    n_rows: int, n_columns: int, title: str, width: float = 5.0, share: str = "row",
+    across: bool = True,
+) -> tuple[Any, Any]:  # fmt: skip
+    """A figure and its axes (n_rows, n_columns); x is shared, across or by column, y as said."""
     figure, axes = pyplot().subplots(
-        n_rows, n_columns, figsize=(width * n_columns, 2.6 * n_rows + 0.6), sharex=True,
-        sharey=share, layout="constrained", squeeze=False,
+        n_rows, n_columns, figsize=(width * n_columns, 2.6 * n_rows + 0.6), sharey=share,
+        sharex=True if across else "col", layout="constrained", squeeze=False,
     )  # fmt: skip
     figure.suptitle(title, x=0.01, ha="left", fontsize=11)
     return figure, axes
@@ -121,6 +116,12 @@ def regimes(ax: Any, run: Track) -> None:
     ax.text(0.01, 0.35 - row, run.label, fontsize=7, transform=ax.get_yaxis_transform())
     ax.set_yticks([])
     ax.set_ylim(-row - 0.4, 0.8)
+
+
+def training(ax: Any, run: Track) -> None:
+    """A dotted line where the rows end that a search has seen."""
+    if run.first_row:
+        ax.axvline(run.first_row, color="0.5", lw=0.8, ls=":")
 
 
 def _colours(ax: Any, run: Track, height: float, size: float, transform: Any) -> None:

@@ -49,6 +49,7 @@ def write(item: Item, results: Results, parts: Sequence[Part], out: Path) -> Wri
         "tables": [table.to_json() for table in made.tables],
         "figure": figure if drawn else None,
         "figure_absent": "" if drawn else figure,
+        "caption": made.caption,
         "variants": groups,
         "sources": results.sources(parts),
         "versions": versions(),
@@ -115,7 +116,7 @@ def _groups(results: Results, parts: Sequence[Part]) -> list[dict[str, Any]]:
             "settings": part.settings,
         }
         if part.stream == "electricity":
-            shared["degree"] = part.degree
+            shared |= {"degree": part.degree, "rows": part.rows}
         group = groups.setdefault(
             json.dumps(shared, sort_keys=True),
             {**shared, "rows": part.rows, "seeds": [], "absent": ""},
@@ -135,6 +136,7 @@ def _section(content: dict[str, Any], tables: list[str], groups: list[dict[str, 
     parts += tables
     if content["figure"]:
         parts.append(f"![{content['title']}]({content['figure']})")
+        parts.append(content["caption"])
     elif content["figure_absent"]:
         parts.append(f"Figure {content['figure_absent']}")
     parts.append(f"**Why they differ.** {content['note']}")
@@ -153,16 +155,23 @@ def _preface(out: Path, names: Sequence[str]) -> str:
     contents = [json.loads((out / f"{name}.json").read_text()) for name in names]
     made_with = sorted({_versions_line(content["versions"]) for content in contents})
     lines = [
-        "For each table and figure: what the paper prints, ours under the paper's rule with the "
-        "paper's fitted settings, ours under the holdfast rule with our settings, and why they "
-        "differ. A cell is mean ± standard deviation (n runs really done); seeds count from 0 "
-        "and, with all settings, are in the JSON file of the same name. Where something could "
-        "not be run the cell says why.",
+        "For each table and figure of the paper: what it prints, and ours in five columns. Under "
+        "the paper's rule with the settings it prints; under its rule, tuned; the first and the "
+        "second edition of our rule, tuned; and told nothing. Every model and rule is tuned by "
+        "the same search (`hyperparameters` states it), on rows that the tables do not score: of "
+        "a real series only the rows after the training part count, and a generated stream is "
+        "tuned on seeds that no table uses. A cell is mean ± standard deviation over seeds "
+        "(n runs really done); seeds count from 0 and, with all settings, are in the JSON file of "
+        "the same name. Where something could not be run the cell says why.",
         "Made with " + "; ".join(made_with) + ".",
     ]
     states = {source for content in contents for source in content["sources"]}
-    if len(states) > 1:
-        lines.append(f"The runs were made with {len(states)} different states of the source code.")
+    models = [state.partition(":")[0] for state in states]
+    if mixed := sorted({model for model in models if models.count(model) > 1}):
+        lines.append(
+            f"Some pages are older than others: {', '.join(mixed)} ran from several states of "
+            "the source."
+        )
     if any(content["quick"] for content in contents):
         lines.append(f"**{_QUICK}**")
     items = [f"- [{c['title']}]({c['name']}.md) (`{c['name']}`)" for c in contents]

@@ -1,7 +1,9 @@
 """One run of one model on one stream, computed once and kept on disk.
 
 Tables and figures ask for parts; a part that is in the cache is not run again, so an interrupted
-reproduction resumes and two items share what they have in common.
+reproduction resumes and two items share what they have in common. What is kept goes by a key of
+all that it depends on: the stream's data, the settings, the source that the model reaches by
+imports, and the source that scores it.
 """
 
 from __future__ import annotations
@@ -21,8 +23,10 @@ from numpy.typing import NDArray
 
 import holdfast
 from holdfast import evaluate
+from holdfast._numba import cache_folder
 from holdfast.errors import HoldfastError
 from holdfast.models.registry import REGISTRY
+from paper.probes import PROBES
 from paper.streams import Stream, stream
 
 Array = NDArray[np.float64]
@@ -33,6 +37,9 @@ COLUMNS = (
 KEPT_SEED = 0  # figures draw this run, so only its columns are kept
 RUN_THRESHOLD = 2  # minority runs shorter than this are misses, not false alarms (`run_threshold`)
 RUN_THRESHOLDS = (1, 2, 5, 10, 20)
+ALL_ROWS = "_all"  # ends the name of a score over all rows, those that a search saw included
+_HERE = Path(__file__).parent
+_JUDGES = ("holdfast.evaluate.segmentation", "holdfast.evaluate.oracle", "holdfast.evaluate.scores")
 
 
 @dataclass(frozen=True)
@@ -40,8 +47,8 @@ class Part:
     """What to run.
 
     Attributes:
-        stream: name of the stream.
-        model: name of the model.
+        stream: name of the stream, or of a probe.
+        model: name of the model, or of the probe's question.
         settings: of the model, as JSON values.
         seed: of the model, and of a generated stream.
         rows: only the first so many rows; None for all.
@@ -57,8 +64,8 @@ class Part:
 
     @property
     def key(self) -> str:
-        """A short name that any change of the part, or of the library's version, changes."""
-        text = json.dumps([asdict(self), holdfast.__version__], sort_keys=True)
+        """A short name that any change of what the outcome depends on changes."""
+        text = json.dumps([asdict(self), data_state(self), code_state(self)], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:20]
 
     def load(self) -> Stream:
@@ -68,26 +75,67 @@ class Part:
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What a part gave: scores by name, the columns figures need, the code's fingerprint."""
+    """What a part gave: scores by name, the columns figures need, the state of the source."""
 
     scores: dict[str, float]
     columns: dict[str, NDArray[Any]]
     source: str = ""
 
 
+def data_state(part: Part) -> str:
+    """A short name of the data a part reads; nothing where they cannot be had."""
+    return "" if part.stream in PROBES else _data(part.stream, part.seed, part.degree)
+
+
+@lru_cache(maxsize=4096)
+def _data(name: str, seed: int, degree: int) -> str:
+    try:
+        return stream(name, seed, degree).digest()
+    except HoldfastError:
+        return ""
+
+
+def code_state(part: Part) -> str:
+    """A short name of the source that a part's outcome depends on."""
+    if part.stream in PROBES:
+        return _code("holdfast", PROBES[part.stream].sources)
+    module = REGISTRY[part.model].module if part.model in REGISTRY else "holdfast"
+    return _code(module, (_HERE / "parts.py",))
+
+
+@lru_cache
+def _code(module: str, files: tuple[Path, ...]) -> str:
+    """The module and all that it imports from the library, the judges, and further files."""
+    digest = hashlib.sha256()
+    for name in (module, *_JUDGES):
+        digest.update(cache_folder(name).name.encode())
+    for path in files:
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:12]
+
+
 def run_part(part: Part) -> Outcome:
-    """Run a part, from nothing."""
+    """Run a part, from nothing; a setting that its model does not know is an error."""
+    if part.stream in PROBES:
+        return Outcome(PROBES[part.stream].ask(part.model, part.seed), {}, code_state(part))
     source = part.load()
-    settings = {"features": source.features.to_json(), "seed": part.seed} | part.settings
-    model = holdfast.make(part.model, **_accepted(part.model, settings))
-    _warm_up(part.model, model.settings(), source)
+    settings = _own(part.model, source, part.seed) | part.settings
+    model = holdfast.make(part.model, **settings)
+    _warm_up(part.model, settings, source)
     begin, begin_cpu = time.perf_counter(), time.process_time()
     run = model.run(source.data.y, source.data.X)
     spent = {"seconds": time.perf_counter() - begin}
     spent["cpu_seconds"] = time.process_time() - begin_cpu
     columns = {name: getattr(run, name) for name in COLUMNS}
-    scores = _scores(source, columns) | spent
-    return Outcome(scores, columns if part.seed == KEPT_SEED else {}, fingerprint())
+    scores = all_scores(source, columns) | spent
+    return Outcome(scores, columns if part.seed == KEPT_SEED else {}, code_state(part))
+
+
+def _own(model: str, source: Stream, seed: int) -> dict[str, Any]:
+    """The stream's features and the run's seed, for a model that has a use for them."""
+    given = {"features": source.features.to_json(), "seed": seed}
+    known = holdfast.make(model).settings()
+    return {name: value for name, value in given.items() if name in known}
 
 
 def _warm_up(name: str, settings: dict[str, Any], source: Stream) -> None:
@@ -97,10 +145,13 @@ def _warm_up(name: str, settings: dict[str, Any], source: Stream) -> None:
     holdfast.make(name, **brief).run(few.y, few.X)
 
 
-def _accepted(model: str, settings: dict[str, Any]) -> dict[str, Any]:
-    """Without the settings that this kind of model has no use for."""
-    known = holdfast.make(model).settings()
-    return {name: value for name, value in settings.items() if name in known}
+def all_scores(source: Stream, columns: dict[str, NDArray[Any]]) -> dict[str, float]:
+    """Every score of the rows that no search has seen, and of all rows under `.._all`."""
+    whole = _scores(source, columns)
+    first = source.held_out
+    kept = {name: column[first:] for name, column in columns.items()}
+    late = _scores(source.rows(first), kept) if first else whole
+    return late | {name + ALL_ROWS: value for name, value in whole.items()}
 
 
 def _scores(source: Stream, columns: dict[str, NDArray[Any]]) -> dict[str, float]:
@@ -122,6 +173,8 @@ def _scores(source: Stream, columns: dict[str, NDArray[Any]]) -> dict[str, float
             scores |= _segmentation(columns[label], source.data.changepoints, label)
     if source.data.regimes is not None:
         scores["adjusted_rand"] = evaluate.adjusted_rand(columns["path"], source.data.regimes)
+        known = evaluate.adjusted_rand(columns["regime"], source.data.regimes)
+        scores["adjusted_rand_online"] = known
         scores["true_switches"] = float(evaluate.switches(source.data.regimes))
         scores["true_regimes"] = float(evaluate.n_regimes(source.data.regimes))
     if source.truth is not None:
@@ -143,15 +196,6 @@ def _segmentation(labels: NDArray[Any], truth: Iterable[int], label: str) -> dic
     }
     scores |= {f"ppv{suffix}_{n}": one.ppv for n, one in match.items()}
     return scores | {f"tpr{suffix}_{n}": one.tpr for n, one in match.items()}
-
-
-@lru_cache
-def fingerprint() -> str:
-    """A short name of the state of the library's source."""
-    digest = hashlib.sha256()
-    for path in sorted(Path(holdfast.__file__).parent.rglob("*.py")):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()[:12]
 
 
 class Cache:

@@ -9,8 +9,9 @@ from typing import Any
 import holdfast
 from holdfast.errors import HoldfastError
 from paper import output
-from paper.parts import Cache, Part, run_into
+from paper.parts import Cache, Part, data_state, run_into
 from paper.plan import Plan, seconds
+from paper.probes import PROBES
 from paper.streams import stream
 from paper.tables import Item, Results
 
@@ -33,47 +34,75 @@ def reproduce(
     """
     cache = Cache(out / PARTS)
     wanted = {item.name: _distinct(item.parts(plan)) for item in items}
-    absent = _absent(part for parts in wanted.values() for part in parts)
-    due = _due(wanted.values(), cache, absent)
+    absent: dict[str, str] = {}
+    everything = [part for parts in wanted.values() for part in parts]
     written = []
-    with _Bar(due, progress) as bar:
+    with _Bar(_due(everything, cache, absent), progress) as bar:
         for item in items:
             parts = wanted[item.name]
-            mine = [part for part in parts if part.key in due and not cache.has(part)]
-            for part, failure in _execute(mine, cache.folder, jobs):
-                bar.advance(part, item.name)
-                if failure:
-                    absent[part.key] = failure
-            kept = {part.key: outcome for part in parts if (outcome := cache.get(part))}
-            written.append(output.write(item, Results(plan, kept, absent), parts, out))
-    output.write_index(out)
+            results = _completed(item, parts, plan, cache, absent, jobs, bar)
+            written.append(output.write(item, results, parts, out))
+            output.write_index(out)
     return written
+
+
+def _completed(
+    item: Item, parts: list[Part], plan: Plan, cache: Cache, absent: dict[str, str], jobs: int,
+    bar: _Bar,
+) -> Results:  # fmt: skip
+    """Run what an item needs, and what it turns out to need; `parts` is extended by that."""
+    while True:
+        due = _due(parts, cache, absent)
+        for part, failure in _execute(list(due.values()), cache.folder, jobs):
+            bar.advance(part, item.name)
+            if failure:
+                absent[part.key] = failure
+        kept = {part.key: outcome for part in parts if (outcome := cache.get(part))}
+        results = Results(plan, kept, absent)
+        known = {part.key for part in parts}
+        further = [part for part in _distinct(item.more(results)) if part.key not in known]
+        if not further:
+            return results
+        parts.extend(further)
+
+
+def estimate(items: Sequence[Item], out: Path, plan: Plan) -> list[tuple[str, int, float]]:
+    """For each item: its name, the runs that are due, and about how many core minutes they take.
+
+    What an item shares with one before it is counted there; what it will turn out to need is not.
+    """
+    cache, counted = Cache(out / PARTS), set[str]()
+    rows = []
+    for item in items:
+        due = _due(item.parts(plan), cache, {})
+        mine = [part for key, part in due.items() if key not in counted]
+        counted |= set(due)
+        rows.append((item.name, len(mine), sum(seconds(part) for part in mine) / 60))
+    return rows
 
 
 def _distinct(parts: Iterable[Part]) -> list[Part]:
     return list({part.key: part for part in parts}.values())
 
 
-def _due(groups: Iterable[list[Part]], cache: Cache, absent: dict[str, str]) -> dict[str, Part]:
-    """What is neither kept nor impossible."""
-    return {
-        part.key: part for parts in groups for part in parts
-        if part.key not in absent and not cache.has(part)
-    }  # fmt: skip
-
-
-def _absent(parts: Iterable[Part]) -> dict[str, str]:
-    """Why parts cannot be run, by key: a model that is not here, data that cannot be had."""
-    reasons: dict[str, str] = {}
-    known: dict[str, str] = {}
+def _due(parts: Iterable[Part], cache: Cache, absent: dict[str, str]) -> dict[str, Part]:
+    """What is neither kept nor impossible; why it is impossible is noted in `absent`."""
+    due = {}
     for part in parts:
-        if part.stream not in known:
-            known[part.stream] = _missing_data(part.stream)
-        if part.model not in holdfast.models():
-            reasons[part.key] = f"not run: this version has no model {part.model}"
-        elif known[part.stream]:
-            reasons[part.key] = known[part.stream]
-    return reasons
+        if reason := _impossible(part):
+            absent[part.key] = reason
+        if part.key not in absent and not cache.has(part):
+            due[part.key] = part
+    return due
+
+
+def _impossible(part: Part) -> str:
+    """Why a part cannot be run: a model that is not here, data that cannot be had."""
+    if part.stream in PROBES:
+        return ""
+    if part.model not in holdfast.models():
+        return f"not run: this version has no model {part.model}"
+    return "" if data_state(part) else _missing_data(part.stream)
 
 
 def _missing_data(name: str) -> str:

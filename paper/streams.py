@@ -1,11 +1,13 @@
 """The streams of the paper's experiments, by name, ready to run.
 
-A stream knows what its forecasts are scored against and which rows were given to tuning. Generated
+A stream knows what its forecasts are scored against and which rows a search may see. Generated
 ones take a seed; real ones ignore it. Settings that the paper leaves out are chosen here, once.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -39,7 +41,7 @@ class Stream:
     name: str
     data: Dataset
     features: Features
-    train: int  # rows given to tuning
+    train: int  # rows that a search may see
     generated: bool
     truth: Truth | None = None  # for the oracle, where the stream is generated
 
@@ -48,25 +50,46 @@ class Stream:
         """What forecasts are scored against: the uncontaminated values where they are known."""
         return self.data.y if self.data.clean is None else self.data.clean
 
+    @property
+    def held_out(self) -> int:
+        """The first row that is scored: a search has seen none from there on.
+
+        A generated stream is tuned on other seeds, so all of it is held out.
+        """
+        return 0 if self.generated else self.train
+
     def head(self, n: int | None) -> Stream:
-        """The first n rows only."""
+        """The first n rows only; at most half of them count as the training part."""
         if n is None or n >= len(self.data):
             return self
-        d = self.data
+        return replace(self.rows(0, n), train=min(self.train, n // 2))
+
+    def rows(self, start: int, stop: int | None = None) -> Stream:
+        """These rows only; changepoints are counted from the first of them."""
+        d, stop = self.data, len(self.data) if stop is None else stop
+        kept = slice(start, stop)
         cut = replace(
             d,
-            y=d.y[:n],
-            X=None if d.X is None else d.X[:n],
-            time=None if d.time is None else d.time[:n],
-            changepoints=tuple(t for t in d.changepoints if t < n),
-            regimes=None if d.regimes is None else d.regimes[:n],
-            clean=None if d.clean is None else d.clean[:n],
-            outliers=None if d.outliers is None else d.outliers[:n],
+            y=d.y[kept],
+            X=None if d.X is None else d.X[kept],
+            time=None if d.time is None else d.time[kept],
+            changepoints=tuple(t - start for t in d.changepoints if start < t < stop),
+            regimes=None if d.regimes is None else d.regimes[kept],
+            clean=None if d.clean is None else d.clean[kept],
+            outliers=None if d.outliers is None else d.outliers[kept],
         )
-        return replace(self, data=cut, train=min(self.train, n))
+        return replace(self, data=cut, train=max(0, self.train - start))
+
+    def digest(self) -> str:
+        """A short name of all that a run reads of it, so that an edited stream is another one."""
+        d = self.data
+        said = [self.name, self.train, self.generated, self.truth, d.changepoints]
+        digest = hashlib.sha256(json.dumps([said, self.features.to_json()]).encode())
+        for array in (d.y, d.X, d.regimes, d.clean, d.outliers):
+            digest.update(b"absent" if array is None else np.ascontiguousarray(array).tobytes())
+        return digest.hexdigest()[:20]
 
 
-@lru_cache(maxsize=4)
 def stream(name: str, seed: int = 0, degree: int = 2) -> Stream:
     """A stream by name; `degree` is the power of the electricity covariates.
 
@@ -76,6 +99,12 @@ def stream(name: str, seed: int = 0, degree: int = 2) -> Stream:
     """
     if name not in _MAKERS:
         raise unknown("stream", name, _MAKERS)
+    return made(name, seed if name in _GENERATED else 0, degree if name == "electricity" else 2)
+
+
+@lru_cache(maxsize=32)
+def made(name: str, seed: int, degree: int) -> Stream:
+    """The same, made once for what it depends on."""
     return _MAKERS[name](seed, degree)
 
 
@@ -118,7 +147,7 @@ def _electricity(_: int, degree: int) -> Stream:
 def _ofi(_: int, __: int) -> Stream:
     """y_t = rho y_{t-1} - (1 - rho) theta + e, the paper's model of order flow.
 
-    The coefficient of the lag is held at rho by its prior (`settings.ofi_prior`).
+    Under the printed settings the lag's coefficient is held at rho (`settings.ofi_prior`).
     """
     scaled = standardise(data.load("ofi_es", bucket=OFI_BUCKET))
     design = features.intercept() + features.lags(1)
@@ -139,3 +168,4 @@ _MAKERS: dict[str, Callable[[int, int], Stream]] = {
     "iid_t": _iid("t"),
     "garch": _garch,
 }
+_GENERATED = ("synthetic", "iid_gauss", "iid_t", "garch")

@@ -8,12 +8,13 @@ import numpy as np
 
 from holdfast.errors import HoldfastError
 from holdfast.plot import PALETTE, pyplot
-from paper import drawing, settings
+from paper import settings
+from paper.drawing import DRAWN
 from paper.parts import RUN_THRESHOLDS, Part
 from paper.plan import Plan
+from paper.settings import TITLES
 from paper.tables import (
     MEASURES,
-    RULES,
     Cell,
     Item,
     Line,
@@ -24,7 +25,6 @@ from paper.tables import (
     parts_of,
 )
 
-SHARE = 0.25  # of the runs of a single table: there are many points
 _FACTORS = (0.25, 1.0, 4.0)
 _SEGMENTED = ("synthetic", "well_log")
 _NOISY = {"synthetic": "rmse", "electricity": "rmse", "well_log": "lookahead_mae"}
@@ -37,9 +37,9 @@ class Sweep(NamedTuple):
     score: str
     batches: tuple[int, ...]
 
-    def parts(self, plan: Plan, rule: str, batch: int) -> list[Part]:
+    def parts(self, plan: Plan, variant: str, batch: int) -> list[Part]:
         """The runs with one batch size."""
-        return plan.parts(self.stream, "br_ihmm", rule, {"batch": batch}, SHARE)
+        return plan.parts(self.stream, "br_ihmm", variant, {"batch": batch}, short=True)
 
 
 def batch_item(name: str, title: str, source: str, note: str, sweep: Sweep) -> Item:
@@ -47,7 +47,7 @@ def batch_item(name: str, title: str, source: str, note: str, sweep: Sweep) -> I
 
     def needed(plan: Plan) -> list[Part]:
         sizes = plan.grid(sweep.batches)
-        return [p for rule in RULES for b in sizes for p in sweep.parts(plan, rule, b)]
+        return [p for v in DRAWN for b in sizes for p in sweep.parts(plan, v, b)]
 
     return Item(name, title, source, note, lambda results: _made(results, sweep, title), needed)
 
@@ -57,22 +57,27 @@ def _made(results: Results, sweep: Sweep, title: str) -> Made:
     rows: list[list[Value]] = []
     for batch in results.plan.grid(sweep.batches):
         row: list[Value] = [batch]
-        for rule in RULES:
-            parts = sweep.parts(results.plan, rule, batch)
+        for variant in DRAWN:
+            parts = sweep.parts(results.plan, variant, batch)
             row += [results.cell(parts, score) for score in scores]
         rows.append(row)
-    names = [f"{MEASURES[score]}, {rule} rule" for rule in RULES for score in scores]
-    return Made([Table(["B", *names], rows)], lambda: _draw(rows, sweep, title))
+    names = [f"{MEASURES[score]}; {TITLES[variant]}" for variant in DRAWN for score in scores]
+    caption = (
+        "The batch size B decides how late a change is reported (left axis, the delay) and how "
+        "good forecasts are (right axis); bars are one standard deviation over the runs. All "
+        "other settings stay as they are in the tables."
+    )
+    return Made([Table(["B", *names], rows)], lambda: _draw(rows, sweep, title), caption)
 
 
 def _draw(rows: list[list[Value]], sweep: Sweep, title: str) -> Any:
     """Delay on the left axis, the error on the right one, as the paper has it."""
-    figure, axes = pyplot().subplots(1, 2, figsize=(11, 3.6), layout="constrained")
+    figure, axes = pyplot().subplots(1, len(DRAWN), figsize=(14, 3.6), layout="constrained")
     figure.suptitle(title, x=0.01, ha="left", fontsize=11)
-    for index, (ax, rule) in enumerate(zip(axes, RULES, strict=True)):
+    for index, (ax, variant) in enumerate(zip(axes, DRAWN, strict=True)):
         _curve(ax, rows, 2 + 3 * index, PALETTE[0], "delay")
         _curve(ax.twinx(), rows, 1 + 3 * index, PALETTE[1], MEASURES[sweep.score])
-        ax.set_title(drawing.TITLES[rule], loc="left", fontsize=9)
+        ax.set_title(TITLES[variant], loc="left", fontsize=9)
         ax.set_xlabel("batch size B")
     return figure
 
@@ -87,28 +92,30 @@ def _curve(ax: Any, rows: list[list[Value]], column: int, colour: str, label: st
     ax.set_ylabel(label, color=colour)
 
 
-def _noise_parts(plan: Plan, stream: str, rule: str, factor: float) -> list[Part]:
-    base = settings.part(stream, "br_ihmm", rule).settings["noise"]
-    return plan.parts(stream, "br_ihmm", rule, {"noise": factor * base}, SHARE)
+def _noise_parts(plan: Plan, stream: str, variant: str, factor: float) -> list[Part]:
+    base = settings.part(stream, "br_ihmm", variant).settings["noise"]
+    return plan.parts(stream, "br_ihmm", variant, {"noise": factor * base}, short=True)
 
 
 def _all_noise(plan: Plan) -> list[Part]:
     return [
-        part for stream in _NOISY for rule in RULES for factor in _FACTORS
-        for part in _noise_parts(plan, stream, rule, factor)
+        part for stream in _NOISY for variant in DRAWN for factor in _FACTORS
+        for part in _noise_parts(plan, stream, variant, factor)
     ]  # fmt: skip
 
 
 def _noise(results: Results) -> Made:
     rows: list[list[Value]] = []
     for stream, score in _NOISY.items():
-        for rule in RULES:
+        for variant in DRAWN:
             for factor in _FACTORS:
-                parts = _noise_parts(results.plan, stream, rule, factor)
-                cells = [results.cell(parts, name) for name in (score, "regimes", "switches")]
+                parts = _noise_parts(results.plan, stream, variant, factor)
+                names = (score, "coverage", "regimes", "switches")
+                cells = [results.cell(parts, name) for name in names]
                 noise = float(parts[0].settings["noise"])
-                rows.append([stream, rule, noise, MEASURES[score], *cells])
-    columns = ["stream", "rule", "R", "measure", "value", "regimes", "switches"]
+                rows.append([stream, TITLES[variant], noise, MEASURES[score], *cells])
+    columns = ["stream", "variant", "R", "measure", "value", "coverage of 90 %", "regimes"]
+    columns.append("switches")
     return Made([Table(columns, rows)])
 
 
@@ -120,12 +127,12 @@ def _thresholds(results: Results) -> Made:
     """No runs of its own: the labels of the tables of regimes, matched with other thresholds."""
     rows: list[list[Value]] = []
     for line in _regime_lines():
-        for rule in RULES:
-            parts = line.parts(results.plan, rule)
+        for variant in line.variants():
+            parts = line.parts(results.plan, variant)
             for score in ("ppv", "tpr"):
                 cells = [results.cell(parts, f"{score}_{n}") for n in RUN_THRESHOLDS]
-                rows.append([line.stream, line.model, rule, MEASURES[score], *cells])
-    columns = ["stream", "model", "rule", "measure", *(f"L = {n}" for n in RUN_THRESHOLDS)]
+                rows.append([line.stream, line.model, TITLES[variant], MEASURES[score], *cells])
+    columns = ["stream", "model", "variant", "measure", *(f"L = {n}" for n in RUN_THRESHOLDS)]
     return Made([Table(columns, rows)])
 
 

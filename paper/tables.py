@@ -8,14 +8,16 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy import stats
 
 from holdfast.errors import HoldfastError
-from paper.parts import Outcome, Part
+from paper.parts import ALL_ROWS, Outcome, Part
 from paper.plan import Plan
+from paper.settings import COLUMNS, UNTUNED, VARIANTS
 
-PAPER, HOLDFAST = "paper", "holdfast"
-RULES = (PAPER, HOLDFAST)
 NO_VALUE = "--"
+NOT_PRINTED = "not printed"
+LEVEL = 0.95  # of the intervals of paired differences
 MEASURES = {
     "rmse": "RMSE, uncontaminated y",
     "rmse_observed": "RMSE",
@@ -31,13 +33,23 @@ MEASURES = {
     "true_regimes": "true regimes",
     "true_switches": "true switches",
     "adjusted_rand": "adjusted Rand index",
+    "adjusted_rand_online": "adjusted Rand index, by what was known",
     "ppv": "PPV",
     "tpr": "TPR",
+    "ppv_online": "PPV, by what was known",
+    "tpr_online": "TPR, by what was known",
     "delay": "delay",
     "delay_online": "delay, by when it was known",
     "seconds": "seconds",
     "cpu_seconds": "seconds of CPU",
 }
+
+
+def measure(score: str) -> str:
+    """A score in words; one over all rows says that a search saw some of them."""
+    if score.endswith(ALL_ROWS):
+        return f"{MEASURES[score.removesuffix(ALL_ROWS)]}, all rows (a search saw the first)"
+    return MEASURES[score]
 
 
 class Cell(NamedTuple):
@@ -62,7 +74,27 @@ class Cell(NamedTuple):
         return {"mean": self.mean, "sd": self.sd, "runs": self.runs}
 
 
-Value = Cell | str | float | int | None
+class Difference(NamedTuple):
+    """Mean over seeds of one variant's score less another's, with an interval."""
+
+    mean: float
+    half: float  # of the interval; infinite for a single pair
+    pairs: int
+
+    def __str__(self) -> str:
+        if not math.isfinite(self.half):
+            return f"{self.mean:+.3g} (n {self.pairs}, no interval)"
+        low, high = self.mean - self.half, self.mean + self.half
+        return f"{self.mean:+.3g} [{low:+.3g}, {high:+.3g}] (n {self.pairs})"
+
+    def verdict(self, lower_is_better: bool) -> str:
+        """Whether the first is ahead; undecided where the interval holds 0."""
+        if abs(self.mean) <= self.half:
+            return "undecided"
+        return "ahead" if (self.mean < 0) == lower_is_better else "behind"
+
+
+Value = Cell | Difference | str | float | int | None
 
 
 @dataclass(frozen=True)
@@ -75,7 +107,7 @@ class Table:
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""
-        rows = [[v.to_json() if isinstance(v, Cell) else v for v in row] for row in self.rows]
+        rows = [[_plain(value) for value in row] for row in self.rows]
         return {"caption": self.caption, "columns": list(self.columns), "rows": rows}
 
     def markdown(self) -> str:
@@ -107,17 +139,40 @@ class Results:
         return self._outcomes[part.key]
 
     def sources(self, parts: Sequence[Part]) -> list[str]:
-        """The states of the source code that the outcomes of these parts come from."""
-        done = (self._outcomes.get(part.key) for part in parts)
-        return sorted({outcome.source for outcome in done if outcome is not None})
+        """Each model with the state of the source that its outcomes come from."""
+        done = [(part.model, self._outcomes.get(part.key)) for part in parts]
+        return sorted({f"{model}:{outcome.source}" for model, outcome in done if outcome})
+
+    def scores(self, parts: Sequence[Part], score: str) -> dict[int, float]:
+        """A score by seed, where it was computed and is finite."""
+        found = {}
+        for part in parts:
+            outcome = self._outcomes.get(part.key)
+            value = math.nan if outcome is None else outcome.scores.get(score, math.nan)
+            if math.isfinite(value):
+                found[part.seed] = value
+        return found
+
+    def paired(self, ours: Sequence[Part], rival: Sequence[Part], score: str) -> Difference | None:
+        """Ours less the rival's, seed by seed; a rival that draws nothing is the same for all."""
+        mine, other = self.scores(ours, score), self.scores(rival, score)
+        if len(rival) == 1 and other:
+            other = dict.fromkeys(mine, next(iter(other.values())))
+        values = np.array([mine[seed] - other[seed] for seed in mine if seed in other])
+        if not values.size:
+            return None
+        half = math.inf
+        if values.size > 1:
+            spread = float(values.std(ddof=1)) / math.sqrt(values.size)
+            half = float(stats.t.ppf((1 + LEVEL) / 2, values.size - 1)) * spread
+        return Difference(float(values.mean()), half, int(values.size))
 
     def cell(self, parts: Sequence[Part], score: str) -> Cell:
         """A score over the runs of one variant."""
-        done = [self._outcomes[part.key].scores for part in parts if part.key in self._outcomes]
-        values = np.array([scores[score] for scores in done if score in scores])
-        values = values[np.isfinite(values)]
+        done = [part for part in parts if part.key in self._outcomes]
         if not done:
-            return Cell(None, None, 0, self.why_not(parts[0]))
+            return Cell(None, None, 0, self.why_not(parts[0]) if parts else "not run")
+        values = np.array(list(self.scores(done, score).values()))
         if not values.size:
             return Cell(None, None, 0, "not defined on these rows")
         sd = float(values.std(ddof=1)) if values.size > 1 else None
@@ -132,27 +187,37 @@ class Line(NamedTuple):
     score: str
     paper: str = ""
     label: str = ""  # in place of the model's name
-    changes: dict[str, Any] | None = None
-    ruled: bool = True  # False for a model, or a score, on which the rule has no bearing
+    only: str = ""  # the one variant it has a value under, where it is not the model's own
 
-    def parts(self, plan: Plan, rule: str) -> list[Part]:
-        """The runs under a rule."""
-        return plan.parts(self.stream, self.model, rule, self.changes)
+    def variants(self) -> tuple[str, ...]:
+        """The variants it is run under."""
+        return (self.only,) if self.only else VARIANTS[self.model]
 
-    def rules(self) -> tuple[str, ...]:
-        """The rules it is run under."""
-        return RULES if self.ruled else (HOLDFAST,)
+    def parts(self, plan: Plan, variant: str) -> list[Part]:
+        """The runs of a variant."""
+        return plan.parts(self.stream, self.model, variant)
+
+    @property
+    def name(self) -> str:
+        """How a reader knows it."""
+        return self.label or self.model
+
+
+def trivial(stream: str, score: str, label: str) -> Line:
+    """A score of the stream alone, found beside those of a model that is run anyway."""
+    return Line(stream, "last_value", score, label=label, only=UNTUNED)
 
 
 def comparison(results: Results, lines: Sequence[Line], caption: str = "") -> Table:
-    """The paper's numbers beside ours under both rules."""
-    columns = ("stream", "model", "measure", "paper", "ours, paper's rule", "ours, holdfast rule")
+    """The paper's numbers beside ours: untuned and tuned in columns of their own."""
     rows: list[list[Value]] = []
     for line in lines:
-        cells = {r: results.cell(line.parts(results.plan, r), line.score) for r in line.rules()}
-        name = line.label or line.model
-        row: list[Value] = [line.stream, name, MEASURES[line.score], line.paper or "not printed"]
-        rows.append([*row, cells.get(PAPER, "no rule applies"), cells[HOLDFAST]])
+        cells = {v: results.cell(line.parts(results.plan, v), line.score) for v in line.variants()}
+        row: list[Value] = [line.stream, line.name, measure(line.score), line.paper or NOT_PRINTED]
+        column = line.only if line.only in COLUMNS else ""
+        shown = cells if column or not line.only else {"second": cells[line.only]}
+        rows.append([*row, *(shown.get(v, NO_VALUE) for v in COLUMNS)])
+    columns = ["stream", "model", "measure", "paper prints", *COLUMNS.values()]
     return Table(columns, rows, caption)
 
 
@@ -160,20 +225,26 @@ def parts_of(lines: Sequence[Line]) -> Callable[[Plan], list[Part]]:
     """What a comparison needs to have run."""
 
     def needed(plan: Plan) -> list[Part]:
-        return [part for line in lines for rule in line.rules() for part in line.parts(plan, rule)]
+        return [part for line in lines for v in line.variants() for part in line.parts(plan, v)]
 
     return needed
 
 
 class Made(NamedTuple):
-    """Tables, and a function that draws the figure (it may raise a HoldfastError)."""
+    """Tables, a function that draws the figure (it may raise a HoldfastError), what it shows."""
 
     tables: Sequence[Table]
     draw: Callable[[], Any] | None = None
+    caption: str = ""
 
 
 def no_parts(_: Plan) -> list[Part]:
     """For items that run no model."""
+    return []
+
+
+def no_more(_: Results) -> list[Part]:
+    """For items that know from the beginning what they need."""
     return []
 
 
@@ -188,6 +259,7 @@ class Item:
         note: why the paper's numbers and ours differ.
         make: tables and figure from the results.
         parts: the runs it needs.
+        more: the runs it turns out to need, given what there is; asked until there are none.
     """
 
     name: str
@@ -196,6 +268,14 @@ class Item:
     note: str
     make: Callable[[Results], Made]
     parts: Callable[[Plan], list[Part]] = no_parts
+    more: Callable[[Results], list[Part]] = no_more
+
+
+def _plain(value: Value) -> Any:
+    """As JSON values."""
+    if isinstance(value, Cell):
+        return value.to_json()
+    return value._asdict() if isinstance(value, Difference) else value
 
 
 def _row(values: Sequence[str]) -> str:

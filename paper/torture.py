@@ -105,32 +105,6 @@ class Torture:
                 return row
         raise HoldfastError(f"There is no cell model={model!r}, kind={kind!r}.")
 
-    def columns(self) -> dict[str, list[Any]]:
-        """The rows as named columns."""
-        return {name: [getattr(row, name) for row in self.rows] for name in Cell._fields}
-
-    def frame(self) -> Any:
-        """The rows as a pandas data frame."""
-        import pandas
-
-        return pandas.DataFrame(self.columns())
-
-    def table(self, figure: str = "excess") -> str:
-        """Markdown: kinds down, models across.
-
-        Args:
-            figure: `excess` (and after the slash the regimes opened) or `during`.
-        """
-        if figure not in ("excess", "during"):
-            raise unknown("figure", figure, ("excess", "during"))
-        models = list(dict.fromkeys(row.model for row in self.rows))
-        kinds = list(dict.fromkeys(row.kind for row in self.rows))
-        lines = [_line(["contamination", *models]), _line(["---"] * (len(models) + 1))]
-        for kind in kinds:
-            cells = [_told(self.cell(model, kind), figure) for model in models]
-            lines.append(_line([kind.replace("_", " "), *cells]))
-        return "\n".join(lines)
-
 
 def torture(
     models: Mapping[str, Maker],
@@ -169,8 +143,8 @@ def torture(
         raise HoldfastError("models, kinds and seeds must hold at least one entry each.")
     rows: list[Cell] = []
     for label, maker in models.items():
-        trials = [_trials(maker, scene, chosen) for scene in stages]
-        rows += [_cell(label, kind, [trial[kind] for trial in trials]) for kind in chosen]
+        tried = [trials(maker, scene, chosen) for scene in stages]
+        rows += [cell_of(label, kind, [trial[kind] for trial in tried]) for kind in chosen]
     return Torture(tuple(rows))
 
 
@@ -310,7 +284,7 @@ class _Record(NamedTuple):
         return sum(when < time for when in self.opened)
 
 
-class _Trial(NamedTuple):
+class Trial(NamedTuple):
     """One model on one contaminated stream, beside itself on the clean one."""
 
     during: float = np.nan
@@ -323,7 +297,7 @@ class _Trial(NamedTuple):
     failure: str = ""
 
 
-def _trials(maker: Maker, scene: Stage, kinds: list[str]) -> dict[str, _Trial]:
+def trials(maker: Maker, scene: Stage, kinds: list[str]) -> dict[str, Trial]:
     """Every kind from the same state: what comes before the contamination is run once."""
     model = maker(scene.seed)
     for y in scene.y[: scene.start]:
@@ -332,19 +306,19 @@ def _trials(maker: Maker, scene: Stage, kinds: list[str]) -> dict[str, _Trial]:
     return {kind: _trial(model, scene, clean, kind) for kind in kinds}
 
 
-def _trial(model: Model, scene: Stage, clean: _Record, kind: str) -> _Trial:
+def _trial(model: Model, scene: Stage, clean: _Record, kind: str) -> Trial:
     target = scene.y[scene.start :]
     try:
         dirty = KINDS[kind](scene, model.copy())
         record = _record(model.copy(), dirty.y[scene.start :])
     except Exception as error:  # whatever it is, the cell is to say so
-        return _Trial(failure=f"{type(error).__name__}: {error}")
+        return Trial(failure=f"{type(error).__name__}: {error}")
     split = int(np.flatnonzero(dirty.mask)[-1]) + 1 + _SETTLING * scene.batch - scene.start
     shift = len(record.mean) - len(target)  # second deliveries: the last rows are the same
     truth = target if shift == 0 else dirty.y[scene.start :]
     dirty_rmse, clean_rmse = _rmse(record, truth, split), _rmse(clean, target, split - shift)
     opened = record.opened_by(scene.start + split) - clean.opened_by(scene.start + split - shift)
-    return _Trial(*dirty_rmse, *clean_rmse, opened, record.finite, record.n_bytes)
+    return Trial(*dirty_rmse, *clean_rmse, opened, record.finite, record.n_bytes)
 
 
 def _record(model: Model, y: Array) -> _Record:
@@ -374,10 +348,11 @@ def _root_mean_square(half: Array) -> float:
     return 2 * (top * float(np.sqrt(np.square(half / top).mean())))
 
 
-def _cell(label: str, kind: str, trials: list[_Trial]) -> Cell:
+def cell_of(label: str, kind: str, trials: list[Trial]) -> Cell:
+    """Trials of one model under one contamination, put together."""
     n = len(trials)
     during, rmse, calm, usual = (
-        float(sum(getattr(trial, name) / n for trial in trials)) for name in _Trial._fields[:4]
+        float(sum(getattr(trial, name) / n for trial in trials)) for name in Trial._fields[:4]
     )
     return Cell(
         label, kind, rmse / usual - 1.0, sum(trial.opened for trial in trials) / n,
@@ -387,14 +362,18 @@ def _cell(label: str, kind: str, trials: list[_Trial]) -> Cell:
     )  # fmt: skip
 
 
-def _told(cell: Cell, figure: str) -> str:
+def told(cell: Cell, figure: str) -> str:
+    """A cell as a table shows it.
+
+    Args:
+        cell: what came of a model under a contamination.
+        figure: `excess` (and after the slash the regimes opened) or `during`.
+    """
+    if figure not in ("excess", "during"):
+        raise unknown("figure", figure, ("excess", "during"))
     if cell.failure:
         return cell.failure.split(":")[0]
     value = getattr(cell, figure)
     told = f"{100.0 * value:+.1f} %" if value < 10 else f"{value + 1.0:.1e} times"
     told += f" / {cell.opened:.1f}" if figure == "excess" else ""
     return told + ("" if cell.finite else ", not finite")
-
-
-def _line(cells: list[str]) -> str:
-    return "| " + " | ".join(cells) + " |"

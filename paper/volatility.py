@@ -12,14 +12,14 @@ from holdfast.plot import PALETTE
 from paper import drawing
 from paper.parts import Part
 from paper.plan import Plan
-from paper.tables import HOLDFAST, Cell, Item, Made, Results, Table, Value
+from paper.settings import UNTUNED
+from paper.tables import Cell, Item, Made, Results, Table, Value
 
 Array = NDArray[np.float64]
-SHARE = 0.25
 
 
 def _parts(plan: Plan) -> list[Part]:
-    return plan.parts("garch", "garch_ihmm", HOLDFAST, share=SHARE)
+    return plan.parts("garch", "garch_ihmm", UNTUNED)
 
 
 def garch_variance(y: Array, omega: float, alpha: float, beta: float) -> Array:
@@ -74,7 +74,12 @@ def _garch(results: Results) -> Made:
     rows: list[list[Value]] = [["RMS error of log variance, seed 0", single, regime_model]]
     rows += [[name.replace("_", " "), None, cell] for name, cell in zip(names, cells, strict=True)]
     table = Table(["", "one GARCH, fitted to the whole stream", "garch_ihmm, online"], rows)
-    return Made([table], lambda: _draw(results))
+    caption = (
+        "Top: the stream. Middle: its true variance (grey) and what one GARCH and the regime model "
+        "say of it before each observation, on a log scale. Bottom: the regime found and how "
+        "sure the model is of it; the true second regime is shaded."
+    )
+    return Made([table], lambda: _draw(results), caption)
 
 
 def _draw(results: Results) -> Any:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -17,17 +17,25 @@ from holdfast import cli, data, evaluate
 from holdfast.errors import HoldfastError
 from paper import (
     ablation,
+    ahead,
     output,
+    parts,
+    plan,
+    probes,
+    recovery,
     runner,
     settings,
     streams,
     targets,
     toys,
+    tuning,
     volatility,
 )
+from paper.__main__ import main
 from paper.parts import RUN_THRESHOLDS, Cache, Outcome, Part, run_into, run_part
-from paper.plan import LEAST, LEAST_SHARED, Plan
-from paper.tables import Cell, Item, Line, Made, Results, Table, comparison, parts_of
+from paper.plan import FEW, MANY, Plan
+from paper.settings import PRINTED, SECOND, UNTUNED
+from paper.tables import Cell, Difference, Item, Line, Made, Results, Table, comparison, parts_of
 
 QUICK = Plan(quick=True)
 
@@ -45,6 +53,12 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[Part]:
     return ran
 
 
+def forget() -> None:
+    """Streams are made anew, and their data looked at again."""
+    streams.made.cache_clear()
+    parts._data.cache_clear()
+
+
 def small_item(*lines: Line) -> Item:
     """An item that compares a few lines."""
     return Item(
@@ -58,25 +72,25 @@ def small_item(*lines: Line) -> Item:
 
 def test_fitted_values_are_the_printed_ones():
     # Typed by hand from the paper's Table "Summary of fitted hyperparameters".
-    br = settings.paper("well_log", "br_ihmm")
+    br = settings.printed("well_log", "br_ihmm")
     assert (br["batch"], br["ess_threshold"], br["prior_var"]) == (21, 0.10, 1.0)
     assert br["threshold"] ** 2 == pytest.approx(2.124)
     assert br["rule"] == "paper" and br["max_regimes"] == 30
-    wolf = settings.paper("electricity", "wolf_ihmm")
+    wolf = settings.printed("electricity", "wolf_ihmm")
     assert (wolf["ess_threshold"], wolf["prior_var"]) == (0.5, 99.619)
     assert wolf["threshold"] ** 2 == pytest.approx(3.909)
-    assert settings.degree("electricity", "wolf_ihmm", "paper") == 1
-    assert settings.degree("electricity", "br_ihmm", "paper") == 2
-    assert settings.paper("electricity", "br_ihmm")["threshold"] == 1.0
-    assert settings.paper("electricity", "ihmm")["prior_var"] == 31.334
-    assert settings.paper("synthetic", "ihmm")["ess_threshold"] == 0.0
-    assert settings.paper("synthetic", "br_ihmm")["threshold"] ** 2 == pytest.approx(1.348)
-    assert "batch" not in settings.paper("synthetic", "wolf_ihmm")
+    assert settings.degree("electricity", "wolf_ihmm", PRINTED) == 1
+    assert settings.degree("electricity", "br_ihmm", PRINTED) == 2
+    assert settings.printed("electricity", "br_ihmm")["threshold"] == 1.0
+    assert settings.printed("electricity", "ihmm")["prior_var"] == 31.334
+    assert settings.printed("synthetic", "ihmm")["ess_threshold"] == 0.0
+    assert settings.printed("synthetic", "br_ihmm")["threshold"] ** 2 == pytest.approx(1.348)
+    assert "batch" not in settings.printed("synthetic", "wolf_ihmm")
 
 
 def test_order_flow_prior_is_the_paper_equation():
     # rho 0.114 and Sigma_0 0.001: y = rho y' - (1 - rho) theta, theta ~ N(0, Sigma_0).
-    given = settings.paper("ofi", "br_ihmm")
+    given = settings.printed("ofi", "br_ihmm")
     assert given["prior_mean"] == [0.0, 0.114]
     assert given["prior_var"][0] == pytest.approx((1 - 0.114) ** 2 * 0.001)
     assert given["noise"] == pytest.approx(1 - 0.114**2)
@@ -91,32 +105,123 @@ def test_order_flow_prior_holds_the_lag(rng: np.random.Generator):
         assert regime.mean[1] == pytest.approx(0.3, abs=1e-6)
 
 
-@pytest.mark.parametrize("stream", settings.CHOSEN)
-@pytest.mark.parametrize("rule", ["paper", "holdfast"])
-def test_every_setting_is_one_of_its_model(stream: str, rule: str):
-    for model in settings.ONLINE:
-        part = settings.part(stream, model, rule)
-        assert set(part.settings) <= set(hf.make(model).settings())
-        assert hf.make(model, **part.settings).settings()["rule"] == rule
+@pytest.mark.parametrize("stream", settings.STARTS)
+def test_every_setting_is_one_of_its_model(stream: str):
+    for model, variants in settings.VARIANTS.items():
+        if model == "garch_ihmm":
+            continue
+        for variant in variants:
+            hf.make(model, **settings.of(stream, model, variant))  # an unknown one is an error
 
 
-def test_tuned_settings_replace_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_variants_are_the_rules_they_say():
+    def rule(variant: str) -> tuple[object, str]:
+        made = hf.make("br_ihmm", **settings.of("iid_t", "br_ihmm", variant))
+        return made.settings()["rule"], made.settings()["weight"] or "default"
+
+    assert rule(PRINTED)[0] == rule(settings.PAPER)[0] == "paper"
+    first, weight = rule(settings.FIRST)
+    assert weight == "imq" and isinstance(first, dict)
+    assert {name for name, side in first.items() if side == "paper"} == {"D10", "D11", "D12"}
+    assert rule(SECOND) == ("holdfast", "default")
+    assert settings.of("iid_t", "br_ihmm", UNTUNED) == {}
+    with pytest.raises(HoldfastError, match="variant"):
+        settings.of("iid_t", "br_ihmm", "third")
+
+
+def test_what_a_search_found_replaces_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(settings, "TUNED", tmp_path)
-    before = settings.part("electricity", "br_ihmm", "holdfast")
-    best = {"batch": 7, "noise": 0.5, "features": None, "seed": 3, "particles": 20}
-    content = {"model_name": "br_ihmm", "best": best, "info": {"degree": 3}}
-    (tmp_path / "electricity-br_ihmm.json").write_text(json.dumps(content))
-    after = settings.part("electricity", "br_ihmm", "holdfast")
+    before = settings.part("electricity", "br_ihmm", SECOND)
+    content = {"best": {"batch": 7, "noise": 0.5}, "degree": 2}
+    (tmp_path / "electricity-br_ihmm-second.json").write_text(json.dumps(content))
+    after = settings.part("electricity", "br_ihmm", SECOND)
     assert after.settings == before.settings | {"batch": 7, "noise": 0.5}
-    assert after.degree == 3 and before.degree == 1
-    assert settings.part("electricity", "br_ihmm", "paper").settings["batch"] == 6
+    assert after.degree == 2 and before.degree == 1
+    assert settings.part("electricity", "br_ihmm", PRINTED).settings["batch"] == 6
+    told = settings.of("electricity", "beam_ihmm", SECOND)
+    assert told["noise"] == settings.of("electricity", "ihmm", SECOND)["noise"]
+
+
+# ---------------------------------------------------------------------------- the search
+
+
+def test_every_tuned_column_has_a_search_over_what_its_model_has():
+    found = tuning.searches()
+    assert len(found) == len(set(found))
+    for stream in settings.STARTS:
+        for model in (*settings.ONLINE, "student_t_ihmm"):
+            for variant in settings.VARIANTS[model]:
+                searched = tuning.Search(stream, model, variant) in found
+                assert searched == (variant not in (PRINTED, UNTUNED))
+    for search in found:
+        known = hf.make(search.model).settings()
+        assert set(search.space()) <= set(known) & set(tuning.RANGES)
+        assert ("sticky" in search.space()) == (
+            search.model in settings.WITH_PARTICLES
+            and "paper" not in settings.TITLES[search.variant]
+        )
+    noise = {s.stream for s in found if "noise" in s.space()}
+    assert not noise & set(settings.STATED_NOISE)  # told by the paper, so nobody searches
+
+
+def test_a_search_sees_no_row_that_is_scored():
+    well_log = streams.stream("well_log")
+    assert len(tuning.training_part(well_log).y) == well_log.held_out == 1700
+    iid = streams.stream("iid_gauss")
+    used = [streams.stream("iid_gauss", seed).data.y for seed in range(MANY)]
+    joined = tuning.training_part(iid).y
+    assert len(joined) == 3 * len(iid.data)
+    assert all(not np.isin(one[:5], joined).any() for one in used)
+    assert len(tuning.training_part(well_log, hindsight=True).y) == len(well_log.data)
+
+
+def test_a_search_keeps_what_it_found_and_is_not_done_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(settings, "TUNED", tmp_path)
+    monkeypatch.setattr(tuning, "_USUAL_SEEDS", (10_000,))
+    search = tuning.Search("iid_gauss", "ihmm", SECOND)
+    assert not search.done()
+    path = tuning.run(search, budget=2, progress=False)
+    kept = json.loads(path.read_text())
+    assert set(kept["best"]) == set(search.space()) and "noise" not in kept["best"]
+    assert kept["objective"] == "crps" and kept["trials"] == 2 and kept["rows"] == 1180
+    assert (
+        search.done()
+        and settings.of("iid_gauss", "ihmm", SECOND)["sticky"] == (kept["best"]["sticky"])
+    )
+    path.write_text(json.dumps(kept | {"state": "another"}))
+    assert not search.done()
+
+
+def test_the_command_says_what_it_would_search(capsys: pytest.CaptureFixture[str]):
+    asked = ["tune", "--estimate", "--again", "--streams", "ofi", "--models", "bocd", "ihmm"]
+    main(asked)
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.partition(":")[0] for line in lines[:-1]] == [
+        "ofi ihmm paper", "ofi ihmm second", "ofi bocd second",
+    ]  # fmt: skip
+    with pytest.raises(SystemExit, match="say which of"):
+        main(["bake"])
+
+
+def test_hindsight_is_judged_by_the_printed_numbers():
+    goals = (recovery.Goal("ppv", 0.5, True), recovery.Goal("rmse_observed", 2.0))
+    assert [goal.gap(1.0) for goal in goals] == [0.0, 0.0]
+    assert goals[0].gap(0.25) == 0.5 and goals[1].gap(3.0) == 0.5
+    assert goals[0].gap(None) == math.inf
+    stream = data.iid_regimes(0)
+    result = evaluate.prequential(hf.make("last_value"), stream.y)
+    rmse = result.scores()["rmse"]
+    judged = tuning.printed_gap((recovery.Goal("rmse_observed", rmse / 2),), ())(result)
+    assert judged == pytest.approx(1.0)
 
 
 # ---------------------------------------------------------------------------- parts and plans
 
 
 def test_scores_of_a_part_are_those_of_its_run():
-    part = QUICK.parts("iid_t", "br_ihmm", "holdfast")[0]
+    part = QUICK.parts("iid_t", "br_ihmm", SECOND)[0]
     outcome = run_part(part)
     stream = data.iid_regimes(part.seed, noise="t")
     mean = outcome.columns["mean"]
@@ -141,24 +246,73 @@ def test_only_the_drawn_run_keeps_its_columns(tmp_path: Path):
     assert drawn.scores["rmse"] == run_part(first).scores["rmse"]
 
 
-def test_dear_variants_get_fewer_runs():
-    plan = Plan(runs=100)
-    assert len(plan.parts("iid_t", "br_ihmm", "paper")) == 100
-    dear = len(plan.parts("synthetic", "br_ihmm", "paper"))
-    assert LEAST <= dear < len(plan.parts("synthetic", "br_ihmm", "holdfast")) < 100
-    assert len(plan.parts("well_log", "beam_ihmm", "holdfast")) == 1
-    assert len(plan.parts("well_log", "bocd", "holdfast")) == 1
-    assert len(Plan(runs=2).parts("electricity", "br_ihmm", "paper")) == 2
-    assert [part.seed for part in plan.parts("iid_t", "ihmm", "paper")][:3] == [0, 1, 2]
-    some = Plan(runs=20).parts("ofi", "br_ihmm", "holdfast", share=0.25)
-    assert len(some) == LEAST_SHARED
-    dearest = Plan(runs=20).parts("electricity", "br_ihmm", "paper", share=0.25)
-    assert len(dearest) == 1 and dearest[0].rows == 12_000
+def test_scores_are_of_rows_that_no_search_has_seen():
+    part = Part("well_log", "last_value", rows=400)
+    scores, y = run_part(part).scores, part.load().data.y
+    assert part.load().held_out == 200
+    late = np.sqrt(np.mean(np.diff(y[199:]) ** 2))
+    assert scores["rmse"] == pytest.approx(late)
+    first = y[0] - hf.make("last_value").predict().mean
+    whole = np.sqrt((first**2 + np.sum(np.diff(y) ** 2)) / 400)
+    assert scores["rmse_all"] == pytest.approx(whole)
+    cut = streams.stream("well_log").rows(1700)
+    true = [t - 1700 for t in streams.stream("well_log").data.changepoints if t > 1700]
+    assert list(cut.data.changepoints) == true and len(cut.data) == 4050 - 1700
+    generated = run_part(Part("iid_t", "last_value", rows=100)).scores
+    assert generated["rmse"] == generated["rmse_all"]  # tuned on other seeds
+
+
+def test_a_setting_that_a_model_does_not_know_is_refused():
+    with pytest.raises(HoldfastError, match="hazard"):
+        run_part(Part("iid_t", "ihmm", {"hazard": 0.1}, rows=20))
+
+
+def test_a_key_follows_all_that_the_outcome_depends_on(monkeypatch: pytest.MonkeyPatch):
+    part = Part("iid_t", "bocd", rows=20)
+    key = part.key
+    assert Part("iid_t", "bocd", rows=20).key == key
+    others = [Part("iid_t", "bocd", {"hazard": 0.1}, rows=20), Part("iid_t", "bocd", rows=21)]
+    others += [Part("iid_t", "bocd", rows=20, seed=1), Part("iid_gauss", "bocd", rows=20)]
+    assert len({key, *(other.key for other in others)}) == 5
+
+    made = streams.stream("iid_t")
+    edited = dataclasses.replace(made, data=dataclasses.replace(made.data, y=made.data.y + 1))
+    assert edited.digest() != made.digest()
+    parts._data.cache_clear()
+    monkeypatch.setattr(parts, "stream", lambda *_: edited)
+    assert part.key != key
+    monkeypatch.undo()
+    parts._data.cache_clear()
+    assert part.key == key
+    monkeypatch.setattr(parts, "cache_folder", lambda module: Path(f"{module}-edited"))
+    parts._code.cache_clear()
+    assert part.key != key
+    monkeypatch.undo()
+    parts._code.cache_clear()
+
+
+def test_the_code_of_a_model_is_what_it_imports():
+    bank, bocd = Part("iid_t", "auto"), Part("iid_t", "bocd")
+    family = {parts.code_state(Part("iid_t", model)) for model in settings.ONLINE}
+    assert len({parts.code_state(bank), parts.code_state(bocd), *family}) == 3
+    asked = {parts.code_state(Part(name, "x")) for name in probes.PROBES}
+    assert len(asked) == len(probes.PROBES)
+
+
+def test_twenty_runs_of_what_is_short_five_of_the_rest(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(plan, "costs", lambda: {"synthetic br_ihmm prior means drawn": 40.0})
+    assert len(Plan().parts("iid_t", "br_ihmm", PRINTED)) == MANY
+    assert len(Plan().parts("synthetic", "br_ihmm", PRINTED)) == FEW
+    assert len(Plan(runs=2).parts("synthetic", "br_ihmm", PRINTED)) == 2
+    assert len(Plan().parts("well_log", "dsm_bocd", SECOND)) == 1  # it draws nothing
+    assert len(Plan().parts("synthetic", "bocd", SECOND)) == MANY  # the stream is drawn
+    assert [part.seed for part in Plan().parts("iid_t", "ihmm", PRINTED)][:3] == [0, 1, 2]
+    assert Plan().parts("electricity", "ihmm", SECOND, short=True)[0].rows == 12_000
 
 
 def test_targets_are_met_on_the_right_side():
-    least = targets.Target("well_log", "ppv", "", 0.7, at_least=True)
-    most = targets.Target("well_log", "delay", "", 15.0)
+    least = targets.Target("", "well_log", "ppv", 0.7, at_least=True)
+    most = targets.Target("", "well_log", "delay", 15.0)
     verdicts = [least.met(Cell(m, None, 1)) for m in (0.69, 0.7, 0.8)]
     assert verdicts == ["no", "yes", "yes"]
     assert [most.met(Cell(m, None, 1)) for m in (14.0, 15.0, 16.0)] == ["yes", "yes", "no"]
@@ -166,7 +320,7 @@ def test_targets_are_met_on_the_right_side():
 
 
 def test_run_thresholds_are_those_of_the_matching():
-    part = settings.part("iid_gauss", "ihmm", "holdfast", {"particles": 5})
+    part = settings.part("iid_gauss", "ihmm", SECOND, {"particles": 5})
     outcome = run_part(part)
     truth = part.load().data.changepoints
     for n in RUN_THRESHOLDS:
@@ -178,23 +332,67 @@ def test_run_thresholds_are_those_of_the_matching():
 def test_quick_cuts_rows_and_particles_of_every_item():
     for item in paper.ITEMS.values():
         for part in item.parts(QUICK):
-            assert part.rows is not None and part.rows <= 500
-            assert part.settings.get("particles", 0) <= 15 and part.seed == 0
+            assert part.seed == 0
+            if part.stream not in probes.PROBES:
+                assert part.rows is not None and part.rows <= 400
+                assert part.settings.get("particles", 0) <= 12
 
 
 def test_every_item_says_where_it_is_from_and_why_it_differs():
-    assert len(paper.ITEMS) == 26
+    assert len(paper.ITEMS) == 32
     for name, item in paper.ITEMS.items():
         assert item.name == name and item.title and item.source and len(item.note) > 40
 
 
-def test_ablation_switches_each_deviation_alone():
-    assert list(ablation.VARIANTS) == ["holdfast", *(f"D{k}" for k in range(1, 10)), "all nine"]
-    for stream in settings.CHOSEN:
-        base = ablation._parts(QUICK, stream, "holdfast")[0].settings
-        for name, rule in ablation.VARIANTS.items():
-            changed = ablation._parts(QUICK, stream, name)[0].settings
-            assert changed == base | {"rule": rule}
+def test_ablation_takes_one_piece_at_a_time():
+    for stream in settings.STARTS:
+        for edition, taken in ablation.TAKEN.items():
+            base = ablation._parts(QUICK, stream, edition, ablation.WHOLE)[0].settings
+            for piece, changes in taken(stream).items():
+                changed = ablation._parts(QUICK, stream, edition, piece)[0].settings
+                assert changed == base | changes
+                hf.make("br_ihmm", **changed)
+    pieces = ablation.taken_from_second("iid_t")
+    without = hf.make("br_ihmm", **settings.of("iid_t", "br_ihmm", SECOND) | pieces[
+        "contamination score: IMQ, c = 2"
+    ])  # fmt: skip
+    assert without._islands == 6  # what the weight would decide by default stays
+
+
+def test_mending_starts_from_the_text_and_ends_with_the_first_edition():
+    def rule(*mended: str) -> dict[str, str]:
+        part = recovery.mended_parts(QUICK, "iid_gauss", mended)[0]
+        found: dict[str, str] = part.settings["rule"]
+        return found
+
+    assert set(rule().values()) == {"paper"}
+    assert [name for name, side in rule("D4").items() if side == "holdfast"] == ["D4"]
+    assert rule(*recovery.NINE) == {f"D{k}": "holdfast" for k in range(1, 10)} | {
+        f"D{k}": "paper" for k in (10, 11, 12)
+    }
+
+
+def test_the_greedy_search_takes_what_closes_most_of_the_gap(monkeypatch: pytest.MonkeyPatch):
+    worth = {"D1": 0.3, "D4": 0.5, "D9": 0.2}
+    shortfall = {}
+
+    def gap(results: Results, stream: str, mended: tuple[str, ...]) -> float:
+        shortfall[mended] = 1.0 - sum(worth.get(d, 0.0) for d in mended)
+        return max(0.0, shortfall[mended])
+
+    monkeypatch.setattr(recovery, "_gap", gap)
+    everything = Results(QUICK, {}, {})
+    monkeypatch.setattr(everything, "why_not", lambda part: "")
+    course = recovery.path(everything, "iid_gauss")
+    assert course == [(), ("D4",), ("D1", "D4"), ("D1", "D4", "D9")]
+    monkeypatch.setattr(everything, "why_not", lambda part: "not run")
+    assert recovery.path(everything, "iid_gauss") == [()]  # no further than the runs go
+
+
+def test_pairs_compare_tuned_with_tuned_and_untuned_with_untuned():
+    for claim in ahead.CLAIMS:
+        for ours, rival, variant in ahead._pairs(claim):
+            assert (ours == UNTUNED) == (variant == UNTUNED) or rival == "last_value"
 
 
 # ---------------------------------------------------------------------------- running
@@ -203,7 +401,7 @@ def test_ablation_switches_each_deviation_alone():
 def test_items_end_to_end_and_resumed(tmp_path: Path, counted: list[Part]):
     chosen = paper.choose(["eye_candy", "t_difference"])
     written = paper.reproduce(chosen, tmp_path, QUICK)
-    assert [done.runs for done in written] == [4, 0] and len(counted) == 4
+    assert [done.runs for done in written] == [9, 0] and len(counted) == 9
     for name in ("eye_candy", "t_difference"):
         content = json.loads((tmp_path / f"{name}.json").read_text())
         assert content["versions"]["holdfast"] == hf.__version__ and content["quick"]
@@ -212,13 +410,14 @@ def test_items_end_to_end_and_resumed(tmp_path: Path, counted: list[Part]):
         assert f"![{content['title']}]({name}.png)" in (tmp_path / f"{name}.md").read_text()
         assert f"[{content['title']}]({name}.md)" in (tmp_path / "index.md").read_text()
     content = json.loads((tmp_path / "eye_candy.json").read_text())
-    assert {group["settings"]["rule"] for group in content["variants"]} == {"paper", "holdfast"}
+    rules = [group["settings"].get("rule") for group in content["variants"]]
+    assert rules.count("paper") == 4 and rules.count("holdfast") == 2 and rules.count(None) == 2
     assert all(group["seeds"] == [0] for group in content["variants"])
-    assert len(content["sources"]) == 1
+    assert [source.partition(":")[0] for source in content["sources"]] == ["br_ihmm", "ihmm"]
 
     before = (tmp_path / "eye_candy.json").read_text()
     paper.reproduce(chosen, tmp_path, QUICK)
-    assert len(counted) == 4  # nothing was run again
+    assert len(counted) == 9  # nothing was run again
     assert (tmp_path / "eye_candy.json").read_text() == before
 
 
@@ -227,9 +426,10 @@ def test_an_interrupted_run_takes_up_where_it_stopped(
 ):
     item = small_item(Line("iid_gauss", "ihmm", "rmse"), Line("iid_gauss", "wolf_ihmm", "rmse"))
     ran: list[Part] = []
+    limit = 2
 
     def stopped(part: Part, folder: Path) -> tuple[Part, str]:
-        if len(ran) == 2:
+        if len(ran) == limit:
             raise KeyboardInterrupt
         ran.append(part)
         return run_into(part, folder)
@@ -239,22 +439,43 @@ def test_an_interrupted_run_takes_up_where_it_stopped(
         paper.reproduce([item], tmp_path, QUICK)
     first = [part.key for part in ran]
     ran.clear()
+    limit = 100
     paper.reproduce([item], tmp_path, QUICK)
     second = [part.key for part in ran]
-    assert len(first) == 2 and len(second) == 2 and not set(first) & set(second)
+    assert len(first) == 2 and len(second) == 6 and not set(first) & set(second)
+
+
+def test_an_item_may_ask_for_more_until_it_is_content(tmp_path: Path, counted: list[Part]):
+    wanted = [Part("iid_t", "last_value", rows=20 + k) for k in range(3)]
+
+    def more(results: Results) -> list[Part]:
+        done = sum(not results.why_not(part) for part in wanted)
+        return wanted[: done + 1]
+
+    item = Item("grows", "It grows", "nowhere", "", lambda _: Made([]), lambda _: wanted[:1], more)
+    (written,) = paper.reproduce([item], tmp_path, QUICK)
+    assert written.runs == 3 and [part.rows for part in counted] == [20, 21, 22]
+
+
+def test_an_estimate_counts_what_is_left_and_shared_runs_once(tmp_path: Path):
+    twice = [small_item(Line("iid_gauss", "last_value", "rmse")) for _ in range(2)]
+    (_, runs, minutes), (_, shared, none) = paper.estimate(twice, tmp_path, QUICK)
+    assert (runs, shared, none) == (1, 0, 0.0) and minutes > 0
+    paper.reproduce(twice[:1], tmp_path, QUICK)
+    assert [row[1] for row in paper.estimate(twice, tmp_path, QUICK)] == [0, 0]
 
 
 def test_missing_data_is_said_and_no_number_is_printed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, counted: list[Part]
 ):
     monkeypatch.setenv("HOLDFAST_DATA", str(tmp_path))
-    streams.stream.cache_clear()
+    forget()
     out = tmp_path / "out"
     written = paper.reproduce(paper.choose(["ofi", "electricity_raw"]), out, QUICK)
-    streams.stream.cache_clear()
+    forget()
     assert not counted and written[0].runs == 0
     content = json.loads((out / "ofi.json").read_text())
-    cells = [row[5] for row in content["tables"][0]["rows"]]
+    cells = [cell for row in content["tables"][0]["rows"] for cell in row[4:]]
     assert cells and all("mean" not in cell for cell in cells)
     assert "cannot be downloaded" in (out / "ofi.md").read_text()
     assert written[0].figure.startswith("not drawn")
@@ -263,11 +484,8 @@ def test_missing_data_is_said_and_no_number_is_printed(
 
 
 def test_a_missing_model_and_a_failed_run_are_said(tmp_path: Path, counted: list[Part]):
-    bad = {"noise": -1.0}
-    item = small_item(
-        Line("iid_gauss", "no_such_ihmm", "rmse", ruled=False),
-        Line("iid_gauss", "ihmm", "rmse", changes=bad, ruled=False),
-    )
+    bad = [Part("iid_gauss", "no_such_ihmm"), Part("iid_gauss", "ihmm", {"noise": -1.0}, rows=20)]
+    item = Item("bad", "Bad", "nowhere", "", lambda _: Made([]), lambda _: bad)
     for _ in range(2):  # a failure is not kept: it is tried again
         (done,) = paper.reproduce([item], tmp_path, QUICK)
         assert done.runs == 0
@@ -278,7 +496,7 @@ def test_a_missing_model_and_a_failed_run_are_said(tmp_path: Path, counted: list
 
 @pytest.mark.slow
 def test_processes_give_what_one_process_gives(tmp_path: Path):
-    item = small_item(Line("iid_gauss", "ihmm", "rmse"), Line("iid_gauss", "br_ihmm", "rmse"))
+    item = small_item(Line("iid_gauss", "ihmm", "rmse"), Line("iid_gauss", "bocd", "rmse"))
     for jobs in (1, 2):
         paper.reproduce([item], tmp_path / str(jobs), QUICK, jobs=jobs)
     one, two = (json.loads((tmp_path / j / "small.json").read_text()) for j in ("1", "2"))
@@ -306,6 +524,45 @@ def test_cell_is_mean_and_deviation_over_the_runs_with_a_value():
     assert (cell.mean, cell.runs) == (3.0, 3)
     assert cell.sd == pytest.approx(math.sqrt(7.0))
     assert Results(Plan(), outcomes, {}).cell(parts, "ppv").absent == "not defined on these rows"
+
+
+def test_paired_differences_have_intervals_and_verdicts():
+    mine = [Part("iid_t", "ihmm", seed=seed) for seed in range(4)]
+    others = [Part("iid_t", "bocd", seed=seed) for seed in range(4)]
+    ours, rival = (1.0, 2.0, 3.0, math.nan), (2.0, 3.5, 3.5, 9.0)
+    outcomes = {p.key: Outcome({"rmse": v}, {}) for p, v in zip(mine, ours, strict=True)}
+    outcomes |= {p.key: Outcome({"rmse": v}, {}) for p, v in zip(others, rival, strict=True)}
+    results = Results(Plan(), outcomes, {})
+    found = results.paired(mine, others, "rmse")
+    assert found is not None and found.pairs == 3 and found.mean == -1.0
+    assert found.half == pytest.approx(4.302653 * 0.5 / math.sqrt(3))  # Student's, two degrees
+    assert found.verdict(lower_is_better=True) == "undecided"
+    assert Difference(-1.0, 0.5, 3).verdict(lower_is_better=True) == "ahead"
+    assert Difference(-1.0, 0.5, 3).verdict(lower_is_better=False) == "behind"
+    fixed = results.paired(mine, others[:1], "rmse")  # a rival that draws nothing
+    assert fixed is not None and fixed.mean == 0.0 and fixed.pairs == 3
+    assert results.paired(mine, [Part("iid_t", "auto")], "rmse") is None
+
+
+def test_models_without_a_rule_stand_in_the_tuned_and_the_untuned_column():
+    table = comparison(Results(QUICK, {}, {}), [Line("synthetic", "bocd", "rmse")])
+    shown = dict(zip(table.columns[4:], table.rows[0][4:], strict=True))
+    assert [name for name, cell in shown.items() if cell != "--"] == [
+        settings.COLUMNS[SECOND], settings.COLUMNS[UNTUNED],
+    ]  # fmt: skip
+
+
+def test_every_forecast_table_has_the_coverage():
+    for name in (
+        "forecast",
+        "ofi",
+        "electricity_forecasts",
+        "welllog_regimes",
+        "iid_t",
+        "iid_gauss",
+    ):
+        (table,) = paper.ITEMS[name].make(Results(QUICK, {}, {})).tables
+        assert any("coverage of the 90 % interval" in str(row[2]) for row in table.rows), name
 
 
 def test_markdown_keeps_bars_inside_cells():
@@ -336,6 +593,14 @@ def test_order_flow_is_never_set_beside_the_paper_as_equal():
 def test_heavy_tails_grow_at_the_rate_of_theory():
     slope = (toys.t_difference(1e12) - toys.t_difference(1e11)) / math.log(10)
     assert slope == pytest.approx(995, rel=1e-9)
+
+
+def test_the_second_edition_forgets_an_extreme_value_in_the_toys():
+    far = toys.pif([1e6], "second", batch=1, threshold=2.0)[0]
+    near = toys.pif([1.0], "second", batch=1, threshold=2.0)[0]
+    clean = toys._posterior(np.zeros((1, 1)))[0]
+    unseen = float((np.exp(clean) * (clean - math.log(0.5))).sum())
+    assert far == pytest.approx(unseen, rel=1e-6) and near > far
 
 
 def test_garch_recursion_and_fit():
@@ -372,12 +637,21 @@ def test_command_makes_an_item(tmp_path: Path):
     assert "tau_ESS" in (tmp_path / "hyperparameter_summary.md").read_text()
 
 
+def test_command_estimates_and_runs_nothing(tmp_path: Path):
+    arguments = ["reproduce", "eye_candy", "--quick", "--estimate", "--out", str(tmp_path)]
+    result = CliRunner().invoke(cli.app, arguments)
+    assert result.exit_code == 0 and "core minutes" in result.output
+    assert not list(tmp_path.rglob("*.npz")) and not list(tmp_path.glob("*.md"))
+
+
 def test_the_index_is_links_the_targets_and_a_note_that_stays(tmp_path: Path):
-    kept = Path(__file__).parents[2] / "docs" / "reproduction"
-    shutil.copytree(kept, tmp_path / "made", ignore=shutil.ignore_patterns("*.png"))
-    page = output.write_index(tmp_path / "made").read_text()
-    assert page == (kept / "index.md").read_text()  # the index is as the results make it
-    assert page.count("\n| --- |") == 1 and "<!-- note: begin -->" in page
+    paper.reproduce(paper.choose(["targets", "t_difference"]), tmp_path, Plan(quick=True))
+    page = (tmp_path / "index.md").read_text()
+    note = "<!-- note: begin -->\nA word.\n<!-- note: end -->"
+    (tmp_path / "index.md").write_text(page.replace("# Reproduction", f"# Reproduction\n\n{note}"))
+    again = output.write_index(tmp_path).read_text()
+    assert note in again and again.replace(f"{note}\n\n", "") == page
+    assert page.count("\n| --- |") == 1 and "(t_difference.md)" in page
 
 
 def test_command_refuses_an_unknown_item():

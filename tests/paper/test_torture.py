@@ -16,7 +16,7 @@ from holdfast.models.bocd import bocd
 from holdfast.models.naive import LastValue, last_value
 from holdfast.models.student_t import student_t_ihmm
 from holdfast.results import OPENED
-from paper.torture import KINDS, LEVELS, NOISE_SD, Stage, Torture, stage, torture
+from paper.torture import KINDS, LEVELS, NOISE_SD, Stage, Torture, stage, told, torture
 
 BATCH, PARTICLES, MAX_REGIMES = 6, 30, 30
 KNOWN: dict[str, Any] = {"noise": NOISE_SD**2, "prior_var": 4.0, "particles": PARTICLES}
@@ -239,7 +239,7 @@ def test_a_model_that_raises_is_told_in_its_cell():
     assert huge.failure == "OverflowError: too large"
     assert np.isnan(huge.excess) and not huge.finite
     assert missing.failure == "" and missing.finite
-    assert "OverflowError" in result.table()
+    assert told(huge, "excess") == "OverflowError"
 
 
 def test_the_same_seeds_give_the_same_cells():
@@ -247,18 +247,10 @@ def test_the_same_seeds_give_the_same_cells():
     assert first == again
 
 
-def test_table_columns_and_frame():
-    makers = {"a": OTHERS["last_value"], "b": OTHERS["bocd"]}
-    result = torture(makers, ["stuck", "long_burst"], seeds=[0])
-    header, rule, *lines = result.table().splitlines()
-    assert header == "| contamination | a | b |"
-    assert rule == "| --- | --- | --- |"
-    assert [line.split("|")[1].strip() for line in lines] == ["stuck", "long burst"]
-    assert "+0.0 % / 0.0" in lines[0]
-    assert " / " not in result.table("during")
-    columns = result.columns()
-    assert columns["model"] == ["a", "a", "b", "b"]
-    assert list(result.frame().columns) == list(columns)
+def test_a_cell_is_told_in_words():
+    result = torture({"a": OTHERS["last_value"]}, ["stuck"], seeds=[0])
+    assert told(result.rows[0], "excess") == "+0.0 % / 0.0"
+    assert " / " not in told(result.rows[0], "during")
 
 
 def test_errors_name_the_argument():
@@ -268,7 +260,7 @@ def test_errors_name_the_argument():
         (lambda: torture(makers, seeds=[]), "seeds"),
         (lambda: torture(makers, ["stuck"], burst=0), "burst"),
         (lambda: stage(0, size=-1.0), "size"),
-        (lambda: torture(makers, ["stuck"], seeds=[0]).table("rmse"), "figure"),
+        (lambda: told(torture(makers, ["stuck"], seeds=[0]).rows[0], "rmse"), "figure"),
         (lambda: torture(makers, ["stuck"], seeds=[0]).cell("a", "drift"), "drift"),
     ):
         with pytest.raises(hf.HoldfastError, match=match):

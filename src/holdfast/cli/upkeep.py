@@ -82,11 +82,14 @@ def reproduce(
     items: Annotated[
         list[str] | None, typer.Argument(help="Tables and figures by name, `all`, or `list`.")
     ] = None,
-    runs: Annotated[int, typer.Option(help="Seeds of a cheap run; dear ones get fewer.")] = 100,
+    runs: Annotated[int, typer.Option(help="At most so many seeds of anything.")] = 20,
     jobs: Annotated[int, typer.Option(help="Runs side by side, each in a process.")] = 2,
     out: options.Out = Path("out/reproduction"),
     quick: Annotated[
         bool, typer.Option("--quick", help="Few rows and particles, one run: a smoke test.")
+    ] = False,
+    estimate: Annotated[
+        bool, typer.Option("--estimate", help="Say how long it would take, and run nothing.")
     ] = False,
 ) -> None:
     """Make the paper's tables and figures; what was run before is not run again."""
@@ -101,12 +104,23 @@ def reproduce(
         return
     chosen = paper.choose(items)
     plan = paper.Plan(whole("--runs", runs), quick)
+    if estimate:
+        _tell_estimate(paper.estimate(chosen, out, plan), voice)
+        return
     greet_compiler(voice)
     for done in paper.reproduce(chosen, out, plan, whole("--jobs", jobs), progress=True):
         voice.say(f"{done.name}: {done.runs} runs; figure: {done.figure or 'none'}")
         for what, reason in done.absent.items():
             voice.say(f"  {what}: {reason}")
     voice.say(f"all of it: {out / 'index.md'}")
+
+
+def _tell_estimate(due: list[tuple[str, int, float]], voice: Voice) -> None:
+    """What is left to run of each item, in minutes of one core."""
+    rows = [[name, str(runs), f"{minutes:.1f}"] for name, runs, minutes in due]
+    total = sum(minutes for _, _, minutes in due)
+    rows.append(["all of it", str(sum(runs for _, runs, _ in due)), f"{total:.1f}"])
+    voice.table(["item", "runs to do", "core minutes"], rows)
 
 
 def _paper() -> Any:

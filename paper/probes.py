@@ -1,0 +1,102 @@
+"""Questions that are no run of one model along one stream: asked once per seed, answers kept.
+
+untuned   the rule on streams that nobody tuned for (`benchmarks.untuned`)
+auto      `auto` beside the best simple forecaster in hindsight (`benchmarks.auto`)
+bursts    whether a burst of half a batch opens a regime (`benchmarks.bursts`)
+torture   what is left of a model after its sensor has lied (`torture`)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import holdfast as hf
+from paper import torture
+
+Answer = dict[str, float]
+_ROOT = Path(__file__).parents[1]
+AUTO_ROWS = 700
+BURST_HEIGHTS = (6.0, 20.0, 1e6)  # nearer ones of that length may pass for a regime
+BURST_PRIORS = (4.0, 100.0)
+
+
+# The tortured are told what the stream is like, and nothing about how it will be contaminated.
+BATCH = 6
+_KNOWN = {"noise": torture.NOISE_SD**2, "prior_var": 4.0}
+_GUESSED = {"prior_var": 4.0, "noise_shape": 5.0, "noise_scale": 5.0 * torture.NOISE_SD**2}
+_FIFTY = {"particles": 50}
+_CAREFUL = {"batch": BATCH, "weight": "imq", "threshold": 2.0}
+TORTURED: dict[str, tuple[str, dict[str, Any]]] = {
+    "br_ihmm": ("br_ihmm", _KNOWN | _FIFTY | {"batch": BATCH}),
+    "br_ihmm, first edition": ("br_ihmm", _KNOWN | _FIFTY | _CAREFUL),
+    "student_t_ihmm": ("student_t_ihmm", _GUESSED | _FIFTY | {"batch": BATCH}),
+    "student_t_ihmm, first edition": ("student_t_ihmm", _GUESSED | _FIFTY | _CAREFUL),
+    "student_t_ihmm, plain": ("student_t_ihmm", _GUESSED | _FIFTY | {"batch": 1, "weight": "none"}),
+    "wolf_ihmm": ("wolf_ihmm", _KNOWN | _FIFTY),
+    "ihmm": ("ihmm", _KNOWN | _FIFTY),
+    "bocd": ("bocd", _KNOWN),
+    "last_value": ("last_value", {}),
+}
+
+
+def _seeded(name: str) -> torture.Maker:
+    model, settings = TORTURED[name]
+    seeded = "seed" in hf.make(model).settings()
+    return lambda seed: hf.make(model, **settings, **({"seed": seed} if seeded else {}))
+
+
+class Probe(NamedTuple):
+    """What is asked, how often, and the files beside the library that the answers depend on."""
+
+    ask: Callable[[str, int], Answer]
+    seeds: int
+    seconds: float  # of one answer on one core, roughly; until it is measured
+    sources: tuple[Path, ...]
+
+
+def _untuned(name: str, seed: int) -> Answer:
+    from benchmarks.untuned import QUESTIONS
+
+    return dict(QUESTIONS[name].ask(seed))
+
+
+def _auto(name: str, seed: int) -> Answer:
+    from benchmarks import auto
+
+    y, first = auto.generated(AUTO_ROWS, 77 + seed)[name]
+    crps, coverage, _ = auto.scored(hf.auto(seed=seed), y, first)
+    best = auto.best_simple(y, first)[0]
+    covered = {f"coverage {p:.0%}": c for p, c in zip(auto.LEVELS, coverage, strict=True)}
+    return {"log_ratio": float(np.log(crps / best)), "ratio": crps / best, **covered}
+
+
+def _bursts(name: str, seed: int) -> Answer:
+    from benchmarks.bursts import opens
+
+    batch = int(name)
+    tries = [
+        opens(batch, batch // 2, height, seed, prior_var=prior)
+        for height in BURST_HEIGHTS for prior in BURST_PRIORS
+    ]  # fmt: skip
+    return {"opened": float(np.mean(tries))}
+
+
+def _torture(name: str, seed: int) -> Answer:
+    scene = torture.stage(seed, batch=BATCH, burst=BATCH // 2)
+    trials = torture.trials(_seeded(name), scene, list(torture.KINDS))
+    return {
+        f"{kind}.{field}": float(value) for kind, trial in trials.items()
+        for field, value in trial._asdict().items() if field != "failure"
+    }  # fmt: skip
+
+
+PROBES = {
+    "untuned": Probe(_untuned, 20, 4.0, (_ROOT / "benchmarks/untuned.py",)),
+    "auto": Probe(_auto, 20, 30.0, (_ROOT / "benchmarks/auto.py",)),
+    "bursts": Probe(_bursts, 60, 1.0, (_ROOT / "benchmarks/bursts.py",)),
+    "torture": Probe(_torture, 24, 6.0, (_ROOT / "paper/torture.py",)),
+}

@@ -1,0 +1,93 @@
+"""What is promised, measured: the torture suite, bursts and the table to choose B from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.robustness.sensitivity import choice_table, sensitivity
+from paper import torture
+from paper.parts import Part
+from paper.plan import Plan
+from paper.probes import BATCH, TORTURED
+from paper.tables import Item, Made, Results, Table, Value
+
+_FLAGS = ("opened", "n_bytes")
+THRESHOLDS = (None, 2.0, 4.0)
+BATCHES = (1, 2, 4, 6, 8, 12)
+
+
+def _parts(plan: Plan) -> list[Part]:
+    return [part for name in TORTURED for part in plan.probe("torture", name)]
+
+
+def _trials(results: Results, name: str, kind: str) -> list[torture.Trial]:
+    """The trials of a model under one contamination, from the answers that were kept."""
+    parts = [p for p in results.plan.probe("torture", name) if not results.why_not(p)]
+    trials = []
+    for part in parts:
+        said = results.outcome(part).scores
+        told: dict[str, Any] = {f: said[f"{kind}.{f}"] for f in torture.Trial._fields[:-1]}
+        told |= {flag: int(told[flag]) for flag in _FLAGS} | {"finite": bool(told["finite"])}
+        failure = "raised" if told["rmse"] != told["rmse"] else ""
+        trials.append(torture.Trial(**told, failure=failure))
+    return trials
+
+
+def _torture(results: Results) -> Made:
+    return Made([_table(results, "excess"), _table(results, "during")])
+
+
+def _table(results: Results, figure: str) -> Table:
+    rows: list[list[Value]] = []
+    for kind in torture.KINDS:
+        row: list[Value] = [kind.replace("_", " ")]
+        for name in TORTURED:
+            trials = _trials(results, name, kind)
+            cell = torture.cell_of(name, kind, trials) if trials else None
+            row.append("not run" if cell is None else torture.told(cell, figure))
+        rows.append(row)
+    captions = {
+        "excess": "Rise of the forecast error *after* the contamination, from two batches after "
+        "its end; behind the slash the regimes that it opened, per run.",
+        "during": "Rise of the forecast error *while* it lasts and two batches after.",
+    }
+    return Table(["contamination", *TORTURED], rows, captions[figure])
+
+
+def _sensitivity(results: Results) -> Made:
+    sizes = results.plan.grid(BATCHES)
+    head, _, *body = choice_table(sizes, THRESHOLDS).splitlines()
+    columns, *rows = ([c.strip() for c in line.strip("|").split("|")] for line in (head, *body))
+    caption = (
+        "For B = 6, left: observations until a shift of the level is seen, over its size in "
+        "standard deviations of the noise. Right: which bursts, by length and height, open a "
+        "regime (light) and which are ignored (dark)."
+    )
+    return Made([Table(columns, rows)], lambda: sensitivity({"batch": BATCH}).figure(), caption)
+
+
+ITEMS = (
+    Item(
+        "torture",
+        "The torture suite",
+        "our own (docs/robustness.md)",
+        "Three levels that return (-1, 1, 3; noise of standard deviation 0.5, 480 observations). "
+        "The lie begins in the third level after 15 batches of it; bursts are half a batch long, "
+        "spikes, bursts and drift 10 standard deviations high. Models know the noise, or have it "
+        "as their first guess; B = 6, 50 particles, 24 seeds: each place of a change within a "
+        "batch four times. Without a name of an edition the second one runs.",
+        _torture,
+        _parts,
+    ),
+    Item(
+        "sensitivity",
+        "What the batch size buys",
+        "our own (docs/robustness.md)",
+        "Computed, not simulated (`hf.sensitivity`); `none` under c is contamination. Columns "
+        "*new* are the observations until a new regime is opened with probability 1/2 after a "
+        "shift of so many standard deviations, *known* those until a known regime is recognised; "
+        "then the longest bursts that are ignored, at any height, and at 6 standard deviations "
+        "and more.",
+        _sensitivity,
+    ),
+)
