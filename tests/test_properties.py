@@ -251,3 +251,11 @@ def test_a_spike_anywhere_in_a_batch_opens_no_regime(seed: int, position: int, s
         assert (after.n_regimes == 1).all()
         assert abs(after.mean[position + 1] - after.mean[position]) < 3 * 0.5 / math.sqrt(40)
     assert after.outlier[position] and after.weight[position] < 1e-20
+
+
+@pytest.mark.parametrize("rule", ["paper", {"D6": "paper", "D9": "paper"}])
+def test_the_papers_start_has_room_for_every_particle(rule: Any) -> None:
+    """Prospects and first regimes of 100 particles fill more rows than there are at first."""
+    y = np.random.default_rng(3).normal(size=40)
+    run = hf.br_ihmm(noise=1.0, prior_var=4.0, rule=rule, weight="imq", particles=100).run(y)
+    assert np.isfinite(run.mean).all()

@@ -25,7 +25,7 @@ from scipy import special
 
 from holdfast import display
 from holdfast.errors import HoldfastError
-from holdfast.mixture import mixture_quantiles
+from holdfast.mixture import log_mixture, log_mixtures, mixture_quantiles
 
 Array = NDArray[np.float64]
 _LONGEST = 1e150  # residuals beyond this say nothing more; its square is still finite
@@ -220,11 +220,8 @@ class Forecast:
         return np.asarray(np.einsum("k,nkd->nd", self.share, standard_cdf(z, self.dof[:, None])))
 
     def _log_density_1d(self, points: Array) -> Array:
-        scale = np.sqrt(self.spread[:, 0, 0])
-        with np.errstate(over="ignore"):  # the largest floats are as far away as it gets
-            z = np.abs(points[:, None] - self.location[:, 0]) / scale
-        terms = _log_t(np.minimum(z, _LONGEST) ** 2, np.log(scale), self.dof, 1)
-        return _log_mean(terms, self.share)
+        parts = _scalars(self)
+        return np.array([log_mixture(float(y), *parts) for y in points])
 
 
 class Forecasts(Sequence[Forecast]):
@@ -276,16 +273,22 @@ class Forecasts(Sequence[Forecast]):
         return mean, np.sqrt(np.add.reduceat(within, starts) / total)
 
 
-def log_densities(forecasts: Sequence[Forecast], y: Array) -> Array:
+def log_densities(forecasts: Forecasts, y: Array) -> Array:
     """Log density of each of (T, d) observations; NaN where nothing was observed."""
     if y.shape[1] > 1 or not len(y):
         each = zip(forecasts, y, strict=True)
         return np.array([float(f.log_density(row)) for f, row in each])
-    share, location, scale, dof = side_by_side(forecasts)
-    with np.errstate(over="ignore"):  # the largest floats are as far away as it gets
-        z = np.abs(y - location[..., 0]) / scale[..., 0]
-    terms = _log_t(np.minimum(z, _LONGEST) ** 2, np.log(scale[..., 0]), dof[..., 0], 1)
-    return _log_mean(terms, share)
+    found = np.empty(len(y))
+    values = np.ascontiguousarray(y[:, 0])
+    log_mixtures(values, forecasts.offset, *_scalars(forecasts), found)
+    return found
+
+
+def _scalars(of: Forecast | Forecasts) -> tuple[Array, Array, Array, Array]:
+    """Shares, locations, variances and dof of components with one coordinate, as kernels read."""
+    columns = (of.share, of.location[:, 0], of.spread[:, 0, 0], of.dof)
+    share, location, variance, dof = (np.ascontiguousarray(column) for column in columns)
+    return share, location, variance, dof
 
 
 def quantiles(forecasts: Sequence[Forecast], q: float) -> Array:

@@ -79,6 +79,14 @@ def log_growth(z: float, dof: float) -> float:
 
 
 @kernel
+def log_standard(z: float, dof: float) -> float:
+    """Log density of a standard t at z >= 0 (Gaussian for dof = inf)."""
+    if math.isinf(dof):
+        return -0.5 * z * z - _LOG_ROOT
+    return log_peak(dof) - 0.5 * (dof + 1.0) * log_growth(z, dof)
+
+
+@kernel
 def student_tail(z: float, dof: float, peak: float) -> tuple[float, float]:
     """P(Z > z) for z >= 0 and the density at z, of a standard t with `log_peak` given."""
     if math.isinf(dof):
@@ -175,6 +183,40 @@ def _standard(x: float, location: float, scale: float) -> float:
     if abs(gap) > 0.25 * _LARGEST * min(scale, 1.0):
         return math.copysign(0.5 * _LARGEST, gap)
     return 2.0 * (gap / scale)
+
+
+@kernel
+def log_mixture(
+    y: float, share: np.ndarray, location: np.ndarray, spread: np.ndarray, dof: np.ndarray
+) -> float:
+    """Log density of one mixture at y, shares normalised; spreads are variances."""
+    if math.isnan(y):
+        return math.nan
+    top, total, whole = -math.inf, 0.0, 0.0
+    for k in range(share.size):
+        if share[k] == 0.0:
+            continue
+        whole += share[k]
+        scale = math.sqrt(spread[k])
+        z = min(abs(_standard(y, location[k], scale)), _LONGEST)
+        term = math.log(share[k]) + log_standard(z, dof[k]) - math.log(scale)
+        if term > top:
+            total = total * math.exp(top - term) + 1.0
+            top = term
+        else:
+            total += math.exp(term - top)
+    return top + math.log(total / whole)
+
+
+@kernel
+def log_mixtures(
+    y: np.ndarray, offset: np.ndarray, share: np.ndarray, location: np.ndarray,
+    spread: np.ndarray, dof: np.ndarray, out: np.ndarray,
+) -> None:  # fmt: skip
+    """`log_mixture` of each y[t], whose components are those from offset[t] to offset[t + 1]."""
+    for t in range(y.size):
+        a, b = offset[t], offset[t + 1]
+        out[t] = log_mixture(y[t], share[a:b], location[a:b], spread[a:b], dof[a:b])
 
 
 @kernel

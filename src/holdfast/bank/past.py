@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.bank.scores import log_t
 from holdfast.checks import Arrays, Values, affordable
+from holdfast.mixture import log_standard
 
 Array = NDArray[np.float64]
 
@@ -58,7 +58,7 @@ class TwoPasts:
     def doubt(self, error: float, rate: float) -> None:
         """The latest value had this error, in noise scales: keep both versions for now."""
         rho = self.real[RAW] / self.real.sum()
-        log_real = math.log(rho * (1 - rate)) + log_t(min(abs(error), 1e100), _HEAVY)
+        log_real = math.log(rho * (1 - rate)) + log_standard(min(abs(error), 1e100), _HEAVY)
         log_spike = math.log((1 - rho) * rate) + log_broad(error)
         self.pending = True
         self.p_raw = 1.0 / (1.0 + math.exp(min(log_spike - log_real, 700.0)))
@@ -99,4 +99,4 @@ class TwoPasts:
 
 def log_broad(error: float) -> float:
     """Log density of an outlier at this many noise scales."""
-    return float(log_t(min(abs(error), 1e100) / BROAD, 2.0)) - math.log(BROAD)
+    return float(log_standard(min(abs(error), 1e100) / BROAD, 2.0)) - math.log(BROAD)

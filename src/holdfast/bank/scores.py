@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast._numba import kernel
+from holdfast.mixture import log_standard
 
 Array = NDArray[np.float64]
 
@@ -33,16 +34,6 @@ def t_cdf(x: float, dof: float) -> float:
         g = (dof - 1.5) / (dof - 1.0) ** 2
         u = math.copysign(math.sqrt(math.log1p(x * x / dof) / g), x)
     return 0.5 * math.erfc(-u * 0.7071067811865476)
-
-
-@kernel
-def log_t(x: float, dof: float) -> float:
-    """Log density of a standard t; normal beyond 1e8 degrees of freedom."""
-    if dof > 1e8:
-        return -0.5 * x * x - 0.9189385332046727
-    half = 0.5 * (dof + 1.0)
-    const = math.lgamma(half) - math.lgamma(0.5 * dof) - 0.5 * math.log(dof * math.pi)
-    return const - half * math.log1p(x * x / dof)
 
 
 @kernel
@@ -82,7 +73,7 @@ def log_densities(
     term = np.empty(share.size)
     for k in range(share.size):
         z = min(abs(y - location[k]) / scale[k], 1e100)
-        term[k] = math.log(max(share[k], 1e-300)) + log_t(z, dof[k]) - math.log(scale[k])
+        term[k] = math.log(max(share[k], 1e-300)) + log_standard(z, dof[k]) - math.log(scale[k])
         top[owner[k]] = max(top[owner[k]], term[k])
     out[:] = 0.0
     for k in range(share.size):
@@ -101,22 +92,6 @@ def below_points(
         for g in range(points.size):
             z = min(max((points[g] - location[k]) / scale[k], -1e100), 1e100)
             out[g] += share[k] * t_cdf(z, dof[k])
-
-
-@kernel
-def log_mixture(y: float, share: Array, location: Array, spread: Array, dof: Array) -> float:
-    """Log density of one mixture, finite for every finite y; spreads are variances."""
-    top, total = -math.inf, 0.0
-    for k in range(share.size):
-        scale = math.sqrt(spread[k])
-        z = min(abs(0.5 * y - 0.5 * location[k]) / (0.5 * scale), 1e150)
-        term = math.log(share[k]) + log_t(z, dof[k]) - math.log(scale)
-        if term > top:
-            total = total * math.exp(top - term) + 1.0
-            top = term
-        else:
-            total += math.exp(term - top)
-    return top + math.log(total)
 
 
 @kernel

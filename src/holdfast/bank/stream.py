@@ -6,13 +6,12 @@ units, the members, the correction of intervals, the reading of regimes, a look 
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.bank import ahead, design, scores, seasons
+from holdfast.bank import ahead, design, seasons
 from holdfast.bank.advice import Advice
 from holdfast.bank.calibration import Calibration, Law
 from holdfast.bank.ensemble import DEPTH, Ensemble, Heard, Look
@@ -176,7 +175,7 @@ class Stream:
             change_probability=own.change_probability,
             n_regimes=len(self.reading.book),
             ess=own.ess,
-            log_score=_log_score(forecast, y),
+            log_score=float(forecast.log_density(y if self.dim > 1 else y[0])),
             settled=1,
             events=tuple(events),
         )
@@ -300,15 +299,6 @@ class Stream:
         self.proposed = values.wholes("proposed", None, 2, DEPTH - 2)
         if len(self.seasons) > _SEASONS or (self.seasons and self.plan.explicit):
             raise SnapshotError(f"The snapshot's seasons {self.seasons[:5]} are not the model's.")
-
-
-def _log_score(forecast: Forecast, y: Array) -> float:
-    if y.size > 1:
-        return float(forecast.log_density(y))
-    if np.isnan(y[0]):
-        return math.nan
-    location, spread = forecast.location[:, 0].copy(), forecast.spread[:, 0, 0].copy()
-    return float(scores.log_mixture(y[0], forecast.share, location, spread, forecast.dof))
 
 
 def copied(forecast: Forecast) -> Forecast:

@@ -110,7 +110,7 @@ class Model(ABC):
             y: a number, or a vector for d > 1. NaN (or None) means not observed.
             x: covariates of this observation, if the features need any.
         """
-        step = self._observe(observation(y, self.dim), self._check(x))[1]
+        step = self._update(observation(y, self.dim), self._check(x))
         if step.outlier:
             self._doubted([self.n_observations - 1])
         return step
@@ -257,6 +257,10 @@ class Model(ABC):
 
     @abstractmethod
     def _predict(self, x: Any) -> Forecast: ...
+
+    def _update(self, y: Array, x: Any) -> Step:
+        """Learn y when nobody asks for its forecast."""
+        return self._observe(y, x)[1]
 
     @abstractmethod
     def _observe(self, y: Array, x: Any) -> tuple[Forecast, Step]: ...

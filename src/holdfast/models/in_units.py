@@ -72,6 +72,9 @@ class InUnits(RegimeModel):
         block = next(self._stretches(y[None], [x]))
         return block.forecasts[0], block.step(0)
 
+    def _update(self, y: Array, x: Row | None) -> Step:
+        return next(self._stretches(y[None], [x])).step(0)
+
     def _blocks(self, y: Array, rows: list[Any], progress: bool) -> Iterator[Block]:
         for start in self._ticks(len(y), CHUNK, progress):
             stop = min(start + CHUNK, len(y))

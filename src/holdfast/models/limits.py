@@ -66,7 +66,7 @@ def within_reach(emission: Emission, features: Array) -> Array:
     if emission not in _REACH:
         _REACH[emission] = _reach(emission)
     reach = _REACH[emission]
-    return np.asarray(np.clip(features, -reach, reach))
+    return np.asarray(np.minimum(np.maximum(features, -reach), reach))
 
 
 def _reach(emission: Emission) -> Array:

@@ -41,6 +41,7 @@ from holdfast.regimes.engine import Engine
 from holdfast.regimes.plan import MEMORY, Plan
 from holdfast.regimes.rule import read_rule, write_rule
 from holdfast.results import Regime, Step, Transitions
+from holdfast.score import CONTAMINATION
 
 UNITS = ("auto", "given")
 WITH_COLUMNS = feature_maps.intercept() + feature_maps.columns()  # where x is given and no features
@@ -118,13 +119,16 @@ class RegimeModel(Model):
         block = self._learn(y[None], [x])
         return block.forecasts[0], block.step(0)
 
+    def _update(self, y: Array, x: Row | None) -> Step:
+        return self._learn(y[None], [x], keep=False).step(0)
+
     def _blocks(self, y: Array, rows: list[Any], progress: bool) -> Iterator[Block]:
         for start in self._ticks(len(y), CHUNK, progress):
             stop = min(start + CHUNK, len(y))
             yield self._learn(y[start:stop], rows[start:stop])
 
-    def _learn(self, y: Array, rows: list[Row | None]) -> Block:
-        """Observations y (T, d) with their covariates, through the engine."""
+    def _learn(self, y: Array, rows: list[Row | None], keep: bool = True) -> Block:
+        """Observations y (T, d) with their covariates, through the engine (`Engine.observe`)."""
         if self.engine is None:
             self._start(y.shape[1], rows[0])
         engine = self.engine
@@ -134,11 +138,12 @@ class RegimeModel(Model):
         phi = self.features.block(rows, engine.time, self.past, y)
         phi = within_reach(engine.emission, phi)
         first = engine.time
-        track, changes = engine.observe(y, engine.emission.designs(phi))
+        track, changes = engine.observe(y, engine.emission.designs(phi), keep)
         for value in y[-max(self.features.depth, 1) :]:
             self.past.push(value)
         n, end = len(y), int(track.offset[-1])
-        rate = track.share[track.offset[1:] - 1] if engine.outlier_rate else np.zeros(n)
+        outliers = engine.plan.law.kind == CONTAMINATION  # their component is the last one
+        rate = track.share[track.offset[1:] - 1] if outliers else np.zeros(n)
         forecasts = Forecasts(
             track.offset, track.share[:end], track.location[:end], track.spread[:end],
             track.dof[:end], rate,

@@ -18,6 +18,7 @@ from holdfast.emissions.base import Array, Emission, Rows, Sample
 from holdfast.regimes import dates, merge, snapshots
 from holdfast.regimes.commit import draw_prospects, recount, start_batch
 from holdfast.regimes.drive import (
+    DONE,
     PAUSE,
     ROOM,
     Machine,
@@ -28,7 +29,7 @@ from holdfast.regimes.drive import (
     tell,
     track_ref,
 )
-from holdfast.regimes.filter import look_all, outlier_rate, write_components
+from holdfast.regimes.filter import look_all, write_components
 from holdfast.regimes.identity import reconcile, vote
 from holdfast.regimes.plan import Plan, plan_ref
 from holdfast.regimes.prior import LEAST, log_stick_rest
@@ -48,7 +49,7 @@ from holdfast.regimes.state import (
     stretched,
     wider,
 )
-from holdfast.score import CONTAMINATION
+from holdfast.score import CONTAMINATION, LARGEST_RATE
 
 
 class Change(NamedTuple):
@@ -88,6 +89,7 @@ class Engine:
         if not emission.timeless:  # what it would have said then is not kept: births decide
             self.plan = plan._replace(agree=False)
         self._made: tuple[Any, ...] = ()
+        self._single: tuple[Track, Any] | None = None  # of observations told one at a time
         self._unspread = False
         self.scales = Scales(emission.outlier_scale(), emission.noise_covariance())
         longest = plan.schedule.longest
@@ -154,7 +156,7 @@ class Engine:
 
         On the prior's row its id would pass to every regime opened later.
         """
-        p, ledger = self.state.particles, self.state.ledger
+        p = self.state.particles
         for i in range(p.alpha.size):
             p.log_beta[i, 1] = log_stick_rest(p.gamma[i], self.rng)
         p.log_beta[:, 0] = np.log(-np.expm1(p.log_beta[:, 1]))
@@ -169,13 +171,13 @@ class Engine:
         p.n_regimes[:] = 1
         self.state.ledger.identity[np.unique(p.slots[:, 0])] = self.state.clock.next_id[0]
         self.state.clock.next_id[0] += 1
-        ledger.owners[np.unique(p.slots[:, 0])] = 1
+        self.state.ledger.owners[np.unique(p.slots[:, 0])] = 1
 
     # ------------------------------------------------------------------ observations
 
     def __getstate__(self) -> dict[str, Any]:
         """All but the references, which are made anew."""
-        return self.__dict__ | {"_made": ()}
+        return self.__dict__ | {"_made": (), "_single": None}
 
     @property
     def state(self) -> State:
@@ -202,13 +204,13 @@ class Engine:
 
     def _machine(self) -> Any:
         """All that the loop works with, by reference; made anew when memory was."""
-        now = (self.rows, self.work, self.state)
-        if not self._made or any(a is not b for a, b in zip(now, self._made, strict=False)):
+        made, rows, work, state = self._made, self.rows, self.work, self.state
+        if not made or made[0] is not rows or made[1] is not work or made[2] is not state:
             ref = state_ref(self.state)
             parts = Machine(
                 self.rows, self.work, self.emission.facts, ref, self.plan_ref, self.scales
             )
-            self._made = (*now, ref, machine_ref(parts))
+            self._made = (rows, work, state, ref, machine_ref(parts))
         return self._made[4]
 
     @property
@@ -216,18 +218,19 @@ class Engine:
         """Observations so far."""
         return int(self.state.clock.time[0])
 
-    def observe(self, y: Array, design: Array) -> tuple[Track, list[Change]]:
+    def observe(self, y: Array, design: Array, keep: bool = True) -> tuple[Track, list[Change]]:
         """Learn observations y (T, d) with their designs (T, r, m).
 
         What is told of each stands in the Track; its forecasts were made before it was seen.
+        The Track of one observation that need not be kept is written over by the next one.
         """
         y, design = np.ascontiguousarray(y), np.ascontiguousarray(design)
-        track = self._track(len(y))
-        told = track_ref(track)
+        keep = keep or len(y) > 1
+        track, told = self._new_track(len(y)) if keep or self._single is None else self._single
         looked = self._looked is not None and np.array_equal(self._looked, design[0])
         self._looked = None
         changes: list[Change] = []
-        t, reason = 0, ROOM
+        t, reason = 0, DONE
         while t < len(y):
             start = t
             if reason == ROOM:
@@ -238,6 +241,8 @@ class Engine:
             self.recent.add(y[start:t], design[start:t])
             if reason == PAUSE:
                 changes += self._pause(told, t - 1)
+        if not keep:
+            self._single = track, told
         return track, changes
 
     def _pause(self, track: Any, t: int) -> list[Change]:
@@ -310,7 +315,8 @@ class Engine:
         """eps as learnt so far; 0 without contamination."""
         if self.plan.law.kind != CONTAMINATION:
             return 0.0
-        return float(outlier_rate(self.ref))
+        a, b = self.state.clock.outliers.tolist()
+        return float(min(a / (a + b), LARGEST_RATE))
 
     def masses(self, horizon: int) -> list[Array]:
         """Masses of the candidates of each island, (horizon, K): once per batch regimes move."""
@@ -342,10 +348,11 @@ class Engine:
     def _n_candidates(self) -> int:
         return int(self.state.candidates.row.shape[1])
 
-    def _track(self, n: int) -> Track:
+    def _new_track(self, n: int) -> tuple[Track, Any]:
+        """Room for what is told of n observations, and the same as kernels take it."""
         d = self.emission.shape.dim
         room = n * 8 + int(self.state.clock.candidates.sum()) + 1
-        return Track(
+        track = Track(
             weight=np.empty(n),
             change=np.empty(n),
             ess=np.empty(n),
@@ -359,6 +366,7 @@ class Engine:
             spread=np.empty((room, d, d)),
             dof=np.empty(room),
         )
+        return track, track_ref(track)
 
     def _make_room(self, track: Track, t: int, n: int) -> Track:
         """Memory for the next commit and the next forecasts."""
