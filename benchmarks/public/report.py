@@ -34,9 +34,11 @@ _FORECASTS = """\
 One step ahead, after 20 rows that are learnt and not scored. Scores are relative to the last
 value's, as geometric means. `river_holt_winters` has the rates of river's example, `river_snarimax`
 two lags, one error and the season; river gives points, so both are lent a t distribution of their
-own past errors. `statsforecast_auto_ets` is refitted to the latest 500 rows every 50 rows, oftener
-at the start, and run on in between. `borrowed` is the share of rows where a peer had no forecast of
-its own and that of the last value was taken."""
+own past errors, and gaps are filled with their own forecasts. `statsforecast_auto_ets` is refitted
+to the latest 500 rows every 50 rows, oftener at the start, and run on in between. Holt-Winters and
+AutoETS see a series in its own units, where multiplicative seasons make sense, SNARIMAX scaled,
+which its gradient steps need. `borrowed` is the share of rows where a peer had no forecast of its
+own and that of the last value was taken."""
 
 
 def markdown(results: list[Result], versions: dict[str, str]) -> str:
