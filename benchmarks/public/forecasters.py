@@ -4,13 +4,14 @@ A peer that has no forecast of its own, because it has seen too little or becaus
 failed, borrows that of `last_value`, spread and all, and says so by `own`: the report counts such
 rows. A library that gives points only is lent the spread that the trivial forecasters have: a t
 distribution of its own past errors. Other libraries see the series in its own units, where their
-multiplicative parts make sense.
+multiplicative parts make sense, but for `river_snarimax`, which learns scaled ones better.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -84,11 +85,11 @@ class OfRiver(Guest):
 
     def learn(self, y: float) -> None:
         super().learn(y)
-        if math.isnan(y):
-            return
         if math.isfinite(self.point):
             self.spread.learn(np.array([y]), np.array([self.point]), np.ones(1))
-        self.model.learn_one(self.centre + self.scale * y)
+        filled = self.point if math.isnan(y) else y  # a gap must not shift the season
+        if math.isfinite(filled):
+            self.model.learn_one(self.centre + self.scale * filled)
 
 
 class Ets(Guest):
@@ -126,7 +127,8 @@ def _snarimax(one: Series) -> OfRiver:
     from river import time_series
 
     m = max(one.period, 1)
-    return OfRiver(one, time_series.SNARIMAX(p=2, d=0, q=1, m=m, sp=int(m > 1), sq=0))
+    scaled = replace(one, centre=0.0, scale=1.0)  # its gradient steps need targets of size one
+    return OfRiver(scaled, time_series.SNARIMAX(p=2, d=0, q=1, m=m, sp=int(m > 1), sq=0))
 
 
 def _holt_winters(one: Series) -> OfRiver:
