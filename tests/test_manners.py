@@ -232,3 +232,10 @@ def test_without_pandas_a_frame_of_arrays_says_what_to_do() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120
     )
     assert done.stdout.count("needs pandas, which is not installed") == 2
+
+
+def test_rows_that_are_only_counted_are_no_labels() -> None:
+    run = small("last_value").run(pd.Series(Y))
+    assert [event.label for event in run.events] == [None]
+    part = small("last_value").run(pd.Series(Y)[20:])
+    assert [event.label for event in part.events] == [20] and part.frame().index[0] == 20

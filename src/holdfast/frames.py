@@ -105,15 +105,16 @@ def plain_numbers(argument: str, given: Any) -> Array:
 
 def misaligned(y: Any, X: Any) -> int | None:
     """The first row where two pandas indexes differ; None where they agree or are not known."""
-    if y is None or X is None or len(y) != len(X) or not (_labels(y) and _labels(X)):
+    if not (chosen(y) and chosen(X)) or len(y) != len(X):
         return None
     differ = np.flatnonzero(np.asarray(y) != np.asarray(X))
     return int(differ[0]) if differ.size else None
 
 
-def _labels(index: Any) -> bool:
-    """Whether an index was chosen by somebody: rows counted from 0 are not."""
-    return not hasattr(index, "start")
+def chosen(index: Any) -> bool:
+    """Whether labels were chosen by somebody: rows counted from 0 are not."""
+    counted = getattr(index, "start", None) == 0 and getattr(index, "step", None) == 1
+    return index is not None and not counted
 
 
 def _checked(table: Table, length: int | None) -> Table:

@@ -60,7 +60,8 @@ class Timeline(NamedTuple):
             return ""
         seconds = n * self.step
         name, length = next((s for s in _SPANS if seconds >= s[1]), _SPANS[-1])
-        return f"{seconds / length:.3g} {name}"
+        told = f"{seconds / length:.3g}"
+        return f"{told} {name[:-1] if told == '1' else name}"
 
 
 def read_times(times: Any, length: int) -> Timeline:

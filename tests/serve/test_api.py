@@ -162,6 +162,13 @@ def test_a_bad_body_is_refused_whole(server: Any, kind: str, body: Any, status: 
     assert server.client.get("/streams/api.bad").json()["rows"] == 0
 
 
+def test_a_bad_cell_is_named(server: Any) -> None:
+    server.client.put("/streams/api.bad", json=SMALL)
+    answer = post(server, "api.bad", "y,load\n1,2\n3,loud\n", "text/csv")
+    assert answer.status_code == 422
+    assert "Row 1: 'loud' in column 'load' is not a finite number" in answer.json()["detail"]
+
+
 def test_a_refused_request_leaves_the_model_as_it_was(server: Any, key: str) -> None:
     y = data.regime_stream(seed=5, n=60).y.tolist()
     for name in (key, key + ".twin"):
@@ -178,7 +185,7 @@ def test_a_refused_request_leaves_the_model_as_it_was(server: Any, key: str) -> 
 @pytest.mark.parametrize(
     ("settings", "word"),
     [
-        ({"model": "brihmm"}, "choose from"), ({"model": "beam_ihmm"}, "online"),
+        ({"model": "br_ihm"}, "Did you mean 'br_ihmm'"), ({"model": "beam_ihmm"}, "online"),
         ({"model": "br_ihmm", "partcles": 3}, "particles"), ({"model": 3}, "model"),
         ({"model": "br_ihmm", "particles": 10**9}, "at most"),
         ({"model": "br_ihmm", "particles": -1}, "particles"),

@@ -254,7 +254,9 @@ def _stream(
         record.add(block.forecasts)
         tape.add(block)
         begin = time.perf_counter()
-    return tape.run(series.values, series.index, series.backend)
+    run = tape.run(series.values, series.index, series.backend)
+    model._note(run)
+    return run
 
 
 def _target(y: Array, clean: Any) -> Array:

@@ -136,8 +136,7 @@ class Model(ABC):
         ):
             tape.add(block)
         run = tape.run(series.values, labels, series.backend)
-        self._label(labels)
-        self._doubted((run.first + np.flatnonzero(run.outlier)).tolist())
+        self._note(run)
         if self.advised:
             advice.look_at(run, self.name, self._said)
         return run
@@ -187,9 +186,10 @@ class Model(ABC):
             return Ahead(made)
         return Ahead(made, self._calendar.ahead(self.n_observations, horizon))
 
-    def _label(self, labels: Any) -> None:
-        """Remember the labels of a stream that was learnt, or that it has none."""
-        self._calendar = None if labels is None else Calendar(labels, self.n_observations)
+    def _note(self, run: Run) -> None:
+        """Remember the labels of a stream, or that it has none, and its outliers."""
+        self._calendar = None if run.index is None else Calendar(run.index, self.n_observations)
+        self._doubted((run.first + np.flatnonzero(run.outlier)).tolist())
 
     def _doubted(self, times: list[int]) -> None:
         self.outliers = [*self.outliers, *times][-_REMEMBERED:]

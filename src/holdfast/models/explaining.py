@@ -46,7 +46,7 @@ def explain(model: Any) -> str:
     head = f"{model.name} after {display.count(model.n_observations, 'observation')}."
     settings = f"Settings that differ from the default: {changed_settings(model) or 'none'}."
     lines = [head, settings, *_units(model), *_features(model), *_regimes(model)]
-    return "\n".join([*lines, _outliers(model)])
+    return "\n".join([*lines, *_outliers(model)])
 
 
 def changed_settings(model: Any) -> str:
@@ -118,8 +118,7 @@ def _coefficients(model: Any, regime: Regime) -> str:
     return ", ".join(told[:_LISTED]) + more
 
 
-def _outliers(model: Any) -> str:
-    if not model.outliers:
-        return "Outliers: none since this model was made or loaded."
+def _outliers(model: Any) -> list[str]:
+    """The latest, as far as this object has seen them: a snapshot holds none."""
     latest = ", ".join(map(str, model.outliers[-_LISTED:]))
-    return f"Outliers: the latest since this model was made or loaded at {latest}."
+    return [f"Outliers: the latest at observation {latest}."] if latest else []

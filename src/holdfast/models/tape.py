@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.forecast import Forecast, Forecasts, quantiles
+from holdfast.frames import chosen
 from holdfast.results import CHANGES, Event, Run, Step
 
 Array = NDArray[np.float64]
@@ -95,7 +96,7 @@ class Tape:
         events = [event for block in self.blocks for event in block.events]
         first = self.blocks[0].first if self.blocks else 0
         path = in_hindsight(columns["regime"], events, first)
-        if index is not None:
+        if chosen(index):
             events = [_labelled(event, index, first) for event in events]
         return Run(
             y=values, mean=mean, median=median, sd=sd, lower=lower, upper=upper, **columns,

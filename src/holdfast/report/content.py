@@ -26,6 +26,7 @@ Array = NDArray[np.float64]
 _HUNDREDTHS = Grid(0, -2)
 _WHOLE = Grid(0, 0)
 _MANY_OUTLIERS = 0.1
+_LEAVING = 0.5  # a regime less likely than this is about to change, or has
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,11 +166,13 @@ class Content:
         tiles = [("observations", count(n), f"{count(missing)} missing" if missing else "")]
         regimes = len({stay.regime for stay in self.known.stays})
         if regimes:
-            certainty = percent(float(run.regime_probability[-1]))
+            certainty = f"probability {percent(float(run.regime_probability[-1]))}"
+            if run.regime_probability[-1] < _LEAVING:
+                certainty += "; it seems to be ending"
             tiles.append(("regimes", str(regimes), f"{len(self.known.stays) - 1} changes"))
             now = int(run.regime[-1])
             name = self.regime_names.get(now, str(now))
-            tiles.append(("now in regime", name, f"probability {certainty}"))
+            tiles.append(("now in regime", name, certainty))
         outliers = int(run.outlier.sum())
         tiles.append(("outliers", count(outliers), percent(outliers / n)))
         tiles.append((f"inside the {percent(self.band)} band", percent(self.inside), ""))

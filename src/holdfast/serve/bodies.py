@@ -105,7 +105,7 @@ def _csv_row(i: int, line: dict[str, str]) -> Observation:
     seq = line.pop("seq", "")
     try:
         given["seq"] = int(seq) if seq.strip() else None
-        numbers = {name: _cell(value) for name, value in line.items()}
+        numbers = {name: _cell(name, value) for name, value in line.items()}
     except ValueError as error:
         raise BadBody(f"Row {i}: {error}.") from None
     given["y"] = numbers.pop("y")
@@ -116,12 +116,18 @@ def _csv_row(i: int, line: dict[str, str]) -> Observation:
         raise BadBody(f"Row {i}: {explain(error)}") from None
 
 
-def _cell(text: str) -> float | None:
+def _cell(column: str, text: str) -> float | None:
     if text.strip().lower() in _MISSING:
         return None
-    value = float(text)
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
     if not math.isfinite(value):
-        raise ValueError(f"{text.strip()!r} is not a finite number")
+        raise ValueError(
+            f"{text.strip()!r} in column {column!r} is not a finite number; leave the cell empty "
+            "if nothing was observed"
+        )
     return value
 
 

@@ -192,8 +192,9 @@ class BeamIhmm(Model):
                 told.append(steps[i]._replace(log_score=score))
             tape.add(Block.of(forecasts, told, start))
         series = read_series(y)
-        self._label(series.index)
-        return tape.run(series.values.reshape(-1, 1), series.index, series.backend)
+        run = tape.run(series.values.reshape(-1, 1), series.index, series.backend)
+        self._note(run)
+        return run
 
     def update(self, y: Any, x: Any = None) -> Step:
         """Remember one observation. The Step says nothing of regimes: nothing is learnt yet."""

@@ -11,6 +11,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import IntegrityError
 
 import holdfast as hf
+from holdfast.errors import unknown
 from holdfast.serve.config import default_model
 from holdfast.serve.routes.common import (
     PROBLEMS,
@@ -125,9 +126,7 @@ async def put_stream(
 
 def _within_limits(model: str, settings: dict[str, Any]) -> None:
     if model not in hf.models():
-        raise HTTPException(
-            422, f"model={model!r} is not known; choose from {', '.join(hf.models())}."
-        )
+        raise HTTPException(422, str(unknown("model", model, hf.models())))
     for name, most in _LARGEST.items():
         value = settings.get(name, 0)
         if isinstance(value, (int, float)) and value > most:

@@ -10,6 +10,16 @@ const HINT = matchMedia("(pointer: coarse)").matches
 const RIBBON = 12;
 const HEIGHT = 340;
 
+// Dates as most of the world reads them: the day of the month after its name, 24 hours.
+const DATES = [
+  [3600 * 24 * 365, "{YYYY}", null, null, null, null, null, null, 1],
+  [3600 * 24 * 28, "{MMM}", "\n{YYYY}", null, null, null, null, null, 1],
+  [3600 * 24, "{MMM} {D}", "\n{YYYY}", null, null, null, null, null, 1],
+  [60, "{HH}:{mm}", "\n{YYYY}-{MM}-{DD}", null, "\n{MMM} {D}", null, null, null, 1],
+  [1, "{HH}:{mm}:{ss}", "\n{YYYY}-{MM}-{DD}", null, "\n{MMM} {D}", null, null, null, 1],
+  [0.001, ":{ss}.{fff}", "\n{YYYY}-{MM}-{DD} {HH}:{mm}", null, "\n{MMM} {D} {HH}:{mm}", null, "\n{HH}:{mm}", null, 1],
+];
+
 export class Chart {
   constructor(place, readout, { select, wheel }) {
     this.place = place;
@@ -40,7 +50,7 @@ export class Chart {
       padding: [10, 14, 0, 0],
       cursor: { drag: { x: true, y: false, setScale: false }, points: { show: false } },
       scales: { x: { time: this.data.timed }, y: { range: () => this.range() } },
-      axes: [{ ...axis, ...(this.data.timed ? {} : { values: (_, ticks) => ticks.map((t) => (Number.isInteger(t) ? t : "")) }) }, { ...axis, size: 56 }],
+      axes: [{ ...axis, ...(this.data.timed ? { values: DATES, space: 70 } : { values: (_, ticks) => ticks.map((t) => (Number.isInteger(t) ? t : "")) }) }, { ...axis, size: 56 }],
       series: [{}, hidden, hidden, hidden, hidden,
         { stroke: css("--accent"), width: 1.4, points: { show: false } }, line, hidden, hidden,
         { stroke: css("--accent"), width: 1.4, dash: [5, 4], points: { show: false } }],
