@@ -44,7 +44,7 @@ def _found_rows() -> list[list[Value]]:
             cells.append(_number(used) if name in names and used is not None else fixed)
         told = [search.stream, search.model, TITLES[search.variant]]
         value = kept.get("value")
-        rows.append([*told, *cells, kept.get("degree"), _trials(kept), value])
+        rows.append([*told, *cells, kept.get("degree"), _trials(kept, search), value])
     return rows
 
 
@@ -52,10 +52,11 @@ def _number(value: object) -> str:
     return f"{value:.4g}" if isinstance(value, (int, float)) else str(value)
 
 
-def _trials(kept: dict[str, object]) -> str:
+def _trials(kept: dict[str, object], search: tuning.Search) -> str:
     if not kept:
         return "not searched yet"
-    return f"{kept['trials']}, {kept['failed']} failed"
+    older = "" if search.done() else ", from an older source"
+    return f"{kept['trials']}, {kept['failed']} failed{older}"
 
 
 def _hyperparameters(_: Results) -> Made:

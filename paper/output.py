@@ -139,7 +139,7 @@ def _section(content: dict[str, Any], tables: list[str], groups: list[dict[str, 
         parts.append(content["caption"])
     elif content["figure_absent"]:
         parts.append(f"Figure {content['figure_absent']}")
-    parts.append(f"**Why they differ.** {content['note']}")
+    parts.append(f"**Notes.** {content['note']}")
     return "\n\n".join(parts) + "\n"
 
 

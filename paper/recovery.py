@@ -90,10 +90,7 @@ def path(results: Results, stream: str) -> list[Mended]:
         if not tries or any(results.why_not(p) == "not run" for _, t in tries
                             for p in mended_parts(results.plan, stream, t)):  # fmt: skip
             break
-        closest, best = min(tries)
-        if closest >= _gap(results, stream, course[-1]):
-            break  # none of the rest helps
-        course.append(best)
+        course.append(min(tries)[1])  # the best of them even if it does not help alone
     return course
 
 

@@ -240,6 +240,12 @@ def tuned(stream: str, model: str, variant: str) -> dict[str, Any]:
     return content
 
 
+def unsearched(stream: str, model: str, variant: str) -> bool:
+    """Whether starting values stand in for a search that is still to be done."""
+    searched = variant not in (PRINTED, UNTUNED) and model != "beam_ihmm"
+    return searched and not tuned_path(stream, model, variant).exists()
+
+
 def _family(model: str) -> Settings:
     """What all models with particles share in the experiments."""
     shared = {"particles": PARTICLES, "max_regimes": MAX_STATES}

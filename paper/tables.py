@@ -13,7 +13,7 @@ from scipy import stats
 from holdfast.errors import HoldfastError
 from paper.parts import ALL_ROWS, Outcome, Part
 from paper.plan import Plan
-from paper.settings import COLUMNS, UNTUNED, VARIANTS
+from paper.settings import COLUMNS, UNTUNED, VARIANTS, unsearched
 
 NO_VALUE = "--"
 NOT_PRINTED = "not printed"
@@ -218,7 +218,16 @@ def comparison(results: Results, lines: Sequence[Line], caption: str = "") -> Ta
         shown = cells if column or not line.only else {"second": cells[line.only]}
         rows.append([*row, *(shown.get(v, NO_VALUE) for v in COLUMNS)])
     columns = ["stream", "model", "measure", "paper prints", *COLUMNS.values()]
-    return Table(columns, rows, caption)
+    return Table(columns, rows, " ".join(filter(None, (caption, _unsearched(lines)))))
+
+
+def _unsearched(lines: Sequence[Line]) -> str:
+    """A warning where a column says tuned and nothing has been searched."""
+    asked = {(line.stream, line.model, v): None for line in lines for v in line.variants()}
+    absent = [" ".join(one) for one in asked if unsearched(*one)]
+    if not absent:
+        return ""
+    return f"**Not tuned yet, starting values stand in for: {', '.join(absent)}.**"
 
 
 def parts_of(lines: Sequence[Line]) -> Callable[[Plan], list[Part]]:

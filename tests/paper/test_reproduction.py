@@ -552,6 +552,17 @@ def test_models_without_a_rule_stand_in_the_tuned_and_the_untuned_column():
     ]  # fmt: skip
 
 
+def test_a_table_says_which_of_its_tuned_columns_are_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(settings, "TUNED", tmp_path)
+    lines = [Line("ofi", model, "rmse") for model in ("bocd", "beam_ihmm", "auto")]
+    caption = comparison(Results(QUICK, {}, {}), lines).caption
+    assert caption == "**Not tuned yet, starting values stand in for: ofi bocd second.**"
+    (tmp_path / "ofi-bocd-second.json").write_text('{"best": {}}')
+    assert comparison(Results(QUICK, {}, {}), lines).caption == ""
+
+
 def test_every_forecast_table_has_the_coverage():
     for name in (
         "forecast",
