@@ -211,25 +211,25 @@ def answer(question: Question, seeds: int) -> Iterator[str]:
         yield f"| {question.stream} | {name} | {wanted} | {mean:.3g} | {runs} | {met} |"
 
 
-def main() -> None:
-    options = argparse.ArgumentParser(prog="python -m benchmarks.untuned", description=__doc__)
-    options.add_argument("--seeds", type=int, default=20)
-    options.add_argument("--only", nargs="*", choices=list(QUESTIONS), default=list(QUESTIONS))
+def ask_all(questions: dict[str, Question], module: str, title: str, seeds: int) -> None:
+    """The command line of a table of questions; `module` and `title` are for its page."""
+    options = argparse.ArgumentParser(prog=f"python -m {module}", description=title)
+    options.add_argument("--seeds", type=int, default=seeds)
+    options.add_argument("--only", nargs="*", choices=list(questions), default=list(questions))
     options.add_argument("--out", type=Path)
     given = options.parse_args()
     lines = ["| stream | measure | wanted | mean | runs | met |", "|---|---|---|---|---|---|"]
     print("\n".join(lines))
     for name in given.only:
-        for line in answer(QUESTIONS[name], given.seeds):
+        for line in answer(questions[name], given.seeds):
             lines.append(line)
             print(line, flush=True)
     if given.out:
         made = f"holdfast {hf.__version__}, Python {platform.python_version()}, "
         made += f"NumPy {np.__version__}, Numba {numba.__version__}, seeds 0 .. n - 1"
-        title = "# The rule on streams that nobody tuned for\n\n"
-        told = "Made by `python -m benchmarks.untuned --out FILE` with " + made + ".\n\n"
-        given.out.write_text(title + told + "\n".join(lines) + "\n", "utf-8")
+        told = f"Made by `python -m {module} --out FILE` with {made}.\n\n"
+        given.out.write_text(f"# {title}\n\n{told}" + "\n".join(lines) + "\n", "utf-8")
 
 
 if __name__ == "__main__":
-    main()
+    ask_all(QUESTIONS, "benchmarks.untuned", "The rule on streams that nobody tuned for", 20)

@@ -1,0 +1,125 @@
+"""`python -m benchmarks.real [--only NAME ..] [--out FILE]`: `auto` on real series, told nothing.
+
+Forecasts are made one step ahead from the first observation on, and nothing is tuned. Errors are
+in standard deviations of the series, as in the paper: electricity over all rows that are used,
+well-log over its first 1700 rows. The series are those of `holdfast.data`.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+import holdfast as hf
+from benchmarks.untuned import Array, Goal, Question, ask_all
+
+HOURS = 8000
+LAGS = hf.features.intercept() + hf.features.lags(1, 2, 3, 24, 25, 168, 169)
+TRAINING = 1700  # rows of well-log whose spread is the unit
+OUTLIERS = 0.01  # of the loads, 10 sd off
+
+
+@cache
+def load(hours: int | None = HOURS) -> Array:
+    return np.asarray(hf.data.load("electricity").y, float).ravel()[:hours]
+
+
+def error(y: Array, mean: Array, keep: Any = slice(None)) -> float:
+    """RMSE in standard deviations of the series."""
+    return hf.evaluate.rmse(y[keep], mean[keep]) / float(np.std(y))
+
+
+def covered(run: hf.results.Run, y: Array) -> float:
+    return hf.evaluate.coverage(y, run.lower, run.upper)
+
+
+def lags_given(seed: int) -> dict[str, float]:
+    y = load()
+    run = hf.auto(features=LAGS, seed=seed).run(y)
+    return {"RMSE": error(y, run.mean), "coverage of 90 %": covered(run, y)}
+
+
+def lags_found(seed: int) -> dict[str, float]:
+    y = load()
+    run = hf.auto(seed=seed).run(y)
+    return {"RMSE": error(y, run.mean), "coverage of 90 %": covered(run, y)}
+
+
+def spoilt(seed: int) -> dict[str, float]:
+    """1 % of the loads 10 sd off; errors on the other hours."""
+    y, rng = load(), np.random.default_rng(9)
+    hit = rng.random(y.size) < OUTLIERS
+    seen = y + np.where(hit, 10 * np.std(y) * rng.choice([-1, 1], y.size), 0.0)
+    own = error(y, hf.auto(features=LAGS, seed=seed).run(seen).mean, ~hit)
+    clean = error(y, hf.auto(features=LAGS, seed=seed).run(y).mean, ~hit)
+    centre, scale = float(np.median(y)), float(np.std(y))
+    squares = hf.least_squares(features=LAGS).run((seen - centre) / scale).mean
+    return {
+        "RMSE on clean hours over least squares'": own / error(y, centre + scale * squares, ~hit),
+        "RMSE on clean hours over the clean run's": own / clean,
+    }
+
+
+def weather(seed: int) -> dict[str, float]:
+    """The paper's four covariates of the weather as they are, and the time of day and year."""
+    loaded = hf.data.load("electricity")
+    chosen = loaded.select(*loaded.columns[:4])
+    y, f = load(None), hf.features
+    features = f.intercept() + f.powers(2) + f.season(24) + f.season(4380)
+    run = hf.auto(features=features, seed=seed).run(y, chosen.X)
+    return {"RMSE": error(y, run.mean), "coverage of 90 %": covered(run, y)}
+
+
+def well_log(seed: int) -> dict[str, float]:
+    y = np.asarray(hf.data.load("well_log").y, float).ravel()
+    run = hf.auto(seed=seed).run(y)
+    scale = float(np.std(y[:TRAINING]))
+    return {
+        "MAE in sd": float(np.mean(np.abs(y - run.mean))) / scale,
+        "MAE of the median in sd": float(np.mean(np.abs(y - run.median))) / scale,
+        "coverage of 90 %": covered(run, y),
+    }
+
+
+def order_flow(seed: int) -> dict[str, float]:
+    y = np.asarray(hf.data.load("ofi_es", bucket=60).y, float).ravel()
+    run = hf.auto(seed=seed).run(y)
+    return {"RMSE": error(y, run.mean), "coverage of 90 %": covered(run, y)}
+
+
+def regression(seed: int) -> dict[str, float]:
+    stream = hf.data.synthetic_regression(seed)
+    run = hf.auto(seed=seed).run(stream.y, stream.X)
+    clean = stream.y if stream.clean is None else stream.clean
+    told = hf.evaluate.rmse(clean, hf.evaluate.oracle(stream, 1.0, 1.0).mean)
+    return {"RMSE over the oracle's": hf.evaluate.rmse(clean, run.mean) / told}
+
+
+QUESTIONS = {
+    "well_log": Question("well-log", well_log, (Goal("MAE in sd", 0.235),), 1),
+    "order_flow": Question("order flow, 60 ticks", order_flow, (Goal("RMSE", 0.87),), 1),
+    "lags_given": Question(
+        "electricity, 8000 hours, lags given", lags_given, (Goal("RMSE", 0.050),), 1
+    ),
+    "lags_found": Question(
+        "electricity, 8000 hours, told nothing", lags_found, (Goal("RMSE", 0.055),), 1
+    ),
+    "spoilt": Question(
+        "the same, 1 % of loads 10 sd off, lags given", spoilt,
+        (Goal("RMSE on clean hours over least squares'", 0.5),
+         Goal("RMSE on clean hours over the clean run's", 1.1)), 1,
+    ),
+    "weather": Question(
+        "electricity, all hours, the paper's features", weather, (Goal("RMSE", 0.22),), 1
+    ),
+    "regression": Question(
+        "paper's regression m = 100, told nothing", regression,
+        (Goal("RMSE over the oracle's", 1.10),), 2,
+    ),
+}  # fmt: skip
+
+
+if __name__ == "__main__":
+    ask_all(QUESTIONS, "benchmarks.real", "`auto` on real series, told nothing", 1)
