@@ -7,7 +7,6 @@ well-log over its first 1700 rows. The series are those of `holdfast.data`.
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,6 @@ TRAINING = 1700  # rows of well-log whose spread is the unit
 OUTLIERS = 0.01  # of the loads, 10 sd off
 
 
-@cache
 def load(hours: int | None = HOURS) -> Array:
     return np.asarray(hf.data.load("electricity").y, float).ravel()[:hours]
 

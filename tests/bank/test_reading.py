@@ -6,7 +6,7 @@ import numpy as np
 
 from holdfast.bank.reading import EARLY, HOLD, WARM, Reading
 from holdfast.checks import Arrays, Values
-from holdfast.results import Step
+from holdfast.results import Event, Step
 
 
 def hear(reading: Reading, time: int, regimes: list[int], scores: list[float]) -> list[str]:
@@ -56,3 +56,24 @@ def test_snapshot_of_a_reading() -> None:
         votes = [t // 20, t // 40]
         assert hear(reading, t, votes, [-1.0, -1.1]) == hear(twin, t, votes, [-1.0, -1.1])
     assert reading.pack()[0] == twin.pack()[0]
+
+
+def test_a_change_is_dated_as_the_reader_dates_it() -> None:
+    """The reader knows at 150 that regime 5 began at 143; it is reported HOLD observations on."""
+    reading, told = Reading(1), []
+    for t in range(200):
+        events = (Event(t, "regime opened", 5, 4, 143),) if t == 150 else ()
+        step = Step(regime=4 if t < 150 else 5, events=events)
+        told += reading.hear(t, [step], np.zeros(1))
+    assert [(e.time, e.since) for e in told[1:]] == [(150 + HOLD - 1, 143)]
+    assert reading.book[1].first == 143
+
+
+def test_a_change_begins_after_the_one_before_it() -> None:
+    reading, told = Reading(1), []
+    for t in range(200):
+        date = {150: 143, 170: 140}.get(t)
+        events = () if date is None else (Event(t, "regime opened", t // 10, 4, date),)
+        vote = 4 if t < 150 else 15 if t < 170 else 17
+        told += reading.hear(t, [Step(regime=vote, events=events)], np.zeros(1))
+    assert [e.since for e in told[1:]] == [143, 144]

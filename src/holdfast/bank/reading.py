@@ -11,7 +11,8 @@ says nothing against it; a drift costs it a little all the time. Every change of
 costs it `CHANGE` nats: of two readings that fit alike the one with fewer changes is believed. What
 is reported:
 
-    a regime of the reader counts when it has been the reader's vote for `HOLD` observations
+    a regime of the reader counts when it has been the reader's vote for `HOLD` observations; it
+    is dated as the reader dates it
     ids are 0, 1, 2, .. in the order first reported, and belong to this module: when the reader
     changes, its regimes are given the ids they overlap with in the recent past
 """
@@ -25,7 +26,7 @@ from numpy.typing import NDArray
 
 from holdfast.checks import LATEST, Arrays, Values
 from holdfast.errors import SnapshotError
-from holdfast.results import NO_REGIME, OPENED, RETURNED, Event, Step
+from holdfast.results import CHANGES, NO_REGIME, OPENED, RETURNED, Event, Step
 
 Array = NDArray[np.float64]
 
@@ -67,6 +68,7 @@ class Reading:
         self.began = 0  # since when the present regime holds
         self.public: list[int] = []
         self.traces: list[list[int]] = [[] for _ in range(readers)]
+        self.ages = [0] * readers  # observations that belong to each reader's present vote
 
     def hear(self, time: int, steps: list[Step], log_scores: Array) -> list[Event]:
         """One observation, as all readers saw it; events that are known now."""
@@ -88,13 +90,16 @@ class Reading:
 
     def watch(self, steps: list[Step]) -> None:
         """Note what the readers say, without reporting."""
-        for trace, step in zip(self.traces, steps, strict=True):
+        for i, step in enumerate(steps):
+            trace = self.traces[i]
+            same = bool(trace) and trace[-1] == step.regime
             trace.append(step.regime)
             del trace[:-TRACE]
+            self.ages[i] = _age(step, self.ages[i] if same else 0)
 
     def restart(self, readers: int) -> None:
         """The readers are new and will be shown the recent past by `watch`, then `rejoin`."""
-        self.traces = [[] for _ in range(readers)]
+        self.traces, self.ages = [[] for _ in range(readers)], [0] * readers
         kept = np.zeros((readers, readers))
         n = min(readers, len(self.lead))
         kept[:n, :n] = self.lead[:n, :n]
@@ -109,9 +114,10 @@ class Reading:
             self.lead = np.pad(self.lead, (0, 1))
             self.lead[:-1, -1], self.lead[-1, :-1] = AHEAD + STAY, -AHEAD - STAY
             self.traces.append([])
+            self.ages.append(0)
             return
         self.lead[replaced] = self.lead[:, replaced] = 0.0
-        self.traces[replaced] = []
+        self.traces[replaced], self.ages[replaced] = [], 0
         if self.chosen == replaced:
             self.rejoin()
 
@@ -166,11 +172,12 @@ class Reading:
         if time - self.since + 1 < (HOLD if self.heard > EARLY else EARLY_HOLD):
             return []
         self.candidate = NO_REGIME
+        begun = max(time - self.ages[self.chosen] + 1, self.began + 1)
         if vote in self.names:
             previous, self.regime = self.regime, self.names[vote]
-            self.began = self.since
-            return [event(time, RETURNED, self.regime, previous, self.since)]
-        opened = self._open(time, self.since)
+            self.began = begun
+            return [Event(time, RETURNED, self.regime, previous, begun)]
+        opened = self._open(time, begun)
         self.names[vote] = self.regime
         return [opened]
 
@@ -181,7 +188,7 @@ class Reading:
         grown = np.zeros((len(self.book), len(self.book)))
         grown[:-1, :-1] = self.moves
         self.moves = grown
-        return event(time, OPENED, self.regime, previous, since)
+        return Event(time, OPENED, self.regime, previous, since)
 
     def pack(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """State for a snapshot."""
@@ -190,7 +197,7 @@ class Reading:
             "candidate": self.candidate, "since": self.since, "began": self.began,
             "names": [list(pair) for pair in self.names.items()],
             "book": [list(entry) for entry in self.book], "public": list(self.public),
-            "traces": [list(trace) for trace in self.traces],
+            "traces": [list(trace) for trace in self.traces], "ages": list(self.ages),
         }  # fmt: skip
         return values, {"lead": self.lead.copy(), "moves": self.moves.copy()}
 
@@ -218,9 +225,10 @@ class Reading:
         if len(traces) != readers:
             raise SnapshotError(f"The snapshot's traces are of {len(traces)} readers.")
         self.traces = [entry.wholes("traces", None, NO_REGIME)[-TRACE:] for entry in traces]
+        self.ages = values.wholes("ages", readers)
 
 
-def event(time: int, kind: str, regime: int, previous: int, since: int) -> Event:
-    """An event that also says since when, where events can."""
-    more: dict[str, Any] = {"since": since} if "since" in Event._fields else {}
-    return Event(time, kind, regime, previous, **more)
+def _age(step: Step, before: int) -> int:
+    """Observations that belong to a reader's vote, those before it was known included."""
+    told = [event for event in step.events if event.kind in CHANGES]
+    return told[-1].time - told[-1].since + 1 if told else before + 1
