@@ -239,3 +239,24 @@ def test_rows_that_are_only_counted_are_no_labels() -> None:
     assert [event.label for event in run.events] == [None]
     part = small("last_value").run(pd.Series(Y)[20:])
     assert [event.label for event in part.events] == [20] and part.frame().index[0] == 20
+
+
+class Own(type(hf.make("last_value"))):  # type: ignore[misc]
+    """A model that no registry knows."""
+
+    name = "own"
+
+
+def test_a_model_of_ones_own_shows_itself_too() -> None:
+    model = Own()
+    model.run(Y)
+    assert repr(model) == "own(error_sd=1.0, dim=None) after 60 observations, 1 regime"
+    assert "own after 60 observations" in model.explain() and "own(" in model._repr_html_()
+
+
+def test_a_copy_knows_what_was_said_and_when() -> None:
+    model = small("br_ihmm")
+    model.run(pd.Series(1.7e9 + 60.0 * np.arange(30), index=HOURS[:30]))
+    twin = model.copy()
+    assert told(twin, 1.7e9 + 60.0 * np.arange(30)) == []
+    assert model.copy().forecast(1).times == model.forecast(1).times

@@ -66,11 +66,12 @@ def fresh(
     itself keeps that choice, too.
     """
     name, chosen = model or default_model(), dict(settings or {})
-    made = hf.make(name, **chosen)
+    made = _silent(hf.make(name, **chosen))
     decided = "features" in chosen or "features" not in made.settings() or name == "auto"
     if decided or not covariates:
         return made
-    return hf.make(name, features=hf.features.intercept() + hf.features.columns(), **chosen)
+    columns = hf.features.intercept() + hf.features.columns()
+    return _silent(hf.make(name, features=columns, **chosen))
 
 
 def change_of(events: Iterable[hf.Event], before: int) -> hf.Event | None:
@@ -103,3 +104,9 @@ def completed(x: Mapping[Any, Any], latest: Mapping[str, Any]) -> dict[str, Any]
 
 def _absent(value: Any) -> bool:
     return value is None or value != value
+
+
+def _silent(model: Model) -> Model:
+    """A model that leaves advice to the library around it, whose users set other things."""
+    model.advised = False
+    return model

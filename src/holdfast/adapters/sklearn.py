@@ -134,4 +134,4 @@ class RegimeSegmenter(Packed, TransformerMixin, ClusterMixin, BaseEstimator):
     def _follow(self, X: ArrayLike) -> hf.Run:
         check_is_fitted(self)
         rows = validate_data(self, X, dtype=np.float64, reset=False)
-        return hf.from_bytes(self.model_.to_bytes()).run(rows)
+        return self.model_.copy().run(rows)

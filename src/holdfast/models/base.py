@@ -74,7 +74,7 @@ class Model(ABC):
     name: str
     dim: int | None = None  # coordinates of y, known at the latest after the first update
     state_version: ClassVar[int] = 1  # of what `_pack` gives; one more when it changes its meaning
-    advised: ClassVar[bool] = True  # whether `run` says when forecasts look wrong
+    advised: bool = True  # whether `run` says when forecasts look wrong
     _turn: Turn
     _said: list[str]  # what it has been warned of
     _calendar: Calendar | None = None  # labels of the stream, for those of the steps ahead
@@ -191,6 +191,12 @@ class Model(ABC):
         self._calendar = None if run.index is None else Calendar(run.index, self.n_observations)
         self._doubted((run.first + np.flatnonzero(run.outlier)).tolist())
 
+    def _told_alike(self, twin: Self) -> Self:
+        """A copy that knows what was said, and the labels; a snapshot holds neither."""
+        twin.advised, twin._said = self.advised, list(self._said)
+        twin._calendar, twin.outliers = self._calendar, list(self.outliers)
+        return twin
+
     def _doubted(self, times: list[int]) -> None:
         self.outliers = [*self.outliers, *times][-_REMEMBERED:]
 
@@ -240,7 +246,7 @@ class Model(ABC):
         values, arrays = self._pack()
         twin = self._make(self.settings())
         twin._unpack(Values(values), Arrays({name: array.copy() for name, array in arrays.items()}))
-        return twin
+        return self._told_alike(twin)
 
     @abstractmethod
     def settings(self) -> dict[str, Any]:

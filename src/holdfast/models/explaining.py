@@ -51,8 +51,10 @@ def explain(model: Any) -> str:
 
 def changed_settings(model: Any) -> str:
     """The settings that differ from the default, as one would type them."""
-    usual = import_module("holdfast.models.registry").make(model.name).settings()
-    chosen = {k: v for k, v in model.settings().items() if v != usual.get(k)}
+    registry = import_module("holdfast.models.registry")
+    known = model.name in registry.REGISTRY  # a model of somebody's own is not
+    usual = registry.make(model.name).settings() if known else {}
+    chosen = {k: v for k, v in model.settings().items() if k not in usual or v != usual[k]}
     if "features" in chosen and hasattr(model, "features"):
         chosen["features"] = model.features
         if repr(model.features) == "intercept()":  # what it came to by itself
@@ -71,7 +73,8 @@ def _seen(model: Any) -> str:
 
 def _known(model: Any) -> list[Regime]:
     """Its regimes; none of a model that would have to fit the whole stream to say."""
-    online = import_module("holdfast.models.registry").REGISTRY[model.name].online
+    entry = import_module("holdfast.models.registry").REGISTRY.get(model.name)
+    online = entry is None or entry.online
     return model.regimes() if online and model.n_observations else []
 
 

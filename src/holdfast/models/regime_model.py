@@ -222,7 +222,7 @@ class RegimeModel(Model):
         twin = type(self)(self.name, self.chosen, self.spec)
         values, arrays = self._pack()
         twin._unpack(values, arrays)
-        return twin
+        return self._told_alike(twin)
 
     def _build(self, dim: int, x: Row | None) -> Engine:
         return self._engine(Shape(dim, self.features.width(x, dim), not self.features.is_matrix))
