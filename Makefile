@@ -5,7 +5,8 @@ HOLDFAST_DATA ?= $(abspath ../shared/data)
 export HOLDFAST_DATA
 
 # Witness 1: these run again without the compiler.
-NOJIT_TESTS := tests/test_agreement.py tests/test_emission.py tests/test_hdp.py tests/test_mixture.py \
+NOJIT_TESTS := tests/test_agreement.py tests/test_bocd.py tests/test_emission.py \
+  tests/test_enumeration.py tests/test_garch.py tests/test_hdp.py tests/test_mixture.py \
   tests/test_student_t.py tests/test_work.py
 
 

@@ -48,7 +48,10 @@ def held_rows(model: RegimeModel) -> list[np.ndarray]:
 
 @contextmanager
 def kernel_calls() -> Iterator[Counter[str]]:
-    """How often Python calls each compiled kernel."""
+    """How often Python calls each compiled kernel.
+
+    All that is called must be compiled before: a kernel cannot be compiled against its counter.
+    """
     with _counted(lambda value: isinstance(value, Dispatcher)) as counts:
         yield counts
 

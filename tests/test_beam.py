@@ -577,3 +577,17 @@ def test_one_coordinate_only():
     with pytest.raises(HoldfastError, match="one coordinate"):
         model.run(np.zeros((4, 2)))
     assert isinstance(model, BeamIhmm)
+
+
+def test_lags_beyond_now_are_the_forecasts_themselves() -> None:
+    """An autoregression above its mean: each step ahead follows from the one before it."""
+    rng = np.random.default_rng(4)
+    y = [0.0]
+    for _ in range(80):
+        y.append(0.8 * y[-1] + 0.1 * rng.standard_normal())
+    lagged = features.intercept() + features.lags(1)
+    model = beam_ihmm(features=lagged, noise=0.01, prior_var=1.0, iterations=60)
+    model.run([*y, 0.3])
+    ahead = np.array([forecast.mean for forecast in model.forecast(4)])
+    constant, slope = model.regimes()[0].mean
+    np.testing.assert_allclose(ahead[1:], constant + slope * ahead[:-1], atol=0.02)

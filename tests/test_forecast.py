@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
+import holdfast as hf
 from holdfast import Forecast, HoldfastError
 from holdfast.forecast import quantiles
 
@@ -195,3 +196,17 @@ def test_scalars_for_one_coordinate_and_arrays_for_more() -> None:
 def test_bad_questions_are_refused(word: str, call: object) -> None:
     with pytest.raises(HoldfastError, match=rf"^{word} "):
         call()  # type: ignore[operator]
+
+
+def test_paths_ahead_feed_on_themselves() -> None:
+    """An autoregression above its mean: each step ahead decays from the one before it."""
+    rng = np.random.default_rng(4)
+    y = [0.0]
+    for _ in range(120):
+        y.append(0.8 * y[-1] + 0.1 * rng.standard_normal())
+    lagged = hf.features.intercept() + hf.features.lags(1)
+    model = hf.br_ihmm(features=lagged, noise=0.01, prior_var=1.0, weight="none", batch=1)
+    model.run([*y, 0.3])
+    ahead = model.forecast(4)
+    means = [forecast.mean for forecast in ahead]
+    assert 0.3 > means[0] > 1.1 * means[1] > 1.2 * means[2] > 1.3 * means[3] > 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import numpy as np
 import pytest
@@ -169,3 +170,16 @@ def test_two_levels_stay_two() -> None:
     engine.rows.mean[2, 0, 0] = 7.0
     assert not join_duplicates(engine)
     assert engine.state.particles.n_regimes.tolist() == [2, 2]
+
+
+def test_what_nobody_remembers_is_no_longer_among_the_told() -> None:
+    """Ever-new levels, three regimes at most: reports are forgotten, and so is that they were."""
+    rng = np.random.default_rng(3)
+    y = np.repeat(8.0 * np.arange(10), 24) + 0.5 * rng.standard_normal(240)
+    settings: dict[str, Any] = {"max_regimes": 3, "prune_pool": 2, "particles": 20, "batch": 3}
+    model: Any = hf.br_ihmm(noise=0.25, prior_var=1e4, islands=1, **settings)
+    reported = set()
+    for value in y:
+        reported.add(model.update(value).regime)
+        assert model.engine.told <= model.engine.remembered()
+    assert len(reported) > 5 > len(model.engine.told)
