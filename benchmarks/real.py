@@ -53,7 +53,7 @@ def spoilt(seed: int) -> dict[str, float]:
     own = error(y, hf.auto(features=LAGS, seed=seed).run(seen).mean, ~hit)
     clean = error(y, hf.auto(features=LAGS, seed=seed).run(y).mean, ~hit)
     centre, scale = float(np.median(y)), float(np.std(y))
-    squares = hf.least_squares(features=LAGS).run((seen - centre) / scale).mean
+    squares = hf.make("least_squares", features=LAGS).run((seen - centre) / scale).mean
     return {
         "RMSE on clean hours over least squares'": own / error(y, centre + scale * squares, ~hit),
         "RMSE on clean hours over the clean run's": own / clean,

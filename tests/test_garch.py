@@ -16,7 +16,8 @@ from holdfast import HoldfastError, features, snapshot
 from holdfast.emissions import cloud as clouds
 from holdfast.emissions.base import Sample, Shape, begin, carry, close, learn, look, rest
 from holdfast.emissions.eager import Eager
-from holdfast.emissions.garch import Garch, GarchRows, GarchSpec, correction
+from holdfast.emissions.garch import Garch, GarchRows, GarchSpec
+from holdfast.emissions.volatility import correction
 from holdfast.models.garch import garch_ihmm
 from holdfast.models.regime_model import RegimeModel
 from holdfast.regimes import commit

@@ -63,6 +63,19 @@ from holdfast.emissions.base import (
     rest,
 )
 from holdfast.emissions.cloud import UNEVEN, carriers, even_cloud, redraw
+from holdfast.emissions.volatility import (
+    SMALLEST,
+    Correction,
+    Impression,
+    average,
+    correction,
+    from_coordinates,
+    impress,
+    long_run,
+    move_on,
+    summary,
+    to_coordinates,
+)
 from holdfast.errors import HoldfastError, SnapshotError, positive, whole
 from holdfast.logspace import logsumexp
 from holdfast.score import (
@@ -70,21 +83,11 @@ from holdfast.score import (
     BROAD_SCALE,
     CONTAMINATION,
     DISBELIEVED,
-    IMQ,
     LONGEST,
-    MAHALANOBIS,
     NONE,
     Broad,
     Law,
-    judge_mixture,
-    log_weight2,
-    update_weight2,
 )
-
-_SMALLEST, _LARGEST = 1e-300, 1e300  # variances
-_LEAST_SCORE = 1e-6  # kappa of a threshold so small that nothing is inside it
-_REACH = 60.0  # a log long-run variance stays this near the prior's
-_LOGIT_REACH = 12.0  # a + b up to 1 - 6e-6
 
 
 class GarchRows(NamedTuple):
@@ -109,13 +112,6 @@ class GarchWork(NamedTuple):
     redraws: np.ndarray
 
 
-class Correction(NamedTuple):
-    """What the weight takes from a Gaussian's spread: kappa of the score, lambda of the driver."""
-
-    score: float
-    driver: float
-
-
 class GarchFacts(NamedTuple):
     """correction: of the weight. centre, bandwidth, spread: of the cloud and of its prior."""
 
@@ -123,15 +119,6 @@ class GarchFacts(NamedTuple):
     centre: float
     bandwidth: float
     spread: np.ndarray
-
-
-class Impression(NamedTuple):
-    """One observation as each point of a cloud sees it, (J,) each."""
-
-    plain: np.ndarray
-    cautious: np.ndarray
-    w2: np.ndarray
-    believed: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -251,23 +238,6 @@ class Garch(Emission):
         return mean, np.sqrt(share @ (clouds.coefficients[row] - mean) ** 2)
 
 
-def correction(law: Law) -> Correction:
-    """kappa and lambda of a weight under Gaussian noise.
-
-    With V = sigma^2 / w^2 and e = d log V / d log sigma^2 (w^2 for imq, 1 inside c and 0 beyond
-    for the others), the score's expected slope is zero when kappa = E[e w^2 z^2] / E[e].
-    """
-    z = (np.arange(4000) + 0.5) * 0.003
-    chance = np.exp(-0.5 * z**2) / np.exp(-0.5 * z**2).sum()
-    kind, c = law.kind, law.threshold
-    w2 = np.exp([log_weight2(kind, length, c) for length in z])
-    slope = chance * (w2 if kind == IMQ else w2 == 1.0)
-    said = chance * [update_weight2(kind, length, c) for length in z]
-    score = slope @ (w2 * z**2) / max(slope.sum(), _SMALLEST)
-    driver = chance[said > 0].sum() / max(said @ z**2, _SMALLEST)
-    return Correction(max(float(score), _LEAST_SCORE), float(driver))
-
-
 @begin.of(GarchRows)
 @kernel
 def _begin(rows: GarchRows, work: GarchWork, g: int, k: int, row: int) -> None:
@@ -289,47 +259,6 @@ def _look(
     out.spread[g, k, 0, 0], out.dof[g, k] = summary(work.variance[g, k], work.log_weight[g, k])
     now = work.variance[g, k]  # the variance moves on; what was learnt of the points does not
     out.start_spread[g, k, 0, 0], out.start_dof[g, k] = summary(now, rows.log_weight[row])
-
-
-@kernel
-def summary(variance: np.ndarray, log_weight: np.ndarray) -> tuple[float, float]:
-    """Scale and dof of the t with the mixture's moments.
-
-    Its kurtosis 3 E[s^2] / E[s]^2 is 3 (dof - 2) / (dof - 4).
-    """
-    mean, squares = 0.0, 0.0
-    for j in range(variance.size):
-        mean += math.exp(log_weight[j]) * variance[j]
-    for j in range(variance.size):
-        squares += math.exp(log_weight[j]) * (variance[j] / mean - 1.0) ** 2
-    dof = 4.0 + 2.0 / squares if squares > 1e-6 else np.inf
-    return mean * (1.0 - 2.0 / dof), dof
-
-
-@kernel
-def impress(
-    variance: np.ndarray, y: float, law: Law, broad: Broad, correction: Correction,
-    out: Impression,
-) -> None:  # fmt: skip
-    """What every point makes of y: its log likelihoods, w^2, and the share of y^2 it believes."""
-    half_log = 0.5 * math.log(2.0 * math.pi)
-    stretch = 0.5 * math.log(correction.score)
-    for j in range(variance.size):
-        z = min(abs(y) / math.sqrt(variance[j]), LONGEST)
-        base = -half_log - 0.5 * math.log(variance[j])
-        out.plain[j] = base - 0.5 * z * z
-        if law.kind == CONTAMINATION:
-            out.cautious[j], r, _ = judge_mixture(law, broad, out.plain[j], 0)
-            out.w2[j] = r
-            out.believed[j] = r * z * z + (1.0 - r) if r > 0.0 else 1.0
-            continue
-        log_w2 = log_weight2(law.kind, z, law.threshold)
-        w2 = math.exp(log_w2) if log_w2 < 0.0 else 1.0
-        out.cautious[j] = base - stretch + 0.5 * (log_w2 - w2 * z * z / correction.score)
-        out.believed[j] = correction.driver * w2 * z * z
-        out.w2[j] = w2
-        if law.kind == MAHALANOBIS and z > law.threshold:
-            out.w2[j], out.believed[j] = 0.0, 1.0
 
 
 @learn.of(GarchRows)
@@ -361,24 +290,6 @@ def _learn(
     held -= logsumexp(held, n)
     move_on(work.coefficients[g, k], work.variance[g, k], seen.believed)
     return score, 1.0 if belief == BELIEVED else weight
-
-
-@kernel
-def average(log_weight: np.ndarray, values: np.ndarray) -> float:
-    """Mean of values in (0, 1] over the cloud."""
-    total = 0.0
-    for j in range(values.size):
-        total += math.exp(log_weight[j]) * values[j]
-    return min(total, 1.0)
-
-
-@kernel
-def move_on(coefficients: np.ndarray, variance: np.ndarray, believed: np.ndarray) -> None:
-    """The recursion of every point, in place; `believed` is y^2 / sigma^2 as far as trusted."""
-    for j in range(variance.size):
-        growth = coefficients[j, 1] * believed[j] + coefficients[j, 2]
-        ahead = coefficients[j, 0] + growth * variance[j]
-        variance[j] = min(max(ahead, _SMALLEST), _LARGEST)
 
 
 @rest.of(GarchRows)
@@ -435,51 +346,13 @@ def _draw_prior(
     from_coordinates(points, facts.centre, rows.coefficients[row], rows.variance[row])
 
 
-@kernel
-def to_coordinates(coefficients: np.ndarray, variance: np.ndarray, out_points: np.ndarray) -> None:
-    """x of every point (module docstring)."""
-    for j in range(variance.size):
-        omega, a, b = coefficients[j, 0], coefficients[j, 1], coefficients[j, 2]
-        out_points[j, 0] = math.log(omega / (1.0 - a - b))
-        out_points[j, 1] = math.log((a + b) / (1.0 - a - b))
-        out_points[j, 2] = math.log(a / b)
-        out_points[j, 3] = math.log(variance[j])
-
-
-@kernel
-def from_coordinates(
-    points: np.ndarray, centre: float, out_coefficients: np.ndarray, out_variance: np.ndarray
-) -> None:
-    """The points with coordinates x, held where floats and a + b < 1 are safe."""
-    for j in range(out_variance.size):
-        level = math.exp(centre + min(max(points[j, 0] - centre, -_REACH), _REACH))
-        lost = 1.0 / (1.0 + math.exp(min(max(points[j, 1], -_LOGIT_REACH), _LOGIT_REACH)))
-        reaction = 1.0 / (1.0 + math.exp(-min(max(points[j, 2], -_LOGIT_REACH), _LOGIT_REACH)))
-        out_coefficients[j, 0] = level * lost
-        out_coefficients[j, 1] = (1.0 - lost) * reaction
-        out_coefficients[j, 2] = (1.0 - lost) * (1.0 - reaction)
-        out_variance[j] = math.exp(min(max(points[j, 3], -690.0), 690.0))
-
-
 @apart.of(GarchRows)
 @kernel
 def _apart(rows: GarchRows, a: int, b: int) -> float:
     """Of the long-run variance, in logs."""
     mean_a, var_a = long_run(rows.coefficients[a], rows.log_weight[a])
     mean_b, var_b = long_run(rows.coefficients[b], rows.log_weight[b])
-    return abs(mean_a - mean_b) / math.sqrt(var_a + var_b + _SMALLEST)
-
-
-@kernel
-def long_run(coefficients: np.ndarray, log_weight: np.ndarray) -> tuple[float, float]:
-    """Mean and variance over the cloud of log omega / (1 - a - b)."""
-    mean, square = 0.0, 0.0
-    for j in range(log_weight.size):
-        lost = 1.0 - coefficients[j, 1] - coefficients[j, 2]
-        level = math.log(coefficients[j, 0] / lost)
-        mean += math.exp(log_weight[j]) * level
-        square += math.exp(log_weight[j]) * level * level
-    return mean, max(square - mean * mean, 0.0)
+    return abs(mean_a - mean_b) / math.sqrt(var_a + var_b + SMALLEST)
 
 
 def _read_pair(argument: str, value: Any) -> tuple[float, float]:
