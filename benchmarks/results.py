@@ -13,8 +13,8 @@ from benchmarks.same_law import Agreement
 from benchmarks.speed import Cost, Felt
 
 COPIES = (
-    "At m = 100 the dense version's covariances are 240 MB, and most of its time goes into copies of "
-    "them that XLA makes: the ratio there says as much about that as about the algorithm."
+    "At m = 100 the dense version's covariances are 240 MB, and most of its time goes into copies "
+    "of them that XLA makes: the ratio there says as much about that as about the algorithm."
 )
 PACKAGES = ("numpy", "numba", "jax", "particles", "river", "scipy")
 
