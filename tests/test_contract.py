@@ -232,7 +232,7 @@ def test_copy_is_independent(case: Case, stream: np.ndarray) -> None:
 
 @pytest.mark.slow
 def test_memory_is_bounded(case: Case) -> None:
-    """Several times the stream, not even half as much again once its windows are full."""
+    """Several times the stream, not even twice the state once its windows are full."""
     rng = np.random.default_rng(0)
     y = np.tile(np.repeat([-1.0, 1.0], 50), 20) + 0.3 * rng.standard_normal(2000)
     model = case.make()
@@ -240,7 +240,8 @@ def test_memory_is_bounded(case: Case) -> None:
     model.run(y[:full])
     early = state_size(model)
     model.run(y[full:])
-    assert state_size(model) < 1.5 * early
+    # Regimes come and go; a number kept for each of the 1600 values would take 12 800 bytes.
+    assert state_size(model) < 2 * early + 2000
 
 
 def state_size(model: Any) -> int:
