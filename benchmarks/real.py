@@ -1,15 +1,15 @@
 """`python -m benchmarks.real [--only NAME ..] [--out FILE]`: `auto` on real series, told nothing.
 
-Forecasts are made one step ahead from the first observation on, and nothing is tuned. Errors are
-in standard deviations of the series, as in the paper: electricity over all rows that are used,
-well-log over its first 1700 rows. The series are those of `holdfast.data`.
+Forecasts are made one step ahead and nothing is tuned. All rows but the first are scored: before
+it nothing is known, not even the order of magnitude. Errors are in standard deviations of the
+series, as in the paper: electricity over all rows that are used, well-log over its first 1700 rows.
+The series are those of `holdfast.data`.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
+from numpy.typing import NDArray
 
 import holdfast as hf
 from benchmarks.untuned import Array, Goal, Question, ask_all
@@ -24,9 +24,12 @@ def load(hours: int | None = HOURS) -> Array:
     return np.asarray(hf.data.load("electricity").y, float).ravel()[:hours]
 
 
-def error(y: Array, mean: Array, keep: Any = slice(None)) -> float:
-    """RMSE in standard deviations of the series."""
-    return hf.evaluate.rmse(y[keep], mean[keep]) / float(np.std(y))
+def error(y: Array, mean: Array, keep: NDArray[np.bool_] | None = None) -> float:
+    """RMSE in standard deviations of the series, of the rows to keep."""
+    scored = np.arange(len(y)) > 0
+    if keep is not None:
+        scored &= keep
+    return hf.evaluate.rmse(y[scored], mean[scored]) / float(np.std(y))
 
 
 def covered(run: hf.results.Run, y: Array) -> float:
@@ -75,8 +78,8 @@ def well_log(seed: int) -> dict[str, float]:
     run = hf.auto(seed=seed).run(y)
     scale = float(np.std(y[:TRAINING]))
     return {
-        "MAE in sd": float(np.mean(np.abs(y - run.mean))) / scale,
-        "MAE of the median in sd": float(np.mean(np.abs(y - run.median))) / scale,
+        "MAE in sd": float(np.mean(np.abs(y - run.mean)[1:])) / scale,
+        "MAE of the median in sd": float(np.mean(np.abs(y - run.median)[1:])) / scale,
         "coverage of 90 %": covered(run, y),
     }
 

@@ -62,6 +62,24 @@ class Track(NamedTuple):
 TrackType, track_ref = reference(Track, __name__, "TrackType")
 
 
+def blank_track(n: int, room: int, dim: int) -> Track:
+    """A track of n observations whose forecasts have `room` components in all."""
+    return Track(
+        weight=np.empty(n),
+        change=np.empty(n),
+        ess=np.empty(n),
+        regime=np.empty(n, np.int64),
+        known=np.empty(n, np.int64),
+        probability=np.empty(n),
+        settled=np.empty(n, np.int64),
+        offset=np.zeros(n + 1, np.int64),
+        share=np.empty(room),
+        location=np.empty((room, dim)),
+        spread=np.empty((room, dim, dim)),
+        dof=np.empty(room),
+    )
+
+
 class Machine(NamedTuple):
     """All that the loop works with."""
 

@@ -7,7 +7,6 @@ particles.
 
 from __future__ import annotations
 
-import math
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -15,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.emissions.base import Array, Emission, Rows, Sample
-from holdfast.regimes import dates, merge, snapshots
-from holdfast.regimes.commit import draw_prospects, recount, start_batch
+from holdfast.regimes import beginning, dates, merge, snapshots
 from holdfast.regimes.drive import (
     DONE,
     PAUSE,
@@ -24,6 +22,7 @@ from holdfast.regimes.drive import (
     Machine,
     Scales,
     Track,
+    blank_track,
     drive,
     machine_ref,
     tell,
@@ -32,9 +31,7 @@ from holdfast.regimes.drive import (
 from holdfast.regimes.filter import look_all, write_components
 from holdfast.regimes.identity import reconcile, vote
 from holdfast.regimes.plan import Plan, plan_ref
-from holdfast.regimes.prior import LEAST, log_stick_rest
 from holdfast.regimes.propagate import held_mass, propagate, transition_matrix
-from holdfast.regimes.schedule import next_size
 from holdfast.regimes.state import (
     PRIOR_ROW,
     UNBORN,
@@ -112,66 +109,7 @@ class Engine:
         self.recent = dates.Recent(2 * self.longest)
         self._looked: Array | None = None
         if begin:
-            self._begin()
-
-    # ------------------------------------------------------------------ beginning
-
-    def _begin(self) -> None:
-        """alpha and gamma from their priors, and the first batches.
-
-        With the start row (D6) nothing is open yet and the first batch opens regime 1. Without
-        it regime 1 exists from the beginning, with a share beta_1 ~ Beta(1, gamma).
-        """
-        p, clock, prior = self.state.particles, self.state.clock, self.plan.concentration
-        n = p.alpha.size
-        draws = (prior.alpha_shape, prior.alpha_rate), (prior.gamma_shape, prior.gamma_rate)
-        for column, (shape, rate) in zip((p.alpha, p.gamma), draws, strict=True):
-            column[:] = np.maximum(self.rng.gamma(shape, 1.0 / rate, n), LEAST)
-        clock.outliers[:] = self.plan.outlier_prior
-        islands = range(clock.size.size)
-        for g in islands:
-            clock.ess[g] = clock.first[g + 1] - clock.first[g]
-            p.log_weight[clock.first[g] : clock.first[g + 1]] = -math.log(clock.ess[g])
-        if not self.plan.keep_start:
-            self._open_first()
-        recount(self.ref)
-        for g in islands:
-            if not self.plan.shared_prior:
-                self.ensure_rows(clock.first[-1] + 1)
-                draw_prospects(self.rows, self.emission.facts, self.ref, g, self.rng)
-            self._first_batch(g)
-        recount(self.ref)  # prospects have taken the prior's place (D9)
-
-    def _first_batch(self, g: int) -> None:
-        """Islands begin together; their first batches end one after the other."""
-        clock = self.state.clock
-        size = int(next_size(self.plan.schedule, clock.batch_outliers))
-        clock.size[g] = size + g * size // clock.size.size
-        held = 1 if self.plan.shared_prior else self.state.particles.alpha.size
-        self.ensure_candidates(2 * held + self.longest)
-        start_batch(self.rows, self.work, self.ref, self.plan_ref, g)
-
-    def _open_first(self) -> None:
-        """The paper's regime 1 exists before it has seen anything, in rows of its own.
-
-        On the prior's row its id would pass to every regime opened later.
-        """
-        p = self.state.particles
-        for i in range(p.alpha.size):
-            p.log_beta[i, 1] = log_stick_rest(p.gamma[i], self.rng)
-        p.log_beta[:, 0] = np.log(-np.expm1(p.log_beta[:, 1]))
-        p.current[:] = 0
-        if self.plan.shared_prior:
-            self.emission.write_prior(self.rows, 1)
-            p.slots[:, 0] = 1
-        else:
-            self.ensure_rows(2 * p.alpha.size + 1)
-            for g in range(self.state.clock.size.size):
-                draw_prospects(self.rows, self.emission.facts, self.ref, g, self.rng)
-        p.n_regimes[:] = 1
-        self.state.ledger.identity[np.unique(p.slots[:, 0])] = self.state.clock.next_id[0]
-        self.state.clock.next_id[0] += 1
-        self.state.ledger.owners[np.unique(p.slots[:, 0])] = 1
+            beginning.begin(self)
 
     # ------------------------------------------------------------------ observations
 
@@ -350,22 +288,8 @@ class Engine:
 
     def _new_track(self, n: int) -> tuple[Track, Any]:
         """Room for what is told of n observations, and the same as kernels take it."""
-        d = self.emission.shape.dim
         room = n * 8 + int(self.state.clock.candidates.sum()) + 1
-        track = Track(
-            weight=np.empty(n),
-            change=np.empty(n),
-            ess=np.empty(n),
-            regime=np.empty(n, np.int64),
-            known=np.empty(n, np.int64),
-            probability=np.empty(n),
-            settled=np.empty(n, np.int64),
-            offset=np.zeros(n + 1, np.int64),
-            share=np.empty(room),
-            location=np.empty((room, d)),
-            spread=np.empty((room, d, d)),
-            dof=np.empty(room),
-        )
+        track = blank_track(n, room, self.emission.shape.dim)
         return track, track_ref(track)
 
     def _make_room(self, track: Track, t: int, n: int) -> Track:
