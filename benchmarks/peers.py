@@ -1,8 +1,7 @@
 """Others on the same streams: what each costs per observation, or why it is not here.
 
     holdfast          br_ihmm as it comes (contamination, islands), through `run`
-    paper's rule      the same engine with the paper's rule, which the dense version computes too;
-                      D9 excepted: regimes not opened yet share one prior mean
+    paper's rule      the same engine with the paper's rule, which the dense version computes too
     dense JAX         `dense_jax`, 30 slots padded, as the paper's algorithm is usually written
     dense, trimmed    the same with as many slots as this stream was seen to need, known beforehand
     reference         tests/reference.py, the paper's rule in plain Python
@@ -178,7 +177,7 @@ def wolf(case: Case) -> Job:
 # Name, what prepares it, how many times fewer observations it is given.
 PEERS: tuple[tuple[str, Callable[[Case], Job], int], ...] = (
     ("holdfast", holdfast, 1),
-    ("holdfast, the paper's rule but D9", paper_rule, 1),
+    ("holdfast, the paper's rule", paper_rule, 1),
     ("dense JAX, 30 slots", dense, 1),
     ("dense JAX, trimmed", trimmed, 1),
     ("plain-Python reference", reference, 20),
