@@ -208,7 +208,7 @@ def answer(question: Question, seeds: int) -> Iterator[str]:
         if name.startswith("|"):  # the bias of the mean, not the mean of biases
             mean = abs(mean)
         wanted, met = (goal.words(), "yes" if goal.met(mean) else "no") if goal else ("", "")
-        yield f"| {question.stream} | {name} | {wanted} | {mean:.3g} | {runs} | {met} |"
+        yield f"| {question.stream} | {name} | {wanted} | {mean:.4g} | {runs} | {met} |"
 
 
 def ask_all(questions: dict[str, Question], module: str, title: str, seeds: int) -> None:
