@@ -22,7 +22,7 @@ from benchmarks.public import report
 from benchmarks.public.series import Absent, Series, scaled
 from benchmarks.public.tasks import TASKS, Task
 
-PACKAGES = ("holdfast", "numpy", "river", "statsforecast", "ruptures", "sktime", "statsmodels")
+PACKAGES = ("numpy", "river", "statsforecast", "ruptures", "sktime", "statsmodels")
 # Peers whose code is holdfast's: what they do changes with its source.
 OURS = {
     "holdfast", "bocd", "dsm_bocd", "last_value", "seasonal_last_value", "least_squares",
@@ -111,7 +111,7 @@ def _write(path: Path, result: dict[str, Any]) -> None:
 
 
 def _versions() -> dict[str, str]:
-    found = {}
+    found = {"holdfast": holdfast.__version__}  # of the source, which an install may be behind
     for name in PACKAGES:
         try:
             found[name] = importlib.metadata.version(name)
