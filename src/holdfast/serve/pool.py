@@ -157,9 +157,11 @@ def _fail(future: asyncio.Future[Any], error: Exception) -> None:
 class Pool:
     """All workers; streams are dealt to them by number."""
 
-    def __init__(self, config: Config, rested: Callable[[Resting], None]) -> None:
+    def __init__(self, config: Config, store: Callable[[Resting], asyncio.Task[None]]) -> None:
         self.compiled = compiled_before()
-        self.hands = [Hand(config, rested) for _ in range(config.workers)]
+        self.hands = [Hand(config, self._rest) for _ in range(config.workers)]
+        self._store = store
+        self._storing: dict[int, asyncio.Task[None]] = {}  # models on their way to the database
         self._next = 0
 
     def of(self, stream: int) -> Hand:
@@ -167,8 +169,21 @@ class Pool:
         return self.hands[stream % len(self.hands)]
 
     async def ask(self, stream: int, verb: str, *arguments: Any) -> Any:
-        """Ask the worker that has the stream."""
+        """Ask the worker that has the stream, once a model of it that left memory is stored.
+
+        Fetched before, it would come back by an older snapshot and a longer replay.
+        """
+        if stream in self._storing:
+            await asyncio.wait([self._storing[stream]])
         return await self.of(stream).ask(verb, stream, *arguments)
+
+    def _rest(self, resting: Resting) -> None:
+        task = self._storing[resting.stream] = self._store(resting)
+        task.add_done_callback(lambda done: self._stored(resting.stream, done))
+
+    def _stored(self, stream: int, done: asyncio.Task[None]) -> None:
+        if self._storing.get(stream) is done:
+            del self._storing[stream]
 
     async def check(self, model: str, settings: dict[str, Any]) -> Refused | None:
         """Let some worker try settings."""

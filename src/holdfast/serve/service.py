@@ -25,7 +25,7 @@ from holdfast.serve.webhooks import Dispatcher
 from holdfast.serve.worker import note_compiled
 
 _log = logging.getLogger("holdfast.serve")
-_COMMIT_FIRST = 0.05  # seconds by which a resting model lets its stream's commit go ahead
+_COMMIT_FIRST = 0.02  # seconds by which a resting model lets its stream's commit go ahead
 Result = TypeVar("Result")
 
 
@@ -86,10 +86,11 @@ class Service:
         note_compiled()
         _log.info("compiled")
 
-    def _rest(self, resting: Resting) -> None:
+    def _rest(self, resting: Resting) -> asyncio.Task[None]:
         task = asyncio.create_task(self._store_resting(resting))
         self._resting.add(task)
         task.add_done_callback(self._resting.discard)
+        return task
 
     async def _store_resting(self, resting: Resting) -> None:
         await asyncio.sleep(_COMMIT_FIRST)
