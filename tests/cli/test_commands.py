@@ -91,7 +91,7 @@ def test_report_gets_the_run_that_was_written(
         path.write_text("<html>")
 
     door = ModuleType("holdfast.report")
-    door.write_report = write_report  # type: ignore[attr-defined]
+    door.write_report = write_report
     monkeypatch.setitem(sys.modules, "holdfast.report", door)
     assert holdfast("run", table, *FAST).code == 0 and Path("out/report.html").exists()
     Path("out/report.html").unlink()

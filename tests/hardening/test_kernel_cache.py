@@ -133,7 +133,7 @@ def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def compiled() -> Any:
     """A kernel as a new process would have it."""
-    return _numba.kernel(logspace.logsumexp.py_func)  # type: ignore[attr-defined]
+    return _numba.kernel(logspace.logsumexp.py_func)
 
 
 def hits(function: Any) -> int:

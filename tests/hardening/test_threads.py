@@ -146,11 +146,11 @@ def test_a_turn_costs_less_than_two_microseconds() -> None:
     """The best of many tries: what the machine does beside is not the point."""
 
     class Bare(Slow):
-        def _predict(self, x: object) -> None:  # type: ignore[override]
+        def _predict(self, x: object) -> None:
             return None
 
     model = Bare()
-    waiting, plain = model.predict, Bare.predict.__wrapped__  # type: ignore[attr-defined]
+    waiting, plain = model.predict, Bare.predict.__wrapped__
     cost = min(_seconds(waiting) - _seconds(lambda: plain(model)) for _ in range(50))
     assert cost / 1000 < 2e-6
 

@@ -58,7 +58,7 @@ class FakeWriter:
 
 def built(limits: Limits | None = None) -> tuple[Ingest, FakePool, FakeWriter]:
     pool, writer = FakePool(), FakeWriter()
-    ingest = Ingest(pool, writer, limits or Limits(), Metrics(), lambda _: None)  # type: ignore[arg-type]
+    ingest = Ingest(pool, writer, limits or Limits(), Metrics(), lambda _: None)
     return ingest, pool, writer
 
 

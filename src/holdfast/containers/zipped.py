@@ -19,6 +19,7 @@ from holdfast.errors import SnapshotError
 
 _HEADER = "header.json"
 # What zipfile raises on damaged bytes; the last two where they ask for a method it has not.
+# NotImplementedError: a compression that zipfile does not know; RuntimeError: an encrypted file.
 _DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError)
 # An .npy member as it was written: its dictionary is matched, never evaluated.
 _NPY = re.compile(

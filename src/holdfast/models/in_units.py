@@ -26,7 +26,6 @@ from holdfast.models.regime_settings import RegimeSettings
 from holdfast.models.reporting import Reporter
 from holdfast.models.tape import Block
 from holdfast.results import NO_REGIME, OPENED, OUTLIER, Event, Regime, Step
-from holdfast.units import LARGEST as FARTHEST
 from holdfast.units import Units
 
 Array = NDArray[np.float64]
@@ -89,9 +88,10 @@ class InUnits(RegimeModel):
         assert self.engine is not None
         self._check_width(self.engine, rows[0])  # before the units have seen anything
         while at < len(y):
-            centre, scale, told = self.units.centre, self.units.scale, self._told_scale()
+            centre, told = self.units.centre, self._told_scale()
+            measured = self.units.to_units(y[at:])  # before the units learn from them
             stop, changed = self._learn_units(y, rows, at)
-            inside = self._learn(_measured(y[at:stop], centre, scale), rows[at:stop])
+            inside = self._learn(measured[: stop - at], rows[at:stop])
             block = _outward(inside, y[at:stop], centre, told)
             if changed:
                 _forgive(block)
@@ -116,7 +116,7 @@ class InUnits(RegimeModel):
         self._start(buffer.shape[1], self.rows[0])
         self.engine.state.clock.time[0] = now - len(buffer)
         self.reporter = Reporter()
-        self._learn(_measured(buffer, self.units.centre, self.units.scale), self.rows)
+        self._learn(self.units.to_units(buffer), self.rows)
         self.reporter.follow(before)
         if before.regime == NO_REGIME != self.reporter.regime:
             first = now - len(buffer)
@@ -174,11 +174,6 @@ def _forgive(block: Block) -> None:
     last = block.first + len(block.weight) - 1
     block.weight[-1], block.outlier[-1] = 1.0, False
     block.events[:] = [e for e in block.events if e.kind != OUTLIER or e.time != last]
-
-
-def _measured(y: Array, centre: Array, scale: Array) -> Array:
-    """Observations in units."""
-    return np.asarray((np.clip(y, -FARTHEST, FARTHEST) - centre) / scale)
 
 
 def _outward(block: Block, y: Array, centre: Array, scale: Array) -> Block:

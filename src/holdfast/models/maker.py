@@ -1,7 +1,8 @@
 """Makers of models: functions whose signature says what may be told, and what holds if it is not.
 
 The signature is what `help`, editors and type checkers read, so it lists every setting with its
-default. A setting whose default depends on others is None there, and its docstring says what None
+default, though relatives share most of them; tests/test_makers.py holds signatures and settings
+together. A setting whose default depends on others is None there, and its docstring says what None
 comes to; one that depends on the units says both (`ByUnits`). The body hands the settings on;
 `maker` adds only a better word for a misspelt name.
 """

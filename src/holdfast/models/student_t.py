@@ -56,9 +56,9 @@ def student_t_ihmm(
     """The doubly robust model that needs no noise level: each regime learns its own.
 
     With `weight="none", batch=1` it is the plain unknown-variance model, whose heavy tails do
-    not keep an outlier from opening a regime. The defaults (batch 6, threshold 2, a guess of 0.25
-    for the noise variance) are those of `br_ihmm`; a threshold of 3 or 4 sees changes sooner, lets
-    shorter bursts through and is less sure of the noise where outliers are many.
+    not keep an outlier from opening a regime. The other defaults are those of `br_ihmm`. Under
+    `imq` a threshold of 3 or 4 sees changes sooner than 2, lets shorter bursts through and is less
+    sure of the noise where outliers are many.
 
     Args:
         prior_mean: mu0 of the coefficients: a number or a vector; 0 by default.

@@ -10,8 +10,8 @@ from holdfast.adapters.making import need
 
 need("spark", "pyspark", "pyarrow", "pandas", "google.protobuf")
 
-# E402: the hint for those who lack the package must come before what needs it.
-from holdfast.spark.groups import run_groups  # noqa: E402
-from holdfast.spark.stream import ROCKSDB, STATE_STORE, follow, late_rows  # noqa: E402
+# After the hint for those who lack the package.
+from holdfast.spark.groups import run_groups
+from holdfast.spark.stream import ROCKSDB, STATE_STORE, follow, late_rows
 
 __all__ = ["ROCKSDB", "STATE_STORE", "follow", "late_rows", "run_groups"]

@@ -104,15 +104,8 @@ def tune(
     fixed: Settings = {name: plain(value) for name, value in (settings or {}).items()}
     known = _known(model_name, fixed)
     task = _task(model_name, fixed, (y, X, clean), objective, (train, skip), _seeds(known, seeds))
-    if space is None:
-        space = {
-            n: s for n, s in default_space(model_name, known, task.y).items() if n not in fixed
-        }
-        if not space:
-            raise HoldfastError(
-                f"{model_name} has no setting that is usually searched: pass space."
-            )
-    specs = read_space(space, known, fixed)
+    wanted = _usual_space(task, known) if space is None else space
+    specs = read_space(wanted, known, fixed)
     total, workers = whole("budget", budget), whole("jobs", jobs)
     search = open_search(backend, specs, whole("seed", seed, 0))
     ranges = {name: spec.to_json() for name, spec in specs.items()}
@@ -128,6 +121,15 @@ def tune(
         model_name, fixed | best["settings"], best["value"], trials, task.name(), info, interrupted,
         *((None, None) if interrupted or callable(objective) else _beside(task)),
     )  # fmt: skip
+
+
+def _usual_space(task: Task, known: Settings) -> dict[str, Any]:
+    """What is searched where nobody says what: what the model has and is not fixed."""
+    usual = default_space(task.model, known, task.y)
+    free = {name: spec for name, spec in usual.items() if name not in task.fixed}
+    if not free:
+        raise HoldfastError(f"{task.model} has no setting that is usually searched: pass space.")
+    return free
 
 
 def _beside(task: Task) -> tuple[float | None, float | None]:
