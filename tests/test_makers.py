@@ -17,7 +17,7 @@ from holdfast.bank.model import Auto
 from holdfast.emissions.garch import GarchSpec
 from holdfast.emissions.linear_gaussian import GaussianSpec
 from holdfast.emissions.normal_inverse_gamma import StudentSpec
-from holdfast.models import naive
+from holdfast.models import least_squares, naive
 from holdfast.models.beam import BeamSettings
 from holdfast.models.bocd import BocdSettings
 from holdfast.models.dsm_bocd import DsmSettings
@@ -45,7 +45,7 @@ HOMES: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "last_value": ((naive.LastValue,), {}),
     "seasonal_last_value": ((naive.SeasonalLastValue,), {}),
     "running_mean": ((naive.RunningMean,), {}),
-    "least_squares": ((naive.LeastSquares,), {}),
+    "least_squares": ((least_squares.LeastSquares,), {}),
 }
 # None in the signature: the default depends on the scales that are told, or on the emission.
 OPEN = {

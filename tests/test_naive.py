@@ -12,10 +12,10 @@ import pytest
 from scipy import stats
 
 import holdfast as hf
+from holdfast.models.least_squares import least_squares
 from holdfast.models.naive import (
     Naive,
     last_value,
-    least_squares,
     running_mean,
     seasonal_last_value,
 )

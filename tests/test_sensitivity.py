@@ -18,11 +18,11 @@ from holdfast.evidence import (
     believe,
     burst_log_odds,
     play,
-    prior_chances,
     quadrature,
 )
 from holdfast.influence.posterior import Outlook
 from holdfast.models.regime_settings import RegimeSettings
+from holdfast.regimes.chances import prior_chances
 from holdfast.regimes.prior import Concentration
 from holdfast.robustness.sensitivity import CLEAR, Sensitivity, choice_table, sensitivity
 

@@ -19,8 +19,7 @@ first j observations for outliers and believes the next one.
 from __future__ import annotations
 
 import math
-from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import expit, ndtr
@@ -28,8 +27,6 @@ from scipy.special import expit, ndtr
 from holdfast._numba import kernel
 from holdfast.emissions.base import Array
 from holdfast.regimes.filter import belief as believed
-from holdfast.regimes.prior import Concentration, log_transition_row, sweep
-from holdfast.regimes.state import Particles, blank_particles
 from holdfast.score import (
     BROAD_SCALE,
     CONTAMINATION,
@@ -96,22 +93,6 @@ class Contest(NamedTuple):
     log_stay: Array
     log_hold: Array
     particles: int
-
-
-class Chances(NamedTuple):
-    """What the prior over regimes says, as log odds against staying.
-
-    Attributes:
-        enter: of a new regime.
-        back: of a known regime that was left once.
-        stay: (J,) of staying in a regime j = 1 .. J batches after entering it.
-        hold: (J,) the same against going back from it.
-    """
-
-    enter: float
-    back: float
-    stay: Array
-    hold: Array
 
 
 class Quadrature(NamedTuple):
@@ -275,66 +256,6 @@ def _per_value(x: float, rate: float) -> float:
     """g(x): what one value is worth to the regime whose level it has."""
     log_q = float(log_broad(abs(x) / BROAD_SCALE, math.log(BROAD_SCALE), 1))
     return math.log((1.0 - rate) / rate) + float(log_normal(0.0, 0.0, 1)) - log_q
-
-
-@cache
-def prior_chances(visits: float, prior: Concentration, particles: int = 400) -> Chances:
-    """Log odds that the prior over regimes makes of `visits` batches in the present one.
-
-    Its own Gibbs sweep averages alpha, gamma and beta, once before and once after an entry.
-
-    Example:
-        >>> few, many = prior_chances(5, Concentration()), prior_chances(500, Concentration())
-        >>> few.enter > many.enter, bool(few.stay[0] < few.stay[3])
-        (True, True)
-    """
-    rng = np.random.default_rng(0)
-    counts = np.array([[max(round(visits) - 1, 1), 1], [1, 0]])
-    alone = _swept(counts[:1, :1], prior, particles, rng)
-    pair = _swept(counts, prior, particles, rng)
-    stay, hold = np.empty(8), np.empty(8)
-    for j in range(8):
-        entered = _swept(np.array([counts[0], [0, j]]), prior, particles, rng)
-        stay[j] = _odds(entered, 1, 1, prior) - _odds(entered, 0, 0, prior)
-        hold[j] = _odds(entered, 1, 1, prior) - _odds(entered, 1, 0, prior)
-    enter = _odds(alone, 0, 1, prior) - _odds(alone, 0, 0, prior)
-    back = _odds(pair, 0, 1, prior) - _odds(pair, 0, 0, prior)
-    return Chances(enter, back, stay, hold)
-
-
-def _swept(counts: Any, prior: Concentration, n: int, rng: np.random.Generator) -> Particles:
-    """Particles with these transition counts, after enough sweeps to forget where they began."""
-    p = blank_particles(n)
-    p.alpha[:] = rng.gamma(prior.alpha_shape, 1.0 / prior.alpha_rate, n)
-    p.gamma[:] = rng.gamma(prior.gamma_shape, 1.0 / prior.gamma_rate, n)
-    regimes = len(counts)
-    p.n_regimes[:] = regimes
-    p.current[:] = 0
-    p.start[:, 0] = 1
-    p.counts[:, :regimes, :regimes] = counts
-    p.log_beta[:, : regimes + 1] = -math.log(regimes + 1)
-    _sweep_all(p, prior, rng)
-    return p
-
-
-@kernel
-def _sweep_all(p: Particles, prior: Concentration, rng: np.random.Generator) -> None:
-    """Enough Gibbs passes over every particle to forget where it began."""
-    tables = np.empty(p.log_beta.shape[1], np.int64)
-    for i in range(p.alpha.size):
-        for _ in range(30):
-            sweep(p, i, prior, True, rng, tables)
-
-
-def _odds(p: Particles, source: int, target: int, prior: Concentration) -> float:
-    """log of the particles' average P(target | source)."""
-    p.current[:] = source
-    row = np.empty(p.log_beta.shape[1])
-    total = 0.0
-    for i in range(p.alpha.size):
-        log_transition_row(p, i, prior.sticky, row)
-        total += math.exp(row[target])
-    return math.log(total / p.alpha.size)
 
 
 def _expected_share(mean: Array, variance: Array) -> Array:

@@ -19,8 +19,8 @@ from holdfast.emissions.matrices import read_covariance, read_vector
 from holdfast.errors import HoldfastError, SnapshotError, moderate, positive, unknown, whole
 from holdfast.frames import read_series
 from holdfast.models.base import Array
-from holdfast.models.bocd import RunLengthModel, RunLengthSettings, json_value
-from holdfast.models.maker import Numbers, maker
+from holdfast.models.maker import Numbers, json_value, maker
+from holdfast.models.run_length_model import RunLengthModel, RunLengthSettings
 from holdfast.models.runlength import RunLengths
 from holdfast.models.score_matching import Law, ScoreMatching, best_omega
 

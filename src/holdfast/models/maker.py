@@ -12,8 +12,9 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
-from typing import Literal, NamedTuple, ParamSpec, TypeVar
+from typing import Any, Literal, NamedTuple, ParamSpec, TypeVar
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from holdfast.errors import unknown
@@ -54,3 +55,12 @@ def maker(function: Callable[Settings, Made]) -> Callable[Settings, Made]:
         return function(*arguments, **settings)
 
     return make
+
+
+def json_value(value: Any) -> Any:
+    """A setting as a JSON value of its own."""
+    if isinstance(value, (np.ndarray, np.generic)):
+        return value.tolist()
+    if isinstance(value, (list, tuple)):
+        return [json_value(entry) for entry in value]
+    return value

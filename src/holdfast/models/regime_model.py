@@ -34,6 +34,7 @@ from holdfast.models.covariates import (
     read_shape,
 )
 from holdfast.models.limits import check_room, check_scales, within_reach
+from holdfast.models.maker import json_value
 from holdfast.models.regime_settings import RegimeSettings
 from holdfast.models.reporting import Reporter
 from holdfast.models.tape import Block
@@ -212,7 +213,7 @@ class RegimeModel(Model):
     def settings(self) -> dict[str, Any]:
         chosen = asdict(self.spec) | asdict(self.chosen)
         chosen["rule"] = write_rule(read_rule(self.chosen.rule))
-        return {key: _plain(value) for key, value in chosen.items()}
+        return {key: json_value(value) for key, value in chosen.items()}
 
     @classmethod
     def _make(cls, settings: dict[str, Any]) -> Self:
@@ -298,14 +299,3 @@ class RegimeModel(Model):
             raise SnapshotError(f"The snapshot claims observations of shape {tuple(shape)}.")
         if held != (self.chosen.particles,):
             raise SnapshotError(f"The snapshot holds {held} particles, which the settings do not.")
-
-
-def _plain(value: Any) -> Any:
-    """Settings as JSON values."""
-    if isinstance(value, np.ndarray):
-        return value.tolist()
-    if isinstance(value, np.generic):
-        return value.item()
-    if isinstance(value, tuple):
-        return list(value)
-    return value

@@ -89,7 +89,7 @@ _ENTRIES = (
     Entry("running_mean", "holdfast.models.naive", "the mean of all observations", "trivial"),
     Entry(
         "least_squares",
-        "holdfast.models.naive",
+        "holdfast.models.least_squares",
         "online least squares on the same features, without regimes",
         "trivial",
     ),

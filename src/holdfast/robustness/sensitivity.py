@@ -22,9 +22,10 @@ from holdfast import features as feature_maps
 from holdfast.emissions.base import Array
 from holdfast.emissions.linear_gaussian import GaussianSpec
 from holdfast.errors import HoldfastError, numbers, positive, share, whole
-from holdfast.evidence import Chances, Contest, Course, Terms, believe, play, prior_chances
+from holdfast.evidence import Contest, Course, Terms, believe, play
 from holdfast.models.ihmm import br_ihmm
 from holdfast.models.regime_model import RegimeModel
+from holdfast.regimes.chances import Chances, prior_chances
 from holdfast.regimes.prior import log_transition_row
 from holdfast.score import CONTAMINATION
 

@@ -6,25 +6,20 @@ models, not one of them. What it says about an observation has seen all that cam
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from holdfast import features as feature_maps
-from holdfast.checks import Arrays, Values, affordable
+from holdfast.checks import Arrays, Values
 from holdfast.emissions.linear import FARTHEST
-from holdfast.emissions.matrices import read_covariance, read_vector
 from holdfast.errors import (
     HoldfastError,
     moderate,
-    numbers,
     observation,
-    positive,
-    unknown,
     whole,
 )
 from holdfast.features import Features, Past
@@ -33,82 +28,18 @@ from holdfast.frames import Row, read_series, read_table
 from holdfast.models.advice import HINDSIGHT
 from holdfast.models.base import Array, Model, in_turn
 from holdfast.models.beam.fit import BeamFit
-from holdfast.models.beam.regression import Data, Prior
-from holdfast.models.beam.sampler import Plan, Sampler, Trace
+from holdfast.models.beam.regression import Data
+from holdfast.models.beam.sampler import Sampler, Trace
+from holdfast.models.beam.settings import BeamSettings, read_pair
 from holdfast.models.covariates import LARGEST, bounded, new_past, pack_first, read_first, read_past
-from holdfast.models.maker import Numbers, Pair, Terms, maker
+from holdfast.models.maker import Numbers, Pair, Terms, json_value, maker
 from holdfast.models.tape import Block, Tape
 from holdfast.notices import say_once
 from holdfast.results import OPENED, RETURNED, Event, Regime, Run, Step, Transitions
 
 __all__ = ["BeamFit", "BeamIhmm", "BeamSettings", "beam_ihmm"]
 
-UNKNOWN = "unknown"
-MOST_SWEEPS = 10_000_000
-MOST_CHAINS = 1000
-MOST_REGIMES = 5000
 _BLOCK = 1024  # observations whose predictive mixtures are held at a time
-
-
-@dataclass(frozen=True)
-class BeamSettings:
-    """Settings of the model; `beam_ihmm` documents them."""
-
-    features: Terms | None = None
-    noise: Numbers = 0.25
-    prior_mean: Numbers = 0.0
-    prior_var: Numbers = 1.0
-    iterations: int = 1000
-    burn_in: int | None = None
-    chains: int = 1
-    thin: int = 1
-    alpha_prior: Pair = (1.0, 1.0)
-    gamma_prior: Pair = (1.0, 1.0)
-    initial_regimes: int = 10
-    max_regimes: int = 100
-    noise_prior: Pair = (2.0, 0.5)
-    seed: int = 0
-
-    def plan(self) -> Plan:
-        iterations = whole("iterations", self.iterations, most=MOST_SWEEPS)
-        half = iterations // 2
-        burn_in = half if self.burn_in is None else whole("burn_in", self.burn_in, least=0)
-        if burn_in >= iterations:
-            raise HoldfastError(f"burn_in must be below iterations={iterations}, got {burn_in}.")
-        room = whole("max_regimes", self.max_regimes, most=MOST_REGIMES)
-        first = whole("initial_regimes", self.initial_regimes)
-        if first > room:
-            raise HoldfastError(f"initial_regimes must be at most max_regimes={room}, got {first}.")
-        thin, chains = whole("thin", self.thin), whole("chains", self.chains, most=MOST_CHAINS)
-        affordable("chains * iterations", 5.0 * chains * iterations)  # the trace
-        return Plan(iterations, burn_in, thin, chains, first, room)
-
-    def known_noise(self) -> float | None:
-        """The noise variance, or None where it is to be found out."""
-        if isinstance(self.noise, str):
-            if self.noise != UNKNOWN:
-                raise unknown("noise", self.noise, [UNKNOWN])
-            return None
-        if np.size(self.noise) != 1:
-            raise HoldfastError("noise must be one number: beam_ihmm models one coordinate of y.")
-        return _finite("noise", np.reshape(self.noise, ())[()])
-
-    def prior(self, width: int) -> Prior:
-        """The prior of a regression on `width` features."""
-        mean = read_vector("prior_mean", self.prior_mean, width)
-        covariance = read_covariance("prior_var", self.prior_var, width)
-        shape, scale = _pair("noise_prior", self.noise_prior, "scale")
-        noise = self.known_noise()
-        unit = scale / shape if noise is None else noise
-        precision = unit * np.linalg.inv(covariance)
-        root = np.linalg.cholesky(covariance / unit)
-        known = noise is not None
-        return Prior(mean, precision, root, known, unit, shape, scale, self.concentration())
-
-    def concentration(self) -> Array:
-        """(2, 2): shape and rate of the priors of alpha and gamma."""
-        alpha = _pair("alpha_prior", self.alpha_prior, "rate")
-        return np.array([alpha, _pair("gamma_prior", self.gamma_prior, "rate")])
 
 
 class BeamIhmm(Model):
@@ -130,7 +61,7 @@ class BeamIhmm(Model):
             moderate(scale, getattr(settings, scale))
         moderate("noise", settings.known_noise() or 1.0)
         settings.concentration()
-        _pair("noise_prior", settings.noise_prior, "scale")
+        read_pair("noise_prior", settings.noise_prior, "scale")
         whole("seed", settings.seed, least=0)
         self._forget()
 
@@ -218,7 +149,7 @@ class BeamIhmm(Model):
         return self._fitted().transitions()
 
     def settings(self) -> dict[str, Any]:
-        return {key: _plain(value) for key, value in asdict(self.chosen).items()}
+        return {key: json_value(value) for key, value in asdict(self.chosen).items()}
 
     @classmethod
     def _make(cls, settings: dict[str, Any]) -> Self:
@@ -401,24 +332,3 @@ def _events(t: int, regime: int, previous: int, told: set[int]) -> tuple[Event, 
 
 def _too_wide(size: int) -> HoldfastError:
     return HoldfastError(f"y must have one coordinate for beam_ihmm, got {size}.")
-
-
-def _pair(argument: str, value: Any, second: str) -> tuple[float, float]:
-    pair = numbers(argument, value).reshape(-1)
-    if pair.size != 2:
-        raise HoldfastError(f"{argument} must be (shape, {second}), got {value!r}.")
-    return _finite(argument, pair[0]), _finite(argument, pair[1])
-
-
-def _finite(argument: str, value: Any) -> float:
-    number = positive(argument, value)
-    if math.isinf(number):
-        raise HoldfastError(f"{argument} must be finite, got {value!r}.")
-    return number
-
-
-def _plain(value: Any) -> Any:
-    """Settings as JSON values."""
-    if isinstance(value, (np.ndarray, np.generic)):
-        return value.tolist()
-    return list(value) if isinstance(value, tuple) else value
