@@ -7,7 +7,7 @@ from typing import NamedTuple
 from paper.parts import Part
 from paper.plan import Plan
 from paper.settings import COLUMNS, FIRST, PAPER, PRINTED, SECOND, TITLES, UNTUNED, VARIANTS
-from paper.tables import Item, Made, Results, Table, Value, measure
+from paper.tables import Item, Made, Results, Table, Value, measure, untuned
 
 
 class Claim(NamedTuple):
@@ -69,7 +69,15 @@ def _ahead(results: Results) -> Made:
             else:
                 rows.append([*row, found, found.verdict(claim.lower)])
     columns = ["stream", "measure", "br_ihmm", "against", "difference [95 %]", "br_ihmm is"]
-    return Made([Table(columns, rows)])
+    asked = [(c.stream, *one) for c in CLAIMS for o, r, v in _pairs(c)
+             for one in (("br_ihmm", o), (r, v))]  # fmt: skip
+    caption = (
+        "Each row compares two models run by run: the mean difference over n pairs of runs with "
+        "the same seed, and in brackets the interval that holds the true one with 95 % "
+        "confidence. *ahead* and *behind* are said where the interval does not hold 0, "
+        "*undecided* where it does."
+    )
+    return Made([Table(columns, rows, f"{caption} {untuned(asked)}".strip())])
 
 
 ITEMS = (

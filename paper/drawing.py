@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from holdfast.plot import PALETTE, pyplot
 from holdfast.results import NO_REGIME
-from paper.parts import Outcome, Part
+from paper.parts import Part
 from paper.settings import FIRST, PRINTED, SECOND, TITLES
 from paper.streams import Stream
 from paper.tables import Line, Results
@@ -26,7 +26,7 @@ class Track(NamedTuple):
     label: str
     colour: str
     source: Stream
-    outcome: Outcome
+    columns: dict[str, Any]
     first_row: int  # the first that no search has seen
 
 
@@ -41,9 +41,9 @@ def track(results: Results, lines: Sequence[Line], index: int, variant: str) -> 
     if variant not in line.variants():
         return None
     part: Part = line.parts(results.plan, variant)[0]
-    outcome = results.outcome(part)
+    columns = results.columns(part)
     colour = PALETTE[index % len(PALETTE)]
-    return Track(line.name, colour, part.load(), outcome, part.load().held_out)
+    return Track(line.name, colour, part.load(), columns, part.load().held_out)
 
 
 def by_variant(
@@ -106,7 +106,7 @@ def grid(
 
 def forecast(ax: Any, run: Track) -> None:
     """One-step forecasts."""
-    ax.plot(run.outcome.columns["mean"], lw=0.9, color=run.colour, label=run.label)
+    ax.plot(run.columns["mean"], lw=0.9, color=run.colour, label=run.label)
 
 
 def regimes(ax: Any, run: Track) -> None:
@@ -126,7 +126,7 @@ def training(ax: Any, run: Track) -> None:
 
 def _colours(ax: Any, run: Track, height: float, size: float, transform: Any) -> None:
     """A tick in its regime's colour for every observation, regimes counted by appearance."""
-    numbers = by_appearance(run.outcome.columns["path"])
+    numbers = by_appearance(run.columns["path"])
     seen = np.flatnonzero(~np.isnan(numbers))
     shades = [PALETTE[int(j) % len(PALETTE)] for j in numbers[seen]]
     at = np.full(seen.size, height)
