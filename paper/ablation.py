@@ -108,6 +108,8 @@ def _draw(results: Results, edition: str) -> Any:
     names = [piece.partition(":")[0] for piece in pieces[1:]]
     ax.set_xticks(range(1, len(pieces)), names, fontsize=8)
     ax.set_yscale("log")
+    ax.yaxis.set_major_formatter("{x:.3g}")
+    ax.yaxis.set_minor_formatter("{x:.3g}")
     ax.set_ylabel("RMSE over that of the whole rule")
     ax.legend(frameon=False, fontsize=8)
     return figure

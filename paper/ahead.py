@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from paper.parts import Part
 from paper.plan import Plan
-from paper.settings import COLUMNS, FIRST, PAPER, PRINTED, SECOND, TITLES, UNTUNED, VARIANTS
+from paper.settings import FIRST, PAPER, PRINTED, SECOND, UNTUNED, VARIANTS, title
 from paper.tables import Item, Made, Results, Table, Value, measure, untuned
 
 
@@ -61,9 +61,9 @@ def _ahead(results: Results) -> Made:
             mine = results.plan.parts(claim.stream, "br_ihmm", ours)
             others = results.plan.parts(claim.stream, rival, variant)
             found = results.paired(mine, others, claim.score)
-            told = COLUMNS[ours] if ours == UNTUNED else "second edition, tuned"
+            told = title("br_ihmm", ours)
             row: list[Value] = [claim.stream, measure(claim.score), told]
-            row.append(f"{rival}: {TITLES[variant]}")
+            row.append(f"{rival}: {title(rival, variant)}")
             if found is None:
                 rows.append([*row, results.why_not(others[0]) or "not defined", ""])
             else:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from holdfast.plot import PALETTE, pyplot
 from holdfast.results import NO_REGIME
 from paper.parts import Part
-from paper.settings import FIRST, PRINTED, SECOND, TITLES
+from paper.settings import FIRST, PRINTED, SECOND, TITLES, title
 from paper.streams import Stream
 from paper.tables import Line, Results
 
@@ -75,9 +75,9 @@ def by_variant(
     return figure
 
 
-def stacked(results: Results, lines: Sequence[Line], panel: Panel, title: str) -> Any:
+def stacked(results: Results, lines: Sequence[Line], panel: Panel, heading: str) -> Any:
     """A figure with a column per variant and a row per model; places without a run stay empty."""
-    figure, axes = grid(len(lines), len(DRAWN), title)
+    figure, axes = grid(len(lines), len(DRAWN), heading)
     for column, variant in zip(axes.T, DRAWN, strict=True):
         for index, ax in enumerate(column):
             run = track(results, lines, index, variant)
@@ -86,8 +86,11 @@ def stacked(results: Results, lines: Sequence[Line], panel: Panel, title: str) -
                 continue
             panel(ax, run)
             named = lines[index].only if lines[index].only and variant == SECOND else variant
-            ax.set_title(f"{run.label}: {TITLES[named]}", loc="left", fontsize=8)
-        column[-1].set_xlabel("observation")
+            told = title(lines[index].model, named)
+            ax.set_title(f"{run.label}: {told}", loc="left", fontsize=8)
+        lowest = [ax for ax in column if ax.axison][-1]
+        lowest.tick_params(labelbottom=True)
+        lowest.set_xlabel("observation")
     return figure
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from paper import settings, tuning
-from paper.settings import FITTED, ONLINE, TITLES
+from paper.settings import FITTED, ONLINE, title
 from paper.tables import NO_VALUE, Item, Made, Results, Table, Value
 
 _SYMBOLS = {
@@ -46,7 +46,7 @@ def _found_rows() -> list[list[Value]]:
             used = chosen.get(name)
             fixed = NO_VALUE if used is None else f"({_number(used)})"
             cells.append(_number(used) if name in names and used is not None else fixed)
-        told = [search.stream, search.model, TITLES[search.variant]]
+        told = [search.stream, search.model, title(search.model, search.variant)]
         value = kept.get("value")
         rows.append([*told, *cells, kept.get("degree"), _trials(kept, search), value])
     return rows

@@ -165,9 +165,10 @@ def _preface(out: Path, names: Sequence[str]) -> str:
         "second edition of our rule, tuned; and told nothing. Every model and rule is tuned by "
         "the same search (`hyperparameters` states it), on rows that the tables do not score: of "
         "a real series only the rows after the training part count, and a generated stream is "
-        "tuned on seeds that no table uses. A cell is mean ± standard deviation over seeds "
-        "(n runs really done); seeds count from 0 and, with all settings, are in the JSON file of "
-        "the same name. Where something could not be run the cell says why.",
+        "tuned on seeds that no table uses. A cell is mean ± standard deviation over seeds (n "
+        "runs really done); seeds count from 0 and, with all settings, are in the JSON file of "
+        "the same name, and every run is a line of a CSV file in the folder `runs`. Where "
+        "something could not be run the cell says why.",
         "Made with " + "; ".join(made_with) + ".",
     ]
     if older := [f"`{content['name']}`" for content in contents if outdated(content["sources"])]:

@@ -38,6 +38,7 @@ COLUMNS = {
     UNTUNED: "told nothing",
 }
 TITLES = COLUMNS | {
+    SECOND: "second edition, tuned",
     PLAIN: "batch 1 and no weight, tuned",
     PAPER_R: "paper's rule, printed settings, R searched",
     HINDSIGHT: "paper's rule, chosen in hindsight for the printed numbers",
@@ -233,6 +234,17 @@ def part(stream: str, model: str, variant: str, changes: Settings | None = None)
         stream, model, chosen, degree=degree(stream, model, variant),
         pending=unsearched(stream, model, variant),
     )  # fmt: skip
+
+
+def title(model: str, variant: str) -> str:
+    """A variant in words; on some models no rule bears.
+
+    Example:
+        >>> title("br_ihmm", "second"), title("bocd", "second")
+        ('second edition, tuned', 'tuned')
+    """
+    ruled = model in WITH_PARTICLES or variant != SECOND
+    return TITLES[variant] if ruled else "tuned"
 
 
 def tuned_path(stream: str, model: str, variant: str) -> Path:
