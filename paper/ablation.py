@@ -75,6 +75,7 @@ def _ablation(results: Results, edition: str) -> Made:
             cells = [results.cell(parts, _score(name, piece)) for name in _SCORES]
             rows.append([stream, piece, *cells])
     columns = ["stream", "taken away", *(measure(name) for name in _SCORES)]
+    columns[2] = "RMSE, of uncontaminated values where they are known"
     caption = (
         "Each dot is a stream: its error without one piece of the rule over its error with all "
         "of them. Above the line the piece is worth having there."

@@ -63,7 +63,7 @@ def _rolling(results: Results) -> Made:
         "how much of it the 90 % interval holds, and how many regimes and switches between them "
         "the model found."
     )
-    lines = _lines("rmse", "coverage", "regimes", "switches")
+    lines = _lines("rmse_observed", "coverage", "regimes", "switches")
     return Made([comparison(results, lines, table)], draw, caption)
 
 

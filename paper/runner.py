@@ -37,7 +37,8 @@ def reproduce(
     cache = _cache(out, plan)
     absent: dict[str, str] = {}
     everything = [part for item in items for part in item.parts(plan)]
-    written, needed = [], set[str]()
+    written: list[output.Written] = []
+    needed: list[Part] = []
     with _Bar(_due(everything, cache, absent), progress) as bar:
         for item in items:
             with settings.held():
@@ -45,7 +46,7 @@ def reproduce(
                 results = _completed(item, parts, plan, cache, absent, jobs, bar)
                 written.append(output.write(item, results, parts, out))
             _enter(cache, parts, results)
-            needed |= {part.key for part in parts}
+            needed += parts
             output.write_index(out)
     if cache.ledger is not None and {item.name for item in items} >= set(ITEMS):
         cache.ledger.prune(needed)

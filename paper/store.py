@@ -122,12 +122,12 @@ class Ledger:
         for stream, lines in added.items():
             self._write(stream, self._merged(stream, lines))
 
-    def prune(self, needed: Iterable[str]) -> None:
-        """Drop what no page rests on any more."""
-        wanted = set(needed)
+    def prune(self, needed: Iterable[Part]) -> None:
+        """Drop what no page rests on any more; further seeds of what one rests on stay."""
+        wanted = {_order(part)[:-1] for part in needed}
         for path in self.folder.glob("*.csv"):
             lines = self._of(path.stem)
-            left = {key: line for key, line in lines.items() if key in wanted}
+            left = {key: line for key, line in lines.items() if _order(line.part)[:-1] in wanted}
             if len(left) < len(lines):
                 self._write(path.stem, left)
 
@@ -217,7 +217,7 @@ def _packed(arrays: Mapping[str, NDArray[Any]]) -> bytes:
 
 def _sheet(lines: Iterable[Line]) -> str:
     """Lines as CSV, the runs of a variant together; a score that is the same over all rows once."""
-    ordered = sorted(lines, key=_order)
+    ordered = sorted(lines, key=lambda line: _order(line.part))
     names = sorted({name for line in ordered for name in line.outcome.scores})
     if all(_all_seen(line.outcome.scores) for line in ordered):
         names = [name for name in names if not name.endswith(ALL_ROWS)]
@@ -231,9 +231,10 @@ def _sheet(lines: Iterable[Line]) -> str:
     return text.getvalue()
 
 
-def _order(line: Line) -> tuple[Any, ...]:
-    part = line.part
-    return part.model, json.dumps(part.settings, sort_keys=True), part.rows or 0, part.seed
+def _order(part: Part) -> tuple[Any, ...]:
+    """What a run is of, and its seed."""
+    chosen = json.dumps(part.settings, sort_keys=True)
+    return part.stream, part.model, chosen, part.rows or 0, part.degree, part.seed
 
 
 def _said(line: Line) -> list[Any]:
