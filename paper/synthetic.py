@@ -58,7 +58,8 @@ _CAPTION = (
     "jumps. Middle: how far the coefficients that a model forecasts with are from the true ones. "
     "Bottom: one row of colours for each model, a colour for each regime it found; a good model's "
     "colours change where the shaded background does, and nowhere else. Ticks at the bottom of a "
-    "panel are the true outliers."
+    "panel are the true outliers. beam_ihmm has seen the whole stream before it says anything, so "
+    "its error is not that of a forecast."
 )
 
 
