@@ -71,10 +71,11 @@ bench-public: bench-venv
 	.venv-bench/bin/python -m benchmarks.public --page docs/benchmarks.md
 
 # The paper's tables and figures: all of them in full (hours), or small to see that they run. In full every
-# model is tuned first by the same search; what was searched or run from this source is not done again.
+# model is tuned first by the same search; what was searched or run from this source is not done again,
+# neither after an interruption nor in another checkout that has docs/reproduction/runs.
 RUNS ?= 20
 tune: venv
-	$(BIN)/python -m paper tune
+	$(BIN)/python -m paper tune --jobs 2
 
 reproduce: tune
 	$(BIN)/holdfast reproduce all --runs $(RUNS) --jobs 2 --out docs/reproduction

@@ -3,9 +3,11 @@
 It uses the library as anybody would and is not part of the wheel; `holdfast reproduce` runs it.
 
 streams     the data, ready to run          settings   the variants that are compared
-parts       one run, computed once, kept    tuning     one search for every model and rule
-probes      questions of another kind       plan       how many runs of what, how long
-tables      cells, tables, items            runner     runs and writes, resumes
+parts       what to run, and its key        tuning     one search for every model and rule
+state       which source decides it         plan       how many runs of what, how long
+outcomes    runs it and scores it           store      keeps it, in one checkout and the next
+probes      questions of another kind       runner     runs and writes, resumes
+tables      cells, tables, items            output     the pages
 """
 
 from __future__ import annotations

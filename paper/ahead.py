@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from paper.parts import Part
 from paper.plan import Plan
-from paper.settings import COLUMNS, FIRST, PAPER, PRINTED, SECOND, TITLES, UNTUNED, VARIANTS
-from paper.tables import Item, Made, Results, Table, Value, measure
+from paper.settings import FIRST, PAPER, PRINTED, SECOND, UNTUNED, VARIANTS, title
+from paper.tables import Item, Made, Results, Table, Value, measure, untuned
 
 
 class Claim(NamedTuple):
@@ -61,15 +61,23 @@ def _ahead(results: Results) -> Made:
             mine = results.plan.parts(claim.stream, "br_ihmm", ours)
             others = results.plan.parts(claim.stream, rival, variant)
             found = results.paired(mine, others, claim.score)
-            told = COLUMNS[ours] if ours == UNTUNED else "second edition, tuned"
+            told = title("br_ihmm", ours)
             row: list[Value] = [claim.stream, measure(claim.score), told]
-            row.append(f"{rival}: {TITLES[variant]}")
+            row.append(f"{rival}: {title(rival, variant)}")
             if found is None:
                 rows.append([*row, results.why_not(others[0]) or "not defined", ""])
             else:
                 rows.append([*row, found, found.verdict(claim.lower)])
     columns = ["stream", "measure", "br_ihmm", "against", "difference [95 %]", "br_ihmm is"]
-    return Made([Table(columns, rows)])
+    asked = [(c.stream, *one) for c in CLAIMS for o, r, v in _pairs(c)
+             for one in (("br_ihmm", o), (r, v))]  # fmt: skip
+    caption = (
+        "Each row compares two models run by run: the mean difference over n pairs of runs with "
+        "the same seed, and in brackets the interval that holds the true one with 95 % "
+        "confidence. *ahead* and *behind* are said where the interval does not hold 0, "
+        "*undecided* where it does."
+    )
+    return Made([Table(columns, rows, f"{caption} {untuned(asked)}".strip())])
 
 
 ITEMS = (

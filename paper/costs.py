@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from paper.catalogue import ITEMS
-from paper.parts import Part, run_part
+from paper.outcomes import run_part
+from paper.parts import Part
 from paper.plan import COSTS, ROWS, Plan, costs, kind
 from paper.probes import PROBES
 from paper.settings import BEAM_ITERATIONS, PARTICLES

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from holdfast.plot import PALETTE, pyplot
 from holdfast.results import NO_REGIME
-from paper.parts import Outcome, Part
-from paper.settings import FIRST, PRINTED, SECOND, TITLES
+from paper.parts import Part
+from paper.settings import FIRST, PRINTED, SECOND, TITLES, title
 from paper.streams import Stream
 from paper.tables import Line, Results
 
@@ -26,7 +26,7 @@ class Track(NamedTuple):
     label: str
     colour: str
     source: Stream
-    outcome: Outcome
+    columns: dict[str, Any]
     first_row: int  # the first that no search has seen
 
 
@@ -41,9 +41,9 @@ def track(results: Results, lines: Sequence[Line], index: int, variant: str) -> 
     if variant not in line.variants():
         return None
     part: Part = line.parts(results.plan, variant)[0]
-    outcome = results.outcome(part)
+    columns = results.columns(part)
     colour = PALETTE[index % len(PALETTE)]
-    return Track(line.name, colour, part.load(), outcome, part.load().held_out)
+    return Track(line.name, colour, part.load(), columns, part.load().held_out)
 
 
 def by_variant(
@@ -75,9 +75,9 @@ def by_variant(
     return figure
 
 
-def stacked(results: Results, lines: Sequence[Line], panel: Panel, title: str) -> Any:
+def stacked(results: Results, lines: Sequence[Line], panel: Panel, heading: str) -> Any:
     """A figure with a column per variant and a row per model; places without a run stay empty."""
-    figure, axes = grid(len(lines), len(DRAWN), title)
+    figure, axes = grid(len(lines), len(DRAWN), heading)
     for column, variant in zip(axes.T, DRAWN, strict=True):
         for index, ax in enumerate(column):
             run = track(results, lines, index, variant)
@@ -86,8 +86,11 @@ def stacked(results: Results, lines: Sequence[Line], panel: Panel, title: str) -
                 continue
             panel(ax, run)
             named = lines[index].only if lines[index].only and variant == SECOND else variant
-            ax.set_title(f"{run.label}: {TITLES[named]}", loc="left", fontsize=8)
-        column[-1].set_xlabel("observation")
+            told = title(lines[index].model, named)
+            ax.set_title(f"{run.label}: {told}", loc="left", fontsize=8)
+        lowest = [ax for ax in column if ax.axison][-1]
+        lowest.tick_params(labelbottom=True)
+        lowest.set_xlabel("observation")
     return figure
 
 
@@ -106,7 +109,7 @@ def grid(
 
 def forecast(ax: Any, run: Track) -> None:
     """One-step forecasts."""
-    ax.plot(run.outcome.columns["mean"], lw=0.9, color=run.colour, label=run.label)
+    ax.plot(run.columns["mean"], lw=0.9, color=run.colour, label=run.label)
 
 
 def regimes(ax: Any, run: Track) -> None:
@@ -126,7 +129,7 @@ def training(ax: Any, run: Track) -> None:
 
 def _colours(ax: Any, run: Track, height: float, size: float, transform: Any) -> None:
     """A tick in its regime's colour for every observation, regimes counted by appearance."""
-    numbers = by_appearance(run.outcome.columns["path"])
+    numbers = by_appearance(run.columns["path"])
     seen = np.flatnonzero(~np.isnan(numbers))
     shades = [PALETTE[int(j) % len(PALETTE)] for j in numbers[seen]]
     at = np.full(seen.size, height)

@@ -8,14 +8,14 @@ from holdfast import evaluate
 from holdfast.plot import PALETTE
 from paper import drawing
 from paper.drawing import Track
+from paper.outcomes import SHOWN, WINDOW
 from paper.settings import ONLINE
 from paper.streams import stream
 from paper.tables import Item, Line, Made, Results, comparison, parts_of
 
 _LOCKDOWN = 1085 * 24  # hours from 2017-03-18, the first row, to 2020-03-07, where load falls
-_WINDOW = 100
 _DAY, _WEEK = 24, 7 * 24
-_MONTHS = (_LOCKDOWN - 60 * _DAY, _LOCKDOWN + 60 * _DAY)
+_MONTHS = SHOWN["electricity"]  # 60 days before and after
 _FORTNIGHT = (_LOCKDOWN - _WEEK, _LOCKDOWN + _WEEK)
 _WEEKS = {  # first hour of a week that begins on a Saturday, as the series does
     "January 2018": 42 * _WEEK,
@@ -37,7 +37,7 @@ def _zoomed(figure: Any, results: Results, span: tuple[int, int]) -> Any:
 
 
 def _error_curve(ax: Any, run: Track) -> None:
-    errors = evaluate.rolling_rmse(run.source.target, run.outcome.columns["mean"], _WINDOW)
+    errors = evaluate.rolling_rmse(run.source.target, run.columns["mean"], WINDOW)
     ax.semilogy(errors, lw=0.9, color=run.colour, label=run.label)
 
 
@@ -48,7 +48,7 @@ def _mark(ax: Any, run: Track) -> None:
 
 def _rolling(results: Results) -> Made:
     def draw() -> Any:
-        panels = {f"RMSE over {_WINDOW}": _error_curve, "regime": drawing.regimes}
+        panels = {f"RMSE over {WINDOW}": _error_curve, "regime": drawing.regimes}
         title = "Electricity, 60 days before and after 7 March 2020 (dashed)"
         figure = drawing.by_variant(results, _lines("rmse"), panels, title, _mark)
         return _zoomed(figure, results, _MONTHS)
@@ -58,7 +58,13 @@ def _rolling(results: Results) -> Made:
         "run each, seed 0). Bottom: a row of colours for each model, one colour for each regime "
         "it found. Load fell in March 2020; a model that adapts has its error back within days."
     )
-    return Made([comparison(results, _lines("rmse", "regimes", "switches"))], draw, caption)
+    table = (
+        "The error of one-hour forecasts of the standardised load after the first 12 000 hours, "
+        "how much of it the 90 % interval holds, and how many regimes and switches between them "
+        "the model found."
+    )
+    lines = _lines("rmse_observed", "coverage", "regimes", "switches")
+    return Made([comparison(results, lines, table)], draw, caption)
 
 
 def _raw(_: Results) -> Made:
@@ -96,11 +102,15 @@ def _forecasts(results: Results) -> Made:
         "(one run each, seed 0); the strip at the bottom has a colour for each regime. The models "
         "know the weather and the time of day, not the last hour's load."
     )
-    return Made([comparison(results, _lines("mae", "coverage"))], draw, caption)
+    table = (
+        "The mean absolute error of one-hour forecasts of the standardised load after the first "
+        "12 000 hours, and how much of it the 90 % interval holds."
+    )
+    return Made([comparison(results, _lines("mae", "coverage"), table)], draw, caption)
 
 
 def _panel(ax: Any, run: Track) -> None:
-    y, said = run.source.data.y, run.outcome.columns
+    y, said = run.source.data.y, run.columns
     hours = range(y.size)
     ax.plot(y, lw=1, color="0.6")
     ax.fill_between(hours, said["lower"], said["upper"], color=run.colour, alpha=0.2, lw=0)

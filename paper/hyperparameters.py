@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from paper import settings, tuning
-from paper.settings import FITTED, ONLINE, TITLES
+from paper.settings import FITTED, ONLINE, title
 from paper.tables import NO_VALUE, Item, Made, Results, Table, Value
 
 _SYMBOLS = {
@@ -16,6 +16,10 @@ _LISTED = {
     "ofi": ("tau_ess", "c2", "batch", "sigma0", "rho"),
     "electricity": ("tau_ess", "c2", "batch", "sigma0", "degree"),
 }
+
+
+_PRINTED = "The values that the paper prints, and what is taken for R, which it does not state."
+_FOUND = "What each search found; a value in brackets was not searched for."
 
 
 def _printed_rows() -> list[list[Value]]:
@@ -42,7 +46,7 @@ def _found_rows() -> list[list[Value]]:
             used = chosen.get(name)
             fixed = NO_VALUE if used is None else f"({_number(used)})"
             cells.append(_number(used) if name in names and used is not None else fixed)
-        told = [search.stream, search.model, TITLES[search.variant]]
+        told = [search.stream, search.model, title(search.model, search.variant)]
         value = kept.get("value")
         rows.append([*told, *cells, kept.get("degree"), _trials(kept, search), value])
     return rows
@@ -55,7 +59,7 @@ def _number(value: object) -> str:
 def _trials(kept: dict[str, object], search: tuning.Search) -> str:
     if not kept:
         return "not searched yet"
-    older = "" if search.done() else ", from an older source"
+    older = ", by an older source" if tuning.outdated(*search) else ""
     return f"{kept['trials']}, {kept['failed']} failed{older}"
 
 
@@ -66,9 +70,9 @@ def _hyperparameters(_: Results) -> Made:
         for name, (_, low, high, *log) in tuning.RANGES.items()
     ]
     return Made([
-        Table(["stream", "hyper-parameter", *ONLINE], _printed_rows(), "As the paper prints them."),
+        Table(["stream", "hyper-parameter", *ONLINE], _printed_rows(), _PRINTED),
         Table(["setting", "from", "to", "scale"], space, f"What is searched. {tuning.TERMS}"),
-        Table(found, _found_rows(), "What was found; in brackets what was not searched for."),
+        Table(found, _found_rows(), _FOUND),
     ])  # fmt: skip
 
 
@@ -79,7 +83,8 @@ def _summary(_: Results) -> Made:
         ["B", "`batch`", "br_ihmm", "BayesOpt"],
     ]
     columns = ["hyper-parameter", "setting", "models", "chosen in the paper by"]
-    return Made([Table(columns, rows)])
+    caption = "The paper's hyper-parameters, and the settings by which they go here."
+    return Made([Table(columns, rows, caption)])
 
 
 ITEMS = (

@@ -14,7 +14,9 @@ from typing import Any, NamedTuple
 import holdfast
 from holdfast import plot
 from holdfast.errors import HoldfastError
-from paper.parts import Part
+from paper import store
+from paper.parts import Part, code_state
+from paper.probes import PROBES
 from paper.tables import Item, Made, Results
 
 TARGETS = "targets"  # the item whose table stands in the index too
@@ -55,10 +57,10 @@ def write(item: Item, results: Results, parts: Sequence[Part], out: Path) -> Wri
         "versions": versions(),
     }
     text = json.dumps(_plain(content), indent=1, ensure_ascii=False) + "\n"
-    (out / f"{item.name}.json").write_text(text)
+    store.write(out / f"{item.name}.json", text.encode())
     body = [table.markdown() for table in made.tables]
     section = _section(content, body, groups)
-    (out / f"{item.name}.md").write_text(f"# {item.title}\n\n{section}")
+    store.write(out / f"{item.name}.md", f"# {item.title}\n\n{section}".encode())
     runs = sum(len(group["seeds"]) for group in groups)
     reasons = {f"{g['model']} on {g['stream']}": g["absent"] for g in groups if g["absent"]}
     return Written(item.name, runs, reasons, figure)
@@ -76,7 +78,7 @@ def write_index(out: Path) -> Path:
     parts = ["# Reproduction", _note(path), _preface(out, found)]
     if TARGETS in found:
         parts.append("#" + (out / f"{TARGETS}.md").read_text().strip())
-    path.write_text("\n\n".join(part for part in parts if part) + "\n")
+    store.write(path, ("\n\n".join(part for part in parts if part) + "\n").encode())
     return path
 
 
@@ -99,8 +101,11 @@ def _draw(item: Item, made: Made, out: Path) -> tuple[str, bool]:
     """The figure's file name, or why there is none; and whether there is one."""
     if made.draw is None:
         return "", False
+    path = out / f"{item.name}.png"
+    temporary = path.with_name(f".{path.name}.part.png")  # so that no picture is ever half there
     try:
-        plot.save(made.draw(), out / f"{item.name}.png")
+        plot.save(made.draw(), temporary)
+        os.replace(temporary, path)
     except HoldfastError as error:
         return f"not drawn: {error}", False
     return f"{item.name}.png", True
@@ -160,22 +165,30 @@ def _preface(out: Path, names: Sequence[str]) -> str:
         "second edition of our rule, tuned; and told nothing. Every model and rule is tuned by "
         "the same search (`hyperparameters` states it), on rows that the tables do not score: of "
         "a real series only the rows after the training part count, and a generated stream is "
-        "tuned on seeds that no table uses. A cell is mean ± standard deviation over seeds "
-        "(n runs really done); seeds count from 0 and, with all settings, are in the JSON file of "
-        "the same name. Where something could not be run the cell says why.",
+        "tuned on seeds that no table uses. A cell is mean ± standard deviation over seeds (n "
+        "runs really done); seeds count from 0 and, with all settings, are in the JSON file of "
+        "the same name, and every run is a line of a CSV file in the folder `runs`. Where "
+        "something could not be run the cell says why.",
         "Made with " + "; ".join(made_with) + ".",
     ]
-    states = {source for content in contents for source in content["sources"]}
-    models = [state.partition(":")[0] for state in states]
-    if mixed := sorted({model for model in models if models.count(model) > 1}):
+    if older := [f"`{content['name']}`" for content in contents if outdated(content["sources"])]:
         lines.append(
-            f"Some pages are older than others: {', '.join(mixed)} ran from several states of "
-            "the source."
+            f"Made by an older state of the source, and so to be made anew: {', '.join(older)}."
         )
     if any(content["quick"] for content in contents):
         lines.append(f"**{_QUICK}**")
     items = [f"- [{c['title']}]({c['name']}.md) (`{c['name']}`)" for c in contents]
     return "\n\n".join([*lines, "\n".join(items)])
+
+
+def outdated(sources: Sequence[str]) -> bool:
+    """Whether any of the models or probes has changed since (`model:state`)."""
+    for source in sources:
+        name, _, state = source.partition(":")
+        part = Part(name, "") if name in PROBES else Part("", name)
+        if state != code_state(part):
+            return True
+    return False
 
 
 def _versions_line(found: dict[str, Any]) -> str:

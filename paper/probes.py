@@ -50,12 +50,11 @@ def _seeded(name: str) -> torture.Maker:
 
 
 class Probe(NamedTuple):
-    """What is asked, how often, and the files beside the library that the answers depend on."""
+    """What is asked, and the source beside this file that the answers depend on."""
 
     ask: Callable[[str, int], Answer]
-    seeds: int
-    seconds: float  # of one answer on one core, roughly; until it is measured
-    sources: tuple[Path, ...]
+    source: Path  # what it imports from the library is followed
+    models: tuple[str, ...] = ()  # that it makes by name
 
 
 def _untuned(name: str, seed: int) -> Answer:
@@ -95,8 +94,8 @@ def _torture(name: str, seed: int) -> Answer:
 
 
 PROBES = {
-    "untuned": Probe(_untuned, 20, 4.0, (_ROOT / "benchmarks/untuned.py",)),
-    "auto": Probe(_auto, 20, 30.0, (_ROOT / "benchmarks/auto.py",)),
-    "bursts": Probe(_bursts, 60, 1.0, (_ROOT / "benchmarks/bursts.py",)),
-    "torture": Probe(_torture, 24, 6.0, (_ROOT / "paper/torture.py",)),
+    "untuned": Probe(_untuned, _ROOT / "benchmarks/untuned.py"),
+    "auto": Probe(_auto, _ROOT / "benchmarks/auto.py"),
+    "bursts": Probe(_bursts, _ROOT / "benchmarks/bursts.py"),
+    "torture": Probe(_torture, _ROOT / "paper/torture.py", tuple(m for m, _ in TORTURED.values())),
 }

@@ -63,7 +63,13 @@ def _sensitivity(results: Results) -> Made:
         "standard deviations of the noise. Right: which bursts, by length and height, open a "
         "regime (light) and which are ignored (dark)."
     )
-    return Made([Table(columns, rows)], lambda: sensitivity({"batch": BATCH}).figure(), caption)
+    table = (
+        "For each batch size B and threshold c how soon a shift of the level is seen, in "
+        "observations, and how long a burst may be without being taken for a regime."
+    )
+    return Made(
+        [Table(columns, rows, table)], lambda: sensitivity({"batch": BATCH}).figure(), caption
+    )
 
 
 ITEMS = (
@@ -74,8 +80,8 @@ ITEMS = (
         "Three levels that return (-1, 1, 3; noise of standard deviation 0.5, 480 observations). "
         "The lie begins in the third level after 15 batches of it; bursts are half a batch long, "
         "spikes, bursts and drift 10 standard deviations high. Models know the noise, or have it "
-        "as their first guess; B = 6, 50 particles, 24 seeds: each place of a change within a "
-        "batch four times. Without a name of an edition the second one runs.",
+        "as their first guess; B = 6, 50 particles, 12 seeds: each place of a change within a "
+        "batch twice. Without a name of an edition the second one runs.",
         _torture,
         _parts,
     ),

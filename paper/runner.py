@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import holdfast
 from holdfast.errors import HoldfastError
-from paper import output
-from paper.parts import Cache, Part, data_state, run_into
+from paper import output, settings
+from paper.catalogue import ITEMS
+from paper.outcomes import Outcome
+from paper.parts import Part, data_state
 from paper.plan import Plan, seconds
 from paper.probes import PROBES
+from paper.store import PARTS, RUNS, Cache, Ledger, run_into, side_by_side
 from paper.streams import stream
 from paper.tables import Item, Results
-
-PARTS = ".parts"  # folder of outcomes, inside the folder of results
 
 
 def reproduce(
@@ -23,7 +24,8 @@ def reproduce(
 ) -> list[output.Written]:
     """Run the items' parts and write their tables and figures.
 
-    A part whose outcome is kept in `out` is not run again, so an interrupted call resumes.
+    A part whose outcome is kept in `out` is not run again, so an interrupted call resumes. An
+    item is written as soon as its parts are there, with the settings as they are at that time.
 
     Args:
         items: what to make.
@@ -32,18 +34,35 @@ def reproduce(
         jobs: parts run side by side, each in a process.
         progress: show a progress bar with the time left.
     """
-    cache = Cache(out / PARTS)
-    wanted = {item.name: _distinct(item.parts(plan)) for item in items}
+    cache = _cache(out, plan)
     absent: dict[str, str] = {}
-    everything = [part for parts in wanted.values() for part in parts]
-    written = []
+    everything = [part for item in items for part in item.parts(plan)]
+    written: list[output.Written] = []
+    needed: list[Part] = []
     with _Bar(_due(everything, cache, absent), progress) as bar:
         for item in items:
-            parts = wanted[item.name]
-            results = _completed(item, parts, plan, cache, absent, jobs, bar)
-            written.append(output.write(item, results, parts, out))
+            with settings.held():
+                parts = _distinct(item.parts(plan))
+                results = _completed(item, parts, plan, cache, absent, jobs, bar)
+                written.append(output.write(item, results, parts, out))
+            _enter(cache, parts, results)
+            needed += parts
             output.write_index(out)
+    if cache.ledger is not None and {item.name for item in items} >= set(ITEMS):
+        cache.ledger.prune(needed)
     return written
+
+
+def _cache(out: Path, plan: Plan) -> Cache:
+    """What is kept in a folder of results; a quick run proves nothing and enters no ledger."""
+    return Cache(out / PARTS, None if plan.quick else Ledger(out / RUNS))
+
+
+def _enter(cache: Cache, parts: Sequence[Part], results: Results) -> None:
+    """Enter what an item rests on into the ledger."""
+    if cache.ledger is not None:
+        done = [(part, found) for part in parts if (found := cache.get(part))]
+        cache.ledger.keep(done, results.drawn)
 
 
 def _completed(
@@ -51,6 +70,11 @@ def _completed(
     bar: _Bar,
 ) -> Results:  # fmt: skip
     """Run what an item needs, and what it turns out to need; `parts` is extended by that."""
+
+    def again(part: Part) -> Outcome | None:
+        run_into(part, cache.folder)
+        return cache.get(part)
+
     while True:
         due = _due(parts, cache, absent)
         for part, failure in _execute(list(due.values()), cache.folder, jobs):
@@ -58,7 +82,7 @@ def _completed(
             if failure:
                 absent[part.key] = failure
         kept = {part.key: outcome for part in parts if (outcome := cache.get(part))}
-        results = Results(plan, kept, absent)
+        results = Results(plan, kept, absent, again)
         known = {part.key for part in parts}
         further = [part for part in _distinct(item.more(results)) if part.key not in known]
         if not further:
@@ -71,10 +95,11 @@ def estimate(items: Sequence[Item], out: Path, plan: Plan) -> list[tuple[str, in
 
     What an item shares with one before it is counted there; what it will turn out to need is not.
     """
-    cache, counted = Cache(out / PARTS), set[str]()
+    cache, counted = _cache(out, plan), set[str]()
     rows = []
     for item in items:
-        due = _due(item.parts(plan), cache, {})
+        asked = [replace(part, pending=False) for part in item.parts(plan)]  # it will be searched
+        due = _due(asked, cache, {})
         mine = [part for key, part in due.items() if key not in counted]
         counted |= set(due)
         rows.append((item.name, len(mine), sum(seconds(part) for part in mine) / 60))
@@ -100,6 +125,8 @@ def _impossible(part: Part) -> str:
     """Why a part cannot be run: a model that is not here, data that cannot be had."""
     if part.stream in PROBES:
         return ""
+    if part.pending:
+        return "not run: its settings are not searched yet (python -m paper tune)"
     if part.model not in holdfast.models():
         return f"not run: this version has no model {part.model}"
     return "" if data_state(part) else _missing_data(part.stream)
@@ -120,19 +147,7 @@ def _execute(parts: list[Part], folder: Path, jobs: int) -> Iterator[tuple[Part,
         for part in ordered:
             yield run_into(part, folder)
         return
-    joblib = _joblib()
-    # One thread of linear algebra per process: more would fight over the same cores.
-    with joblib.parallel_config(backend="loky", inner_max_num_threads=1):
-        run = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1)
-        yield from run(joblib.delayed(run_into)(part, folder) for part in ordered)
-
-
-def _joblib() -> Any:
-    try:
-        import joblib
-    except ImportError:
-        raise HoldfastError("jobs above 1 needs joblib: pip install 'holdfast[bench]'.") from None
-    return joblib
+    yield from side_by_side(jobs, run_into, [(part, folder) for part in ordered])
 
 
 class _Bar:

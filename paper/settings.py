@@ -10,12 +10,15 @@ A model is compared in up to five variants, which are the columns of the tables:
     untuned   the model's own defaults, told nothing
 
 Tuned are all of them by one search (`tuning`); `tuned/<stream>-<model>-<variant>.json` holds what
-it found. Before there is such a file the starting values stand in, and `hyperparameters` says so.
+it found. Before there is such a file a run under that variant waits; a quick one, which proves
+nothing, takes the starting values.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,6 +38,7 @@ COLUMNS = {
     UNTUNED: "told nothing",
 }
 TITLES = COLUMNS | {
+    SECOND: "second edition, tuned",
     PLAIN: "batch 1 and no weight, tuned",
     PAPER_R: "paper's rule, printed settings, R searched",
     HINDSIGHT: "paper's rule, chosen in hindsight for the printed numbers",
@@ -46,6 +50,7 @@ ONLINE = ("br_ihmm", "wolf_ihmm", "ihmm")  # the paper's three, on which the rul
 WITH_PARTICLES = (*ONLINE, "student_t_ihmm", "garch_ihmm")
 BEAM_ITERATIONS = 1000
 TUNED = Path(__file__).parent / "tuned"
+_HELD_FILES: dict[Path, dict[str, Any]] | None = None  # what was read of `TUNED` while it is held
 _HELD = 1e-12  # prior variance of a coefficient that is given, not learnt
 _EDITION_ONE = {f"D{k}": "paper" for k in (10, 11, 12)}  # the rest as holdfast
 
@@ -225,7 +230,21 @@ def part(stream: str, model: str, variant: str, changes: Settings | None = None)
         9
     """
     chosen = of(stream, model, variant) | (changes or {})
-    return Part(stream, model, chosen, degree=degree(stream, model, variant))
+    return Part(
+        stream, model, chosen, degree=degree(stream, model, variant),
+        pending=unsearched(stream, model, variant),
+    )  # fmt: skip
+
+
+def title(model: str, variant: str) -> str:
+    """A variant in words; on some models no rule bears.
+
+    Example:
+        >>> title("br_ihmm", "second"), title("bocd", "second")
+        ('second edition, tuned', 'tuned')
+    """
+    ruled = model in WITH_PARTICLES or variant != SECOND
+    return TITLES[variant] if ruled else "tuned"
 
 
 def tuned_path(stream: str, model: str, variant: str) -> Path:
@@ -236,14 +255,34 @@ def tuned_path(stream: str, model: str, variant: str) -> Path:
 def tuned(stream: str, model: str, variant: str) -> dict[str, Any]:
     """What a search found, as `tuning` wrote it; nothing where there was none."""
     path = tuned_path(stream, model, variant)
-    content: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
-    return content
+    if _HELD_FILES is None:
+        return _found(path)
+    if path not in _HELD_FILES:
+        _HELD_FILES[path] = _found(path)
+    return _HELD_FILES[path]
+
+
+@contextmanager
+def held() -> Iterator[None]:
+    """While an item is made, settings stay as they were first read, though a search may go on."""
+    global _HELD_FILES
+    _HELD_FILES = {}
+    try:
+        yield
+    finally:
+        _HELD_FILES = None
 
 
 def unsearched(stream: str, model: str, variant: str) -> bool:
-    """Whether starting values stand in for a search that is still to be done."""
-    searched = variant not in (PRINTED, UNTUNED) and model != "beam_ihmm"
-    return searched and not tuned_path(stream, model, variant).exists()
+    """Whether the search for its settings is still to be done."""
+    if model == "beam_ihmm":  # it is told what was found for another
+        model, variant = "ihmm", SECOND
+    return variant not in (PRINTED, UNTUNED) and not tuned(stream, model, variant)
+
+
+def _found(path: Path) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    return content
 
 
 def _family(model: str) -> Settings:

@@ -59,10 +59,10 @@ class Stream:
         return 0 if self.generated else self.train
 
     def head(self, n: int | None) -> Stream:
-        """The first n rows only; at most half of them count as the training part."""
+        """The first n rows only; where the training part is no shorter, half of them are it."""
         if n is None or n >= len(self.data):
             return self
-        return replace(self.rows(0, n), train=min(self.train, n // 2))
+        return replace(self.rows(0, n), train=self.train if self.train < n else n // 2)
 
     def rows(self, start: int, stop: int | None = None) -> Stream:
         """These rows only; changepoints are counted from the first of them."""

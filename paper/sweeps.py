@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,7 +11,8 @@ from holdfast.errors import HoldfastError
 from holdfast.plot import PALETTE, pyplot
 from paper import settings
 from paper.drawing import DRAWN
-from paper.parts import RUN_THRESHOLDS, Part
+from paper.outcomes import RUN_THRESHOLDS
+from paper.parts import Part
 from paper.plan import Plan
 from paper.settings import TITLES
 from paper.tables import (
@@ -23,11 +25,13 @@ from paper.tables import (
     Table,
     Value,
     parts_of,
+    untuned,
 )
 
+_BESIDE = ("delay", "switches", "coverage")
 _FACTORS = (0.25, 1.0, 4.0)
 _SEGMENTED = ("synthetic", "well_log")
-_NOISY = {"synthetic": "rmse", "electricity": "rmse", "well_log": "lookahead_mae"}
+_NOISY = {"synthetic": "rmse", "electricity": "rmse_observed", "well_log": "lookahead_mae"}
 
 
 class Sweep(NamedTuple):
@@ -53,7 +57,7 @@ def batch_item(name: str, title: str, source: str, note: str, sweep: Sweep) -> I
 
 
 def _made(results: Results, sweep: Sweep, title: str) -> Made:
-    scores = (sweep.score, "delay", "switches")
+    scores = (sweep.score, *_BESIDE)
     rows: list[list[Value]] = []
     for batch in results.plan.grid(sweep.batches):
         row: list[Value] = [batch]
@@ -63,11 +67,18 @@ def _made(results: Results, sweep: Sweep, title: str) -> Made:
         rows.append(row)
     names = [f"{MEASURES[score]}; {TITLES[variant]}" for variant in DRAWN for score in scores]
     caption = (
-        "The batch size B decides how late a change is reported (left axis, the delay) and how "
-        "good forecasts are (right axis); bars are one standard deviation over the runs. All "
-        "other settings stay as they are in the tables."
+        "The batch size B decides how late a change is reported (left axis, the delay in "
+        "observations) and how good forecasts are (right axis); bars are one standard deviation "
+        "over the runs. All other settings stay as they are in the tables. One panel for each rule."
     )
-    return Made([Table(["B", *names], rows)], lambda: _draw(rows, sweep, title), caption)
+    table = (
+        "Each row is a batch size; the columns are the forecast error, the delay in observations "
+        "until a change is found, how often the regime changes and how much of the values the 90 % "
+        "interval holds, for each rule in turn. "
+        + untuned((sweep.stream, "br_ihmm", variant) for variant in DRAWN)
+    )
+    return Made([Table(["B", *names], rows, table.strip())], partial(_draw, rows, sweep, title),
+                caption)  # fmt: skip
 
 
 def _draw(rows: list[list[Value]], sweep: Sweep, title: str) -> Any:
@@ -75,8 +86,9 @@ def _draw(rows: list[list[Value]], sweep: Sweep, title: str) -> Any:
     figure, axes = pyplot().subplots(1, len(DRAWN), figsize=(14, 3.6), layout="constrained")
     figure.suptitle(title, x=0.01, ha="left", fontsize=11)
     for index, (ax, variant) in enumerate(zip(axes, DRAWN, strict=True)):
-        _curve(ax, rows, 2 + 3 * index, PALETTE[0], "delay")
-        _curve(ax.twinx(), rows, 1 + 3 * index, PALETTE[1], MEASURES[sweep.score])
+        first = 1 + index * (1 + len(_BESIDE))
+        _curve(ax, rows, first + 1, PALETTE[0], "delay")
+        _curve(ax.twinx(), rows, first, PALETTE[1], MEASURES[sweep.score])
         ax.set_title(TITLES[variant], loc="left", fontsize=9)
         ax.set_xlabel("batch size B")
     return figure
@@ -116,7 +128,12 @@ def _noise(results: Results) -> Made:
                 rows.append([stream, TITLES[variant], noise, MEASURES[score], *cells])
     columns = ["stream", "variant", "R", "measure", "value", "coverage of 90 %", "regimes"]
     columns.append("switches")
-    return Made([Table(columns, rows)])
+    caption = (
+        "The same model with R, the variance of the noise that it is told, at a quarter of the "
+        "value of the tables, at that value, and at four times it. "
+        + untuned((stream, "br_ihmm", variant) for stream in _NOISY for variant in DRAWN)
+    )
+    return Made([Table(columns, rows, caption.strip())])
 
 
 def _regime_lines() -> list[Line]:
@@ -133,7 +150,13 @@ def _thresholds(results: Results) -> Made:
                 cells = [results.cell(parts, f"{score}_{n}") for n in RUN_THRESHOLDS]
                 rows.append([line.stream, line.model, TITLES[variant], MEASURES[score], *cells])
     columns = ["stream", "model", "variant", "measure", *(f"L = {n}" for n in RUN_THRESHOLDS)]
-    return Made([Table(columns, rows)])
+    asked = [(line.stream, line.model, v) for line in _regime_lines() for v in line.variants()]
+    caption = (
+        "PPV is 1 without false alarms and TPR is 1 without misses, by the paper's matching of "
+        "found and true regimes; here the same runs are matched with five run thresholds L. "
+        + untuned(asked)
+    )
+    return Made([Table(columns, rows, caption.strip())])
 
 
 ITEMS = (
@@ -157,8 +180,9 @@ ITEMS = (
         "unstated_noise",
         "How much the noise level matters that the paper leaves out",
         "our own (R is not stated for synthetic, electricity and well-log)",
-        "The value taken for the tables is the middle one of each three; electricity is cut to its "
-        "first 12 000 hours. Where the neighbours' "
+        "The value taken for the tables is the middle one of each three; the synthetic stream is "
+        "cut to its first 1000 rows and electricity to the first 4000 hours after its training "
+        "part. Where the neighbours' "
         "results differ by more than the runs do, the paper's number cannot be expected to come "
         "out of the paper's text.",
         _noise,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -11,12 +11,21 @@ import numpy as np
 from scipy import stats
 
 from holdfast.errors import HoldfastError
-from paper.parts import ALL_ROWS, Outcome, Part
+from paper.outcomes import ALL_ROWS, Outcome
+from paper.parts import Part
 from paper.plan import Plan
+from paper.probes import PROBES
 from paper.settings import COLUMNS, UNTUNED, VARIANTS, unsearched
 
 NO_VALUE = "--"
 NOT_PRINTED = "not printed"
+LEGEND = (
+    "A cell is the mean over n runs with different seeds ± their standard deviation. The columns "
+    "on the right are variants of a model: under the paper's rule with the settings that it "
+    "prints, under the same rule tuned, under the first and the second edition of our rule tuned, "
+    "and with its own defaults; `--` where a model has no such variant. A model on which no rule "
+    "bears stands under the second edition."
+)
 LEVEL = 0.95  # of the intervals of paired differences
 MEASURES = {
     "rmse": "RMSE, uncontaminated y",
@@ -42,6 +51,7 @@ MEASURES = {
     "delay_online": "delay, by when it was known",
     "seconds": "seconds",
     "cpu_seconds": "seconds of CPU",
+    "log_variance_error": "RMS error of the log variance",
 }
 
 
@@ -121,10 +131,15 @@ class Table:
 class Results:
     """Outcomes of the parts that were run, and why the others were not."""
 
-    def __init__(self, plan: Plan, outcomes: Mapping[str, Outcome], absent: Mapping[str, str]):
+    def __init__(
+        self, plan: Plan, outcomes: Mapping[str, Outcome], absent: Mapping[str, str],
+        again: Callable[[Part], Outcome | None] = lambda _: None,
+    ):  # fmt: skip
         self.plan = plan
+        self.drawn: set[str] = set()  # keys of the outcomes that were asked for their columns
         self._outcomes = outcomes
         self._absent = absent
+        self._again = again  # runs a part whose scores are here and whose columns are not
 
     def why_not(self, part: Part) -> str:
         """Why a part has no outcome; "" if it has one."""
@@ -138,10 +153,18 @@ class Results:
             raise HoldfastError(self.why_not(part))
         return self._outcomes[part.key]
 
+    def columns(self, part: Part) -> dict[str, Any]:
+        """What is drawn of a run; where only its scores were kept it is run once more."""
+        outcome = self.outcome(part)
+        self.drawn.add(part.key)
+        if not outcome.columns:
+            outcome = self._again(part) or outcome
+        return outcome.columns
+
     def sources(self, parts: Sequence[Part]) -> list[str]:
         """Each model with the state of the source that its outcomes come from."""
-        done = [(part.model, self._outcomes.get(part.key)) for part in parts]
-        return sorted({f"{model}:{outcome.source}" for model, outcome in done if outcome})
+        named = [(_source(part), self._outcomes.get(part.key)) for part in parts]
+        return sorted({f"{name}:{outcome.source}" for name, outcome in named if outcome})
 
     def scores(self, parts: Sequence[Part], score: str) -> dict[int, float]:
         """A score by seed, where it was computed and is finite."""
@@ -177,6 +200,10 @@ class Results:
             return Cell(None, None, 0, "not defined on these rows")
         sd = float(values.std(ddof=1)) if values.size > 1 else None
         return Cell(float(values.mean()), sd, int(values.size))
+
+
+def _source(part: Part) -> str:
+    return part.stream if part.stream in PROBES else part.model
 
 
 class Line(NamedTuple):
@@ -218,16 +245,27 @@ def comparison(results: Results, lines: Sequence[Line], caption: str = "") -> Ta
         shown = cells if column or not line.only else {"second": cells[line.only]}
         rows.append([*row, *(shown.get(v, NO_VALUE) for v in COLUMNS)])
     columns = ["stream", "model", "measure", "paper prints", *COLUMNS.values()]
-    return Table(columns, rows, " ".join(filter(None, (caption, _unsearched(lines)))))
+    said = (caption, LEGEND, _unsearched(lines))
+    return Table(columns, rows, " ".join(filter(None, said)))
 
 
 def _unsearched(lines: Sequence[Line]) -> str:
-    """A warning where a column says tuned and nothing has been searched."""
-    asked = {(line.stream, line.model, v): None for line in lines for v in line.variants()}
-    absent = [" ".join(one) for one in asked if unsearched(*one)]
-    if not absent:
-        return ""
-    return f"**Not tuned yet, starting values stand in for: {', '.join(absent)}.**"
+    return untuned([(line.stream, line.model, v) for line in lines for v in line.variants()])
+
+
+def untuned(asked: Iterable[tuple[str, str, str]]) -> str:
+    """A warning where a column says tuned and the search is to be done, or was by other source."""
+    from paper.tuning import outdated
+
+    named = list(dict.fromkeys(asked))
+    absent = [" ".join(one) for one in named if unsearched(*one)]
+    older = [" ".join(one) for one in named if not unsearched(*one) and outdated(*one)]
+    said = []
+    if absent:
+        said.append(f"**Not tuned yet: {', '.join(absent)}.**")
+    if older:
+        said.append(f"**Tuned by an older state of the source: {', '.join(older)}.**")
+    return " ".join(said)
 
 
 def parts_of(lines: Sequence[Line]) -> Callable[[Plan], list[Part]]:

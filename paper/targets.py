@@ -10,7 +10,7 @@ import numpy as np
 from paper.parts import Part
 from paper.plan import Plan
 from paper.settings import SECOND, UNTUNED
-from paper.tables import Cell, Item, Made, Results, Table, Value, measure
+from paper.tables import Cell, Item, Made, Results, Table, Value, measure, untuned
 
 PER_TRUE = "switches per true switch"
 RULE, AUTO, TUNED_RULE = "the rule, nothing tuned", "auto, told nothing", "the rule, tuned"
@@ -41,7 +41,12 @@ class Target(NamedTuple):
 
     def parts(self, plan: Plan) -> list[Part]:
         """The runs it rests on."""
-        return plan.parts(self.stream, self.model, UNTUNED if self.about == AUTO else SECOND)
+        return plan.parts(self.stream, self.model, self.variant)
+
+    @property
+    def variant(self) -> str:
+        """How the model is set."""
+        return UNTUNED if self.about == AUTO else SECOND
 
     @property
     def wanted(self) -> str:
@@ -91,13 +96,17 @@ def _targets(results: Results) -> Made:
         row: list[Value] = [target.about, f"{target.stream}, {target.model}", name]
         rows.append([*row, target.wanted, cell, target.met(cell)])
     columns = ["what", "stream", "measure", "wanted", "came out", "met"]
-    return Made([Table(columns, rows, _tally(rows))])
+    tuned = [(one.stream, one.model, one.variant) for one in TARGETS]
+    return Made([Table(columns, rows, f"{_tally(rows)} {untuned(tuned)}".strip())])
 
 
 def _tally(rows: list[list[Value]]) -> str:
     met, missed = ([row for row in rows if row[-1] == answer] for answer in ("yes", "no"))
     left = len(rows) - len(met) - len(missed)
-    return f"{len(met)} met, {len(missed)} missed, {left} without a goal or not run."
+    return (
+        "What we set out to reach, with what came out: the mean over n runs ± their standard "
+        f"deviation. {len(met)} goals are met, {len(missed)} are missed, {left} are not run yet."
+    )
 
 
 def _untuned(results: Results) -> list[list[Value]]:

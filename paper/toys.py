@@ -91,7 +91,11 @@ def _pif(_: Results) -> Made:
         "have c² = 1, dashed ones c² = 4; the second edition has no c, so they coincide. Without "
         "batches the curve never stops growing."
     )
-    return Made([Table(["", *names], rows)], _draw_pif, caption)
+    table = (
+        "The influence of an observation at 1.5, 100 and a million, for each rule, batch size B "
+        "and threshold c: a robust model has a number that stops growing."
+    )
+    return Made([Table(["setting", *names], rows, table)], _draw_pif, caption)
 
 
 def _draw_pif() -> Any:
@@ -134,7 +138,18 @@ def _preference(_: Results) -> Made:
         "along the axis while the others lie at 0: above 0 the outlier pulls the batch over. A "
         "row for each rule; batches that must have one regime (right) resist."
     )
-    return Made([Table(columns, rows, "Below 0 prefers regime 0.")], _draw_preference, caption)
+    return Made(
+        [
+            Table(
+                columns,
+                rows,
+                "How much more a batch speaks for the path named than for staying in regime 0, in "
+                "logs: below 0 it prefers to stay.",
+            )
+        ],
+        _draw_preference,
+        caption,
+    )
 
 
 def _draw_preference() -> Any:
@@ -182,7 +197,8 @@ def _t_difference(_: Results) -> Made:
         "observation better than the older one: every outlier prefers it. That is why a Student-t "
         "model is not robust by its tails alone."
     )
-    return Made([Table(["|y|", "difference of log densities"], rows)], draw, caption)
+    table = "The log density of y under the new regime less that under the old one."
+    return Made([Table(["|y|", "difference of log densities"], rows, table)], draw, caption)
 
 
 ITEMS = (

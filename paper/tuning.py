@@ -7,28 +7,33 @@ one-step forecasts of the observed values, which one outlier cannot run away wit
 for honest intervals. The one exception says what it is: *hindsight* searches for the printed
 numbers of the paper on the very stream that is scored (`recovery`).
 
-A search that was done from the same source is not done again; `--again` does it all the same, and
-`--estimate` only says how long the rest takes.
+A search that was done by the same source, on the same terms, is not done again; `--again` does it
+all the same, and `--estimate` only says how long the rest takes. Trials are kept as they come, so
+that a search that was cut off takes up where it stopped. `--jobs` searches run side by side, each
+as it would alone: what is found does not depend on their number.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from holdfast import evaluate
-from holdfast._numba import cache_folder
+from holdfast.errors import HoldfastError
 from holdfast.models.registry import REGISTRY
 from holdfast.tuning import tune
 from holdfast.tuning.trials import Objective
 from paper import settings
-from paper.parts import RUN_THRESHOLD
-from paper.plan import row_seconds
+from paper.outcomes import RUN_THRESHOLD
+from paper.parts import JUDGES
+from paper.plan import SHORT_ROWS, row_seconds
 from paper.recovery import GOALS, Goal
 from paper.settings import (
     FIRST,
@@ -45,6 +50,8 @@ from paper.settings import (
     tuned,
     tuned_path,
 )
+from paper.state import state
+from paper.store import PARTS, side_by_side, write
 from paper.streams import Stream, stream
 
 BUDGET = 40
@@ -52,7 +59,7 @@ PARTICLES = 50  # enough to rank settings; experiments run with more
 SKIP = 100  # first rows that are learnt and not scored
 TRAINING_SEEDS = {"synthetic": (10_000,)}  # of generated streams, joined ..
 _USUAL_SEEDS = (10_000, 10_001, 10_002)  # .. where nothing else is said
-ROWS = {"electricity": 6_000}  # the last so many of the training part, for time
+ROWS = {"electricity": 6_000, "synthetic": 1_000}  # the last so many of the training part, for time
 DEGREES = (1, 2)  # of the electricity covariates
 RANGES: dict[str, tuple[Any, ...]] = {
     "batch": ("int", 1, 24, "log"),
@@ -70,9 +77,9 @@ RANGES: dict[str, tuple[Any, ...]] = {
 TERMS = (
     f"{BUDGET} trials of optuna's tree-structured Parzen estimator each, {PARTICLES} particles, "
     "one seed, by the CRPS of one-step forecasts of the training part (its last 6000 hours of "
-    "electricity; three other streams for the iid levels, one for the synthetic regression), the "
-    "first 100 rows learnt and not scored. On electricity the power p of the covariates, 1 or 2, "
-    "is searched too."
+    "electricity; three other streams of the iid levels; the last 1000 rows of another stream of "
+    "the synthetic regression), the first 100 rows learnt and not scored. On electricity the power "
+    "p of the covariates, 1 or 2, is searched too."
 )
 _FAMILY = ("prior_var", "ess_threshold")
 _PAPER_R_STREAMS = ("synthetic", "electricity", "well_log")
@@ -110,8 +117,15 @@ class Search(NamedTuple):
 
     @property
     def state(self) -> str:
-        """The source that a trial's value depends on."""
-        return cache_folder(REGISTRY[self.model].module).name
+        """A short name of source, data and terms that decide what is found; "" without data."""
+        try:
+            seen = _seen(self.stream, self.variant == HINDSIGHT)
+        except HoldfastError:
+            return ""
+        code = state((REGISTRY[self.model].module, "holdfast.tuning", *JUDGES))
+        space = {name: RANGES[name] for name in self.space()}
+        terms = [seen, code, space, start(*self), PARTICLES, SKIP, DEGREES]
+        return hashlib.sha256(json.dumps(terms, sort_keys=True).encode()).hexdigest()[:12]
 
     def minutes(self, budget: int) -> float:
         """About how long it takes on one core, from a run that was measured."""
@@ -120,9 +134,10 @@ class Search(NamedTuple):
         share = PARTICLES / settings.PARTICLES if self.model in WITH_PARTICLES else 1.0
         return budget * row_seconds(trial) * len(seen.y) * share / 60
 
-    def done(self) -> bool:
-        """Whether it was done from this source."""
-        return bool(tuned(*self).get("state") == self.state)
+    def done(self, budget: int = BUDGET) -> bool:
+        """Whether it was done by this source, on these terms and data, with as many trials."""
+        kept = tuned(*self)
+        return kept.get("state") == self.state and kept.get("trials", 0) >= budget
 
 
 def searches() -> list[Search]:
@@ -139,6 +154,17 @@ def searches() -> list[Search]:
     return [*found, Search("well_log", "dsm_bocd", SECOND)]
 
 
+def outdated(stream: str, model: str, variant: str) -> bool:
+    """Whether the settings that were found for a variant come from another state of the source."""
+    search = Search(stream, model, variant)
+    return search in _listed() and search.state not in ("", tuned(*search).get("state"))
+
+
+@lru_cache
+def _listed() -> frozenset[Search]:
+    return frozenset(searches())
+
+
 class Training(NamedTuple):
     """What a search may see."""
 
@@ -147,16 +173,29 @@ class Training(NamedTuple):
 
 
 def training_part(source: Stream, hindsight: bool = False) -> Training:
-    """The rows that a search may see; in hindsight those that are scored."""
+    """The rows that a search may see; in hindsight the first of those that are scored."""
     if hindsight:
-        return Training(source.data.y, source.data.X)
+        scored = source.head(SHORT_ROWS.get(source.name)).data
+        return Training(scored.y, scored.X)
     if not source.generated:
         rows = slice(max(0, source.train - ROWS.get(source.name, source.train)), source.train)
         return Training(source.data.y[rows], None if source.data.X is None else source.data.X[rows])
     seeds = TRAINING_SEEDS.get(source.name, _USUAL_SEEDS)
     seen = [stream(source.name, seed).data for seed in seeds]
     X = None if seen[0].X is None else np.concatenate([np.asarray(one.X) for one in seen])
-    return Training(np.concatenate([one.y for one in seen]), X)
+    y = np.concatenate([one.y for one in seen])
+    rows = slice(-ROWS.get(source.name, y.size), None)
+    return Training(y[rows], None if X is None else X[rows])
+
+
+@lru_cache
+def _seen(name: str, hindsight: bool) -> str:
+    """A short name of what a search sees."""
+    seen = training_part(stream(name), hindsight)
+    digest = hashlib.sha256(np.ascontiguousarray(seen.y).tobytes())
+    if seen.X is not None:
+        digest.update(np.ascontiguousarray(seen.X).tobytes())
+    return digest.hexdigest()[:12]
 
 
 def printed_gap(goals: Sequence[Goal], truth: Sequence[int]) -> Objective:
@@ -174,60 +213,89 @@ def printed_gap(goals: Sequence[Goal], truth: Sequence[int]) -> Objective:
     return gap
 
 
-def run(search: Search, budget: int = BUDGET, jobs: int = 1, progress: bool = True) -> Path:
-    """Search, and keep what was found."""
-    hindsight = search.variant == HINDSIGHT
+def run(search: Search, budget: int = BUDGET, progress: bool = True) -> Path:
+    """Search, and keep what was found; trials that were done before count."""
     source = stream(search.stream)
-    seen = training_part(source, hindsight)
+    seen = training_part(source, search.variant == HINDSIGHT)
     space: dict[str, Any] = {name: RANGES[name] for name in search.space()}
-    fixed = {k: v for k, v in start(*search).items() if k not in space}
-    if search.model in WITH_PARTICLES:
-        fixed["particles"] = PARTICLES
-    if search.model != "dsm_bocd":
-        fixed["features"] = source.features
+    fixed = _fixed(search, source, space)
     designs = [stream(search.stream, degree=p).features.to_json() for p in DEGREES]
     if search.stream == "electricity" and search.variant != PAPER_R:
         del fixed["features"]
         space["features"] = ("choice", designs)
-    aim: str | Objective = "crps"
-    if hindsight:
-        aim = printed_gap(GOALS[search.stream], source.data.changepoints)
+    path = tuned_path(*search)
+    trials = path.parent / PARTS / f"{path.stem}-{search.state}.jsonl"
     found = tune(
-        search.model, seen.y, seen.X, space, aim, budget, settings=fixed,
-        skip=0 if hindsight else SKIP, jobs=jobs, progress=progress,
+        search.model, seen.y, seen.X, space, _aim(search, source), budget, settings=fixed,
+        skip=0 if search.variant == HINDSIGHT else SKIP, storage=trials, progress=progress,
     )  # fmt: skip
-    best = {name: found.best[name] for name in search.space()}
-    kept = {"best": best, "value": found.value, "objective": found.objective}
+    if found.interrupted:
+        raise KeyboardInterrupt
+    kept: dict[str, Any] = {"best": {name: found.best[name] for name in search.space()}}
+    kept |= {"value": found.value, "objective": found.objective}
     if "features" in space:
         kept["degree"] = DEGREES[designs.index(found.best["features"])]
     kept |= {"trials": len(found.trials), "failed": len(found.failures), "state": search.state}
     kept |= {"rows": len(seen.y), "seconds": sum(trial["seconds"] for trial in found.trials)}
-    path = tuned_path(*search)
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(json.dumps(kept, indent=1) + "\n")
+    write(path, (json.dumps(kept, indent=1) + "\n").encode())
+    trials.unlink(missing_ok=True)
     return path
+
+
+def _fixed(search: Search, source: Stream, space: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that are not searched."""
+    fixed = {name: value for name, value in start(*search).items() if name not in space}
+    if search.model in WITH_PARTICLES:
+        fixed["particles"] = PARTICLES
+    if search.model != "dsm_bocd":
+        fixed["features"] = source.features
+    return fixed
+
+
+def _aim(search: Search, source: Stream) -> str | Objective:
+    """What a search looks for: the CRPS, in hindsight the printed numbers."""
+    if search.variant != HINDSIGHT:
+        return "crps"
+    scored = source.head(SHORT_ROWS.get(source.name)).data
+    return printed_gap(GOALS[search.stream], scored.changepoints)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Search what is asked for and not there."""
+    given = _given(arguments)
+    chosen = [
+        search for search in searches()
+        if all(getattr(search, n) in getattr(given, f"{n}s") for n in Search._fields)
+        and (given.again or not search.done(given.budget))
+    ]  # fmt: skip
+    minutes = {search: search.minutes(given.budget) for search in chosen}
+    for search in chosen if given.estimate else _done(chosen, given.budget, given.jobs):
+        print(f"{' '.join(search)}: about {minutes[search]:.1f} core minutes", flush=True)
+    print(f"all of it: about {sum(minutes.values()):.0f} core minutes")
+
+
+def _given(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m paper tune", description=__doc__)
-    everything = searches()
-    known = {name: sorted({str(getattr(s, name)) for s in everything}) for name in Search._fields}
-    for name, values in known.items():
+    for name in Search._fields:
+        values = sorted({str(getattr(search, name)) for search in searches()})
         parser.add_argument(f"--{name}s", nargs="+", choices=values, default=values)
-    parser.add_argument("--budget", type=int, default=BUDGET)
-    parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--again", action="store_true")
-    parser.add_argument("--estimate", action="store_true")
-    given = parser.parse_args(arguments)
-    total = 0.0
-    for search in everything:
-        wanted = all(getattr(search, n) in getattr(given, f"{n}s") for n in Search._fields)
-        if not wanted or (search.done() and not given.again):
-            continue
-        minutes = search.minutes(given.budget)
-        total += minutes
-        if not given.estimate:
-            run(search, given.budget, given.jobs)
-        print(f"{' '.join(search)}: about {minutes:.1f} core minutes", flush=True)
-    print(f"all of it: about {total:.0f} core minutes")
+    parser.add_argument("--budget", type=int, default=BUDGET, help="trials of each search")
+    parser.add_argument("--jobs", type=int, default=1, help="searches side by side")
+    parser.add_argument("--again", action="store_true", help="what is done, once more")
+    parser.add_argument("--estimate", action="store_true", help="only say how long it takes")
+    return parser.parse_args(arguments)
+
+
+def _done(chosen: Sequence[Search], budget: int, jobs: int) -> Iterator[Search]:
+    """The searches as they are done, in order if there is one job."""
+    if jobs == 1:
+        for search in chosen:
+            run(search, budget)
+            yield search
+        return
+    yield from side_by_side(jobs, _quietly, [(search, budget) for search in chosen])
+
+
+def _quietly(search: Search, budget: int) -> Search:
+    run(search, budget, progress=False)
+    return search

@@ -1,0 +1,164 @@
+"""What a run gives: scores of the rows that no search has seen, and what the figures draw of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import holdfast
+from holdfast import evaluate
+from holdfast.models.registry import REGISTRY
+from paper.parts import Part, code_state
+from paper.probes import PROBES
+from paper.streams import Stream
+
+Array = NDArray[np.float64]
+COLUMNS = ("mean", "sd", "lower", "upper", "regime", "path", "regime_probability")
+# Figures draw the run with this seed, of each stream these columns ..
+KEPT_SEED = 0
+DRAWN = {
+    **dict.fromkeys(("synthetic", "well_log"), ("mean", "path")),
+    **dict.fromkeys(("iid_gauss", "iid_t"), ("mean", "sd", "path")),
+    "electricity": ("mean", "lower", "upper", "path"),
+    "ofi": ("mean",),
+    "garch": ("sd", "path", "regime_probability"),
+}
+# .. and of electricity these hours: 60 days before and after 7 March 2020, and the error's window.
+SHOWN = {"electricity": (24_600, 27_480)}
+WINDOW = 100  # observations that a rolling error looks back on
+RUN_THRESHOLD = 2  # minority runs shorter than this are misses, not false alarms (`run_threshold`)
+RUN_THRESHOLDS = (1, 2, 5, 10, 20)
+ALL_ROWS = "_all"  # ends the name of a score over all rows, those that a search saw included
+_DIGITS = 7  # of a score: more would be noise, and fill the files
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What a part gave: scores by name, the columns figures need, the state of the source."""
+
+    scores: dict[str, float]
+    columns: dict[str, NDArray[Any]]
+    source: str = ""
+
+
+def run_part(part: Part) -> Outcome:
+    """Run a part, from nothing; a setting that its model does not know is an error."""
+    if part.stream in PROBES:
+        answer = PROBES[part.stream].ask(part.model, part.seed)
+        return Outcome(_rounded(answer), {}, code_state(part))
+    source = part.load()
+    settings = _own(part.model, source, part.seed) | part.settings
+    model = holdfast.make(part.model, **settings)
+    _warm_up(part.model, settings, source)
+    begin, begin_cpu = time.perf_counter(), time.process_time()
+    run = model.run(source.data.y, source.data.X)
+    spent = {"seconds": time.perf_counter() - begin}
+    spent["cpu_seconds"] = time.process_time() - begin_cpu
+    columns = {name: getattr(run, name) for name in COLUMNS}
+    scores = _rounded(all_scores(source, columns) | spent)
+    kept = drawn_of(part.stream, columns) if part.seed == KEPT_SEED else {}
+    return Outcome(scores, kept, code_state(part))
+
+
+def drawn_of(stream: str, columns: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """What the figures draw, as short as a picture needs it; rows that none shows are NaN."""
+    found: dict[str, NDArray[Any]] = {"path": columns["path"].astype(np.int32)}
+    first, last = SHOWN.get(stream, (0, columns["path"].size))
+    seen = slice(max(0, first - WINDOW), last)
+    for name in DRAWN[stream]:
+        if name != "path":
+            most = np.finfo(np.float16).max
+            short = np.clip(columns[name], -most, most).astype(np.float16)
+            found[name] = short if short.size <= first else np.full_like(short, np.nan)
+            found[name][seen] = short[seen]
+    return {name: found[name] for name in DRAWN[stream]}
+
+
+def _rounded(scores: dict[str, float]) -> dict[str, float]:
+    return {name: float(f"{value:.{_DIGITS}g}") for name, value in scores.items()}
+
+
+def _own(model: str, source: Stream, seed: int) -> dict[str, Any]:
+    """The stream's features and the run's seed, for a model that has a use for them."""
+    given = {"features": source.features.to_json(), "seed": seed}
+    known = holdfast.make(model).settings()
+    return {name: value for name, value in given.items() if name in known}
+
+
+def _warm_up(name: str, settings: dict[str, Any], source: Stream) -> None:
+    """Compile, or load, the kernels on a few rows, so that `seconds` is the run's own time."""
+    few = source.head(8).data
+    brief = settings | ({} if REGISTRY[name].online else {"iterations": 2})
+    holdfast.make(name, **brief).run(few.y, few.X)
+
+
+def all_scores(source: Stream, columns: dict[str, NDArray[Any]]) -> dict[str, float]:
+    """Every score of the rows that no search has seen, and of all rows under `.._all`."""
+    whole = _scores(source, columns)
+    first = source.held_out
+    kept = {name: column[first:] for name, column in columns.items()}
+    unseen = source.rows(first)
+    late = _scores(unseen, kept) if first else whole
+    found = late | {name + ALL_ROWS: value for name, value in whole.items()}
+    return found | _by_threshold(kept["path"], list(unseen.data.changepoints))
+
+
+def _scores(source: Stream, columns: dict[str, NDArray[Any]]) -> dict[str, float]:
+    y, mean = source.target, columns["mean"]
+    trivial = evaluate.last_value(source.data.y)
+    scores = {
+        "rmse": evaluate.rmse(y, mean),
+        "rmse_observed": evaluate.rmse(source.data.y, mean),
+        "mae": evaluate.mae(y, mean),
+        "lookahead_mae": evaluate.lookahead_mae(source.data.y, mean),
+        "coverage": evaluate.coverage(source.data.y, columns["lower"], columns["upper"]),
+        "regimes": float(evaluate.n_regimes(columns["path"])),
+        "switches": float(evaluate.switches(columns["path"])),
+        "rmse_last_value": evaluate.rmse(y, trivial),
+        "rmse_observed_last_value": evaluate.rmse(source.data.y, trivial),
+    }
+    if source.data.changepoints:
+        for label in ("path", "regime"):
+            scores |= _segmentation(columns[label], source.data.changepoints, label)
+    if source.data.regimes is not None:
+        scores["adjusted_rand"] = evaluate.adjusted_rand(columns["path"], source.data.regimes)
+        known = evaluate.adjusted_rand(columns["regime"], source.data.regimes)
+        scores["adjusted_rand_online"] = known
+        scores["true_switches"] = float(evaluate.switches(source.data.regimes))
+        scores["true_regimes"] = float(evaluate.n_regimes(source.data.regimes))
+    if "variance" in source.data.info:
+        true = source.data.info["variance"][: y.size]
+        scores["log_variance_error"] = log_error(columns["sd"] ** 2, true)
+    if source.truth is not None:
+        told = evaluate.oracle(source.data, source.truth.noise, source.truth.prior_var)
+        scores["rmse_oracle"] = evaluate.rmse(y, told.mean)
+        scores["oracle_ratio"] = scores["rmse"] / scores["rmse_oracle"]
+    return scores
+
+
+def log_error(estimate: Array, true: Array) -> float:
+    """Root mean square of the log ratio of variances."""
+    return float(np.sqrt(np.mean(np.log(estimate / true) ** 2)))
+
+
+def _segmentation(labels: NDArray[Any], truth: Iterable[int], label: str) -> dict[str, float]:
+    """The paper's regime statistics; `path` is its protocol, `regime` what was known in time."""
+    suffix = "" if label == "path" else "_online"
+    truth = list(truth)
+    match = evaluate.match_regimes(labels, truth, RUN_THRESHOLD)
+    delay = evaluate.detection_delay(labels, truth)
+    return {f"ppv{suffix}": match.ppv, f"tpr{suffix}": match.tpr, f"delay{suffix}": delay}
+
+
+def _by_threshold(labels: NDArray[Any], truth: list[int]) -> dict[str, float]:
+    """PPV and TPR with other run thresholds, where changes are known."""
+    found: dict[str, float] = {}
+    for n in RUN_THRESHOLDS if truth else ():
+        match = evaluate.match_regimes(labels, truth, n)
+        found |= {f"ppv_{n}": match.ppv, f"tpr_{n}": match.tpr}
+    return found

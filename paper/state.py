@@ -1,0 +1,155 @@
+"""The state of the source: a short name of all code that decides an outcome, and of no other.
+
+From a module, or from a file beside the library, imports are followed through the library; who
+reaches the registry may make any model, so all of them are followed. Of each file the meaning
+counts: comments, docstrings and layout may change, and modules that only speak (`_SPEAKING`) may
+change altogether, without throwing hours of runs away. The versions of NumPy and Numba belong to
+the state.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from importlib import metadata
+from pathlib import Path
+
+import holdfast
+from holdfast.models.registry import REGISTRY
+
+SOURCE = Path(holdfast.__file__).parents[1]
+_PACKAGE = "holdfast"
+_REGISTRY = "holdfast.models.registry"
+# What is shown, said or stored, to the bit: no number of a run comes from there.
+_SPEAKING = (
+    "holdfast.display", "holdfast.errors", "holdfast.notices", "holdfast.snapshot",
+    "holdfast.containers", "holdfast.models.advice", "holdfast.models.explaining",
+    "holdfast.bank.advice", "holdfast.bank.explain",
+)  # fmt: skip
+
+
+def state(
+    modules: Iterable[str], files: Iterable[Path] = (), beside: Iterable[Path] = (),
+    root: Path = SOURCE,
+) -> str:  # fmt: skip
+    """A short name of what these modules and files mean, and of all that they import.
+
+    Args:
+        modules: of the library, by name.
+        files: outside of the library; what they import from it is followed too.
+        beside: further files, of which the imports are named already.
+        root: folder that holds the library.
+
+    Example:
+        >>> state(["holdfast.models.bocd"]) == state(["holdfast.models.naive"])
+        False
+    """
+    digest = hashlib.sha256(_versions().encode())
+    queue = list(modules)
+    for path in (*files, *beside):
+        digest.update(meaning(path).encode())
+    for path in files:
+        queue += imported(path)
+    for name in sorted(reached(queue, root)):
+        digest.update(f"{name}\n{meaning(_path(name, root))}\n".encode())
+    return digest.hexdigest()[:12]
+
+
+def reached(modules: Iterable[str], root: Path = SOURCE) -> set[str]:
+    """Modules of the library that decide what these do, themselves included."""
+    found: set[str] = set()
+    queue = list(modules)
+    while queue:
+        name = queue.pop()
+        if name in found or _speaks(name):
+            continue
+        found.add(name)
+        queue += imported(_path(name, root))
+        if name == _REGISTRY:
+            queue += [entry.module for entry in REGISTRY.values()]
+    return found
+
+
+def meaning(path: Path) -> str:
+    """The source without comments, docstrings and layout."""
+    return _meaning(path.read_text("utf-8"))
+
+
+def imported(path: Path) -> tuple[str, ...]:
+    """Modules of the library that a file imports, wherever in it, but for types alone."""
+    return _imported(path.read_text("utf-8"))
+
+
+@lru_cache(maxsize=1024)
+def _meaning(text: str) -> str:
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and _documented(node):
+            node.body = node.body[1:]
+    return hashlib.sha256(ast.dump(tree).encode()).hexdigest()
+
+
+@lru_cache(maxsize=1024)
+def _imported(text: str) -> tuple[str, ...]:
+    nodes = list(_running(ast.parse(text)))
+    found: set[str] = set()
+    aliases: set[str] = set()
+    for node in nodes:
+        if isinstance(node, ast.ImportFrom) and _ours(node.module or ""):
+            found |= {_home(f"{node.module}.{one.name}") for one in node.names}
+        elif isinstance(node, ast.Import):
+            found |= {one.name for one in node.names if _ours(one.name)}
+            aliases |= {one.asname or _PACKAGE for one in node.names if one.name == _PACKAGE}
+    for node in nodes:
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            found |= {_home(f"{_PACKAGE}.{node.attr}")} if node.value.id in aliases else set()
+    return tuple(sorted(found))
+
+
+def _running(node: ast.AST) -> Iterator[ast.AST]:
+    """All nodes but those that a type checker alone sees."""
+    yield node
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING":
+            continue
+        yield from _running(child)
+
+
+def _home(name: str) -> str:
+    """The module of a name: itself, its package, or where a public name really lives."""
+    if _exists(name, SOURCE):
+        return name
+    package, _, attribute = name.rpartition(".")
+    if package != _PACKAGE:
+        return package
+    return str(getattr(getattr(holdfast, attribute), "__module__", _PACKAGE))
+
+
+def _path(module: str, root: Path) -> Path:
+    place = root.joinpath(*module.split("."))
+    file = place.with_suffix(".py")
+    return file if file.exists() else place / "__init__.py"
+
+
+def _exists(module: str, root: Path) -> bool:
+    return _path(module, root).exists()
+
+
+def _documented(node: ast.Module | ast.ClassDef | ast.FunctionDef) -> bool:
+    return ast.get_docstring(node, clean=False) is not None
+
+
+def _ours(module: str) -> bool:
+    return module.partition(".")[0] == _PACKAGE
+
+
+def _speaks(module: str) -> bool:
+    inside = any(module.startswith(f"{one}.") for one in _SPEAKING)
+    return module == _PACKAGE or module in _SPEAKING or inside
+
+
+@lru_cache
+def _versions() -> str:
+    return " ".join(metadata.version(name) for name in ("numpy", "numba"))

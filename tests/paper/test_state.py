@@ -1,0 +1,119 @@
+"""The state of the source: what decides a number changes it, and nothing else does."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+import holdfast
+from holdfast.models.registry import REGISTRY
+from paper import probes, state
+from paper.parts import Part, code_state
+
+MODULES = {name: entry.module for name, entry in REGISTRY.items()}
+RUNS = ("br_ihmm", "student_t_ihmm", "garch_ihmm", "auto", "bocd", "last_value")
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the library, to be edited."""
+    folder = tmp_path_factory.mktemp("source")
+    root = Path(holdfast.__file__).parent
+    shutil.copytree(root, folder / "holdfast", ignore=shutil.ignore_patterns("__pycache__"))
+    return folder
+
+
+def states(root: Path) -> dict[str, str]:
+    return {name: state.state([MODULES[name]], root=root) for name in RUNS}
+
+
+def changed(root: Path, file: str, old: str, new: str) -> set[str]:
+    """The models whose state an edit changes."""
+    before = states(root)
+    path = root / "holdfast" / file
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
+    after = states(root)
+    path.write_text(text)
+    return {name for name in RUNS if before[name] != after[name]}
+
+
+FAMILY = {"br_ihmm", "student_t_ihmm", "garch_ihmm", "auto"}
+
+
+@pytest.mark.parametrize(
+    ("file", "models"),
+    [
+        ("regimes/commit.py", FAMILY),  # a kernel; auto makes its members by name
+        ("regimes/resampling.py", FAMILY),
+        ("models/ihmm.py", {"br_ihmm", "garch_ihmm", "auto"}),
+        ("models/bocd.py", {"bocd", "auto"}),
+        ("emissions/garch.py", {"garch_ihmm", "auto"}),
+        ("bank/mixing.py", {"auto"}),
+        ("units.py", FAMILY),
+        ("score.py", set(RUNS)),
+        ("features/past.py", set(RUNS)),
+        ("mixture.py", set(RUNS)),
+    ],
+)
+def test_an_edit_of_what_decides_numbers_is_noticed(source: Path, file: str, models: set[str]):
+    line = "from __future__ import annotations\n"
+    found = changed(source, file, line, line + "\n_EDITED = 1\n")
+    assert found >= models and (file.startswith("models/ihmm") or found == models)
+
+
+@pytest.mark.parametrize(
+    "file", [
+        "cli/app.py", "cli/upkeep.py", "report/__init__.py", "plot/__init__.py",
+        "display.py", "errors.py", "notices.py", "snapshot.py", "containers/lanes.py",
+        "models/explaining.py", "models/advice.py", "bank/explain.py", "bank/advice.py",
+        "many.py", "tuning/__init__.py", "__init__.py",
+    ],
+)  # fmt: skip
+def test_an_edit_of_what_only_speaks_is_harmless(source: Path, file: str):
+    line = "from __future__ import annotations\n"
+    assert changed(source, file, line, line + "\n_EDITED = 1\n") == set()
+
+
+def test_comments_docstrings_and_layout_do_not_count(source: Path):
+    kernel = "regimes/commit.py"
+    line = "from __future__ import annotations\n"
+    assert changed(source, kernel, line, f"# A comment.\n\n\n{line}") == set()
+    said = (source / "holdfast" / kernel).read_text().split('"""')
+    assert changed(source, kernel, said[1], "Said in other words.") == set()
+    assert changed(source, kernel, f'"""{said[3]}"""', '"""In other words."""') == set()
+
+
+def test_types_alone_are_no_import(tmp_path: Path):
+    file = tmp_path / "one.py"
+    file.write_text(
+        "from typing import TYPE_CHECKING\nimport holdfast as hf\n"
+        "if TYPE_CHECKING:\n    from holdfast.report import page\n"
+        "def f():\n    from holdfast import units\n    return hf.features, hf.bocd\n"
+    )
+    assert state.imported(file) == (
+        "holdfast", "holdfast.features", "holdfast.models.bocd", "holdfast.units",
+    )  # fmt: skip
+
+
+def test_the_code_of_a_model_is_what_it_imports():
+    family = {code_state(Part("iid_t", model)) for model in ("br_ihmm", "wolf_ihmm", "ihmm")}
+    others = {code_state(Part("iid_t", model)) for model in ("auto", "bocd")}
+    assert len(family) == 1 and len(family | others) == 3
+    asked = {code_state(Part(name, "x")) for name in probes.PROBES}
+    assert len(asked) == len(probes.PROBES)
+
+
+def test_a_probe_depends_on_the_models_it_asks():
+    for name in ("untuned", "bursts", "auto"):
+        found = state.reached(state.imported(probes.PROBES[name].source))
+        assert {"holdfast.regimes.commit", "holdfast.models.ihmm"} <= found, name
+    tortured = probes.PROBES["torture"]
+    assert set(tortured.models) == {model for model, _ in probes.TORTURED.values()}
+    found = state.reached(
+        [*state.imported(tortured.source), *(MODULES[name] for name in tortured.models)]
+    )
+    assert "holdfast.regimes.commit" in found and "holdfast.bank.mixing" not in found
