@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 import zipfile
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,8 @@ def folder(tmp_path: Path) -> Path:
         (tmp_path / name).write_text(text)
     with zipfile.ZipFile(tmp_path / "book.xlsx", "w") as book:
         book.writestr("xl/workbook.xml", "<workbook/>")
+    with closing(sqlite3.connect(tmp_path / "base.sqlite")) as base:
+        base.executescript("CREATE TABLE load (y REAL); CREATE TABLE price (y REAL);")
     (tmp_path / "taken").write_text("a file where a folder should be")
     return tmp_path
 
@@ -51,7 +55,7 @@ def folder(tmp_path: Path) -> Path:
         (["words.csv"], ["No column holds numbers", "a, b"]),
         (["infinite.csv"], ["Row 2", "infinite"]),
         (["SELECT * FROM nothing"], ["cannot be read", "nothing"]),
-        (["two.csv", "--target", "load", "--out", "taken"], ["--out taken"]),
+        (["two.csv", "--target", "load", "--out", "taken"], ["--out taken is a file"]),
         (["two.csv", "--target", "load", "--out", "taken/below"], ["--out taken/below"]),
         (["two.csv", "--target", "load", "--set", "batch"], ["name=value"]),
         (["two.csv", "--target", "load", "--set", "batch=0"], ["batch"]),
@@ -62,6 +66,11 @@ def folder(tmp_path: Path) -> Path:
         (["two.csv", "--target", "load", "--format", "xml"], ["csv or parquet"]),
         (["two.csv", "--target", "load", "--columns", "price", "--horizon", "2"], ["--future"]),
         (["two.csv", "--target", "load", "--settings", "text.csv"], ["settings"]),
+        (["two.csv", "--target", "load", "--settings", "nowhere"], ["--settings nowhere"]),
+        (["two.csv", "--target", "load", "--future", "two.csv"], ["--future", "--horizon"]),
+        (["two.csv", "--query", "SELECT 1"], ["no database", "SELECT .. FROM 'two.csv'"]),
+        (["base.sqlite", "--table", "lode"], ["Did you mean 'load'"]),
+        (["base.sqlite"], ["--table", "load, price"]),
     ],
 )
 def test_one_line_and_nothing_written(

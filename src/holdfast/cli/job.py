@@ -80,6 +80,11 @@ class Job:
                 "--horizon with --columns needs --future: a table with the covariates of the "
                 "steps ahead."
             )
+        if self.future is not None and not (self.horizon and self.wishes.columns):
+            raise HoldfastError(
+                "--future holds the covariates of the steps ahead: it goes with --horizon and "
+                "--columns."
+            )
         self.name_of_model()
 
     def name_of_model(self) -> str:
@@ -249,6 +254,8 @@ def read_tuned(file: Path | None) -> Any:
         return None
     from holdfast.tuning import TuneResult
 
+    if not file.is_file():
+        raise HoldfastError(f"--settings {file} is no file.")
     return TuneResult.read(file)
 
 

@@ -51,7 +51,7 @@ COVERAGE = (
 )
 LAST_VALUE = (
     "The last value would have been the better forecast: its mean absolute error is {last}, that "
-    "of {name} {own}. {lag}, or {auto}."
+    "of {name}'s median {own}. {lag}, or {auto}."
 )
 TIMESTAMP = (
     "The target grows by the same step every time, from {first:.0f} on: it looks like a time stamp "

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, unknown
 
 Row = tuple[Any, ...]
 STDIN = "-"
@@ -122,6 +122,11 @@ def _open_file(path: Path, request: Request) -> Source:
         return _open_sqlite(path, request)
     if head[8:12] == b"DUCK":
         return _open_duckdb(path, request)
+    if request.table or request.query:
+        raise HoldfastError(
+            f"{path.name} is no database, so --table and --query cannot be used with it. SQL over "
+            f"a file is given in its place: \"SELECT .. FROM '{path}'\"."
+        )
     return _open_flat(path, head, path.name)
 
 
@@ -157,7 +162,8 @@ def _open_csv(path: Path, name: str, packed: bool) -> Source:
     if found["Quote"] != "(empty)":
         options |= {"quote": found["Quote"]}
     relation = f"read_csv({_text(path)}{_arguments(options)})"
-    source = _described(name, relation, _csv_words(name, options, packed))
+    source = _described(name, relation)
+    source.said.append(_csv_words(source, options, packed))
     if skipped:
         source.said.append(f"The first {skipped} lines of {name} are no rows and were left out.")
     source.separator, source.options = separator, options
@@ -165,12 +171,13 @@ def _open_csv(path: Path, name: str, packed: bool) -> Source:
     return source
 
 
-def _csv_words(name: str, options: dict[str, Any], packed: bool) -> str:
+def _csv_words(source: Source, options: dict[str, Any], packed: bool) -> str:
     kind = "a gzipped CSV file" if packed else "a CSV file"
-    by = _SEPARATORS.get(options["delim"], repr(options["delim"]))
+    by = "separated by " + _SEPARATORS.get(options["delim"], repr(options["delim"]))
+    by = "of one column" if len(source.names) == 1 else by
     encoding = ", in Latin-1" if "encoding" in options else ""
     header = "" if options["header"] else ", without a header"
-    return f"{name} is {kind}, separated by {by}{encoding}{header}."
+    return f"{source.name} is {kind}, {by}{encoding}{header}."
 
 
 def _sniff(path: Path, options: dict[str, Any]) -> dict[str, Any]:
@@ -229,6 +236,8 @@ def _table(path: Path, asked: str | None, tables: list[str]) -> str:
         return tables[0]
     if asked in tables:
         return str(asked)
+    if asked is not None:
+        raise unknown("--table", asked, tables)
     known = ", ".join(tables) or "none"
     raise HoldfastError(f"{path.name} is a database: say --table with one of its tables ({known}).")
 
