@@ -173,11 +173,11 @@ def _open_csv(path: Path, name: str, packed: bool) -> Source:
 
 def _csv_words(source: Source, options: dict[str, Any], packed: bool) -> str:
     kind = "a gzipped CSV file" if packed else "a CSV file"
-    by = "separated by " + _SEPARATORS.get(options["delim"], repr(options["delim"]))
-    by = "of one column" if len(source.names) == 1 else by
+    by = ", separated by " + _SEPARATORS.get(options["delim"], repr(options["delim"]))
+    by = " of one column" if len(source.names) == 1 else by
     encoding = ", in Latin-1" if "encoding" in options else ""
     header = "" if options["header"] else ", without a header"
-    return f"{source.name} is {kind}, {by}{encoding}{header}."
+    return f"{source.name} is {kind}{by}{encoding}{header}."
 
 
 def _sniff(path: Path, options: dict[str, Any]) -> dict[str, Any]:
