@@ -135,7 +135,7 @@ class Model(ABC):
             series.values, self._check_stream(series.values, table), progress
         ):
             tape.add(block)
-        run = tape.run(series.values, labels, series.backend)
+        run = tape.run(series._replace(index=labels))
         self._note(run)
         if self.advised:
             advice.look_at(run, self.name, self._said)
