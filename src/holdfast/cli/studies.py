@@ -163,6 +163,7 @@ def _settings_for(name: str, prepared: Prepared) -> dict[str, Any]:
     """The asked-for features and settings, as far as this model takes them."""
     from dataclasses import replace
 
+    from holdfast.cli.job import takes_features
     from holdfast.errors import unknown
     from holdfast.models.registry import REGISTRY, make
 
@@ -171,7 +172,7 @@ def _settings_for(name: str, prepared: Prepared) -> dict[str, Any]:
     takes = make(name).settings()
     kept = {key: value for key, value in prepared.job.settings.items() if key in takes}
     job = replace(prepared.job, model=name, settings=kept)
-    if "features" not in takes:
+    if not takes_features(name):
         job = replace(job, wishes=job.wishes._replace(columns=()), lags=())
     settings = job.model_settings()
     if "period" in takes and prepared.season:

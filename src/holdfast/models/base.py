@@ -138,7 +138,7 @@ class Model(ABC):
         run = tape.run(series._replace(index=labels))
         self._note(run)
         if self.advised:
-            advice.look_at(run, self.name, self._said)
+            advice.look_at(run, self.name, self.settings(), self._said)
         return run
 
     def _blocks(self, y: Array, rows: list[Any], progress: bool) -> Iterator[Block]:
