@@ -17,6 +17,7 @@ import pytest
 from cli_helpers import FAST, Holdfast, hourly, rows_of
 
 import holdfast as hf
+from holdfast import comparison
 from holdfast.cli import upkeep
 from holdfast.cli.read_back import read_run
 
@@ -133,6 +134,17 @@ def test_compare_one_table_one_figure(holdfast: Holdfast, table: Path, tmp_path:
     assert (tmp_path / "out" / "comparison.png").stat().st_size > 1000
     assert len(rows_of(tmp_path / "out" / "comparison.csv")) == 4
     assert holdfast("compare", table, "--models", "last_valu").code == 2
+
+
+@pytest.mark.parametrize("skip", [0, 50])
+def test_the_figure_of_a_comparison_ends_at_its_table(levels: np.ndarray, skip: int) -> None:
+    rivals = comparison.compare({"last_value": {}, "running_mean": {}}, levels, skip=skip)
+    axes = comparison.figure(rivals, "load").axes[0]
+    for rival, line in zip(rivals, axes.lines, strict=True):
+        drawn = line.get_ydata()
+        assert drawn[-1] == pytest.approx(rival.scores["mae"])
+        assert np.isnan(drawn[: max(skip, 1)]).all()  # the first errors would dwarf all others
+    assert axes.get_ylim()[1] < 60
 
 
 def test_compare_leaves_a_run_in_the_same_folder(
