@@ -7,6 +7,7 @@ by row, column and value; other formats bring typed cells. Nothing is ever held 
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 import shutil
 import sqlite3
@@ -155,7 +156,10 @@ def _open_csv(path: Path, name: str, packed: bool) -> Source:
         if "utf-8" not in str(error).lower():
             raise _unreadable(name, error) from None
         options["encoding"] = "latin-1"
-        found = _sniff(path, options)
+        try:
+            found = _sniff(path, options)
+        except duckdb.Error:
+            raise HoldfastError(f"{name} is not text that can be read as a table.") from None
     separator, header, skipped = found["Delimiter"], found["HasHeader"], found["SkipRows"]
     options |= {"delim": separator, "header": header, "skip": skipped, "all_varchar": True}
     options |= {"buffer_size": _BUFFER}
@@ -163,12 +167,33 @@ def _open_csv(path: Path, name: str, packed: bool) -> Source:
         options |= {"quote": found["Quote"]}
     relation = f"read_csv({_text(path)}{_arguments(options)})"
     source = _described(name, relation)
+    _refuse_ragged(source, path, options)
     source.said.append(_csv_words(source, options, packed))
     if skipped:
         source.said.append(f"The first {skipped} lines of {name} are no rows and were left out.")
     source.separator, source.options = separator, options
     source.first_line = 1 + int(header) + int(skipped)
     return source
+
+
+def _refuse_ragged(source: Source, path: Path, options: dict[str, Any]) -> None:
+    """A table that begins with several columns and has a row with more or fewer of them."""
+    header = source.names[0]
+    between = next((sign for sign in ",;\t|" if sign in header), "")
+    if len(source.names) > 1 or not between:
+        return
+    text = {"mode": "rt", "newline": "", "encoding": options.get("encoding", "utf-8-sig")}
+    with (gzip.open if "compression" in options else open)(path, **text) as lines:
+        rows = csv.reader(lines, delimiter=between)
+        width = len(next(rows, []))
+        if width < 2 or len(next(rows, [])) != width:
+            return  # the separator is part of the only column's name
+        line = next((rows.line_num for row in rows if row and len(row) != width), 0)
+    if line:
+        raise HoldfastError(
+            f"{source.name} has {width} columns by its header, {header!r}, but line {line} has "
+            "more or fewer cells. Mend it; a cell that holds the separator needs quotation marks."
+        )
 
 
 def _csv_words(source: Source, options: dict[str, Any], packed: bool) -> str:
