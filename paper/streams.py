@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from holdfast import data, features
 from holdfast.data import Dataset, standardise
-from holdfast.errors import unknown
+from holdfast.errors import HoldfastError, unknown
 from holdfast.features import Features
 
 Array = NDArray[np.float64]
@@ -99,13 +99,28 @@ def stream(name: str, seed: int = 0, degree: int = 2) -> Stream:
     """
     if name not in _MAKERS:
         raise unknown("stream", name, _MAKERS)
-    return made(name, seed if name in _GENERATED else 0, degree if name == "electricity" else 2)
+    if name in _GENERATED:
+        return made(name, seed, 2)
+    degree = degree if name == "electricity" else 2
+    if reason := refusal(name, degree):
+        raise HoldfastError(reason)
+    return made(name, 0, degree)
 
 
 @lru_cache(maxsize=32)
 def made(name: str, seed: int, degree: int) -> Stream:
     """The same, made once for what it depends on."""
     return _MAKERS[name](seed, degree)
+
+
+@cache
+def refusal(name: str, degree: int) -> str:
+    """Why a real stream cannot be had, asked once: a download that fails may take its time."""
+    try:
+        made(name, 0, degree)
+    except HoldfastError as error:
+        return str(error)
+    return ""
 
 
 def names() -> list[str]:

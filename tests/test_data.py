@@ -256,13 +256,17 @@ class TestLoading:
     def test_a_failed_download_is_explained(
         self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ) -> None:
-        def offline(*args: Any, **kwargs: Any) -> str:
+        waited: list[float] = []
+
+        def offline(*args: Any, downloader: Any) -> str:
+            waited.append(downloader.kwargs["timeout"])
             raise OSError("no route")
 
         monkeypatch.setenv("HOLDFAST_DATA", str(tmp_path))
         monkeypatch.setattr(pooch, "retrieve", offline)
         with pytest.raises(HoldfastError, match=r"no route.*HOLDFAST_DATA"):
             data.load("well_log")
+        assert waited[0] <= 10
 
     def test_a_download_without_pooch_says_what_to_install(
         self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -277,7 +281,7 @@ class TestLoading:
     ) -> None:
         seen: dict[str, Any] = {}
 
-        def fetched(url: str, known_hash: str, fname: str, path: Any) -> str:
+        def fetched(url: str, known_hash: str, fname: str, path: Any, downloader: Any) -> str:
             seen.update(url=url, known_hash=known_hash)
             target = tmp_path / fname
             target.write_text("1.0\n2.0\n")

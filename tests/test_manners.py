@@ -185,6 +185,13 @@ def test_advice_is_given_once_with_its_cure() -> None:
     assert told(model, far) == []
 
 
+def test_a_cure_is_one_that_the_model_can_take() -> None:
+    far = 1000.0 + np.random.default_rng(1).standard_normal(500).cumsum()
+    said = " ".join(told(hf.make("dsm_bocd"), far))
+    assert "Say `noise` and `prior_var` in the units of y, or use holdfast.auto()" in said
+    assert "Leave" not in said and "lag" not in said
+
+
 def test_a_good_run_says_nothing() -> None:
     y = np.random.default_rng(2).standard_normal(500)
     assert told(small("br_ihmm"), y) == []

@@ -132,14 +132,22 @@ def test_influence_shows_every_curve(fitted: tuple[Any, Run]) -> None:
 
 def test_a_run_draws_itself_over_the_callers_times(stream: np.ndarray) -> None:
     days = pandas.date_range("2024-01-01", periods=120)
-    run = hf.br_ihmm(noise=0.1, particles=10).run(pandas.Series(stream, index=days))
-    ax = run.plot(label="load")
+    column = pandas.Series(stream, index=days, name="load")
+    run = hf.br_ihmm(noise=0.1, particles=10).run(column)
+    ax = run.plot()
     ax.figure.canvas.draw()
-    assert ax.get_ylabel() == "load"
+    assert ax.get_ylabel() == "load" and run.plot(label="kW").get_ylabel() == "kW"
     assert any("Feb" in text.get_text() for text in ax.get_xticklabels())
     figure, given = plt.subplots()
     assert run.plot(given, times=np.arange(120.0)) is given
     assert given.get_xlabel() == "time" and figure.axes == [given]
+
+
+def test_a_run_knows_the_name_of_its_column(stream: np.ndarray) -> None:
+    days = pandas.date_range("2024-01-01", periods=120)
+    frame = pandas.DataFrame({"day": days, "load": stream})
+    assert hf.make("last_value").run(frame).plot().get_ylabel() == "load"
+    assert hf.make("last_value").run(stream).plot().get_ylabel() == "y"
 
 
 def test_a_model_draws_its_regimes_by_name(rng: np.random.Generator) -> None:

@@ -26,7 +26,7 @@ class Rival:
     Attributes:
         model: by name.
         scores: of its forecasts; empty for an offline fit and for one that failed.
-        error: absolute error of each forecast, NaN where nothing was observed.
+        error: absolute error of each forecast, NaN where it is not scored.
         regimes: how many it remembers at the end.
         seconds: per observation, without compilation.
         remark: why there are no scores.
@@ -72,15 +72,23 @@ def figure(rivals: list[Rival], target: str) -> Any:
     plt = pyplot()
     drawn, axes = plt.subplots(figsize=(9, 4.5), layout="constrained")
     for j, rival in enumerate(rival for rival in rivals if rival.scores):
-        seen = ~np.isnan(rival.error)
-        total = np.where(seen, rival.error, 0.0).cumsum()
-        mean = total / np.maximum(seen.cumsum(), 1)
         style = ("-", "--", ":")[j // len(PALETTE) % 3]
-        axes.plot(mean, style, color=PALETTE[j % len(PALETTE)], label=rival.model)
+        axes.plot(
+            mean_so_far(rival.error), style, color=PALETTE[j % len(PALETTE)], label=rival.model
+        )
     axes.set_xlabel("observation")
+    axes.set_ylim(bottom=0)
     axes.set_ylabel(f"mean absolute error so far, in units of {target}")
     axes.legend(frameon=False, fontsize=8)
     return drawn
+
+
+def mean_so_far(error: Array) -> Array:
+    """The mean of what came until then and is no NaN; NaN before the first."""
+    seen = ~np.isnan(error)
+    count = seen.cumsum()
+    total = np.where(seen, error, 0.0).cumsum()
+    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
 
 
 def _run(
@@ -93,6 +101,7 @@ def _run(
             few = None if X is None else X._replace(values=X.values[:_WARM_UP])
             make(name, **settings).run(y[:_WARM_UP], few)
         model = make(name, **settings)
+        model.advised = False  # the table says it, beside the others and over the same rows
         begin = time.perf_counter()
         run = model.run(y, X, level=level)
         seconds = (time.perf_counter() - begin) / len(y)
@@ -103,4 +112,7 @@ def _run(
     scores = RunningScores(season, skip)
     scores.add(y, run.mean, run.lower, run.upper, run.log_score)
     own = {key: value for key, value in scores.table().items() if "last_value" not in key}
-    return Rival(name, own, np.abs(y - run.mean), len(model.regimes()), seconds)
+    missed = np.abs(y - run.mean)
+    skipped = int(own.get("n_skipped", 0))
+    missed[: max(skipped, 1)] = np.nan  # the first has no last value to stand beside
+    return Rival(name, own, missed, len(model.regimes()), seconds)

@@ -36,12 +36,14 @@ class Table(NamedTuple):
 
 
 class Series(NamedTuple):
-    """Observations of a whole stream: (T, d) values, the data-frame module they came in, and
-    the labels of its rows where it has some: an index, or the column of times as a series."""
+    """Observations of a whole stream: (T, d) values, the data-frame module they came in, the
+    labels of its rows where it has some (an index, or the column of times as a series), and the
+    name of its only column."""
 
     values: Array
     backend: Any = None
     index: Any = None
+    name: str = ""
 
 
 def read_series(y: Any) -> Series:
@@ -50,19 +52,22 @@ def read_series(y: Any) -> Series:
     A frame may have a column of times, which labels the rows.
     """
     native = nw.from_native(y, pass_through=True, allow_series=True)
-    index = backend = None
+    index, backend, name = None, None, ""
     if isinstance(native, nw.DataFrame):
         native, index = _without_times(native)
         values, backend = _only_numbers(native, "y"), native.implementation
+        name = native.columns[0] if len(native.columns) == 1 else ""
     elif isinstance(native, nw.Series):
         _refuse_times(native)
         values, backend = numbers("y", native.to_numpy()), native.implementation
+        name = native.name
         index = nw.maybe_get_index(native)
     else:
         values = plain_numbers("y", y)
     if values.ndim not in (1, 2):
         raise HoldfastError(f"y must have one or two dimensions, got shape {values.shape}.")
-    return Series(values[:, None] if values.ndim == 1 else values, backend, index)
+    table = values[:, None] if values.ndim == 1 else values
+    return Series(table, backend, index, str(name or ""))
 
 
 def read_table(X: Any, length: int | None = None) -> Table | None:

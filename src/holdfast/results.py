@@ -165,6 +165,7 @@ class Run:
     first: int = 0  # how many observations the model had seen before
     index: Any = None  # the caller's index: a sequence of labels, or None
     native: Any = None  # the caller's data-frame module, for `frame()`
+    name: str = ""  # of the column, where it has one, for `plot()`
 
     def __len__(self) -> int:
         return len(self.regime)
@@ -247,7 +248,8 @@ class Run:
     def plot(self, ax: Any = None, **options: Any) -> Any:
         """Draw the run: observations, forecast band, outliers, ribbon of regimes.
 
-        Times are those of the caller's index, where there is one. Needs matplotlib.
+        Times are those of the caller's index, where there is one, and the vertical axis bears the
+        name of the caller's column. Needs matplotlib.
 
         Args:
             ax: axes to draw into; a new figure if not given.

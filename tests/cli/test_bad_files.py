@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 import zipfile
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,8 @@ FILES = {
     "disorder.csv": "time,y\n2024-01-02,1\n2024-01-01,2\n2024-01-03,2\n",
     "no_time.csv": "time,y\n2024-01-01,1\n,2\n2024-01-03,3\n",
     "words.csv": "a,b\nred,blue\ngreen,red\n",
+    "units.csv": "t,y\n2024-01-01,3%\n2024-01-02,4%\n",
+    "ragged.csv": "t,y\n" + "".join(f"{j},{j}{',' * (j == 2)}\n" for j in range(60)),
     "infinite.csv": "y\n1\ninf\n2\n",
 }
 
@@ -28,6 +32,9 @@ def folder(tmp_path: Path) -> Path:
         (tmp_path / name).write_text(text)
     with zipfile.ZipFile(tmp_path / "book.xlsx", "w") as book:
         book.writestr("xl/workbook.xml", "<workbook/>")
+    with closing(sqlite3.connect(tmp_path / "base.sqlite")) as base:
+        base.executescript("CREATE TABLE load (y REAL); CREATE TABLE price (y REAL);")
+    (tmp_path / "bytes.csv").write_bytes(bytes(range(256)) * 20)
     (tmp_path / "taken").write_text("a file where a folder should be")
     return tmp_path
 
@@ -48,10 +55,13 @@ def folder(tmp_path: Path) -> Path:
         (["two.csv", "--target", "load", "--time", "price", "--columns", "pric"], ["'price'"]),
         (["disorder.csv"], ["Row 2", "--sort"]),
         (["no_time.csv"], ["Row 2", "no time"]),
-        (["words.csv"], ["No column holds numbers", "a, b"]),
+        (["words.csv"], ["No column holds numbers", "a='red', b='blue'"]),
+        (["units.csv"], ["No column holds numbers", "y='3%'", "without units"]),
+        (["ragged.csv"], ["2 columns by its header", "line 4"]),
+        (["bytes.csv"], ["not text"]),
         (["infinite.csv"], ["Row 2", "infinite"]),
         (["SELECT * FROM nothing"], ["cannot be read", "nothing"]),
-        (["two.csv", "--target", "load", "--out", "taken"], ["--out taken"]),
+        (["two.csv", "--target", "load", "--out", "taken"], ["--out taken is a file"]),
         (["two.csv", "--target", "load", "--out", "taken/below"], ["--out taken/below"]),
         (["two.csv", "--target", "load", "--set", "batch"], ["name=value"]),
         (["two.csv", "--target", "load", "--set", "batch=0"], ["batch"]),
@@ -62,6 +72,11 @@ def folder(tmp_path: Path) -> Path:
         (["two.csv", "--target", "load", "--format", "xml"], ["csv or parquet"]),
         (["two.csv", "--target", "load", "--columns", "price", "--horizon", "2"], ["--future"]),
         (["two.csv", "--target", "load", "--settings", "text.csv"], ["settings"]),
+        (["two.csv", "--target", "load", "--settings", "nowhere"], ["--settings nowhere"]),
+        (["two.csv", "--target", "load", "--future", "two.csv"], ["--future", "--horizon"]),
+        (["two.csv", "--query", "SELECT 1"], ["no database", "SELECT .. FROM 'two.csv'"]),
+        (["base.sqlite", "--table", "lode"], ["Did you mean 'load'"]),
+        (["base.sqlite"], ["--table", "load, price"]),
     ],
 )
 def test_one_line_and_nothing_written(
@@ -75,6 +90,15 @@ def test_one_line_and_nothing_written(
     for word in words:
         assert word in line
     assert sorted(folder.rglob("*")) == before
+
+
+@pytest.mark.parametrize("header", ['"load, MW"', "load, MW"])
+def test_a_separator_in_the_name_of_the_only_column(
+    holdfast: Holdfast, tmp_path: Path, header: str
+) -> None:
+    (tmp_path / "x.csv").write_text(header + "\n" + "".join(f"{j % 5}.5\n" for j in range(60)))
+    assert holdfast("run", "x.csv", "--model", "last_value").code == 0
+    assert len(rows_of(tmp_path / "out" / "run.csv")) == 60
 
 
 def test_sort_mends_disorder(holdfast: Holdfast, folder: Path) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import shlex
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -15,6 +17,7 @@ import pytest
 from cli_helpers import FAST, Holdfast, hourly, rows_of
 
 import holdfast as hf
+from holdfast import comparison
 from holdfast.cli import upkeep
 from holdfast.cli.read_back import read_run
 
@@ -133,6 +136,50 @@ def test_compare_one_table_one_figure(holdfast: Holdfast, table: Path, tmp_path:
     assert holdfast("compare", table, "--models", "last_valu").code == 2
 
 
+@pytest.mark.parametrize("skip", [0, 50])
+def test_the_figure_of_a_comparison_ends_at_its_table(levels: np.ndarray, skip: int) -> None:
+    rivals = comparison.compare({"last_value": {}, "running_mean": {}}, levels, skip=skip)
+    axes = comparison.figure(rivals, "load").axes[0]
+    for rival, line in zip(rivals, axes.lines, strict=True):
+        drawn = line.get_ydata()
+        assert drawn[-1] == pytest.approx(rival.scores["mae"])
+        assert np.isnan(drawn[: max(skip, 1)]).all()  # the first errors would dwarf all others
+    assert axes.get_ylim()[1] < 60
+
+
+def test_compare_leaves_a_run_in_the_same_folder(
+    holdfast: Holdfast, table: Path, tmp_path: Path
+) -> None:
+    holdfast("run", table, "--model", "last_value")
+    before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+    said = holdfast("compare", table, "--models", "last_value,running_mean")
+    after = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+    assert said.code == 0 and "comparison.csv" in after
+    assert {name: after.get(name) for name in before} == before
+
+
+def test_compare_says_a_thing_once_and_in_its_table(holdfast: Holdfast, table: Path) -> None:
+    wrong = ("--set", "noise=1e-4", "--set", "prior_var=1")
+    said = holdfast("compare", table, "--models", "bocd,last_value", *wrong)
+    assert said.code == 0 and not said.err
+
+
+def test_databases_can_be_compared_and_tuned(holdfast: Holdfast, levels: np.ndarray) -> None:
+    with closing(sqlite3.connect("base.sqlite")) as base, base:
+        for name in ("load", "other"):
+            base.execute(f"CREATE TABLE {name} (day TEXT, y REAL)")
+        days = [f"2024-{1 + j // 28:02d}-{1 + j % 28:02d}" for j in range(150)]
+        rows = list(zip(days, levels.tolist(), strict=True))
+        base.executemany("INSERT INTO load VALUES (?, ?)", rows[::-1])
+    pick = ("base.sqlite", "--table", "load", "--time", "day", "--sort")
+    said = holdfast("compare", *pick, "--models", "last_value,running_mean")
+    assert said.code == 0, said.err
+    said = holdfast("tune", *pick, "--budget", 1, "--set", "particles=5")
+    assert said.code == 0, said.err
+    hint = said.out.split("use them with: ")[1].splitlines()[0]
+    assert holdfast(*shlex.split(hint)[1:]).code == 0
+
+
 def test_the_hint_of_tune_works_as_printed(
     holdfast: Holdfast, table: Path, levels: np.ndarray
 ) -> None:
@@ -229,7 +276,7 @@ def test_tune_compares_only_what_can_be_compared(holdfast: Holdfast, table: Path
     rows = [line for line in lines if line[:2] in (["best", "of"], ["default", "settings"])]
     told = {line[0]: float(line[-1]) for line in rows}
     worse = told["default"] <= told["best"]
-    assert ("the default settings forecast as well" in said.out) == worse
+    assert ("the default settings forecast" in said.out) == worse
 
 
 def test_compare_names_no_model_of_its_own(holdfast: Holdfast, table: Path) -> None:

@@ -42,9 +42,10 @@ def test_lines_come_as_rows_come(table: Path) -> None:
     content = table.read_text().splitlines(keepends=True)
     process = subprocess.Popen(
         [*COMMAND, "-", "--follow", "--model", "last_value"],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     assert process.stdin is not None and process.stdout is not None
+    assert process.stderr is not None
     process.stdin.write("".join(content[:2]))
     process.stdin.flush()
     assert json.loads(process.stdout.readline())["y"] > 900  # before the second row is there
@@ -53,7 +54,9 @@ def test_lines_come_as_rows_come(table: Path) -> None:
     assert json.loads(process.stdout.readline())["time"] == "2024-01-01T01:00:00"
     process.stdin.close()
     assert process.wait(timeout=20) == 0
+    assert "standard input is a CSV file" in process.stderr.read()
     process.stdout.close()
+    process.stderr.close()
 
 
 @pytest.mark.slow

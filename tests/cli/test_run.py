@@ -161,8 +161,20 @@ def test_every_model_runs(holdfast: Holdfast, table: Path, model: str, tmp_path:
     if model == "beam_ihmm":
         assert summary["offline"] and not summary["scores"]
         assert "offline fit" in summary["warnings"][0]
+        assert len(summary["warnings"]) == 1
     else:
         assert summary["scores"]["rmse"] > 0
+
+
+@pytest.mark.parametrize("model", ["garch_ihmm", "dsm_bocd", "last_value"])
+def test_a_season_is_no_reason_to_refuse_a_model(
+    holdfast: Holdfast, table: Path, model: str
+) -> None:
+    said = holdfast("run", table, "--model", model, "--season", 12)
+    assert said.code == 0, said.err
+    assert "seasonal last" in said.out and "features: the model's own" in said.out
+    said = holdfast("run", table, "--model", model, "--lags", 1)
+    assert said.code == 2 and "takes no features" in said.err
 
 
 def test_the_time_told_leaves_compilation_out(holdfast: Holdfast, table: Path) -> None:

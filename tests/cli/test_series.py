@@ -39,6 +39,8 @@ def test_one_failing_series_does_not_stop_the_others(
     assert len(rows_of(tmp_path / "out" / "forecasts.csv")) == 4
     assert len(rows_of(tmp_path / "out" / "scores.csv")) == 2
     assert hf.load(tmp_path / "out" / "models" / "west_1.holdfast").name == "last_value"
+    said = holdfast("inspect", "out")
+    assert said.code == 2 and "many series" in said.err and "out/models/north.holdfast" in said.err
 
 
 @pytest.mark.slow

@@ -59,6 +59,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[Part]:
 def forget() -> None:
     """Streams are made anew, and their data looked at again."""
     streams.made.cache_clear()
+    streams.refusal.cache_clear()
     parts._data.cache_clear()
 
 
@@ -570,6 +571,26 @@ def test_missing_data_is_said_and_no_number_is_printed(
     assert written[0].figure.startswith("not drawn")
     assert "cannot be downloaded" in (out / "electricity_raw.md").read_text()
     assert not list(out.glob("*.png"))
+
+
+def test_a_download_that_fails_is_asked_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    asked = []
+
+    def no_network(name: str) -> None:
+        asked.append(name)
+        raise HoldfastError(f"{name} could not be downloaded")
+
+    monkeypatch.setattr(data, "load", no_network)
+    forget()
+    try:
+        due = [Part("well_log", "ihmm", seed=seed) for seed in range(4)]
+        item = Item("small", "A small one", "nowhere", "", lambda _: Made([]), lambda _: due)
+        assert runner.estimate([item], tmp_path, QUICK) == [("small", 0, 0.0)]
+        (done,) = paper.reproduce([item], tmp_path, QUICK)
+    finally:
+        forget()
+    assert "could not be downloaded" in done.absent["ihmm on well_log"]
+    assert asked == ["well_log"]
 
 
 def test_a_missing_model_and_a_failed_run_are_said(tmp_path: Path, counted: list[Part]):

@@ -55,6 +55,7 @@ def test_the_decimal_sign_is_found(column: list[str], separator: str, sign: str)
         (["31/12/2023", "01/01/2024"], datetime(2023, 12, 31)),
         (["1/12/2023", "2/12/2023"], datetime(2023, 1, 12)),  # both orders fit: month first
         (["20240102", "20240103"], datetime(2024, 1, 2)),
+        (["2024-01", "2024-02"], datetime(2024, 1, 1)),
         ([date(2024, 1, 2)], datetime(2024, 1, 2)),
         ([datetime(2024, 1, 2, 1, tzinfo=timezone(timedelta(hours=1)))], datetime(2024, 1, 2)),
     ],

@@ -195,3 +195,30 @@ def test_several_coordinates_and_a_given_calibration(visit: Open, case: Any) -> 
     first = page.evaluate("holdfastReport.timeline.s.y[3]")
     assert first == pytest.approx(10 - case.y[3], abs=1e-3)
     assert page.evaluate("holdfastReport.data.pit.length") == 5
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_map_of_transitions_can_be_read(visit: Open, case: Any, scheme: str) -> None:
+    page = visit(case, scheme=scheme)
+    contrasts = page.evaluate(
+        """() => {
+            const often = { willReadFrequently: true };
+            const pen = document.createElement("canvas").getContext("2d", often);
+            const light = (colour) => {
+                pen.fillStyle = colour;
+                pen.fillRect(0, 0, 1, 1);
+                const part = [...pen.getImageData(0, 0, 1, 1).data].slice(0, 3).map((v) => v / 255)
+                    .map((v) => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+                return 0.2126 * part[0] + 0.7152 * part[1] + 0.0722 * part[2] + 0.05;
+            };
+            const cell = document.querySelector(".map td");
+            return [0, 0.2, 0.4, 0.6, 0.8, 1].map((p) => {
+                cell.style.setProperty("--p", p);
+                const { color, backgroundColor } = getComputedStyle(cell);
+                const [one, other] = [light(color), light(backgroundColor)];
+                return Math.max(one, other) / Math.min(one, other);
+            });
+        }"""
+    )
+    assert min(contrasts) >= 4.5  # what WCAG asks of text
+    assert contrasts[0] > 1.5 * contrasts[-1]  # and the shade still says how probable

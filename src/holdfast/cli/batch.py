@@ -33,7 +33,12 @@ from holdfast.readers.reading import as_block, time_array
 from holdfast.results import Run
 
 SHOWN = 100_000  # latest observations that the report shows; more would not fit a page
-CURES = Cures("Leave out --set noise and --set prior_var", "Say --lags 1", "say --model auto")
+CURES = Cures(
+    "Leave out --set noise and --set prior_var, so that they are learnt",
+    "Say --set noise and --set prior_var in the units of the target",
+    "Say --lags 1",
+    "say --model auto",
+)
 _WARM_UP = 32  # rows on which the kernels are compiled before the clock starts
 _SMALL = 512  # rows per block: Ctrl-C waits for one
 
@@ -264,8 +269,9 @@ def _remarks(batch: Batch) -> list[str]:
             "anything, so its numbers are no forecasts and are not scored."
         )
     elif batch.model.advised and batch.done:
-        found += remarks(batch.recent.run(), batch.model.name, CURES).values()
-    found += batch.told
+        model = batch.model
+        found += remarks(batch.recent.run(), model.name, model.settings(), CURES).values()
+    found += batch.told if batch.online else []
     if batch.online and batch.done and not batch.scores.table():
         found.append("Too few rows to say how good the forecasts are.")
     if batch.interrupted:

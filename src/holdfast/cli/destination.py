@@ -34,6 +34,8 @@ class Destination:
     """A folder of results; use it as a context, and `commit` when all is written."""
 
     def __init__(self, folder: Path) -> None:
+        if folder.is_file():
+            raise HoldfastError(f"--out {folder} is a file; name a folder.")
         self.folder = folder
         self._made = not folder.exists()
         try:
@@ -62,7 +64,8 @@ class Destination:
             target = self.folder / name
             target.parent.mkdir(parents=True, exist_ok=True)
             os.replace(self.staging / name, target)
-        self._remove_stale(set(written))
+        if Path("run.json") in written:  # a comparison beside a run leaves the run alone
+            self._remove_stale(set(written))
         return [str(name) for name in written]
 
     def _remove_stale(self, written: set[Path]) -> None:

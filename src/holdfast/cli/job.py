@@ -80,6 +80,11 @@ class Job:
                 "--horizon with --columns needs --future: a table with the covariates of the "
                 "steps ahead."
             )
+        if self.future is not None and not (self.horizon and self.wishes.columns):
+            raise HoldfastError(
+                "--future holds the covariates of the steps ahead: it goes with --horizon and "
+                "--columns."
+            )
         self.name_of_model()
 
     def name_of_model(self) -> str:
@@ -94,9 +99,9 @@ class Job:
         name, chosen = self.name_of_model(), dict(self.settings)
         takes = make(name).settings()
         wanted = self._features()
-        if wanted is not None and "features" in takes:
+        if wanted is not None and takes_features(name):
             chosen["features"] = wanted
-        elif "features" not in takes and (self.wishes.columns or self.lags):
+        elif wanted is not None and (self.wishes.columns or self.lags):
             raise HoldfastError(
                 f"--model {name} takes no features, so --columns and --lags cannot be used with it."
             )
@@ -190,6 +195,15 @@ def prepare(job: Job, voice: Voice, several: bool = False) -> Prepared:
     return prepared
 
 
+def takes_features(name: str) -> bool:
+    """Whether a model regresses on features: some have none, and some none but an intercept."""
+    try:
+        make(name, features=features.intercept() + features.lags(1))
+    except HoldfastError:
+        return False
+    return True
+
+
 def read_future(file: str | None, layout: Layout, horizon: int) -> Table | None:
     """The covariates of the next `horizon` steps from a table of their own."""
     if file is None or not layout.columns:
@@ -249,6 +263,8 @@ def read_tuned(file: Path | None) -> Any:
         return None
     from holdfast.tuning import TuneResult
 
+    if not file.is_file():
+        raise HoldfastError(f"--settings {file} is no file.")
     return TuneResult.read(file)
 
 
@@ -290,7 +306,9 @@ def _found(prepared: Prepared) -> list[str]:
 def _features_in_words(job: Job) -> str:
     if job.features_set:
         return "as the settings say"
-    parts = ["the model's own" if job._features() is None else "intercept", *job.wishes.columns]
+    if "features" not in job.model_settings():
+        return "the model's own"
+    parts = ["intercept", *job.wishes.columns]
     parts += [f"season of {period:g}" for period in job.seasons]
     if job.lags:
         parts.append(f"lags {', '.join(map(str, job.lags))}")

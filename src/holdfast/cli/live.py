@@ -163,9 +163,10 @@ def _begin(
         return live, written, _next_lines(job.request.file, live, over)
     tail = Tail(job.request.file)
     first = first_lines(tail, over)
+    name = "standard input" if job.request.file == STDIN else job.request.file
     if not first:
-        raise HoldfastError(f"{job.request.file} brought no rows.")
-    form, source = find_format([line for line, _ in first], job.request.file)
+        raise HoldfastError(f"{name} brought no rows.")
+    form, source = find_format([line for line, _ in first], name)
     layout = find_layout(source.names, source.sample(), job.wishes, source.separator)
     for line in (*source.said, f"target: {layout.target}; time: {layout.time or 'none'}"):
         voice.warn(line)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import holdfast
+from holdfast.cli.destination import MODELS
 from holdfast.errors import HoldfastError
 from holdfast.models.base import Model
 from holdfast.models.registry import load
@@ -39,7 +40,7 @@ def read_kept(path: Path) -> Kept:
     """A snapshot, given as its file or as the folder of a run."""
     if path.is_dir():
         if not (path / MODEL).is_file():
-            raise HoldfastError(f"{path} holds no {MODEL}; is it the folder of a run?")
+            raise HoldfastError(_no_model(path))
         path = path / MODEL
     elif not path.exists():
         raise HoldfastError(f"{path} does not exist.")
@@ -47,6 +48,13 @@ def read_kept(path: Path) -> Kept:
     beside = path.parent / RECORD
     found = _read(beside) if path.name == MODEL and beside.is_file() else {}
     return Kept(model, found, path.parent, path)
+
+
+def _no_model(folder: Path) -> str:
+    """Why a folder cannot be used, and what can be in its place."""
+    if series := sorted(folder.glob(f"{MODELS}/*.holdfast")):
+        return f"{folder} holds many series; name the snapshot of one of them, such as {series[0]}."
+    return f"{folder} holds no {MODEL}; is it the folder of a run?"
 
 
 def _read(path: Path) -> dict[str, Any]:

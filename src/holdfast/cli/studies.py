@@ -30,6 +30,8 @@ def compare(
     burn_in: options.BurnIn = 50,
     level: options.Level = 0.9,
     sort: options.Sort = False,
+    table: options.Table = None,
+    query: options.Query = None,
     out: options.Out = Path("out"),
     json: options.Json = False,
     quiet: options.Quiet = False,
@@ -44,19 +46,9 @@ def compare(
     voice = Voice(json, quiet)
     with Destination(out) as destination:
         prepared, block = _whole_table(
-            file,
-            target,
-            time,
-            columns,
-            lags,
-            season,
-            set_,
-            burn_in,
-            level,
-            sort,
-            voice,
-            several=True,
-        )
+            (file, table, query), (target, time, columns), lags, season, set_, burn_in, level,
+            sort, voice, several=True,
+        )  # fmt: skip
         names = words(models) or _usual(prepared)
         makers = {name: _settings_for(name, prepared) for name in names}
         rivals = compare_models(
@@ -97,6 +89,8 @@ def tune(
     ] = None,
     burn_in: options.BurnIn = 50,
     sort: options.Sort = False,
+    table: options.Table = None,
+    query: options.Query = None,
     set_: options.Setting = None,
     json: options.Json = False,
     quiet: options.Quiet = False,
@@ -104,15 +98,16 @@ def tune(
     """Choose settings by how well they forecast a training part; `run --settings` takes them."""
     from dataclasses import replace
 
-    from holdfast.cli.tuned import check_output, read_space, tell_tuned
+    from holdfast.cli.tuned import check_output, hint_of, read_space, tell_tuned
     from holdfast.cli.voice import Voice
     from holdfast.tuning import tune as search
 
     voice = Voice(json, quiet)
     check_output(out)
     prepared, block = _whole_table(
-        file, target, time, columns, lags, season, set_, burn_in, 0.9, sort, voice, model
-    )
+        (file, table, query), (target, time, columns), lags, season, set_, burn_in, 0.9, sort,
+        voice, model,
+    )  # fmt: skip
     X = _table(prepared, block)
     rows = len(block.y) if train is None else train
     skip = min(burn_in, rows // 2)
@@ -125,13 +120,13 @@ def tune(
     about = {"file": file, "target": layout.target, "columns": ",".join(layout.columns)}
     about |= {"burn_in": str(burn_in)}
     replace(result, info=result.info | about).save(out)
-    tell_tuned(result, (file, layout.target, out), voice)
+    tell_tuned(result, hint_of(prepared, out), out, voice)
 
 
 def _whole_table(
-    file: str, target: str | None, time: str | None, columns: str, lags: str, season: str,
-    set_: list[str] | None, burn_in: int, level: float, sort: bool, voice: Voice, model: str = "",
-    several: bool = False,
+    request: tuple[str, str | None, str | None], wishes: tuple[str | None, str | None, str],
+    lags: str, season: str, set_: list[str] | None, burn_in: int, level: float, sort: bool,
+    voice: Voice, model: str = "", several: bool = False,
 ) -> tuple[Prepared, Block]:  # fmt: skip
     """The table opened and read whole: models are run along it more than once."""
     from dataclasses import replace
@@ -142,8 +137,9 @@ def _whole_table(
     from holdfast.readers import Request, Wishes
     from holdfast.readers.reading import as_block
 
+    target, time, columns = wishes
     job = Job(
-        Request(file), Wishes(target, time, words(columns)), model, read_settings(set_ or []),
+        Request(*request), Wishes(target, time, words(columns)), model, read_settings(set_ or []),
         steps("--lags", lags), numbers("--season", season),
         level, burn_in=burn_in, sort=sort,
     )  # fmt: skip
@@ -153,7 +149,7 @@ def _whole_table(
     for line in reading.words():
         voice.say(f"note: {line}")
     if len(found) < 4:
-        raise HoldfastError(f"{file} has {len(found)} rows; that is too few to compare by.")
+        raise HoldfastError(f"{request[0]} has {len(found)} rows; that is too few to compare by.")
     greet_compiler(voice)
     return prepared, as_block(found)
 
@@ -167,6 +163,7 @@ def _settings_for(name: str, prepared: Prepared) -> dict[str, Any]:
     """The asked-for features and settings, as far as this model takes them."""
     from dataclasses import replace
 
+    from holdfast.cli.job import takes_features
     from holdfast.errors import unknown
     from holdfast.models.registry import REGISTRY, make
 
@@ -175,7 +172,7 @@ def _settings_for(name: str, prepared: Prepared) -> dict[str, Any]:
     takes = make(name).settings()
     kept = {key: value for key, value in prepared.job.settings.items() if key in takes}
     job = replace(prepared.job, model=name, settings=kept)
-    if "features" not in takes:
+    if not takes_features(name):
         job = replace(job, wishes=job.wishes._replace(columns=()), lags=())
     settings = job.model_settings()
     if "period" in takes and prepared.season:

@@ -7,6 +7,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+from holdfast.cli.job import Prepared
 from holdfast.cli.voice import Voice, number
 from holdfast.display import count
 from holdfast.errors import HoldfastError
@@ -40,13 +41,19 @@ def read_space(file: Path | None) -> dict[str, Any] | None:
     return space
 
 
-def tell_tuned(result: TuneResult, hint_of: tuple[str, str, Path], voice: Voice) -> None:
-    """Say what was found, beside the default and the last value, and how to use it.
+def hint_of(prepared: Prepared, out: Path) -> str:
+    """The command that runs the same table with the settings of a file."""
+    job = prepared.job
+    words = ["holdfast", "run", job.request.file, "--target", prepared.layout.target]
+    told = {"--time": job.wishes.time, "--table": job.request.table, "--query": job.request.query}
+    for option, value in told.items():
+        words += [option, value] if value else []
+    words += ["--sort"] if job.sort else []
+    return shlex.join([*words, "--settings", str(out)])
 
-    `hint_of` is the table, its target and the settings file, for the command that uses them.
-    """
-    file, target, out = hint_of
-    hint = shlex.join(["holdfast", "run", file, "--target", target, "--settings", str(out)])
+
+def tell_tuned(result: TuneResult, hint: str, out: Path, voice: Voice) -> None:
+    """Say what was found, beside the default and the last value, and how to use it."""
     voice.result(
         {
             "model": result.model_name, "objective": result.objective, "best": result.value,
@@ -69,7 +76,8 @@ def tell_tuned(result: TuneResult, hint_of: tuple[str, str, Path], voice: Voice)
         voice.say(f"{count(len(result.failures), 'trial')} failed")
     voice.say(f"settings in {out}; use them with: {hint}")
     if result.default is not None and result.default <= result.value:
-        voice.say("note: the default settings forecast as well; nothing need be set.")
+        how = "as well" if result.default == result.value else "better"
+        voice.say(f"note: the default settings forecast {how}; nothing need be set.")
 
 
 def _tell_settings(result: TuneResult, voice: Voice) -> None:

@@ -19,6 +19,7 @@ from holdfast.data.base import Dataset, standardise
 from holdfast.errors import HoldfastError, unknown
 
 FOLDER_VARIABLE = "HOLDFAST_DATA"
+_PATIENCE = 10.0  # seconds to wait for an answer
 _WELL_LOG_URL = (
     "https://raw.githubusercontent.com/maltamiranomontero/DSM-bocd/"
     "9d05117bc8c6e971c836ee1df0c49e2d2950862b/data/well-log/well.txt"
@@ -193,9 +194,11 @@ def _verified(path: Path, sha256: str) -> Path:
 def _download(url: str, source: Source) -> Path:
     pooch = _pooch(source)
     cache = pooch.os_cache("holdfast") / "data"
-    target = source.path.replace("/", "-")
+    patient = pooch.HTTPDownloader(timeout=_PATIENCE)
     try:
-        got = pooch.retrieve(url, known_hash=f"sha256:{source.sha256}", fname=target, path=cache)
+        got = pooch.retrieve(
+            url, f"sha256:{source.sha256}", source.path.replace("/", "-"), cache, downloader=patient
+        )
     except (OSError, ValueError) as error:  # no network, or a file that is not the expected one
         raise HoldfastError(
             f"{source.path} could not be downloaded from {url}: {error}. "

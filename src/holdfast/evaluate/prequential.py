@@ -254,7 +254,7 @@ def _stream(
         record.add(block.forecasts)
         tape.add(block)
         begin = time.perf_counter()
-    run = tape.run(series.values, series.index, series.backend)
+    run = tape.run(series)
     model._note(run)
     return run
 

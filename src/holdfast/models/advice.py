@@ -6,6 +6,7 @@ units, lacks the one lag that matters, or was given a column of times to forecas
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,29 +30,32 @@ _LATE = 1e7  # a counter that begins beyond this is a time stamp rather than a r
 
 
 class Cures(NamedTuple):
-    """What to do, in the words of those who can do it."""
+    """What to do, in the words of those who can do it: not to say the units where they would be
+    learnt, to say them where they cannot be, to add a lag, to leave it all to `auto`."""
 
     untold: str
+    told: str
     lag: str
     auto: str
 
 
 IN_PYTHON = Cures(
-    "Leave `noise` and `prior_var` out",
+    "Leave `noise` and `prior_var` out, so that they are learnt",
+    "Say `noise` and `prior_var` in the units of y",
     "Add a lag (features=holdfast.features.intercept() + holdfast.features.lags(1))",
     "use holdfast.auto()",
 )
 OUTLIERS = (
     "{name} takes {share:.0%} of the observations for outliers: its noise level is not that of "
-    "the stream. {untold}, so that its units are learnt, or {auto}."
+    "the stream. {units}."
 )
 COVERAGE = (
-    "The {level:.0%} limits of {name} held {held:.0%} of the observations. {untold}, so that the "
-    "noise is learnt, or {auto}, whose limits are corrected as the stream goes on."
+    "The {level:.0%} limits of {name} held {held:.0%} of the observations. {units}, whose limits "
+    "are corrected as the stream goes on."
 )
 LAST_VALUE = (
     "The last value would have been the better forecast: its mean absolute error is {last}, that "
-    "of {name} {own}. {lag}, or {auto}."
+    "of {name}'s median {own}. {lags}."
 )
 TIMESTAMP = (
     "The target grows by the same step every time, from {first:.0f} on: it looks like a time stamp "
@@ -79,17 +83,19 @@ def labels_of(series: Series, table: Table | None, said: list[str]) -> Any:
     return table.index if series.index is None else series.index
 
 
-def look_at(run: Run, name: str, said: list[str]) -> None:
-    """Say what looks wrong with the forecasts of a run."""
-    for what, message in remarks(run, name).items():
+def look_at(run: Run, name: str, settings: Mapping[str, Any], said: list[str]) -> None:
+    """Say what looks wrong with the forecasts of a run of a model with these settings."""
+    for what, message in remarks(run, name, settings).items():
         say_once(said, what, message, stacklevel=5)
 
 
-def remarks(run: Run, name: str, cures: Cures = IN_PYTHON) -> dict[str, str]:
-    """What looks wrong with a scalar stream, by kind, each with its cure."""
+def remarks(
+    run: Run, name: str, settings: Mapping[str, Any], cures: Cures = IN_PYTHON
+) -> dict[str, str]:
+    """What looks wrong with a scalar stream, by kind, each with a cure the model can take."""
     if run.y.ndim > 1:
         return {}
-    found, words = {}, {"name": name} | cures._asdict()
+    found, words = {}, {"name": name} | _ways(settings, cures)
     if looks_like_time(run.y):
         found["timestamp"] = TIMESTAMP.format(first=run.y[0])
     part = slice(max(BEGINNING - run.first, 0), None)
@@ -104,6 +110,18 @@ def remarks(run: Run, name: str, cures: Cures = IN_PYTHON) -> dict[str, str]:
     if seen.sum() >= SOME and error > WORSE * last:
         found["last value"] = LAST_VALUE.format(own=number(error), last=number(last), **words)
     return found
+
+
+def _ways(settings: Mapping[str, Any], cures: Cures) -> dict[str, str]:
+    """What to do about wrong units and about errors that a lag might mend."""
+    units = settings.get("units", "fixed" if "noise" in settings else "auto")
+    about_units = {"given": cures.untold, "fixed": cures.told}.get(units, "")
+    about_lags = cures.lag if "features" in settings else ""
+    return {"units": _either(about_units, cures.auto), "lags": _either(about_lags, cures.auto)}
+
+
+def _either(first: str, auto: str) -> str:
+    return f"{first}, or {auto}" if first else auto[0].upper() + auto[1:]
 
 
 def looks_like_time(y: Array) -> bool:

@@ -135,10 +135,10 @@ class Model(ABC):
             series.values, self._check_stream(series.values, table), progress
         ):
             tape.add(block)
-        run = tape.run(series.values, labels, series.backend)
+        run = tape.run(series._replace(index=labels))
         self._note(run)
         if self.advised:
-            advice.look_at(run, self.name, self._said)
+            advice.look_at(run, self.name, self.settings(), self._said)
         return run
 
     def _blocks(self, y: Array, rows: list[Any], progress: bool) -> Iterator[Block]:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.forecast import Forecast, Forecasts, quantiles
-from holdfast.frames import chosen
+from holdfast.frames import Series, chosen
 from holdfast.results import CHANGES, Event, Run, Step
 
 Array = NDArray[np.float64]
@@ -84,7 +84,8 @@ class Tape:
         block.forecasts = ()
         self.blocks.append(block)
 
-    def run(self, y: Array, index: Any, backend: Any) -> Run:
+    def run(self, series: Series) -> Run:
+        y, index = series.values, series.index
         dim = y.shape[1]
         if self.moments:
             moments = [np.concatenate(column) for column in zip(*self.moments, strict=True)]
@@ -100,7 +101,8 @@ class Tape:
             events = [_labelled(event, index, first) for event in events]
         return Run(
             y=values, mean=mean, median=median, sd=sd, lower=lower, upper=upper, **columns,
-            path=path, events=events, level=self.level, first=first, index=index, native=backend,
+            path=path, events=events, level=self.level, first=first, index=index,
+            native=series.backend, name=series.name,
         )  # fmt: skip
 
     def _column(self, name: str, kind: Any) -> NDArray[Any]:

@@ -54,7 +54,7 @@ def plot_run(
         times: one per observation: dates, texts that are dates, or numbers.
         ax: axes to draw into; a new figure if not given.
         level: probability of the run's limits, for the legend (the run's own, else 0.9).
-        label: what the vertical axis shows; by default the name of the series `y`.
+        label: what the vertical axis shows; by default the name of the column.
         title: above the axes.
         coordinate: which coordinate is drawn, for d > 1.
         ribbon: whether the regimes are drawn.
@@ -70,7 +70,7 @@ def plot_run(
     times = getattr(run, "times", None) if times is None else times
     x = places(ax, read_times(times, len(run)))
     _draw_series(ax, x, run, y, level, coordinate)
-    ax.set_ylabel(_name(y, label))
+    ax.set_ylabel(_name(run, y, label))
     ax.set_title(title, loc="left", pad=20)  # above the legend
     ax.margins(x=0.01)
     if ribbon:
@@ -100,7 +100,7 @@ def run_figure(
         truth: true regimes, drawn as a second strip if given.
         times: one per observation: dates, texts that are dates, or numbers.
         level: probability of the run's limits, for the legend (the run's own, else 0.9).
-        label: what the vertical axis shows; by default the name of the series `y`.
+        label: what the vertical axis shows; by default the name of the column.
 
     Example:
         >>> import holdfast as hf
@@ -173,8 +173,8 @@ def _observed(run: Run, y: ArrayLike | None, coordinate: int) -> Array | None:
     return first_column(given, len(run), coordinate)
 
 
-def _name(y: Any, label: str | None) -> str:
-    return label if label is not None else str(getattr(y, "name", None) or "y")
+def _name(run: Run, y: Any, label: str | None) -> str:
+    return label if label is not None else str(getattr(y, "name", None) or run.name or "y")
 
 
 def _edges(x: Array) -> Array:

@@ -16,11 +16,10 @@ _COMMA = re.compile(r"[+-]?(\d+|\d{1,3}(\.\d{3})+),\d+")
 _POINTED = re.compile(r"[+-]?[1-9]\d{0,2}(\.\d{3})+")  # thousands, where the comma is decimal
 _GROUPED = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d+)?")
 # Tried in this order after ISO 8601; the first that reads every cell, and in order, is taken.
-_FORMATS = tuple(
-    f"{day}{clock}"
-    for day in ("%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y", "%Y/%m/%d", "%d-%m-%Y", "%Y%m%d", "%d %b %Y")
-    for clock in (" %H:%M:%S", " %H:%M", "", " %I:%M %p", " %H:%M:%S.%f")
-)
+_DAYS = ("%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y", "%Y/%m/%d", "%d-%m-%Y", "%Y%m%d", "%d %b %Y")
+_CLOCKS = (" %H:%M:%S", " %H:%M", "", " %I:%M %p", " %H:%M:%S.%f")
+_MONTHS = ("%Y-%m", "%b %Y")
+_FORMATS = (*(f"{day}{clock}" for day in _DAYS for clock in _CLOCKS), *_MONTHS)
 _EPOCHS = ((1e8, 1.0, "seconds"), (1e11, 1e3, "milliseconds"), (1e14, 1e6, "microseconds"))
 ISO = "ISO 8601"
 NUMBER = "numbers"

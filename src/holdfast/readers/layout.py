@@ -148,8 +148,10 @@ def _find_target(table: dict[str, list[Any]], numeric: list[str], wishes: Wishes
     if len(free) == 1 or len(usual) == 1:
         return (usual or free)[0]
     if not free:
+        first = ", ".join(f"{name}={cells[0]!r}" for name, cells in list(table.items())[:8])
         raise HoldfastError(
-            f"No column holds numbers to forecast; the table has {', '.join(table)}."
+            f"No column holds numbers to forecast; the first row is {first}. Cells of the target "
+            "must be numbers alone, without units."
         )
     raise HoldfastError(
         f"Several columns hold numbers: say --target with one of {', '.join(free)}."

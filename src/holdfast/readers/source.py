@@ -7,6 +7,7 @@ by row, column and value; other formats bring typed cells. Nothing is ever held 
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 import shutil
 import sqlite3
@@ -19,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-from holdfast.errors import HoldfastError
+from holdfast.errors import HoldfastError, unknown
 
 Row = tuple[Any, ...]
 STDIN = "-"
@@ -122,6 +123,11 @@ def _open_file(path: Path, request: Request) -> Source:
         return _open_sqlite(path, request)
     if head[8:12] == b"DUCK":
         return _open_duckdb(path, request)
+    if request.table or request.query:
+        raise HoldfastError(
+            f"{path.name} is no database, so --table and --query cannot be used with it. SQL over "
+            f"a file is given in its place: \"SELECT .. FROM '{path}'\"."
+        )
     return _open_flat(path, head, path.name)
 
 
@@ -150,14 +156,19 @@ def _open_csv(path: Path, name: str, packed: bool) -> Source:
         if "utf-8" not in str(error).lower():
             raise _unreadable(name, error) from None
         options["encoding"] = "latin-1"
-        found = _sniff(path, options)
+        try:
+            found = _sniff(path, options)
+        except duckdb.Error:
+            raise HoldfastError(f"{name} is not text that can be read as a table.") from None
     separator, header, skipped = found["Delimiter"], found["HasHeader"], found["SkipRows"]
     options |= {"delim": separator, "header": header, "skip": skipped, "all_varchar": True}
     options |= {"buffer_size": _BUFFER}
     if found["Quote"] != "(empty)":
         options |= {"quote": found["Quote"]}
     relation = f"read_csv({_text(path)}{_arguments(options)})"
-    source = _described(name, relation, _csv_words(name, options, packed))
+    source = _described(name, relation)
+    _refuse_ragged(source, path, options)
+    source.said.append(_csv_words(source, options, packed))
     if skipped:
         source.said.append(f"The first {skipped} lines of {name} are no rows and were left out.")
     source.separator, source.options = separator, options
@@ -165,12 +176,33 @@ def _open_csv(path: Path, name: str, packed: bool) -> Source:
     return source
 
 
-def _csv_words(name: str, options: dict[str, Any], packed: bool) -> str:
+def _refuse_ragged(source: Source, path: Path, options: dict[str, Any]) -> None:
+    """A table that begins with several columns and has a row with more or fewer of them."""
+    header = source.names[0]
+    between = next((sign for sign in ",;\t|" if sign in header), "")
+    if len(source.names) > 1 or not between:
+        return
+    text = {"mode": "rt", "newline": "", "encoding": options.get("encoding", "utf-8-sig")}
+    with (gzip.open if "compression" in options else open)(path, **text) as lines:
+        rows = csv.reader(lines, delimiter=between)
+        width = len(next(rows, []))
+        if width < 2 or len(next(rows, [])) != width:
+            return  # the separator is part of the only column's name
+        line = next((rows.line_num for row in rows if row and len(row) != width), 0)
+    if line:
+        raise HoldfastError(
+            f"{source.name} has {width} columns by its header, {header!r}, but line {line} has "
+            "more or fewer cells. Mend it; a cell that holds the separator needs quotation marks."
+        )
+
+
+def _csv_words(source: Source, options: dict[str, Any], packed: bool) -> str:
     kind = "a gzipped CSV file" if packed else "a CSV file"
-    by = _SEPARATORS.get(options["delim"], repr(options["delim"]))
+    by = ", separated by " + _SEPARATORS.get(options["delim"], repr(options["delim"]))
+    by = " of one column" if len(source.names) == 1 else by
     encoding = ", in Latin-1" if "encoding" in options else ""
     header = "" if options["header"] else ", without a header"
-    return f"{name} is {kind}, separated by {by}{encoding}{header}."
+    return f"{source.name} is {kind}{by}{encoding}{header}."
 
 
 def _sniff(path: Path, options: dict[str, Any]) -> dict[str, Any]:
@@ -229,6 +261,8 @@ def _table(path: Path, asked: str | None, tables: list[str]) -> str:
         return tables[0]
     if asked in tables:
         return str(asked)
+    if asked is not None:
+        raise unknown("--table", asked, tables)
     known = ", ".join(tables) or "none"
     raise HoldfastError(f"{path.name} is a database: say --table with one of its tables ({known}).")
 

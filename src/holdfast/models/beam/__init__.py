@@ -123,7 +123,7 @@ class BeamIhmm(Model):
                 told.append(steps[i]._replace(log_score=score))
             tape.add(Block.of(forecasts, told, start))
         series = read_series(y)
-        run = tape.run(series.values.reshape(-1, 1), series.index, series.backend)
+        run = tape.run(series._replace(values=series.values.reshape(-1, 1)))
         self._note(run)
         return run
 
