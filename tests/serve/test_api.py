@@ -100,6 +100,19 @@ def test_every_format_says_the_same(server: Any, key: str) -> None:
     assert found[0][1]["y"] is None and found[0][1]["at"] == 1772326800.0
 
 
+def test_seconds_since_1970_are_a_time_in_every_format(server: Any, key: str) -> None:
+    for i, (kind, body) in enumerate(
+        {
+            "application/json": '{"time": 1772326800, "y": 1}',
+            "text/csv": "time,y\n1772326800,1\n",
+        }.items()
+    ):
+        server.make(f"{key}.{i}")
+        assert post(server, f"{key}.{i}", body, kind).status_code == 200
+        found = server.rows(f"{key}.{i}")[0]
+        assert (found["time"], found["at"]) == ("2026-03-01T01:00:00Z", 1772326800.0)
+
+
 def test_covariates_and_vectors(server: Any, key: str) -> None:
     features = (hf.features.intercept() + hf.features.columns("heat")).to_json()
     server.make(key, model="br_ihmm", particles=20, features=features)
@@ -154,6 +167,8 @@ BAD = [
     ("text/csv", "y,a\n1\n", 422),
     ("text/csv", "y\nfour\n", 422),
     ("text/csv", "y\ninf\n", 422),
+    ("text/csv", "time,y\nnan,1\n", 422),
+    ("text/csv", "time,y\nsoon,1\n", 422),
     ("text/csv", 'y\n"1\n', 422),
     ("text/csv", b"y\n\xff\n", 422),
     ("text/csv", "y\n", 422),
@@ -371,6 +386,12 @@ def test_a_body_that_does_not_come_is_not_waited_for() -> None:
         # In a thread of its own: a browser may keep this one's event loop running.
         apart.submit(lambda: asyncio.run(_body(Stalled(), Hasty()))).result()  # type: ignore[arg-type]
     assert caught.value.status_code == 408
+
+
+def test_where_nothing_is_there_is_a_sentence(server: Any) -> None:
+    for path in ("/nothing", "/static/nothing.js"):
+        answer = server.client.get(path)
+        assert answer.status_code == 404 and answer.json()["detail"] == f"There is no {path} here."
 
 
 def test_the_page_and_its_headers(server: Any) -> None:
