@@ -10,7 +10,7 @@ NOJIT_TESTS := tests/test_agreement.py tests/test_bocd.py tests/test_emission.py
   tests/test_student_t.py tests/test_work.py
 
 
-.PHONY: venv demo test check lint types imports nojit bench bench-public bench-venv soak soak-serve \
+.PHONY: venv demo test check lint types imports nojit bench bench-public bench-venv soak soak-model soak-serve \
   tune reproduce quick docs dist wheel-test lock clean
 
 venv: .venv/.made
@@ -51,13 +51,17 @@ soak-serve: venv
 bench: bench-venv
 	.venv-bench/bin/python -m benchmarks $(if $(WRITE),peers --write)
 
+# All that takes long: a model and a service.
+soak: soak-model soak-serve
+
 # A million observations with ever-new regimes: time and memory per twentieth, and whether both stay.
 SOAK ?= 1000000
-soak: venv
+soak-model: venv
 	$(BIN)/python -m benchmarks.soak --observations $(SOAK)
 
-# holdfast against peers on public series: about twenty minutes, or what is missing of a run before,
-# and docs/benchmarks.md anew. The peers live in an environment of their own.
+# holdfast against peers on public series: about twenty minutes, or what is missing of a run before and
+# what another source of holdfast has made, and docs/benchmarks.md anew. The peers live in an
+# environment of their own.
 bench-venv: .venv-bench/.made
 
 .venv-bench/.made: pyproject.toml benchmarks/public/constraints.txt
@@ -68,7 +72,7 @@ bench-venv: .venv-bench/.made
 	@touch $@
 
 bench-public: bench-venv
-	.venv-bench/bin/python -m benchmarks.public --page docs/benchmarks.md
+	.venv-bench/bin/python -m benchmarks.public --renew --page docs/benchmarks.md
 
 # The paper's tables and figures: all of them in full (hours), or small to see that they run. In full every
 # model is tuned first by the same search; what was searched or run from this source is not done again,

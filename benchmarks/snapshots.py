@@ -4,16 +4,14 @@
     python -m benchmarks.snapshots docs/spark.md    put it between the marks of that file
 
 Each model is run over a stream of 3000 observations with regimes that return, and looked at at its
-end. `before` is the same state in the format before (a zip of .npy files). Times are processor
-time, the least of many repeats, in a process that has loaded such a model already.
+end. `dense` is what its rows would take if each of its N particles held K matrices of its own: N K
+(m + m^2) doubles, with the K regimes that a particle knows on average. Times are processor time,
+the least of many repeats, in a process that has loaded such a model already.
 """
 
 from __future__ import annotations
 
 import argparse
-import io
-import json
-import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,15 +25,15 @@ from holdfast.containers import compact
 BEGIN, END = "<!-- snapshots: begin -->", "<!-- snapshots: end -->"
 N, SEGMENT, REGIMES, WIDTH = 3000, 60, 10, 10
 REPEATS = 60
-_FIXED = (1980, 1, 1, 0, 0, 0)
 
 
 class Sizes(NamedTuple):
-    """A model's line: its words, bytes before and now, and seconds to load, begin and dump."""
+    """A model's line: its words, regimes, bytes dense and packed, seconds to load, begin, dump."""
 
     words: str
-    before: int
-    now: int
+    regimes: float
+    dense: float
+    packed: int
     load: float
     begin: float
     dump: float
@@ -74,19 +72,13 @@ def models() -> Iterator[tuple[str, Any]]:
         yield words, model
 
 
-def zipped(data: bytes) -> int:
-    """Bytes of the same state in the format before."""
-    header, arrays = compact.read(data)
-    target = io.BytesIO()
-    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
-        archive.writestr(zipfile.ZipInfo("header.json", _FIXED), json.dumps(header))
-        for name in arrays.names():
-            member = zipfile.ZipInfo(f"{name}.npy", _FIXED)
-            member.compress_type = zipfile.ZIP_DEFLATED
-            content = io.BytesIO()
-            np.save(content, arrays[name])
-            archive.writestr(member, content.getvalue())
-    return len(target.getvalue())
+def dense(data: bytes) -> tuple[float, float]:
+    """Regimes that a particle knows, and bytes of their matrices if each particle had its own."""
+    _, arrays = compact.read(data)
+    if "particle_n_regimes" not in arrays:
+        return float("nan"), float("nan")
+    known, (_, _, m) = arrays["particle_n_regimes"], arrays["row_root"].shape
+    return float(known.mean()), 8.0 * known.sum() * (m + m * m)
 
 
 def measure(words: str, model: Any) -> Sizes:
@@ -97,18 +89,19 @@ def measure(words: str, model: Any) -> Sizes:
     first()
     load = least(lambda: hf.from_bytes(data), REPEATS)
     begin = least(first, REPEATS)
-    return Sizes(words, zipped(data), len(data), load, begin, least(model.to_bytes, REPEATS // 4))
+    dump = least(model.to_bytes, REPEATS // 4)
+    return Sizes(words, *dense(data), len(data), load, begin, dump)
 
 
 def table(lines: list[Sizes]) -> str:
     """All of it in Markdown."""
-    head = ["| model | kB before | kB | ms to load | and to forecast | ms to dump |"]
+    head = ["| model | regimes | kB dense | kB | ms to load | and to forecast | ms to dump |"]
     rows = [
-        f"| {s.words} | {s.before / 1000:.1f} | {s.now / 1000:.1f} | {1e3 * s.load:.2f} | "
-        f"{1e3 * s.begin:.2f} | {1e3 * s.dump:.2f} |"
+        f"| {s.words} | {s.regimes:.1f} | {s.dense / 1000:.1f} | {s.packed / 1000:.1f} | "
+        f"{1e3 * s.load:.2f} | {1e3 * s.begin:.2f} | {1e3 * s.dump:.2f} |".replace("nan", "")
         for s in lines
     ]
-    return "\n".join([*head, "| --- | --- | --- | --- | --- | --- |", *rows])
+    return "\n".join([*head, "| --- | --- | --- | --- | --- | --- | --- |", *rows])
 
 
 def put(text: str, found: str) -> str:

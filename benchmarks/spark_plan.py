@@ -31,7 +31,7 @@ USE = 0.6  # of a core, the rest for Spark and for bad minutes
 CORE_HOUR, GB_MONTH = 0.05, 0.02  # prices in one's currency; put in your own
 KEPT = 2  # checkpoints of the state that are kept
 ROWS = (1, 5, 15, 60)
-WARM_UP, REPEATS = 600, 7
+WARM_UP, REPEATS = 600, 40
 
 
 class Costs(NamedTuple):
@@ -112,7 +112,7 @@ def plan_table(costs: Costs, keys: int = KEYS) -> str:
     lines += [
         "",
         f"The state of all keys is {state:,.0f} GB; {KEPT} kept checkpoints are "
-        f"{KEPT * state:,.0f} GB, which cost {KEPT * state * GB_MONTH:,.0f} a month. Assumed: "
+        f"{KEPT * state:,.0f} GB, which cost {KEPT * state * GB_MONTH:,.1f} a month. Assumed: "
         f"cores {100 * USE:.0f} % in use, {CORE_HOUR} a core hour, {GB_MONTH} a GB and month. "
         "Spark's own work is not in these figures, nor are the bytes that its change log adds.",
     ]

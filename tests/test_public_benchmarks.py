@@ -134,7 +134,7 @@ def test_results_resume_and_failures_are_shown(small, tmp_path):
     assert "| right | 1 of 1 | 1.000 | 1.000 | - | - |" in text  # none that all managed
     assert "| broken | 0 of 1 | - | - | - | - |" in text
     assert "| two_levels | failed | 0.50, 0.67, 0 | 1.00, 1.00, 1 |" in text
-    assert f"`{command.source()}` (5)" in text
+    assert f"`{command.source()}` (2)" in text
     assert "RuntimeError: this peer fails" in text
     path = tmp_path / "changes" / "two_levels" / "right.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"covering": 0.25}))
@@ -152,7 +152,7 @@ def test_models_are_measured_again_when_their_source_has_changed(small, tmp_path
         path.write_text(json.dumps(json.loads(path.read_text()) | {"source": "of before"}))
     page = tmp_path / "page.md"
     command.main(["--out", str(tmp_path), "--page", str(page)])
-    assert "`of before` (2)" in page.read_text()
+    assert "`of before` (1)" in page.read_text()
     command.main(["--out", str(tmp_path), "--renew"])
     assert json.loads(ours.read_text())["source"] == command.source()
     assert json.loads(theirs.read_text())["source"] == "of before"

@@ -20,13 +20,9 @@ from rich.console import Console
 import holdfast
 from benchmarks.public import report
 from benchmarks.public.series import Absent, Series, scaled
-from benchmarks.public.tasks import TASKS, Task
+from benchmarks.public.tasks import OURS, TASKS, Task
 
 PACKAGES = ("numpy", "river", "statsforecast", "ruptures", "sktime", "statsmodels")
-# Peers whose code is holdfast's: what they do changes with its source.
-OURS = {
-    "holdfast", "bocd", "dsm_bocd", "last_value", "seasonal_last_value", "least_squares",
-}  # fmt: skip
 QUICK_SERIES, QUICK_ROWS = 2, 120
 QUICK_ANOMALIES = 500  # rows; the first anomalies come late
 console = Console()

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.public import nab
+from benchmarks.public.tasks import OURS
 
 Result = dict[str, Any]
 BASE = "last_value"
@@ -71,10 +72,10 @@ def _versions(versions: dict[str, str]) -> str:
 
 
 def _sources(results: list[Result]) -> str:
-    """Which source of holdfast the results are of; more than one if not all were made anew."""
-    found = Counter(row.get("source", "unknown") for row in results)
+    """Which source holdfast's own results are of; more than one if not all were made anew."""
+    found = Counter(row.get("source", "unknown") for row in results if row["peer"] in OURS)
     listed = ", ".join(f"`{source}` ({count})" for source, count in found.most_common())
-    return f"Digest of holdfast's source, with the results made from it: {listed or 'none'}."
+    return f"Digest of holdfast's source, with its own results made from it: {listed or 'none'}."
 
 
 def _peers(rows: list[Result]) -> dict[str, list[Result]]:

@@ -285,5 +285,8 @@ class Part(Arrays):
         found: NDArray[Any] = self.arrays[self.prefix + name]
         return found
 
+    def __contains__(self, name: object) -> bool:
+        return f"{self.prefix}{name}" in self.arrays
+
     def form(self, name: str) -> tuple[str, tuple[int, ...]]:
         return self.arrays.form(self.prefix + name)

@@ -6,6 +6,9 @@ import asyncio
 import hashlib
 import hmac
 import json
+import shutil
+import ssl
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -78,6 +81,41 @@ def test_tokens_give_rights_by_prefix(start: Callable[..., Any], tmp_path: Path)
         time.sleep(0.2)
 
 
+def test_a_service_for_others_asks_everybody_for_a_token(start: Callable[..., Any]) -> None:
+    server = start("--host", "0.0.0.0")
+    assert server.client.get("/healthz").status_code == 200
+    assert server.client.get("/streams").status_code == 401
+    assert server.client.put("/streams/a", json={}).status_code == 401
+    assert "there is no token yet" in server.log.read_text()
+
+
+def test_tls_by_flag(start: Callable[..., Any], tmp_path: Path) -> None:
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not installed, which makes the certificate")
+    certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-out",
+         certificate, "-keyout", key, "-subj", "/CN=localhost", "-addext",
+         "subjectAltName=IP:127.0.0.1"],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    server = start("--certificate", str(certificate), "--private-key", str(key), wait=False)
+    trusting = ssl.create_default_context(cafile=str(certificate))
+    with httpx.Client(verify=trusting, trust_env=False, timeout=30) as client:
+        url = server.url.replace("http:", "https:")
+        until = time.monotonic() + 120
+        while True:
+            try:
+                assert client.get(f"{url}/healthz").json() == {"status": "ok"}
+                break
+            except httpx.ConnectError:
+                assert time.monotonic() < until, server.log.read_text()
+                time.sleep(0.1)
+        assert client.get(f"{url}/streams").json()["total"] == 0, "on this machine, no token"
+    with pytest.raises(httpx.TransportError):
+        server.client.get("/healthz")  # nothing is said in the clear
+
+
 def test_token_commands_refuse_what_makes_no_sense(tmp_path: Path) -> None:
     db = f"sqlite:///{tmp_path}/t.db"
     with pytest.raises(HoldfastError, match="--read and --write"):
@@ -117,14 +155,14 @@ def test_a_name_that_leads_home_is_refused() -> None:
 
 
 class Receiver(BaseHTTPRequestHandler):
-    """Fails once, then takes messages."""
-
-    got: list[tuple[dict[str, str], bytes]]
+    """Sends the first message elsewhere, where nobody may follow; then takes messages."""
 
     def do_POST(self) -> None:
+        assert self.path == "/hook?a=1"
         body = self.rfile.read(int(self.headers["content-length"]))
         self.server.got.append((dict(self.headers), body))
-        self.send_response(500 if len(self.server.got) == 1 else 204)
+        self.send_response(307 if len(self.server.got) == 1 else 204)
+        self.send_header("location", "/elsewhere")
         self.end_headers()
 
     def log_message(self, *_: Any) -> None:

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
-from typing import Any
+import json
+import time
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, ClassVar
 
 import httpx
 import numpy as np
 import pytest
+from fastapi import HTTPException
 from serve_helpers import SMALL
 
 import holdfast as hf
 from holdfast import data
+from holdfast.serve.config import Config, Limits
+from holdfast.serve.routes.observations import _body
 
 _numbers = itertools.count()
 
@@ -55,7 +63,7 @@ def test_outputs_are_those_of_the_library(server: Any, key: str) -> None:
 
 def test_nothing_has_to_be_chosen(server: Any, key: str) -> None:
     made = server.client.put(f"/streams/{key}", json={})
-    assert made.status_code == 201 and made.json()["model"] in hf.models()
+    assert made.status_code == 201 and made.json()["model"] == "auto"
     assert server.client.put(f"/streams/{key}", json={}).status_code == 200
     server.send(key, {"id": "7", "time": "2026-03-01T12:00:00Z", "y": 1.5})
     assert server.rows(key)[0]["y"] == 1.5
@@ -90,6 +98,19 @@ def test_every_format_says_the_same(server: Any, key: str) -> None:
         found.append([row | {"received": 0} for row in server.rows(f"{key}.{i}")])
     assert found[0] == found[1] == found[2]
     assert found[0][1]["y"] is None and found[0][1]["at"] == 1772326800.0
+
+
+def test_seconds_since_1970_are_a_time_in_every_format(server: Any, key: str) -> None:
+    for i, (kind, body) in enumerate(
+        {
+            "application/json": '{"time": 1772326800, "y": 1}',
+            "text/csv": "time,y\n1772326800,1\n",
+        }.items()
+    ):
+        server.make(f"{key}.{i}")
+        assert post(server, f"{key}.{i}", body, kind).status_code == 200
+        found = server.rows(f"{key}.{i}")[0]
+        assert (found["time"], found["at"]) == ("2026-03-01T01:00:00Z", 1772326800.0)
 
 
 def test_covariates_and_vectors(server: Any, key: str) -> None:
@@ -146,6 +167,8 @@ BAD = [
     ("text/csv", "y,a\n1\n", 422),
     ("text/csv", "y\nfour\n", 422),
     ("text/csv", "y\ninf\n", 422),
+    ("text/csv", "time,y\nnan,1\n", 422),
+    ("text/csv", "time,y\nsoon,1\n", 422),
     ("text/csv", 'y\n"1\n', 422),
     ("text/csv", b"y\n\xff\n", 422),
     ("text/csv", "y\n", 422),
@@ -317,9 +340,58 @@ def test_probes_and_metrics(server: Any, key: str) -> None:
     server.send(key, [{"id": "a", "y": 1.0}, {"id": "a", "y": 1.0}])
     assert server.metric("holdfast_rows_total") == before + 1
     assert server.metric("holdfast_streams") >= 1
+    for name in ("regimes", "outliers_total", "replayed_rows_total", "duplicates_total"):
+        assert server.metric(f"holdfast_{name}") >= 0
     assert server.client.get("/healthz").json() == {"status": "ok"}
     text = server.client.get("/metrics").text
     assert 'route="/streams/{key}/observations"' in text
+    assert {"holdfast_request_seconds_count", "holdfast_learning_seconds_count"} <= {
+        line.partition(" ")[0].partition("{")[0] for line in text.splitlines()
+    }
+
+
+def test_the_log_is_lines_of_json(server: Any, key: str) -> None:
+    server.make(key)
+    lines = [json.loads(line) for line in server.log.read_text().splitlines()]
+    made = next(line for line in lines if line.get("path") == f"/streams/{key}")
+    assert {"time", "level", "request", "ms"} <= made.keys()
+    assert (made["method"], made["status"], made["token"]) == ("PUT", 201, "local")
+
+
+def test_more_than_can_wait_is_turned_away_with_a_time(server: Any, key: str) -> None:
+    server.make(key)
+    path, most = f"/streams/{key}/observations", [{"y": 1.0}] * 10_000
+    with ThreadPoolExecutor(2) as clients:
+        sent = [clients.submit(server.client.post, path, json=most) for _ in range(2)]
+        while server.metric("holdfast_pending_rows") < 20_000 and not all(f.done() for f in sent):
+            time.sleep(0.01)
+        busy = server.client.post(path, json={"y": 1.0})
+        answers = [future.result().status_code for future in sent]
+    assert busy.status_code == 429 and 1 <= int(busy.headers["retry-after"]) <= 60
+    assert set(answers) <= {200, 503}, "taken, or not in time on a slow machine"
+
+
+def test_a_body_that_does_not_come_is_not_waited_for() -> None:
+    class Stalled:
+        headers: ClassVar[dict[str, str]] = {}
+
+        async def stream(self) -> AsyncIterator[bytes]:
+            yield b"{"
+            await asyncio.sleep(60)
+
+    class Hasty:
+        config = Config(limits=Limits(body_seconds=0.05))
+
+    with ThreadPoolExecutor(1) as apart, pytest.raises(HTTPException) as caught:
+        # In a thread of its own: a browser may keep this one's event loop running.
+        apart.submit(lambda: asyncio.run(_body(Stalled(), Hasty()))).result()  # type: ignore[arg-type]
+    assert caught.value.status_code == 408
+
+
+def test_where_nothing_is_there_is_a_sentence(server: Any) -> None:
+    for path in ("/nothing", "/static/nothing.js"):
+        answer = server.client.get(path)
+        assert answer.status_code == 404 and answer.json()["detail"] == f"There is no {path} here."
 
 
 def test_the_page_and_its_headers(server: Any) -> None:

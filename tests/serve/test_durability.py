@@ -135,6 +135,27 @@ def test_a_stop_in_order_loses_nothing_and_needs_no_replay(
     assert [row["mean"] for row in server.rows("a")] == expected(130).mean.tolist()
 
 
+def test_a_stop_under_load_loses_nothing_and_needs_no_replay(start: Callable[..., Any]) -> None:
+    server = start()
+    clients = [Retrying(server.url, key, i) for i, key in enumerate("ab")]
+    for client in clients:
+        server.make(client.key)
+        client.start()
+    progress(clients)
+    assert server.stop() == 0
+    server.start()
+    progress(clients)
+    for client in clients:
+        client.stop.set()
+    for client in clients:
+        client.join()
+        rows = everything(server, client.key)
+        assert len(rows) >= client.acknowledged
+        assert [row["id"] for row in rows] == [str(i) for i in range(len(rows))]
+        assert [row["mean"] for row in rows] == expected(len(rows)).mean.tolist()
+    assert server.metric("holdfast_replayed_rows_total") == 0
+
+
 def test_a_dead_worker_is_replaced(start: Callable[..., Any]) -> None:
     server = start("--snapshot-every", "10")
     server.make("a")

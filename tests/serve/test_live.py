@@ -56,6 +56,20 @@ def test_observations_and_events_as_they_come(server: Any) -> None:
         assert "event" in kinds, "the first regime opens among these"
 
 
+def test_who_has_seen_more_than_there_is_goes_on_at_the_end(server: Any) -> None:
+    """A backup was restored, or the stream made anew: what comes now must not be missed."""
+    server.make("live.short")
+    server.send("live.short", [{"y": 1.0}])
+    for last in ("99", "9" * 40):
+        with follow(server, "live.short", last=last) as answer:
+            sender = threading.Timer(0.3, server.send, ("live.short", {"y": 2.0}))
+            sender.start()
+            rows = server.client.get("/streams/live.short").json()["rows"]
+            _, number, _ = next(m for m in messages(answer) if m[0] == "observation")
+            assert number == rows
+            sender.join()
+
+
 def test_a_deleted_stream_says_goodbye(server: Any) -> None:
     server.make("live.gone")
     with follow(server, "live.gone") as answer:

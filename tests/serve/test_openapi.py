@@ -59,6 +59,9 @@ def test_no_request_surprises(open_server: Any, case: Any) -> None:
 
 def test_the_document_is_complete(server: Any) -> None:
     document = server.client.get("/openapi.json").json()
+    own = "observations forecast events regimes transitions report snapshot live"
+    assert {f"/streams/{{key}}/{part}" for part in own.split()} <= document["paths"].keys()
+    assert {"put", "get", "delete"} == document["paths"]["/streams/{key}"].keys()
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
             assert operation.get("summary") and operation.get("description"), (method, path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -80,6 +81,9 @@ def test_a_day_with_the_page(start: Callable[..., Any], page: Any) -> None:
     server.send("press", rows(2000, 2010))
     fact(page, "observations", "2,010")
     page.wait_for_selector(".status.live")
+
+    for shown in (".heat td", ".gauge-fill", ".regime .shape svg", ".event", ".numbers td"):
+        page.wait_for_selector(shown)  # transitions, calibration, library, events, next steps
 
     page.keyboard.press("0")
     until(page, "document.getElementById('where').textContent === '0 … 2010 of 2010'")
@@ -172,6 +176,27 @@ def test_a_stream_that_comes_later_is_shown(server: Any, page: Any) -> None:
     fact(page, "observations", "12")
 
 
+def test_the_page_says_when_data_is_stale(server: Any, page: Any) -> None:
+    server.make("page.stale")
+    server.send("page.stale", rows(0, 12))
+    page.goto(f"{server.url}/#/s/page.stale")
+    page.wait_for_selector(".status.live")
+    page.clock.set_system_time(datetime.now() + timedelta(minutes=5))
+    page.wait_for_selector(".status.stale")
+    assert "No observation has arrived for a while" in page.inner_text("#notice")
+
+
+def test_the_overview_is_sorted(server: Any, page: Any) -> None:
+    for name, n in (("page.sort.a", 3), ("page.sort.b", 9)):
+        server.make(name)
+        server.send(name, rows(0, n))
+    page.goto(server.url)
+    page.fill("input[type=search]", "page.sort")
+    for order, first in (("key", "page.sort.a"), ("rows", "page.sort.b")):
+        page.select_option("select", order)
+        until(page, f"document.querySelector('a.card')?.dataset.key === '{first}'")
+
+
 def test_the_demonstration_moves(start: Callable[..., Any], page: Any) -> None:
     server = start("--demo")
     page.goto(f"{server.url}/#/s/demo")
@@ -179,3 +204,4 @@ def test_the_demonstration_moves(start: Callable[..., Any], page: Any) -> None:
     read = "Number(document.querySelector('[data-fact=observations]').textContent.replace(',', ''))"
     before = page.evaluate(read)
     until(page, f"{read} > {before + 2}", seconds=10)
+    page.wait_for_selector(".bar-row")  # the members of `auto` and their weights

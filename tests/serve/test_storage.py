@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 from sqlalchemy import inspect, text
+from typer.testing import CliRunner
 
+from holdfast import cli, data
 from holdfast.errors import HoldfastError
 from holdfast.serve.backup import backup, restore
 from holdfast.serve.config import Config
@@ -125,6 +127,25 @@ def test_backup_and_restore_across_databases(
             restore(target, file)
     with pytest.raises(HoldfastError, match="does not overwrite"):
         backup(db, file)
+
+
+def test_a_backup_of_a_running_service_goes_on_elsewhere(
+    start: Callable[..., Any], tmp_path: Path
+) -> None:
+    y = data.regime_stream(seed=6, n=90).y.tolist()
+    server = start()
+    server.make("a")
+    server.send("a", [{"y": v} for v in y[:60]])
+    file, new = str(tmp_path / "b.backup"), f"sqlite:///{tmp_path}/new.db"
+    assert (
+        "60 observations" in CliRunner().invoke(cli.app, ["backup", file, "--db", server.db]).output
+    )
+    server.send("a", [{"y": v} for v in y[60:]])
+    assert "60 observations" in CliRunner().invoke(cli.app, ["restore", file, "--db", new]).output
+    other = start(db=new)
+    other.send("a", [{"y": v} for v in y[60:]])
+    ours, theirs = ([r | {"received": 0} for r in one.rows("a")] for one in (server, other))
+    assert ours == theirs and len(ours) == 90
 
 
 def test_restore_refuses_what_is_no_backup(tmp_path: Path) -> None:

@@ -3,8 +3,10 @@
 Kernels index without bounds, so nothing that was read may reach them before each index, count,
 length and range has been found possible. Vacant rows and unused slots are not kept, and no size
 is taken from the file's word: memory is made for the rows, regimes and candidates that are there.
-What follows from the rest (prior masses, posterior masses) is computed anew, to the same bit, when
-it is first wanted.
+What follows from the rest is not kept: which rows are held and who competes is read off the
+particles, the steps of batches under way are made again (`retrace`), prior and posterior masses
+are computed anew, to the same bit, when they are first wanted. Files that hold more of it are read
+as well, and must say the same.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from numpy.typing import NDArray
 
 from holdfast.checks import LATEST, Arrays, Values, affordable
 from holdfast.errors import SnapshotError
-from holdfast.regimes import soundness
+from holdfast.regimes import retrace, soundness
 from holdfast.regimes.commit import write_prior_mass
 from holdfast.regimes.filter import spread_mass
 from holdfast.regimes.prior import LEAST
@@ -35,9 +37,11 @@ from holdfast.regimes.state import (
 if TYPE_CHECKING:
     from holdfast.regimes.engine import Engine
 
-_KEPT = ("row", "branch", "score", "weight", "outliers")  # of the candidates
+_KEPT = ("score", "outliers")  # of the candidates
 _LOOKED = frozenset({"raw", "ahead", "q", "start_q"})  # a forecast must leave no trace
 _STEPS = ("u", "shrink", "gain")  # of which `taken` are in use
+_RETRACED = ("u", "gain", "taken")  # of the steps, where they can be made again
+_FOLLOWS = ("first", "candidates")  # of the clock
 _LARGEST = 1e300
 _LARGEST_DESIGN = 1e50  # features are kept below it: see `models.covariates`
 
@@ -53,12 +57,10 @@ def pack(engine: Engine) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         "told": sorted(engine.told),
         "rng": engine.rng.bit_generator.state,
     }
-    arrays = {"live": live}
-    arrays |= {f"particle_{name}": array for name, array in _used_slots(p).items()}
+    arrays = {f"particle_{name}": array for name, array in _used_slots(p).items()}
     arrays |= {f"ledger_{n}": a[live] for n, a in state.ledger._asdict().items() if n != "owners"}
-    arrays |= {f"clock_{name}": array for name, array in clock._asdict().items()}
+    arrays |= {f"clock_{n}": array for n, array in clock._asdict().items() if n not in _FOLLOWS}
     arrays |= {f"candidate_{n}": _used(getattr(state.candidates, n), clock) for n in _KEPT}
-    arrays["candidate_weight"] = _used(np.ones_like(state.candidates.weight), clock)  # never read
     arrays |= {f"row_{name}": array[live] for name, array in engine.rows._asdict().items()}
     arrays |= {f"work_{name}": array for name, array in _used_work(engine).items()}
     return values, arrays | engine.recent.pack()
@@ -98,7 +100,11 @@ def _used_work(engine: Engine) -> dict[str, NDArray[Any]]:
         for name in _STEPS:
             array = found[name]
             array[np.arange(array.shape[2]) >= found["taken"][..., None]] = 0
-    return found
+    told = retrace.tell(engine)
+    if told is None:
+        return found
+    shorter = {name: array for name, array in found.items() if name not in _RETRACED}
+    return shorter | {name: _used(array, clock) for name, array in told._asdict().items()}
 
 
 def kept(work: Any) -> dict[str, NDArray[Any]]:
@@ -116,8 +122,8 @@ def unpack(engine: Engine, values: dict[str, Any], arrays: dict[str, NDArray[Any
     """Take up what `pack` gave, into an engine as it was made; `spread` does the rest."""
     stored, told = Arrays.of(arrays), Values.of(values)
     clock = _clock(engine, stored)
-    live = _live(engine, stored)
-    particles = _particles(engine, stored, clock, live)
+    particles = _particles(engine, stored, clock)
+    live = _live(engine, stored, particles)
     _rows(engine, stored, live)
     _ledger(engine, stored, particles, clock, live)
     engine.state = engine.state._replace(
@@ -125,8 +131,8 @@ def unpack(engine: Engine, values: dict[str, Any], arrays: dict[str, NDArray[Any
         log_row=np.zeros((particles.alpha.size, particles.log_beta.shape[1])),
     )  # fmt: skip
     _candidates(engine, stored)
-    _work(engine, stored)
     _recent(engine, stored)
+    _work(engine, stored)
     _report(engine, told)
 
 
@@ -141,8 +147,8 @@ def _clock(engine: Engine, stored: Arrays) -> Clock:
     old, longest = engine.state.clock, engine.longest
     g, n = old.size.size, engine.state.particles.alpha.size
     clock = Clock(
-        first=stored.wholes("clock_first", (g + 1,), most=n),
-        candidates=stored.wholes("clock_candidates", (g,), 1),
+        first=old.first,
+        candidates=np.zeros(g, np.int64),  # counted when the particles are known
         size=stored.wholes("clock_size", (g,), 1, longest),
         position=stored.indices("clock_position", (g,), longest),
         observed=stored.indices("clock_observed", (g,), longest),
@@ -154,8 +160,7 @@ def _clock(engine: Engine, stored: Arrays) -> Clock:
         batch_outliers=stored.floats("clock_batch_outliers", (2,), 0.0, float(LATEST)),
         vote=stored.wholes("clock_vote", (3,), UNBORN),
     )
-    if (clock.first != old.first).any():
-        raise SnapshotError("The snapshot's islands are not those of the model.")
+    _same(stored, "clock_first", clock.first)
     if (clock.position >= clock.size).any() or (clock.observed > clock.position).any():
         raise SnapshotError("The snapshot stands beyond the end of a batch.")
     if max(clock.position.max(), clock.commits.max()) > clock.time[0]:
@@ -165,20 +170,27 @@ def _clock(engine: Engine, stored: Arrays) -> Clock:
     return clock
 
 
-def _live(engine: Engine, stored: Arrays) -> NDArray[np.int64]:
-    """The rows in use. A row's number is below the most that were ever in use at once."""
-    n = engine.state.particles.alpha.size
-    live = stored.indices("live", (None,), 2 * (n * (engine.plan.max_regimes + 4) + 64))
-    gapless = live.size > 0 and (live[0] == PRIOR_ROW or not engine.plan.shared_prior)
-    if not gapless or (np.diff(live) <= 0).any():
-        raise SnapshotError("The snapshot's live rows are not in order.")
+def _same(stored: Arrays, name: str, found: NDArray[np.int64]) -> None:
+    """Where a file holds what follows from the rest, it must be that."""
+    if name in stored and not np.array_equal(stored.wholes(name, found.shape, UNBORN), found):
+        raise SnapshotError(f"The snapshot's {name} is not that of its particles.")
+
+
+def _live(engine: Engine, stored: Arrays, p: Particles) -> NDArray[np.int64]:
+    """The rows in use: those that a particle holds."""
+    held = np.zeros(int(p.slots.max()) + 1, np.bool_)
+    held[p.slots[np.arange(p.slots.shape[1]) <= p.n_regimes[:, None]]] = True
+    live = np.flatnonzero(held)
+    if live[-1] < p.slots.max():
+        raise SnapshotError("The snapshot's particle_slots name rows that nobody holds.")
+    _same(stored, "live", live)
     return live
 
 
-def _particles(
-    engine: Engine, stored: Arrays, clock: Clock, live: NDArray[np.int64]
-) -> Particles:  # fmt: skip
-    n, last = engine.state.particles.alpha.size, int(live[-1])
+def _particles(engine: Engine, stored: Arrays, clock: Clock) -> Particles:
+    n = engine.state.particles.alpha.size
+    # A row's number is below the most that were ever in use at once.
+    last = 2 * (n * (engine.plan.max_regimes + 4) + 64) - 1
     held = stored.form("particle_start")[1]
     w = held[1] if len(held) == 2 else -1
     if not 0 <= w <= engine.plan.max_regimes:
@@ -243,12 +255,7 @@ def _ledger(
         getattr(ledger, name)[live] = column
     slot = np.arange(p.slots.shape[1])
     opened, fresh = slot < p.n_regimes[:, None], slot == p.n_regimes[:, None]
-    held = p.slots[opened | fresh]
-    if not np.isin(held, live).all():
-        raise SnapshotError("The snapshot's particles point at rows that it does not hold.")
-    ledger.owners[:] = np.bincount(held, minlength=ledger.owners.size)
-    if (ledger.owners[live] == 0).any():
-        raise SnapshotError("The snapshot's live rows are nobody's.")
+    ledger.owners[:] = np.bincount(p.slots[opened | fresh], minlength=ledger.owners.size)
     unborn = ledger.identity == UNBORN
     if unborn[p.slots[opened]].any() or not unborn[p.slots[fresh]].all():
         raise SnapshotError("The snapshot's ledger_identity is not that of opened regimes.")
@@ -259,23 +266,21 @@ def _ledger(
 def _candidates(engine: Engine, stored: Arrays) -> None:
     """Every row that a particle of the island holds is a candidate once, and nothing else is."""
     clock = engine.state.clock
-    held, sizes = _expected(engine)
-    if clock.candidates.tolist() != sizes.tolist():
-        raise SnapshotError("The snapshot's clock_candidates are not those of its particles.")
+    held, clock.candidates[:] = _expected(engine)
     most = int(clock.candidates.max())
     engine.ensure_candidates(most)
     candidates, shape = engine.state.candidates, (clock.size.size, most)
-    for name in ("row", "branch", "outliers"):
-        array = stored.wholes(f"candidate_{name}", shape, UNBORN)
-        getattr(candidates, name)[:, :most] = array
-    candidates.score[:, :most] = stored.floats("candidate_score", shape, -_LARGEST, _LARGEST)
-    candidates.weight[:, :most] = stored.floats("candidate_weight", shape, 0.0, 1.0)
     used = _in_use(clock, candidates.row.shape[1])
-    found = np.column_stack([candidates.row[used], candidates.branch[used]])
-    if not np.array_equal(found, held):
-        raise SnapshotError("The snapshot's candidates are not those of its particles.")
+    for name, column in zip(("row", "branch"), held.T, strict=True):
+        getattr(candidates, name)[used] = column
+        _same(stored, f"candidate_{name}", _used(getattr(candidates, name), clock))
+    _same(stored, "clock_candidates", clock.candidates)
+    if "candidate_weight" in stored:  # nobody asks for it
+        stored.floats("candidate_weight", shape, 0.0, 1.0)
+    candidates.outliers[:, :most] = stored.wholes("candidate_outliers", shape)
+    candidates.score[:, :most] = stored.floats("candidate_score", shape, -_LARGEST, _LARGEST)
     outliers, observed = candidates.outliers[used], np.repeat(clock.observed, clock.candidates)
-    if (outliers < 0).any() or (outliers > observed).any():
+    if (outliers > observed).any():
         raise SnapshotError("The snapshot's candidate_outliers are more than was observed.")
 
 
@@ -306,16 +311,31 @@ def _work(engine: Engine, stored: Arrays) -> None:
     """What the candidates have learnt of the batch under way."""
     clock = engine.state.clock
     work, most = kept(engine.work), int(clock.candidates.max())
+    told = retrace.steps_of(engine) and not any(f"work_{name}" in stored for name in _RETRACED)
     for name, array in work.items():
         shape = (clock.size.size, most, *array.shape[2:])
+        if told and name in _RETRACED:
+            continue
         if array.dtype.kind == "i":
             array[:, :most] = stored.wholes(f"work_{name}", shape)
         else:
             array[:, :most] = stored.floats(f"work_{name}", shape, -_LARGEST, _LARGEST)
+    if told:
+        _make_steps(engine, stored, (clock.size.size, most))
     used = _in_use(clock, most)
     own = {name: array[:, :most][used] for name, array in work.items()}
     steps = [engine.emission.most_steps(int(n)) for n in clock.observed]
     soundness.check_work(engine.emission, own, np.repeat(steps, clock.candidates))
+
+
+def _make_steps(engine: Engine, stored: Arrays, shape: tuple[int, int]) -> None:
+    """The steps that were told, each of an observation that its batch has seen."""
+    longest = engine.work.steps.shrink.shape[2]
+    learnt = stored.wholes("work_learnt", shape)
+    off = stored.wholes("work_off", (*shape, longest), -retrace.FARTHEST, retrace.FARTHEST)
+    if not retrace.possible(engine) or (learnt & ~retrace.seen_bits(engine)[:, None]).any():
+        raise SnapshotError("The snapshot's work_learnt names what its batch has not seen.")
+    retrace.make(engine, retrace.Told(learnt, off))
 
 
 def _recent(engine: Engine, stored: Arrays) -> None:

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI, HTTPException, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, JSONResponse
 from fastapi.staticfiles import StaticFiles
@@ -76,6 +76,12 @@ def _speak(app: FastAPI) -> None:
             for one in error.errors()
         ]
         return _problem(422, f"{found[0]['where']}: {found[0]['what']}.", errors=found)
+
+    @app.exception_handler(404)
+    async def nowhere(request: Request, error: HTTPException) -> JSONResponse:
+        if error.detail == "Not Found":
+            return _problem(404, f"There is no {request.url.path} here.")
+        return _problem(404, error.detail)
 
     @app.exception_handler(405)
     async def not_so(request: Request, _: Exception) -> JSONResponse:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
@@ -23,6 +24,7 @@ _ONE: TypeAdapter[Observation] = TypeAdapter(Observation)
 _MANY: TypeAdapter[list[Observation]] = TypeAdapter(list[Observation])
 _MISSING = {"", "nan", "null", "none", "na"}
 _WORDS = ("id", "time")
+_SECONDS = re.compile(r"\s*-?\d{9,12}(\.\d*)?\s*")  # since 1970; fewer digits may be a date
 
 JSON = ("application/json", "")
 LINES = ("application/x-ndjson", "application/jsonl", "application/ndjson")
@@ -102,6 +104,8 @@ def _csv(content: bytes, limits: Limits) -> Iterator[Observation]:
 
 def _csv_row(i: int, line: dict[str, str]) -> Observation:
     given: dict[str, Any] = {name: line.pop(name) or None for name in _WORDS if name in line}
+    if _SECONDS.fullmatch(given.get("time") or ""):
+        given["time"] = float(given["time"])
     seq = line.pop("seq", "")
     try:
         given["seq"] = int(seq) if seq.strip() else None

@@ -43,13 +43,17 @@ class Plan(NamedTuple):
     def start(self) -> Model:
         return fresh(self.model, self.settings, covariates=bool(self.covariates))
 
-    def learn(self, model: Model, rows: pd.DataFrame) -> pd.DataFrame:
-        """Run `model` on, over rows in order; keys, time and results."""
+    def learn(self, model: Model, rows: pd.DataFrame, **more: Any) -> pd.DataFrame:
+        """Run `model` on, over rows in order; keys, time, results and `more` columns.
+
+        The table is made at once: to add its columns one by one takes longer than to learn a row.
+        """
         X = rows[list(self.covariates)].to_numpy(float) if self.covariates else None
         y = rows[self.target].to_numpy(float)
         run = model.run(y, X, level=self.level)
-        table = rows[[*self.key, self.time]].reset_index(drop=True)
-        return table.assign(y=y, **{name: getattr(run, name) for name in RESULTS if name != "y"})
+        columns = {name: rows[name].array for name in (*self.key, self.time)} | {"y": y}
+        columns |= {name: getattr(run, name) for name in RESULTS if name != "y"}
+        return pd.DataFrame(columns | more)
 
     def schema(self, df: DataFrame, **more: DataType) -> StructType:
         """Keys and time as `df` has them, the results, and `more`."""

@@ -101,10 +101,10 @@ class Follower(StatefulProcessor):
         after = stamps > (last if last is not None else stamps.min() - 1)
         late += int((~after).sum())
         if not after.all():
-            yield self._report(unlearnt(arrived[~after], self.plan), "late", late)
+            yield unlearnt(arrived[~after], self.plan).assign(kind="late", late=late)
         if after.any():
             model = self.plan.start() if packed is None else hf.from_bytes(bytes(packed))
-            yield self._report(self.plan.learn(model, arrived[after]), "observation", late)
+            yield self.plan.learn(model, arrived[after], kind="observation", late=late)
             packed, last = model.to_bytes(), int(stamps.max())
             timer = self._wait(last, timer)
         self.state.update((packed, last, late, timer))
@@ -117,13 +117,10 @@ class Follower(StatefulProcessor):
         row[self.plan.time] = pd.Series([last]).astype(_MICROSECONDS)
         row[self.plan.target] = float("nan")
         self.state.update((packed, last, late, None))
-        yield self._report(unlearnt(row, self.plan), "silence", late)
+        yield unlearnt(row, self.plan).assign(kind="silence", late=late)
 
     def close(self) -> None:
         """Nothing is held beyond the state."""
-
-    def _report(self, table: pd.DataFrame, kind: str, late: int) -> pd.DataFrame:
-        return table.assign(kind=kind, late=late)
 
     def _wait(self, last: int, timer: int | None) -> int | None:
         """Set the timer of the key's silence anew."""
