@@ -25,7 +25,6 @@ from serve_helpers import SMALL
 import holdfast as hf
 
 _POSTGRES = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
-CHROMIUM = Path("/usr/bin/chromium")
 
 
 @pytest.fixture(scope="session", autouse=True)

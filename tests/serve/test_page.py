@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from conftest import CHROMIUM
+from serve_helpers import CHROMIUM
 
 from holdfast import data
 
