@@ -136,7 +136,7 @@ class Stream:
     def _rebuild(self) -> Heard:
         """Begin again in the new units, on what is in the buffer."""
         self.reading.restart(len(self.readers))
-        self.scaler.learn(np.array(self.rows).reshape(len(self.rows), -1))
+        self.scaler.learn(np.array(self.rows).reshape(len(self.rows), -1), self.units.spread())
         self.ensemble = self._fresh()
         self.readers = self._readers()
         heard = Heard(1.0, [], np.zeros(0))
@@ -241,7 +241,7 @@ class Stream:
         ours = {own: known[theirs] for theirs, own in self.reading.names.items() if theirs in known}
         out = []
         for i, entry in enumerate(self.reading.book):
-            mean, sd = design.coefficients(ours.get(i), member.spec, self.units)
+            mean, sd = design.coefficients(ours.get(i), member.spec, self.units, self.scaler)
             out.append(Regime(i, entry.visits, entry.first, entry.last, mean, sd))
         return out
 
