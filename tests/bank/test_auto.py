@@ -120,6 +120,10 @@ def test_a_season_is_found_and_explained(rng: np.random.Generator) -> None:
     assert np.sqrt(np.mean((run.mean - 20 - 6 * np.sin(2 * np.pi * t / 12))[150:] ** 2)) < 0.4
     assert set(run.regime.tolist()) == {0}
     assert sum(model.weights.values()) == pytest.approx(1.0)
+    assert model.weights["regimes, season lags"] > model.weights["regimes, season"] == 0.0
+    assert "Regimes, read from season:" in text
+    twin = hf.from_bytes(model.to_bytes())
+    assert twin.run([20.0, 25.0]).mean.tolist() == model.run([20.0, 25.0]).mean.tolist()
 
 
 def test_levels_are_read_as_regimes(rng: np.random.Generator) -> None:

@@ -137,11 +137,12 @@ class Plan:
         assert self.reader is not None
         return self.reader.width(self.like)
 
-    def season(self, periods: list[int], n_x: int) -> Spec:
-        """The member that knows the seasons."""
+    def season(self, periods: list[int], n_x: int) -> list[Spec]:
+        """The members that know the seasons: one reads regimes, one forecasts."""
         steps = sorted({1, 2, 3} | {k for s in periods for k in (s, s + 1)})
         read = 0 if self.reader is None else self._reading_width(n_x)
-        return Spec("season", tuple(steps), (0, n_x - read), squares=True)
+        given = tuple(steps), (0, n_x - read)
+        return [Spec("season", *given, forecasts=False), Spec("season lags", *given, squares=True)]
 
     @property
     def first_reader(self) -> int:

@@ -43,7 +43,8 @@ class Guess(NamedTuple):
 
 
 # Columns and season lags may explain most of what differences from one value to the next show:
-# then the noise is far below one unit. Regimes of a season are many and small (hours of the day).
+# then the noise is far below one unit. To forecast a season many small regimes help (hours of the
+# day); nobody wants to read of them.
 _USUAL = Guess(1.0, 5.0, (1.0, 10.0))
 _COLUMNS = Guess(0.1, 2.5, (1.0, 10.0), batch=3)
 _SEASON = Guess(0.1, 2.5, (1.0, 1.0))
@@ -66,7 +67,7 @@ class Spec(NamedTuple):
     @property
     def guess(self) -> Guess:
         """What its regime model believes beforehand."""
-        if max(self.steps, default=0) > _NEAR:
+        if max(self.steps, default=0) > _NEAR and self.forecasts:
             return _SEASON
         return _COLUMNS if self.width else _USUAL
 
@@ -171,10 +172,10 @@ class SimpleMembers:
         twin.seasonal = [_copy(s) for s in self.seasonal]
         return twin
 
-    def take(self, spec: Spec, season: int, other: SimpleMembers) -> None:
+    def take(self, season: int, other: SimpleMembers) -> None:
         """Take over the last least squares of `other`, in place of its namesake, and its season."""
         if other.specs:
-            kept = [i for i, own in enumerate(self.specs) if own.name != spec.name]
+            kept = [i for i, own in enumerate(self.specs) if own.name != other.specs[-1].name]
             self.specs = [self.specs[i] for i in kept] + [other.specs[-1]]
             self.squares = [self.squares[i] for i in kept] + [[_copy(s) for s in other.squares[-1]]]
         self.season = season
