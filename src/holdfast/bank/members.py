@@ -43,8 +43,8 @@ class Guess(NamedTuple):
 
 
 # Columns and season lags may explain most of what differences from one value to the next show:
-# then the noise is far below one unit. To forecast a season many small regimes help (hours of the
-# day); nobody wants to read of them.
+# then the noise is far below one unit. Who forecasts a season opens regimes readily, which lowers
+# the error of loads by the hour (docs/auto.md); who reads regimes does not.
 _USUAL = Guess(1.0, 5.0, (1.0, 10.0))
 _COLUMNS = Guess(0.1, 2.5, (1.0, 10.0), batch=3)
 _SEASON = Guess(0.1, 2.5, (1.0, 1.0))
