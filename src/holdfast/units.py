@@ -95,6 +95,12 @@ class Units:
         """A value in units as the user knows it."""
         return np.asarray(self.centre + self.scale * z)
 
+    def spread(self) -> float:
+        """How far the observations in the buffer lie from their centre, in units; at least 1."""
+        away = np.abs(self.to_units(np.array(self.buffer)))
+        seen = away[~np.isnan(away)]
+        return max(1.0, 1.4826 * float(np.median(seen))) if seen.size else 1.0
+
     def forecast(self, inside: Forecast) -> Forecast:
         """A forecast made in units, in the user's own."""
         return inside.rescaled(self.centre, self.scale)

@@ -84,6 +84,22 @@ def test_columns_of_x_are_features(rng: np.random.Generator) -> None:
         plain.update(2.0, x[0])
 
 
+def test_regimes_of_many_columns_are_read(rng: np.random.Generator) -> None:
+    """What columns explain is no noise, and many of them do not make a new regime unlikely."""
+    x = rng.standard_normal((360, 12)) * 50.0
+    truth = np.repeat([0, 1, 0], 120)
+    slopes = rng.standard_normal((2, 12))
+    clean = 900.0 + np.sum(x * slopes[truth], axis=1)
+    y = clean + 10.0 * rng.standard_normal(360)
+    y[rng.choice(360, 4, replace=False)] += 5e4
+    model = hf.auto()
+    run = model.run(y, x)
+    assert np.median(np.abs(clean - run.mean)[260:]) < 10.0
+    assert len(set(run.regime.tolist())) == 2
+    assert np.mean(run.regime == truth) > 0.9
+    assert model.regimes()[1].mean[1:13] == pytest.approx(slopes[1], abs=0.2)
+
+
 def test_explicit_features_take_the_place_of_proposals(rng: np.random.Generator) -> None:
     y = np.tile(rng.standard_normal(8), 15) + 0.1 * rng.standard_normal(120)
     model = hf.auto(features=hf.features.intercept() + hf.features.lags(8))
@@ -104,6 +120,10 @@ def test_a_season_is_found_and_explained(rng: np.random.Generator) -> None:
     assert np.sqrt(np.mean((run.mean - 20 - 6 * np.sin(2 * np.pi * t / 12))[150:] ** 2)) < 0.4
     assert set(run.regime.tolist()) == {0}
     assert sum(model.weights.values()) == pytest.approx(1.0)
+    assert model.weights["regimes, season lags"] > model.weights["regimes, season"] == 0.0
+    assert "Regimes, read from season:" in text
+    twin = hf.from_bytes(model.to_bytes())
+    assert twin.run([20.0, 25.0]).mean.tolist() == model.run([20.0, 25.0]).mean.tolist()
 
 
 def test_levels_are_read_as_regimes(rng: np.random.Generator) -> None:

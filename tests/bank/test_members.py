@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from holdfast.bank import scores, simple
-from holdfast.bank.members import Spec, row
+from holdfast.bank.design import GENEROUS, Scaler
+from holdfast.bank.members import PRIOR, Spec, row
 from holdfast.bank.mixing import Mixer
 from holdfast.bank.past import CLEAN, RAW, TwoPasts
 from holdfast.bank.seasons import propose
@@ -153,3 +154,14 @@ def test_seasons_are_found_and_not_invented(rng: np.random.Generator) -> None:
     for quiet in (rng.standard_normal(600), np.cumsum(rng.standard_normal(600)), np.full(600, 7.0)):
         assert propose(quiet) == []
     assert propose(np.full(600, np.nan)) == []
+
+
+@pytest.mark.parametrize("width", [1, 50])
+def test_covariates_together_may_move_y_as_far_as_it_goes(
+    width: int, rng: np.random.Generator
+) -> None:
+    scaler = Scaler(width)
+    raw = 1e6 * rng.standard_normal((20_000, width)) - 3e7
+    scaler.learn(raw, spread_of_y=7.0)
+    believed = PRIOR * np.sum(scaler.scaled(raw) ** 2, axis=1).mean()
+    assert believed == pytest.approx(GENEROUS * 7.0**2, rel=0.05)

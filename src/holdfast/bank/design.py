@@ -6,13 +6,14 @@ brought to centre 0 and spread 1 by medians.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from holdfast import features as feature_maps
-from holdfast.bank.members import Spec
+from holdfast.bank.members import PRIOR, Spec
 from holdfast.checks import Arrays, Values
 from holdfast.errors import HoldfastError, SnapshotError
 from holdfast.features import Features
@@ -25,7 +26,10 @@ Array = NDArray[np.float64]
 _WIDEST = 1e4  # of a covariate, in its own spreads
 LARGEST = 1e140  # beyond this a covariate is clipped
 _NARROWEST = 1e-140  # of a spread: what is over it must not overflow
-READERS = ("level", "lag 1", "columns", "your features", "season")  # the simplest first
+GENEROUS = 4.0  # the variance that covariates may explain beforehand, in variances of y
+# Who reads regimes, the simplest first. Lags beside columns read those of a stream whose errors
+# hang together, where columns alone would tile it; lags 1 to 3 without columns see no regimes.
+READERS = ("level", "lag 1", "columns", "columns and lags", "your features", "season")
 _NO_PAST = np.zeros((0, 1))
 
 
@@ -126,17 +130,19 @@ class Plan:
             return [*specs, Spec("your features", self.wanted.steps, main, squares=True)]
         if main[1]:
             specs.append(Spec("columns", (), main, squares=True))
-        return [*specs, Spec("lags 1 to 3", (1, 2, 3), main, squares=True)]
+        lags = "columns and lags" if main[1] else "lags 1 to 3"
+        return [*specs, Spec(lags, (1, 2, 3), main, squares=True)]
 
     def _reading_width(self, n_x: int) -> int:
         assert self.reader is not None
         return self.reader.width(self.like)
 
-    def season(self, periods: list[int], n_x: int) -> Spec:
-        """The member that knows the seasons."""
+    def season(self, periods: list[int], n_x: int) -> list[Spec]:
+        """The members that know the seasons: one reads regimes, one forecasts."""
         steps = sorted({1, 2, 3} | {k for s in periods for k in (s, s + 1)})
         read = 0 if self.reader is None else self._reading_width(n_x)
-        return Spec("season", tuple(steps), (0, n_x - read), squares=True)
+        given = tuple(steps), (0, n_x - read)
+        return [Spec("season", *given, forecasts=False), Spec("season lags", *given, squares=True)]
 
     @property
     def first_reader(self) -> int:
@@ -169,20 +175,28 @@ class Plan:
 
 
 class Scaler:
-    """Centre and spread of covariates, learnt whenever the units are."""
+    """Centre and spread of covariates, learnt whenever the units are.
+
+    Members believe beforehand that a coefficient has variance `PRIOR`, however many there are. So
+    each of k covariates is brought to such a spread that all together are believed to move y by
+    sqrt(GENEROUS) times its own spread: without that, a regime not opened yet would be expected to
+    lie sqrt(k) times too far away, and would never be opened.
+    """
 
     def __init__(self, width: int) -> None:
         self.centre, self.scale = np.zeros(width), np.ones(width)
 
-    def learn(self, rows: Array) -> None:
-        """From the covariates seen so far, (n, k)."""
+    def learn(self, rows: Array, spread_of_y: float) -> None:
+        """From the covariates seen so far, (n, k), and the spread of y in units."""
         if not self.centre.size:
             return
         self.centre = np.median(rows, axis=0)
         away = np.abs(rows - self.centre)
         mean = (away / len(away)).sum(axis=0)  # the sum of all could overflow
         spread = np.maximum(1.4826 * np.median(away, axis=0), 1.2533 * mean)
-        self.scale = np.where(spread > _NARROWEST, spread, np.maximum(np.abs(self.centre), 1.0))
+        usual = np.where(spread > _NARROWEST, spread, np.maximum(np.abs(self.centre), 1.0))
+        reach = spread_of_y * math.sqrt(GENEROUS / (PRIOR * self.centre.size))
+        self.scale = usual / reach
 
     def scaled(self, raw: Array) -> Array:
         """Covariates ready for members."""
@@ -214,8 +228,10 @@ def names(spec: Spec, dim: int) -> list[str]:
     return each if dim == 1 else [f"{name} for y{j}" for j in range(dim) for name in each]
 
 
-def coefficients(regime: Regime | None, spec: Spec, units: Units) -> tuple[Array, Array]:
-    """A regime's coefficients: the level in the user's units, lags as they are."""
+def coefficients(
+    regime: Regime | None, spec: Spec, units: Units, scaler: Scaler
+) -> tuple[Array, Array]:
+    """A regime's coefficients in the user's units; the level where covariates are usual."""
     d = units.dim
     if regime is None:
         return units.centre.copy(), units.scale.copy()
@@ -227,6 +243,7 @@ def coefficients(regime: Regime | None, spec: Spec, units: Units) -> tuple[Array
     else:
         mean[0] = units.centre[0] + units.scale[0] * mean[0]
     sd[0] *= units.scale[0]
-    mean[1 + len(spec.steps) :] *= units.scale[0]
-    sd[1 + len(spec.steps) :] *= units.scale[0]
+    factor = units.scale[0] / scaler.scale[slice(*spec.columns)]
+    mean[1 + len(spec.steps) :] *= factor
+    sd[1 + len(spec.steps) :] *= factor
     return mean, sd

@@ -118,17 +118,21 @@ class Ensemble:
         by_member = np.logaddexp(each[version][: len(self.regimes)], log_q)
         return Heard(r, steps, by_member)
 
-    def replace(self, index: int | None, spec: Spec, season: int, other: Ensemble) -> None:
-        """Take over the last regime member of `other`, its least squares and its season."""
+    def join(self, other: Ensemble, season: int) -> None:
+        """Take over the members of `other`, in place of namesakes, and its season."""
         old = self.names
-        newcomer = other.regimes[-1]
-        if index is None:
-            self.regimes.append(newcomer)
-        else:
-            self.regimes[index] = newcomer
+        for newcomer in other.regimes:
+            self._seat(newcomer)
         for mine in [self.simple] + ([self.doubted] if self.doubted else []):
-            mine.take(spec, season, other.simple)
+            mine.take(season, other.simple)
         self.mixer.regroup(old, self.names, self.forecasting)
+
+    def _seat(self, newcomer: RegimeMember) -> None:
+        at = [i for i, member in enumerate(self.regimes) if member.spec.name == newcomer.spec.name]
+        if at:
+            self.regimes[at[0]] = newcomer
+        else:
+            self.regimes.append(newcomer)
 
     def _parts(self, version: int, covariates: Array) -> Parts:
         chunks = [

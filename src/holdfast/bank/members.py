@@ -25,10 +25,29 @@ from holdfast.models.registry import from_bytes, make
 
 Array = NDArray[np.float64]
 
+PRIOR = 100.0  # prior variance of a level and of the coefficient of a covariate, in units
 _LONGEST = 1e6  # of an observation, in units, for members that have no weight of their own
 _NOTHING = np.zeros(0)
+_NEAR = 3  # lags beyond this one are of a season
 _FARTHEST = 1e8  # of stored levels and coefficients: what is learnt is within 1e6 units
 _RANGES = {"variance": (1e-12, 1e100), "cover": (-1e12, 1e12), "seen": (0.0, float(LATEST))}
+
+
+class Guess(NamedTuple):
+    """What a regime member believes before it has seen anything."""
+
+    noise: float  # variance, in units
+    shape: float  # half the number of observations that this is worth
+    gamma: tuple[float, float]  # prior of how readily regimes are opened
+    batch: int = 6
+
+
+# Columns and season lags may explain most of what differences from one value to the next show:
+# then the noise is far below one unit. Who forecasts a season opens regimes readily, which lowers
+# the error of loads by the hour (docs/auto.md); who reads regimes does not.
+_USUAL = Guess(1.0, 5.0, (1.0, 10.0))
+_COLUMNS = Guess(0.1, 2.5, (1.0, 10.0), batch=3)
+_SEASON = Guess(0.1, 2.5, (1.0, 1.0))
 
 
 class Spec(NamedTuple):
@@ -44,6 +63,13 @@ class Spec(NamedTuple):
     def width(self) -> int:
         """Covariates used."""
         return self.columns[1] - self.columns[0]
+
+    @property
+    def guess(self) -> Guess:
+        """What its regime model believes beforehand."""
+        if max(self.steps, default=0) > _NEAR and self.forecasts:
+            return _SEASON
+        return _COLUMNS if self.width else _USUAL
 
 
 class Parts(NamedTuple):
@@ -62,8 +88,7 @@ class RegimeMember:
     def __init__(self, spec: Spec, dim: int, seed: int, model: Model | None = None) -> None:
         self.spec = spec
         self.steps = np.array(spec.steps, np.int64)
-        lags = len(spec.steps) * dim
-        self.model = regime_model(lags, spec.width, dim, seed) if model is None else model
+        self.model = regime_model(spec, dim, seed) if model is None else model
 
     def x(self, past: TwoPasts, version: int, covariates: Array) -> Array | None:
         """Its covariates given this version of the past."""
@@ -92,21 +117,25 @@ class RegimeMember:
         return member
 
 
-def regime_model(lags: int, columns: int, dim: int, seed: int) -> Model:
-    """A regime model in units: noise about 1, levels of variance 100, lags of variance 1."""
+def regime_model(spec: Spec, dim: int, seed: int) -> Model:
+    """A regime model in units: levels of variance 100, lags of variance 1."""
     features = feature_maps.intercept()
-    prior: Any = 100.0
-    if lags + columns:
+    prior: Any = PRIOR
+    lags = len(spec.steps) * dim
+    if lags + spec.width:
         features = features + feature_maps.columns()
-        prior = [100.0] + [1.0] * lags + [100.0] * columns
+        prior = [PRIOR] + [1.0] * lags + [PRIOR] * spec.width
+    guess = spec.guess
     return make(
         "student_t_ihmm",
         features=features,
         weight="contamination",
-        noise_shape=5.0,
-        noise_scale=5.0,
+        noise_shape=guess.shape,
+        noise_scale=guess.shape * guess.noise,
         prior_var=prior,
+        batch=guess.batch,
         sticky=10.0,
+        gamma_prior=guess.gamma,
         dim=dim,
         seed=seed,
     )
@@ -143,10 +172,10 @@ class SimpleMembers:
         twin.seasonal = [_copy(s) for s in self.seasonal]
         return twin
 
-    def take(self, spec: Spec, season: int, other: SimpleMembers) -> None:
+    def take(self, season: int, other: SimpleMembers) -> None:
         """Take over the last least squares of `other`, in place of its namesake, and its season."""
         if other.specs:
-            kept = [i for i, own in enumerate(self.specs) if own.name != spec.name]
+            kept = [i for i, own in enumerate(self.specs) if own.name != other.specs[-1].name]
             self.specs = [self.specs[i] for i in kept] + [other.specs[-1]]
             self.squares = [self.squares[i] for i in kept] + [[_copy(s) for s in other.squares[-1]]]
         self.season = season

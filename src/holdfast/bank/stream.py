@@ -80,7 +80,7 @@ class Stream:
     def _members(self) -> list[Spec]:
         """Of all regression members that belong to the plan and to the seasons found."""
         specs = self.plan.specs(self.n_x)
-        return [*specs, self.plan.season(self.seasons, self.n_x)] if self.seasons else specs
+        return [*specs, *self.plan.season(self.seasons, self.n_x)] if self.seasons else specs
 
     def expect(self, x: Row | None, time: int) -> Expected:
         """What is expected next; remembered, for predict is usually followed by update."""
@@ -136,7 +136,7 @@ class Stream:
     def _rebuild(self) -> Heard:
         """Begin again in the new units, on what is in the buffer."""
         self.reading.restart(len(self.readers))
-        self.scaler.learn(np.array(self.rows).reshape(len(self.rows), -1))
+        self.scaler.learn(np.array(self.rows).reshape(len(self.rows), -1), self.units.spread())
         self.ensemble = self._fresh()
         self.readers = self._readers()
         heard = Heard(1.0, [], np.zeros(0))
@@ -191,15 +191,16 @@ class Stream:
         if not found or set(found) <= set(self.seasons) or (self.seasons and not again):
             return  # a season that is there gives way only to one that is proposed twice
         self.seasons = found
-        spec = self.plan.season(found, self.n_x)
-        newcomer = Ensemble([spec], self.dim, self.seed + 7, found[0])
+        specs = self.plan.season(found, self.n_x)
+        newcomer = Ensemble(specs, self.dim, self.seed + 7, found[0])
         for y, raw in list(zip(self.units.buffer, self.rows, strict=True))[-_REPLAY - max(found) :]:
             self._feed(newcomer, y, raw)
-        at = [i for i, m in enumerate(self.ensemble.regimes) if m.spec.name == spec.name]
-        self.ensemble.replace(at[0] if at else None, spec, found[0], newcomer)
+        before = self.readers
+        self.ensemble.join(newcomer, found[0])
         self.readers = self._readers()
         if self.plan.reader is None:
-            self.reading.enlarge(self.readers.index(at[0]) if at else None)
+            known = len(self.readers) == len(before)
+            self.reading.enlarge(len(before) - 1 if known else None)
 
     def ahead(self, rows: list[Row | None], time: int) -> list[Forecast]:
         """Forecasts of the next len(rows) observations."""
@@ -241,7 +242,7 @@ class Stream:
         ours = {own: known[theirs] for theirs, own in self.reading.names.items() if theirs in known}
         out = []
         for i, entry in enumerate(self.reading.book):
-            mean, sd = design.coefficients(ours.get(i), member.spec, self.units)
+            mean, sd = design.coefficients(ours.get(i), member.spec, self.units, self.scaler)
             out.append(Regime(i, entry.visits, entry.first, entry.last, mean, sd))
         return out
 
