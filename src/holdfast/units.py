@@ -34,6 +34,7 @@ Array = NDArray[np.float64]
 
 MOMENTS = (1, 2, 3, 5, 10, 20, 40, 80)
 LOOK = 20  # observations between two later looks
+SURE = 5  # observations after which a stream that has not moved is taken to stand still
 RECENT = 40  # observations of the window that a later look is at
 ENOUGH = 0.25  # a new scale this far (in logs) from the old one is worth a rebuild
 ADRIFT = math.log(30.0)  # the window's scale this far from the present one means: other units
@@ -103,7 +104,16 @@ class Units:
 
     def forecast(self, inside: Forecast) -> Forecast:
         """A forecast made in units, in the user's own."""
-        return inside.rescaled(self.centre, self.scale)
+        return inside.rescaled(self.centre, self.told_scale)
+
+    @property
+    def told_scale(self) -> Array:
+        """The scale of what is told: before anything has moved a unit may be as large as y."""
+        if self.alive.all() or self.count >= SURE:
+            return self.scale
+        size = np.abs(self.centre)
+        wide = np.maximum(self.scale, np.where(size > 0, size / 10, 1.0))
+        return np.where(self.alive, self.scale, wide)
 
     def _refine(self) -> bool:
         return self._adopt(*measure(np.array(self.buffer)), far=ENOUGH)

@@ -169,3 +169,14 @@ def test_it_says_once_what_is_wrong() -> None:
         warnings.simplefilter("error")
         model.run(stamps[25:])
     assert hf.auto().explain().startswith("auto has seen nothing")
+
+
+def test_the_second_forecast_admits_that_one_value_says_nothing_of_the_spread() -> None:
+    held = 0
+    for seed in range(10):
+        first, second = np.random.default_rng(seed).normal(500.0, 8.0, 2)
+        model = hf.auto(seed=seed)
+        model.update(first)
+        low, high = model.predict().interval(0.9)
+        held += low <= second <= high
+    assert held == 10  # a band as wide as a tenth of the level: 6 sd and more

@@ -352,8 +352,13 @@ def test_probes_and_metrics(server: Any, key: str) -> None:
 
 def test_the_log_is_lines_of_json(server: Any, key: str) -> None:
     server.make(key)
-    lines = [json.loads(line) for line in server.log.read_text().splitlines()]
-    made = next(line for line in lines if line.get("path") == f"/streams/{key}")
+    made = None
+    deadline = time.monotonic() + 30  # a line is written after the answer is sent
+    while made is None and time.monotonic() < deadline:
+        lines = [json.loads(line) for line in server.log.read_text().splitlines()]
+        made = next((line for line in lines if line.get("path") == f"/streams/{key}"), None)
+        time.sleep(0.05)
+    assert made is not None
     assert {"time", "level", "request", "ms"} <= made.keys()
     assert (made["method"], made["status"], made["token"]) == ("PUT", 201, "local")
 

@@ -30,7 +30,6 @@ from holdfast.units import Units
 
 Array = NDArray[np.float64]
 WINDOW = 200  # observations that are kept to begin afresh on
-SURE = 5  # observations after which a stream that has not moved is taken to stand still
 
 
 class InUnits(RegimeModel):
@@ -57,15 +56,7 @@ class InUnits(RegimeModel):
     def _outward(self, inside: Forecast) -> Forecast:
         if self.engine is None:  # nothing is known of the units
             return inside
-        return inside.rescaled(self.units.centre, self._told_scale())
-
-    def _told_scale(self) -> Array:
-        """The scale of what is told: before anything has moved a unit may be as large as y."""
-        if self.units.alive.all() or self.units.count >= SURE:
-            return self.units.scale
-        size = np.abs(self.units.centre)
-        wide = np.maximum(self.units.scale, np.where(size > 0, size / 10, 1.0))
-        return np.where(self.units.alive, self.units.scale, wide)
+        return self.units.forecast(inside)
 
     def _observe(self, y: Array, x: Row | None) -> tuple[Forecast, Step]:
         block = next(self._stretches(y[None], [x]))
@@ -88,7 +79,7 @@ class InUnits(RegimeModel):
         assert self.engine is not None
         self._check_width(self.engine, rows[0])  # before the units have seen anything
         while at < len(y):
-            centre, told = self.units.centre, self._told_scale()
+            centre, told = self.units.centre, self.units.told_scale
             measured = self.units.to_units(y[at:])  # before the units learn from them
             stop, changed = self._learn_units(y, rows, at)
             inside = self._learn(measured[: stop - at], rows[at:stop])
