@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.emissions.base import Array, Emission, Rows, Sample
+from holdfast.emissions.conjugate import Conjugate
 from holdfast.regimes import beginning, dates, merge, snapshots
 from holdfast.regimes.drive import (
     DONE,
@@ -85,6 +86,8 @@ class Engine:
         self.emission, self.plan, self.rng = emission, plan, rng
         if not emission.timeless:  # what it would have said then is not kept: births decide
             self.plan = plan._replace(agree=False)
+        if not isinstance(emission, Conjugate):  # nothing can be joined
+            self.plan = self.plan._replace(merge=False)
         self._made: tuple[Any, ...] = ()
         self._single: tuple[Track, Any] | None = None  # of observations told one at a time
         self._unspread = False
@@ -138,18 +141,18 @@ class Engine:
     def ref(self) -> Any:
         """The state as kernels take it."""
         self._machine()
-        return self._made[3]
+        return self._made[4]
 
     def _machine(self) -> Any:
         """All that the loop works with, by reference; made anew when memory was."""
-        made, rows, work, state = self._made, self.rows, self.work, self.state
-        if not made or made[0] is not rows or made[1] is not work or made[2] is not state:
+        parts = (self.rows, self.work, self.state, self.rng)
+        if not self._made or any(a is not b for a, b in zip(self._made, parts, strict=False)):
             ref = state_ref(self.state)
-            parts = Machine(
-                self.rows, self.work, self.emission.facts, ref, self.plan_ref, self.scales
+            machine = Machine(
+                self.rows, self.work, self.emission.facts, ref, self.plan_ref, self.scales, self.rng
             )
-            self._made = (rows, work, state, ref, machine_ref(parts))
-        return self._made[4]
+            self._made = (*parts, ref, machine_ref(machine))
+        return self._made[5]
 
     @property
     def time(self) -> int:
@@ -175,7 +178,7 @@ class Engine:
                 longer = self._make_room(track, t, len(y))
                 if longer is not track:
                     track, told = longer, track_ref(longer)
-            t, reason = drive(self._machine(), self.rng, y, design, told, t, looked and t == 0)
+            t, reason = drive(self._machine(), y, design, told, t, looked and t == 0)
             self.recent.add(y[start:t], design[start:t])
             if reason == PAUSE:
                 changes += self._pause(told, t - 1)

@@ -53,4 +53,4 @@ class Plan(NamedTuple):
     agree: bool
 
 
-PlanType, plan_ref = reference(Plan, __name__, "PlanType")
+plan_ref = reference(Plan)

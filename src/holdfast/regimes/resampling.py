@@ -6,13 +6,13 @@ import math
 
 import numpy as np
 
-from holdfast._numba import kernel
+from holdfast._numba import bare, kernel
 
 SYSTEMATIC, STRATIFIED, MULTINOMIAL = range(3)
 SCHEMES = {"systematic": SYSTEMATIC, "stratified": STRATIFIED, "multinomial": MULTINOMIAL}
 
 
-@kernel
+@bare
 def effective_sample_size(log_weight: np.ndarray) -> float:
     """1 / sum omega^2 of normalised log weights (Eq. ess)."""
     total = 0.0
@@ -26,17 +26,40 @@ def ancestors(log_weight: np.ndarray, scheme: int, rng: np.random.Generator) -> 
     """Index of each new particle's parent, in ascending order."""
     n = log_weight.size
     points = np.empty(n)
-    if scheme == SYSTEMATIC:
-        points[:] = rng.random()
-    else:
-        for i in range(n):
-            points[i] = rng.random()
+    for i in range(n):
+        points[i] = rng.random() if i == 0 or scheme != SYSTEMATIC else points[0]
     if scheme == MULTINOMIAL:
-        points.sort()
+        sort(points)
     else:
         for i in range(n):
             points[i] = (points[i] + i) / n
     return select(log_weight, points)
+
+
+@bare
+def sort(values: np.ndarray) -> None:
+    """Ascending, in place: a heap whose largest goes last, again and again."""
+    n = values.size
+    for start in range(n // 2 - 1, -1, -1):
+        sift(values, start, n)
+    for end in range(n - 1, 0, -1):
+        values[0], values[end] = values[end], values[0]
+        sift(values, 0, end)
+
+
+@bare
+def sift(values: np.ndarray, start: int, n: int) -> None:
+    """Let the value at `start` sink until both below it are smaller."""
+    value, at = values[start], start
+    while 2 * at + 1 < n:
+        child = 2 * at + 1
+        if child + 1 < n and values[child + 1] > values[child]:
+            child += 1
+        if values[child] <= value:
+            break
+        values[at] = values[child]
+        at = child
+    values[at] = value
 
 
 @kernel

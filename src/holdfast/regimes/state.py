@@ -145,7 +145,7 @@ class State(NamedTuple):
     log_row: np.ndarray
 
 
-StateType, state_ref = reference(State, __name__, "StateType")
+state_ref = reference(State)
 
 
 def blank_particles(n: int) -> Particles:
