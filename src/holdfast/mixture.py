@@ -272,7 +272,7 @@ def _upper_quantile(p: float, mixture: Mixture) -> float:
             low = x
         else:
             high = x
-        newton = high
+        newton = math.nan  # where nothing is left of the tail there is no step to take
         if above > 0.0 and density > 0.0:
             newton = x + above * math.log1p(excess) / density
         if abs(excess) < _SQUARED or abs(newton - x) < _CLOSE * abs(x):
