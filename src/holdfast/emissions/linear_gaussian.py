@@ -364,19 +364,7 @@ def _draw_prior(
 def _apart(rows: GaussianRows, a: int, b: int) -> float:
     farthest = 0.0
     for j in range(rows.mean.shape[2]):
+        variance = squares(rows.root[a, j]) + squares(rows.root[b, j])
         gap = rows.mean[a, 0, j] - rows.mean[b, 0, j]
-        if not surely_nearer(gap * gap, farthest, rows.root[a, j]):
-            variance = squares(rows.root[a, j]) + squares(rows.root[b, j])
-            farthest = max(farthest, gap * gap / variance)
+        farthest = max(farthest, gap * gap / variance)
     return beyond_chance(farthest, rows.mean.shape[2])
-
-
-@bare
-def surely_nearer(squared: float, farthest: float, line: np.ndarray) -> bool:
-    """Whether squared / variance is below `farthest`, seen from a part of the variance alone."""
-    need, found = 1.001 * squared, 0.0
-    for i in range(line.size):
-        found += line[i] * line[i]
-        if need <= farthest * found:
-            return True
-    return False
