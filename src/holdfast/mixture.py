@@ -272,11 +272,13 @@ def _upper_quantile(p: float, mixture: Mixture) -> float:
             low = x
         else:
             high = x
-        newton = math.nan  # where nothing is left of the tail there is no step to take
+        newton = math.nan  # between components far apart, or beyond all, nothing says how far
         if above > 0.0 and density > 0.0:
             newton = x + above * math.log1p(excess) / density
-        if abs(excess) < _SQUARED or abs(newton - x) < _CLOSE * abs(x):
-            return min(max(newton, low), high)
+            if abs(excess) < _SQUARED or abs(newton - x) < _CLOSE * abs(x):
+                return min(max(newton, low), high)
+        elif abs(excess) < _CLOSE:
+            return high
         x = newton if low < newton < high else low + 0.5 * (high - low)
         if not low < x < high:
             return high
