@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -45,9 +45,9 @@ class Reference:
         self.address = self.words.__array_interface__["data"][0]
 
 
-def reference(kind: type) -> Callable[[Any], Any]:
-    """A function that turns a value of a NamedTuple into what kernels take: the same fields."""
-    return (lambda value: value) if config.DISABLE_JIT else Reference
+def reference(value: Any) -> Any:
+    """A NamedTuple as kernels take it: the same fields, by one pointer."""
+    return value if config.DISABLE_JIT else Reference(value)
 
 
 def _pointer_to(value: Any) -> Pointer:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from holdfast._numba import bare, kernel, reference
+from holdfast._numba import bare, kernel
 from holdfast.emissions.base import Facts, Rows, Sample, Work, apart
 from holdfast.loops import fill
 from holdfast.regimes.commit import commit, write_prior_mass
@@ -60,9 +60,6 @@ class Track(NamedTuple):
     dof: np.ndarray
 
 
-track_ref = reference(Track)
-
-
 def blank_track(n: int, room: int, dim: int) -> Track:
     """A track of n observations whose forecasts have `room` components in all."""
     return Track(
@@ -91,9 +88,6 @@ class Machine(NamedTuple):
     plan: Plan
     scales: Scales
     rng: np.random.Generator
-
-
-machine_ref = reference(Machine)
 
 
 @kernel

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast._numba import reference
 from holdfast.emissions.base import Array, Emission, Rows, Sample
 from holdfast.emissions.conjugate import Conjugate
 from holdfast.regimes import beginning, dates, merge, snapshots
@@ -25,13 +26,11 @@ from holdfast.regimes.drive import (
     Track,
     blank_track,
     drive,
-    machine_ref,
     tell,
-    track_ref,
 )
 from holdfast.regimes.filter import look_all, write_components
 from holdfast.regimes.identity import reconcile, vote
-from holdfast.regimes.plan import Plan, plan_ref
+from holdfast.regimes.plan import Plan
 from holdfast.regimes.propagate import held_mass, propagate, transition_matrix
 from holdfast.regimes.state import (
     PRIOR_ROW,
@@ -43,7 +42,6 @@ from holdfast.regimes.state import (
     blank_particles,
     blank_view,
     padded,
-    state_ref,
     stretched,
     wider,
 )
@@ -147,11 +145,11 @@ class Engine:
         """All that the loop works with, by reference; made anew when memory was."""
         parts = (self.rows, self.work, self.state, self.rng)
         if not self._made or any(a is not b for a, b in zip(self._made, parts, strict=False)):
-            ref = state_ref(self.state)
+            ref = reference(self.state)
             machine = Machine(
                 self.rows, self.work, self.emission.facts, ref, self.plan_ref, self.scales, self.rng
             )
-            self._made = (*parts, ref, machine_ref(machine))
+            self._made = (*parts, ref, reference(machine))
         return self._made[5]
 
     @property
@@ -177,7 +175,7 @@ class Engine:
             if reason == ROOM:
                 longer = self._make_room(track, t, len(y))
                 if longer is not track:
-                    track, told = longer, track_ref(longer)
+                    track, told = longer, reference(longer)
             t, reason = drive(self._machine(), y, design, told, t, looked and t == 0)
             self.recent.add(y[start:t], design[start:t])
             if reason == PAUSE:
@@ -293,7 +291,7 @@ class Engine:
         """Room for what is told of n observations, and the same as kernels take it."""
         room = n * 8 + int(self.state.clock.candidates.sum()) + 1
         track = blank_track(n, room, self.emission.shape.dim)
-        return track, track_ref(track)
+        return track, reference(track)
 
     def _make_room(self, track: Track, t: int, n: int) -> Track:
         """Memory for the next commit and the next forecasts."""
@@ -361,7 +359,7 @@ class Engine:
 @lru_cache(maxsize=64)
 def _shared_plan_ref(plan: Plan) -> Any:
     """Nobody writes to a plan, so engines with equal plans share what takes long to make."""
-    return plan_ref(plan)
+    return reference(plan)
 
 
 def _copied(arrays: Any) -> Any:
