@@ -18,12 +18,18 @@ import numpy as np
 from holdfast._numba import bare, kernel
 from holdfast.emissions.base import Facts, Rows, Work, begin, carry, close, draw_prior
 from holdfast.logspace import draw_index, logsumexp, normalise
-from holdfast.loops import copy, fill
+from holdfast.loops import fill
 from holdfast.regimes.filter import spread_mass
 from holdfast.regimes.identity import reconcile, vote
 from holdfast.regimes.plan import Plan
 from holdfast.regimes.prior import forget, log_transition_row, record, stalest, sweep
-from holdfast.regimes.resampling import ancestors, effective_sample_size
+from holdfast.regimes.resampling import (
+    ancestors,
+    copy_counts,
+    copy_each,
+    copy_slots,
+    effective_sample_size,
+)
 from holdfast.regimes.schedule import next_size
 from holdfast.regimes.state import PRIOR_ROW, START, UNBORN, State
 
@@ -144,42 +150,6 @@ def resample(
     for column in (p.alpha, p.gamma):
         copy_each(column, first, parents)
     fill(p.log_weight[first:last], last - first, -math.log(float(last - first)))
-
-
-@kernel
-def copy_each(array: np.ndarray, first: int, parents: np.ndarray) -> None:
-    """array[first + i] <- array[first + parents[i]]."""
-    before = np.empty(parents.size, array.dtype)
-    copy(array[first : first + parents.size], before)
-    for i in range(parents.size):
-        array[first + i] = before[parents[i]]
-
-
-@kernel
-def copy_slots(array: np.ndarray, first: int, parents: np.ndarray, width: int) -> None:
-    """The same for the first `width` entries of each row."""
-    before = np.empty((parents.size, width), array.dtype)
-    for i in range(parents.size):
-        for l in range(width):
-            before[i, l] = array[first + i, l]
-    for i in range(parents.size):
-        for l in range(width):
-            array[first + i, l] = before[parents[i], l]
-
-
-@kernel
-def copy_counts(counts: np.ndarray, first: int, parents: np.ndarray, width: int) -> None:
-    """The same for the transition counts."""
-    before = np.empty((parents.size, width, width), counts.dtype)
-    for i in range(parents.size):
-        for l in range(width):
-            for k in range(width):
-                before[i, l, k] = counts[first + i, l, k]
-    for i in range(parents.size):
-        if parents[i] != i:
-            for l in range(width):
-                for k in range(width):
-                    counts[first + i, l, k] = before[parents[i], l, k]
 
 
 @kernel

@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from holdfast._numba import bare, kernel
+from holdfast.loops import copy
 
 SYSTEMATIC, STRATIFIED, MULTINOMIAL = range(3)
 SCHEMES = {"systematic": SYSTEMATIC, "stratified": STRATIFIED, "multinomial": MULTINOMIAL}
@@ -74,3 +75,39 @@ def select(log_weight: np.ndarray, points: np.ndarray) -> np.ndarray:
             cumulative += math.exp(log_weight[parent])
         parents[i] = parent
     return parents
+
+
+@kernel
+def copy_each(array: np.ndarray, first: int, parents: np.ndarray) -> None:
+    """array[first + i] <- array[first + parents[i]]."""
+    before = np.empty(parents.size, array.dtype)
+    copy(array[first : first + parents.size], before)
+    for i in range(parents.size):
+        array[first + i] = before[parents[i]]
+
+
+@kernel
+def copy_slots(array: np.ndarray, first: int, parents: np.ndarray, width: int) -> None:
+    """The same for the first `width` entries of each row."""
+    before = np.empty((parents.size, width), array.dtype)
+    for i in range(parents.size):
+        for l in range(width):
+            before[i, l] = array[first + i, l]
+    for i in range(parents.size):
+        for l in range(width):
+            array[first + i, l] = before[parents[i], l]
+
+
+@kernel
+def copy_counts(counts: np.ndarray, first: int, parents: np.ndarray, width: int) -> None:
+    """The same for the transition counts."""
+    before = np.empty((parents.size, width, width), counts.dtype)
+    for i in range(parents.size):
+        for l in range(width):
+            for k in range(width):
+                before[i, l, k] = counts[first + i, l, k]
+    for i in range(parents.size):
+        if parents[i] != i:
+            for l in range(width):
+                for k in range(width):
+                    counts[first + i, l, k] = before[parents[i], l, k]
