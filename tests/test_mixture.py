@@ -118,6 +118,15 @@ class TestMixture:
 
 
 class TestQuantile:
+    @pytest.mark.parametrize(("q", "place"), [(0.5, 0.0), (0.7, 0.0), (0.71, 1e12), (0.9, 1e12)])
+    def test_no_quantile_is_between_components_far_apart(self, q: float, place: float) -> None:
+        parts = (np.array([0.7, 0.3]), np.array([0.0, 1e12]), np.ones(2), np.full(2, np.inf))
+        x = mixture_quantile(q, *parts)
+        if q == 0.7:  # anything between the two will do
+            assert 0.0 < x < 1e12
+        else:
+            assert abs(x - place) < 10.0
+
     @pytest.mark.parametrize("q", [1e-9, 0.01, 0.3, 0.5, 0.75, 0.95, 1 - 1e-6])
     def test_agrees_with_a_root_of_the_forecasts_cdf(self, q: float) -> None:
         rng = np.random.default_rng(1)

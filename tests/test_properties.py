@@ -17,7 +17,7 @@ from holdfast.emissions.base import Shape
 from holdfast.emissions.linear_gaussian import GaussianSpec, LinearGaussian
 from holdfast.regimes.commit import write_prior_mass
 from holdfast.regimes.filter import spread_mass
-from holdfast.regimes.identity import present_shares
+from holdfast.regimes.identity import present_shares, weights
 from holdfast.regimes.state import Particles
 
 SEEDS = st.integers(0, 10_000)
@@ -111,7 +111,7 @@ def summary(engine: Any) -> tuple[dict[int, float], np.ndarray, list[float]]:
     """Weight of each present id, of each row, and every island's probability of a change."""
     n = engine.state.particles.alpha.size
     ids, shares = np.empty(n, np.int64), np.empty(n)
-    known = present_shares(engine.state, ids, shares)
+    known = present_shares(engine.state, weights(engine.state), ids, shares)
     change = []
     for g in range(engine.state.clock.size.size):
         write_prior_mass(engine.state, engine.plan, g, True)

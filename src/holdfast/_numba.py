@@ -36,15 +36,17 @@ import numpy as np
 from numba.core import caching as _caching
 from numba.core import config as _config
 from numba.core import serialize as _serialize
-from numba.experimental import structref as _structref
 from numba.extending import overload
+
+from holdfast._parts import in_parts
+from holdfast._words import reference
+
+__all__ = ["bare", "cache_folder", "cache_root", "config", "generic", "kernel", "reference"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 config: Any = _config  # its attributes are made at run time
 _function_cache: Any = _caching.FunctionCache
 _dumps: Any = _serialize.dumps
-structref: Any = _structref
-types: Any = numba.types
 
 _SOURCE = Path(__file__).parent.parent
 _VERSIONS = (sys.version, np.__version__, numba.__version__)
@@ -192,22 +194,33 @@ class _Shelf:
 
 def kernel(function: Function) -> Function:
     """Compile on first use and cache on disk; plain Python under NUMBA_DISABLE_JIT."""
+    return _compiled(function, counted=True)
+
+
+def bare(function: Function) -> Function:
+    """A kernel that makes no array and returns none: no references are counted inside."""
+    return _compiled(function, counted=False)
+
+
+def _compiled(function: Function, counted: bool) -> Function:
     if config.DISABLE_JIT:
         return function
     # No branch for divisions by zero, and no wrapper for callers in C: there are none.
-    options: Any = {"error_model": "numpy", "no_cfunc_wrapper": True}
-    compiled: Any = numba.njit(**options)(function)
+    options: Any = {"error_model": "numpy", "no_cfunc_wrapper": True, "_nrt": counted}
+    whole: Any = numba.njit(**options)(function)
+    options["no_cpython_wrapper"] = True
+    in_parts(whole, numba.njit(**options)(function))
     before = config.CACHE_DIR
     config.CACHE_DIR = str(cache_root())  # where Numba looks for room
     try:
         keeper = _function_cache(function)
     except RuntimeError:  # nowhere to write at all: compiled code stays in memory
-        return cast(Function, compiled)
+        return cast(Function, whole)
     finally:
         config.CACHE_DIR = before
     keeper._cache_file = _Shelf(function)
-    compiled._cache = keeper
-    return cast(Function, compiled)
+    whole._cache = keeper
+    return cast(Function, whole)
 
 
 class Generic(Protocol):
@@ -246,35 +259,16 @@ def generic(stub: Callable[..., Any]) -> Generic:
 
 def _chooser(stub: Callable[..., Any], table: dict[Any, Callable[..., Any]]) -> Any:
     """What Numba asks for the implementation: a function with the stub's own signature."""
+    names = ", ".join(inspect.signature(stub).parameters)
 
     def choose(*arguments: Any) -> Any:
-        found = table.get(getattr(arguments[0], "instance_class", None), stub)
-        return getattr(found, "py_func", found)
+        found = table.get(getattr(arguments[0], "instance_class", None))
+        return stub if found is None else _through(names, found)
 
-    names = ", ".join(inspect.signature(stub).parameters)
     return eval(f"lambda {names}: choose({names})", {"choose": choose})
 
 
-def reference(kind: Any, module: str, name: str) -> tuple[Any, Callable[[Any], Any]]:
-    """A way to hand a NamedTuple of many arrays to kernels as one pointer.
-
-    Kernels that take dozens of arrays by value compile slowly and are slow to call. Returns a
-    type, to be kept in `module` under `name` so that compiled code can be found again, and a
-    function that turns a value into what kernels take: the same fields, by reference.
-    """
-    if config.DISABLE_JIT:
-        return None, lambda value: value
-    fields = list(kind._fields)
-    plain = {"__module__": module, "__qualname__": name, "preprocess_fields": _unliteral}
-    made = structref.register(type(name, (types.StructRef,), plain))
-
-    def new(cls: Any, *values: Any) -> Any:
-        return structref.StructRefProxy.__new__(cls, *values)
-
-    proxy: Any = type(f"{name}Proxy", (structref.StructRefProxy,), {"__new__": new})
-    structref.define_proxy(proxy, made, fields)
-    return made, lambda value: proxy(*value)
-
-
-def _unliteral(self: Any, fields: Any) -> Any:
-    return tuple((name, types.unliteral(kind)) for name, kind in fields)
+@cache
+def _through(names: str, found: Callable[..., Any]) -> Any:
+    """A function that does nothing but call the kernel, which is compiled by its own options."""
+    return eval(f"lambda {names}: found({names})", {"found": found})

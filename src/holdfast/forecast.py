@@ -293,13 +293,20 @@ def _scalars(of: Forecast | Forecasts) -> tuple[Array, Array, Array, Array]:
 
 def quantiles(forecasts: Sequence[Forecast], q: float) -> Array:
     """The q-quantile of each coordinate of many forecasts at once: (T, d)."""
-    if not 0 < q < 1:
-        raise HoldfastError(f"q must lie strictly between 0 and 1, got {q!r}.")
+    return several_quantiles(forecasts, (q,))[0]
+
+
+def several_quantiles(forecasts: Sequence[Forecast], levels: Sequence[float]) -> list[Array]:
+    """`quantiles` for each of some levels."""
+    for q in levels:
+        if not 0 < q < 1:
+            raise HoldfastError(f"q must lie strictly between 0 and 1, got {q!r}.")
     share, location, scale, dof = side_by_side(forecasts)
-    found = np.empty_like(location[:, 0])
-    for j in range(found.shape[1]):
+    found = [np.empty_like(location[:, 0]) for _ in levels]
+    for j in range(location.shape[2]):
         centre, width = (np.ascontiguousarray(part[..., j]) for part in (location, scale))
-        found[:, j] = mixture_quantiles(float(q), share, centre, width, dof[..., 0])
+        for q, out in zip(levels, found, strict=True):
+            out[:, j] = mixture_quantiles(float(q), share, centre, width, dof[..., 0])
     return found
 
 

@@ -11,10 +11,10 @@ import math
 
 import numpy as np
 
-from holdfast._numba import kernel
+from holdfast._numba import bare
 
 
-@kernel
+@bare
 def logsumexp(values: np.ndarray, n: int) -> float:
     """log sum exp of the first `n` entries; -inf for an empty or impossible set."""
     top = -np.inf
@@ -28,7 +28,7 @@ def logsumexp(values: np.ndarray, n: int) -> float:
     return top + math.log(total)
 
 
-@kernel
+@bare
 def normalise(log_values: np.ndarray, n: int, out_shares: np.ndarray) -> float:
     """Write shares proportional to exp(log_values); return the log of their sum."""
     total = logsumexp(log_values, n)
@@ -37,7 +37,7 @@ def normalise(log_values: np.ndarray, n: int, out_shares: np.ndarray) -> float:
     return total
 
 
-@kernel
+@bare
 def draw_index(shares: np.ndarray, n: int, uniform: float) -> int:
     """The index whose cumulative share first exceeds `uniform` (shares sum to one)."""
     cumulative = 0.0

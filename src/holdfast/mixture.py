@@ -29,6 +29,8 @@ _MANY = 30.0  # degrees of freedom from which the Gaussian integral is used ..
 _NEAR = 0.4  # .. where w is above this; below it the sum itself ends soon
 _CLOSE = 1e-15  # of the probability or of the quantile
 _STEPS = 300  # a ceiling: five to ten is usual
+_SQUARED = 1e-9  # of the probability: a Newton step from nearer than this ends within _CLOSE
+_COMMON, _FAR = 1e-3, 9.5  # of a tail this large a Gaussian so many deviations off is no digit
 _LOG_ROOT = 0.5 * math.log(2 * math.pi)
 _LARGEST = float(np.finfo(np.float64).max)
 _LONGEST = 1e150  # its square is still finite
@@ -161,15 +163,20 @@ def _mixture(
 
 
 @kernel
-def mixture_tails(x: float, mixture: Mixture) -> tuple[float, float, float]:
-    """P(X <= x), P(X > x) and the density at x; each probability to its own last digits."""
+def mixture_tails(x: float, mixture: Mixture, far: float) -> tuple[float, float, float]:
+    """P(X <= x), P(X > x) and the density at x; each probability to its own last digits.
+
+    Gaussian components that are more than `far` standard deviations away are on their side.
+    """
     below, above, density = 0.0, 0.0, 0.0
     for k in range(mixture.share.size):
         share, scale = mixture.share[k], mixture.scale[k]
         if share == 0.0:
             continue
         z = _standard(x, mixture.location[k], scale)
-        tail, height = student_tail(abs(z), mixture.dof[k], mixture.peak[k])
+        tail, height = 0.0, 0.0
+        if abs(z) < far or not math.isinf(mixture.dof[k]):
+            tail, height = student_tail(abs(z), mixture.dof[k], mixture.peak[k])
         density += share * (height / scale)
         below += share * (tail if z < 0.0 else 1.0 - tail)
         above += share * (1.0 - tail if z < 0.0 else tail)
@@ -224,7 +231,7 @@ def mixture_cdf_pdf(
     x: float, share: np.ndarray, location: np.ndarray, scale: np.ndarray, dof: np.ndarray
 ) -> tuple[float, float]:
     """P(X <= x) and the density at x of a mixture of (K,) components."""
-    below, _, density = mixture_tails(x, _mixture(share, location, scale, dof))
+    below, _, density = mixture_tails(x, _mixture(share, location, scale, dof), math.inf)
     return below, density
 
 
@@ -256,19 +263,22 @@ def _upper_quantile(p: float, mixture: Mixture) -> float:
     The logarithm of a Gaussian tail is concave and that of a power nearly straight over the
     steps taken, so half a dozen are usual; a step that would leave the bracket halves it.
     """
+    far = _FAR if p > _COMMON else math.inf
     low, x, high = _bracket(p, mixture)
     for _ in range(_STEPS):
-        _, above, density = mixture_tails(x, mixture)
+        _, above, density = mixture_tails(x, mixture, far)
         excess = (above - p) / p
         if excess > 0.0:
             low = x
         else:
             high = x
-        newton = high
+        newton = math.nan  # between components far apart, or beyond all, nothing says how far
         if above > 0.0 and density > 0.0:
             newton = x + above * math.log1p(excess) / density
-        if abs(excess) < _CLOSE or abs(newton - x) < _CLOSE * abs(x):
-            return min(max(newton, low), high)
+            if abs(excess) < _SQUARED or abs(newton - x) < _CLOSE * abs(x):
+                return min(max(newton, low), high)
+        elif abs(excess) < _CLOSE:
+            return high
         x = newton if low < newton < high else low + 0.5 * (high - low)
         if not low < x < high:
             return high
@@ -279,14 +289,17 @@ def _upper_quantile(p: float, mixture: Mixture) -> float:
 def _bracket(p: float, mixture: Mixture) -> tuple[float, float, float]:
     """Two points around the upper p-quantile and one between them to start from."""
     normal = _rough_normal(p)
-    low, start, high, step = math.inf, 0.0, -math.inf, 0.0
+    student = max(normal, (1.0 - 2.0 * p) / math.sqrt(2.0 * p * (1.0 - p)))  # exact for dof = 2
+    low, start, high, step, sure = math.inf, 0.0, -math.inf, 0.0, True
     for k in range(mixture.share.size):
         share, location, scale = mixture.share[k], mixture.location[k], mixture.scale[k]
         if share > 0.0:
             low, step = min(low, location), max(step, scale)
-            high = max(high, location + scale * normal)
+            reach = normal if math.isinf(mixture.dof[k]) else student
+            high = max(high, min(location + scale * reach, _LARGEST / 4))
             start += share * (location + scale * normal)
-    while high < _LARGEST / 8 and mixture_tails(high, mixture)[1] > p:
+            sure = sure and mixture.dof[k] >= 2.0
+    while not sure and high < _LARGEST / 8 and mixture_tails(high, mixture, math.inf)[1] > p:
         low = start = high
         high, step = high + step, 2.0 * step
     return low, min(max(start, low), high), high

@@ -32,7 +32,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from holdfast._numba import kernel
+from holdfast._numba import bare
 from holdfast.errors import unknown
 
 NONE, IMQ, HUBER, MAHALANOBIS, CONTAMINATION = range(5)
@@ -109,13 +109,13 @@ def weight_code(name: object) -> int:
     return WEIGHTS[name]
 
 
-@kernel
+@bare
 def no_outliers() -> Broad:
     """Where no contamination is asked for."""
     return Broad(-np.inf, 0.0, 0.0)
 
 
-@kernel
+@bare
 def judge(
     law: Law, broad: Broad, seen: Residual, fresh: bool, belief: int
 ) -> tuple[float, float, float]:
@@ -132,7 +132,7 @@ def judge(
     return math.exp(log_w2) * seen.log_plain, w2, learnt
 
 
-@kernel
+@bare
 def judge_mixture(
     law: Law, broad: Broad, log_plain: float, belief: int
 ) -> tuple[float, float, float]:
@@ -150,7 +150,7 @@ def judge_mixture(
     return (log_p if law.weigh_regimes else log_plain), r, r
 
 
-@kernel
+@bare
 def log_weight2(kind: int, z: float, threshold: float) -> float:
     """log w^2 as scores use it: finite for every finite z."""
     u = z / threshold
@@ -161,7 +161,7 @@ def log_weight2(kind: int, z: float, threshold: float) -> float:
     return -2.0 * math.log(u) if u > 1.0 else 0.0
 
 
-@kernel
+@bare
 def update_weight2(kind: int, z: float, threshold: float) -> float:
     """w^2 as parameter updates use it."""
     if kind == MAHALANOBIS:
@@ -170,20 +170,20 @@ def update_weight2(kind: int, z: float, threshold: float) -> float:
     return w2 if w2 > FAINTEST else 0.0
 
 
-@kernel
+@bare
 def log_score(z: float, log_scale: float, log_w2: float, dim: int) -> float:
     """D1: log N(y; yhat, S / w^2), which rescaling y shifts equally for every regime."""
     squared = math.exp(2.0 * math.log(z) + log_w2) if z > 0.0 else 0.0
     return -0.5 * (dim * (math.log(2.0 * math.pi) - log_w2) + squared) - log_scale
 
 
-@kernel
+@bare
 def log_normal(z: float, log_scale: float, dim: int) -> float:
     """Log density of a Gaussian at a residual of length z, log_scale = log det S / 2."""
     return -0.5 * (dim * math.log(2.0 * math.pi) + z * z) - log_scale
 
 
-@kernel
+@bare
 def log_broad(z: float, log_scale: float, dim: int) -> float:
     """log q of a residual of length z under q's scale matrix, log_scale = log det / 2."""
     half = 0.5 * (BROAD_DOF + dim)
@@ -193,7 +193,7 @@ def log_broad(z: float, log_scale: float, dim: int) -> float:
     return constant - log_scale - half * far
 
 
-@kernel
+@bare
 def factorise(matrix: np.ndarray, seen: np.ndarray, out_lower: np.ndarray) -> float:
     """Cholesky factor of the seen block of a covariance; returns log det / 2."""
     log_det = 0.0

@@ -38,6 +38,7 @@ from holdfast.emissions.linear import (
     beyond_chance,
     bounded,
     dot,
+    move_by,
     pass_through,
     project,
     squares,
@@ -242,7 +243,9 @@ def _absorb(
     count = w2 * n_seen / d
     if n_seen < d:
         add_unexplained(factor, count / work.dof[g, k], sight)
-    add_step(work.steps, g, k, work.steps.ahead[g, k, 0], sight.residual, 1.0 / count)
+    gain = add_step(work.steps, g, k, work.steps.ahead[g, k, 0], 1.0 / count)
+    for j in range(d):
+        move_by(work.steps, g, k, j, gain * sight.residual[j])
     scale = math.sqrt(count / (kappa * (1.0 + work.q[g, k])))
     for j in range(d):
         sight.residual[j] *= scale

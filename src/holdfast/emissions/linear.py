@@ -19,7 +19,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from holdfast._numba import kernel
+from holdfast._numba import bare
+from holdfast.loops import copy
 
 FARTHEST = 1e100  # residuals beyond this are taken for this
 
@@ -59,7 +60,7 @@ def blank_steps(
     )
 
 
-@kernel
+@bare
 def dot(u: np.ndarray, v: np.ndarray) -> float:
     """u'v in four running sums, which the processor adds up side by side."""
     n = u.size
@@ -75,18 +76,19 @@ def dot(u: np.ndarray, v: np.ndarray) -> float:
     return (a + b) + (c + d)
 
 
-@kernel
+@bare
 def project(root: np.ndarray, f: np.ndarray, out_v: np.ndarray) -> None:
     """v = root' f, so that f' A A' f = v'v."""
     m = f.size
-    out_v[:] = 0.0
+    for b in range(m):
+        out_v[b] = 0.0
     for a in range(m):
         if f[a] != 0.0:
             for b in range(m):
                 out_v[b] += f[a] * root[a, b]
 
 
-@kernel
+@bare
 def pass_through(
     steps: Steps, g: int, k: int, first: int, v: np.ndarray, out_moved: np.ndarray
 ) -> None:
@@ -101,21 +103,27 @@ def pass_through(
             v[a] -= along * u[a]
 
 
-@kernel
-def add_step(
-    steps: Steps, g: int, k: int, v: np.ndarray, residual: np.ndarray, noise: float
-) -> None:
-    """Learn one scalar with noise variance `noise`; v is A' f of that scalar, now."""
+@bare
+def add_step(steps: Steps, g: int, k: int, v: np.ndarray, noise: float) -> float:
+    """Learn one scalar with noise variance `noise`; v is A' f of that scalar, now.
+
+    Returns the gain; `move_by` takes what it makes of the residual of each set of coefficients.
+    """
     gain = 1.0 / (squares(v) + noise)
     b = steps.taken[g, k]
-    steps.u[g, k, b] = v
+    copy(v, steps.u[g, k, b])
     steps.shrink[g, k, b] = gain / (1.0 + math.sqrt(gain * noise))
-    for j in range(residual.size):
-        steps.gain[g, k, b, j] = gain * residual[j]
     steps.taken[g, k] = b + 1
+    return gain
 
 
-@kernel
+@bare
+def move_by(steps: Steps, g: int, k: int, j: int, moved: float) -> None:
+    """The last step moves the j-th set of coefficients by gain times residual."""
+    steps.gain[g, k, steps.taken[g, k] - 1, j] = moved
+
+
+@bare
 def apply_steps(
     steps: Steps, g: int, k: int, root: np.ndarray, out_mean: np.ndarray, out_root: np.ndarray
 ) -> None:
@@ -123,7 +131,7 @@ def apply_steps(
     m = root.shape[0]
     for a in range(m):
         line = out_root[a]
-        line[:] = root[a]
+        copy(root[a], line)
         for b in range(steps.taken[g, k]):
             u = steps.u[g, k, b]
             along = dot(line, u)
@@ -134,7 +142,7 @@ def apply_steps(
                 line[j] -= along * u[j]
 
 
-@kernel
+@bare
 def bounded(residual: float) -> float:
     """A residual whose square still fits a float, and whose length stays below LONGEST.
 
@@ -144,13 +152,13 @@ def bounded(residual: float) -> float:
     return min(max(residual, -FARTHEST), FARTHEST)
 
 
-@kernel
+@bare
 def squares(v: np.ndarray) -> float:
     """v'v."""
     return dot(v, v)
 
 
-@kernel
+@bare
 def beyond_chance(squared: float, n: int) -> float:
     """How far the largest of n standardised distances exceeds what chance alone would give."""
     return max(0.0, math.sqrt(squared) - math.sqrt(2.0 * math.log(float(n))))

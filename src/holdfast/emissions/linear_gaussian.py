@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast._numba import kernel
+from holdfast._numba import bare, kernel
 from holdfast.emissions.base import (
     Array,
     EmissionSpec,
@@ -43,12 +43,14 @@ from holdfast.emissions.linear import (
     blank_steps,
     bounded,
     dot,
+    move_by,
     pass_through,
     project,
     squares,
 )
 from holdfast.emissions.matrices import check_roots, read_covariance, read_vector
 from holdfast.errors import HoldfastError, numbers
+from holdfast.loops import copy, copy_matrix
 from holdfast.score import LONGEST, Broad, Law, Residual, factorise, judge, log_normal
 
 
@@ -182,13 +184,13 @@ class LinearGaussian(Conjugate):
 
 
 @begin.of(GaussianRows)
-@kernel
+@bare
 def _begin(rows: GaussianRows, work: GaussianWork, g: int, k: int, row: int) -> None:
     work.steps.taken[g, k] = 0
 
 
 @look.of(GaussianRows)
-@kernel
+@bare
 def _look(
     rows: GaussianRows, work: GaussianWork, facts: GaussianFacts, g: int, k: int, row: int,
     sample: Sample, out: View,
@@ -196,21 +198,18 @@ def _look(
     """N(F mu, F Sigma F' + R)."""
     steps = work.steps
     d = sample.design.shape[0]
-    moved = np.zeros(1)
     for j in range(d):
-        f = sample.design[j]
+        f, ahead = sample.design[j], steps.ahead[g, k, j]
         project(rows.root[row], f, steps.raw[g, k, j])
+        copy(steps.raw[g, k, j], ahead)
         fitted = dot(f, rows.mean[row, 0])
-        moved[0] = fitted
-        steps.ahead[g, k, j] = steps.raw[g, k, j]
-        pass_through(steps, g, k, 0, steps.ahead[g, k, j], moved)
-        out.location[g, k, j] = moved[0]
-        out.start_location[g, k, j] = fitted
+        out.location[g, k, j] = out.start_location[g, k, j] = fitted
+        pass_through(steps, g, k, 0, ahead, out.location[g, k, j : j + 1])
     spread(steps.ahead[g, k], facts.noise, out.spread[g, k])
     spread(steps.raw[g, k], facts.noise, out.start_spread[g, k])
 
 
-@kernel
+@bare
 def spread(projected: np.ndarray, noise: np.ndarray, out_spread: np.ndarray) -> None:
     """P P' + R."""
     for i in range(projected.shape[0]):
@@ -220,7 +219,7 @@ def spread(projected: np.ndarray, noise: np.ndarray, out_spread: np.ndarray) -> 
 
 
 @learn.of(GaussianRows)
-@kernel
+@bare
 def _learn(
     rows: GaussianRows, work: GaussianWork, facts: GaussianFacts, g: int, k: int, row: int,
     sample: Sample, view: View, law: Law, broad: Broad, fresh: bool, belief: int,
@@ -230,7 +229,7 @@ def _learn(
     return _learn_vector(work.steps, facts, g, k, sample, view, law, broad, fresh, belief)
 
 
-@kernel
+@bare
 def _learn_scalar(
     steps: Steps, facts: GaussianFacts, g: int, k: int, y: float, view: View,
     law: Law, broad: Broad, fresh: bool, belief: int,
@@ -247,9 +246,8 @@ def _learn_scalar(
     seen = Residual(log_normal(z, log_scale, 1), z, far, log_scale, 1)
     score, weight, w2 = judge(law, broad, seen, fresh, belief)
     if w2 > 0.0:
-        shift = np.empty(1)
-        shift[0] = residual
-        add_step(steps, g, k, steps.ahead[g, k, 0], shift, noise / w2)
+        gain = add_step(steps, g, k, steps.ahead[g, k, 0], noise / w2)
+        move_by(steps, g, k, 0, gain * residual)
     return score, weight
 
 
@@ -280,7 +278,7 @@ def _learn_vector(
     return score, weight
 
 
-@kernel
+@bare
 def whiten(
     sample: Sample, location: np.ndarray, projected: np.ndarray, out_residual: np.ndarray,
     out_lines: np.ndarray,
@@ -290,13 +288,15 @@ def whiten(
     for j in range(n):
         at = sample.seen[j]
         out_residual[j] = min(max(sample.y[at], -LONGEST), LONGEST) - location[at]
-        out_lines[j] = projected[at]
+        copy(projected[at], out_lines[j])
         for b in range(j):
             out_residual[j] -= sample.lower[j, b] * out_residual[b]
-            out_lines[j] -= sample.lower[j, b] * out_lines[b]
+            for a in range(out_lines.shape[1]):
+                out_lines[j, a] -= sample.lower[j, b] * out_lines[b, a]
         out_residual[j] /= sample.lower[j, j]
         out_residual[j] = min(max(out_residual[j], -LONGEST / n), LONGEST / n)
-        out_lines[j] /= sample.lower[j, j]
+        for a in range(out_lines.shape[1]):
+            out_lines[j, a] /= sample.lower[j, j]
 
 
 @kernel
@@ -309,18 +309,17 @@ def trial(
     """
     first = steps.taken[g, k]
     squared, log_det = 0.0, 0.0
-    left, moved = np.empty(1), np.empty(1)
+    v, moved = np.empty(lines.shape[1]), np.empty(1)
     for j in range(residual.size):
-        v = lines[j].copy()
+        copy(lines[j], v)
         moved[0] = 0.0
         pass_through(steps, g, k, first, v, moved)
-        left[0] = residual[j] - moved[0]
+        left = residual[j] - moved[0]
         variance = 1.0 + squares(v)
-        length = abs(left[0]) / math.sqrt(variance)
-        squared += min(length, LONGEST / residual.size) ** 2
+        length = min(abs(left) / math.sqrt(variance), LONGEST / residual.size)
+        squared += length * length
         log_det += 0.5 * math.log(variance)
-        left[0] = bounded(left[0])
-        add_step(steps, g, k, v, left, 1.0)
+        move_by(steps, g, k, 0, add_step(steps, g, k, v, 1.0) * bounded(left))
     return min(math.sqrt(squared), LONGEST), log_det
 
 
@@ -330,38 +329,38 @@ def in_turn(
 ) -> None:
     """Learn whitened coordinates one by one."""
     first = steps.taken[g, k]
-    left, moved = np.empty(1), np.empty(1)
+    moved = np.empty(1)
     for j in range(residual.size):
         moved[0] = 0.0
         pass_through(steps, g, k, first, lines[j], moved)
-        left[0] = bounded(residual[j] - moved[0])
-        add_step(steps, g, k, lines[j], left, noise)
+        left = bounded(residual[j] - moved[0])
+        move_by(steps, g, k, 0, add_step(steps, g, k, lines[j], noise) * left)
 
 
 @close.of(GaussianRows)
-@kernel
+@bare
 def _close(
     rows: GaussianRows, work: GaussianWork, facts: GaussianFacts, g: int, k: int, row: int,
     into: int,
 ) -> None:  # fmt: skip
-    rows.mean[into] = rows.mean[row]
+    copy_matrix(rows.mean[row], rows.mean[into])
     apply_steps(work.steps, g, k, rows.root[row], rows.mean[into], rows.root[into])
 
 
 @draw_prior.of(GaussianRows)
-@kernel
+@bare
 def _draw_prior(
     rows: GaussianRows, facts: GaussianFacts, prior: int, row: int, rng: np.random.Generator
 ) -> None:
     """mu_k0 ~ N(mu0, I_m), whatever Sigma0."""
-    rows.mean[row] = rows.mean[prior]
-    rows.root[row] = rows.root[prior]
+    copy_matrix(rows.mean[prior], rows.mean[row])
+    copy_matrix(rows.root[prior], rows.root[row])
     for a in range(rows.mean.shape[2]):
         rows.mean[row, 0, a] += rng.standard_normal()
 
 
 @apart.of(GaussianRows)
-@kernel
+@bare
 def _apart(rows: GaussianRows, a: int, b: int) -> float:
     farthest = 0.0
     for j in range(rows.mean.shape[2]):

@@ -117,6 +117,22 @@ class Features:
             self._refuse(row)
         return row
 
+    def check_all(self, table: Table | None, n: int, like: Row | None) -> list[Row | None] | None:
+        """`check` of n rows at once; None where each needs a look of its own."""
+        if not self.needs_x:
+            return [None] * n
+        if table is None or n == 0 or self.is_matrix:
+            return None
+        if not np.maximum.reduce(np.abs(table.values), axis=None) <= self._limit:
+            return None
+        try:
+            first = self.check(table.row(0), like)
+        except HoldfastError:  # whoever looks at each row says which one it was
+            return None
+        if first is None or first.names != table.names:
+            return None
+        return [Row(values, first.names) for values in table.values.copy()]
+
     def row(self, x: Row | None, t: int, past: Array) -> Array:
         """Features of one observation: (k,), or the (d, width) design of a matrix.
 

@@ -290,8 +290,11 @@ class Model(ABC):
         seen = y[~np.isnan(y).all(axis=1)]
         if len(seen):
             observation(seen[0], self.dim)
+        return self._check_rows(table, len(y))
+
+    def _check_rows(self, table: Table | None, n: int) -> list[Any]:
         rows = []
-        for t in range(len(y)):
+        for t in range(n):
             try:
                 rows.append(self._check(None if table is None else table.row(t)))
             except HoldfastError as error:

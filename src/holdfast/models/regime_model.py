@@ -21,7 +21,7 @@ from holdfast.emissions.base import Emission, EmissionSpec, Shape
 from holdfast.errors import HoldfastError, SnapshotError, share, unknown, whole
 from holdfast.features import Features, Past
 from holdfast.forecast import Forecast, Forecasts
-from holdfast.frames import Row
+from holdfast.frames import Row, Table
 from holdfast.models.ahead import paths_ahead, rows_ahead
 from holdfast.models.base import Array, Model
 from holdfast.models.covariates import (
@@ -99,6 +99,12 @@ class RegimeModel(Model):
         if self._open and x is not None:
             return WITH_COLUMNS.check(x)
         return self.features.check(x, like=self._like)
+
+    def _check_rows(self, table: Table | None, n: int) -> list[Any]:
+        opening = self._open and table is not None
+        features, like = (WITH_COLUMNS, None) if opening else (self.features, self._like)
+        rows = features.check_all(table, n, like)
+        return super()._check_rows(table, n) if rows is None else rows
 
     def _settle_features(self, x: Row | None) -> None:
         if self._open and x is not None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.forecast import Forecast, Forecasts, quantiles
+from holdfast.forecast import Forecast, Forecasts, several_quantiles
 from holdfast.frames import Series, chosen
 from holdfast.results import CHANGES, Event, Run, Step
 
@@ -80,7 +80,7 @@ class Tape:
             mean = np.stack([np.atleast_1d(f.mean) for f in forecasts])
             sd = np.stack([np.atleast_1d(f.sd) for f in forecasts])
         ends = ((1 - self.level) / 2, 0.5, (1 + self.level) / 2)
-        self.moments.append((mean, sd, *(quantiles(forecasts, q) for q in ends)))
+        self.moments.append((mean, sd, *several_quantiles(forecasts, ends)))
         block.forecasts = ()
         self.blocks.append(block)
 

@@ -15,14 +15,21 @@ import math
 
 import numpy as np
 
-from holdfast._numba import kernel
+from holdfast._numba import bare, kernel
 from holdfast.emissions.base import Facts, Rows, Work, begin, carry, close, draw_prior
 from holdfast.logspace import draw_index, logsumexp, normalise
+from holdfast.loops import fill
 from holdfast.regimes.filter import spread_mass
 from holdfast.regimes.identity import reconcile, vote
 from holdfast.regimes.plan import Plan
 from holdfast.regimes.prior import forget, log_transition_row, record, stalest, sweep
-from holdfast.regimes.resampling import ancestors, effective_sample_size
+from holdfast.regimes.resampling import (
+    ancestors,
+    copy_counts,
+    copy_each,
+    copy_slots,
+    effective_sample_size,
+)
 from holdfast.regimes.schedule import next_size
 from holdfast.regimes.state import PRIOR_ROW, START, UNBORN, State
 
@@ -54,7 +61,7 @@ def commit(
     vote(state)
 
 
-@kernel
+@bare
 def all_opened(state: State, g: int) -> bool:
     """Whether every particle of the island has a regime."""
     for i in range(state.clock.first[g], state.clock.first[g + 1]):
@@ -66,7 +73,8 @@ def all_opened(state: State, g: int) -> bool:
 @kernel
 def places(state: State, g: int) -> np.ndarray:
     """First candidate of each row in island g, -1 where there is none."""
-    lookup = np.full(state.ledger.owners.size, -1, np.int64)
+    lookup = np.empty(state.ledger.owners.size, np.int64)
+    fill(lookup, lookup.size, -1)
     for k in range(state.clock.candidates[g] - 1, -1, -1):
         lookup[state.candidates.row[g, k]] = k
     return lookup
@@ -74,27 +82,30 @@ def places(state: State, g: int) -> np.ndarray:
 
 @kernel
 def branch_scores(state: State, g: int) -> np.ndarray:
-    """Score of each candidate's row: that of a newborn adds up over its branches (D10)."""
+    """Score of each candidate's row: that of a newborn adds up over its branches (D10).
+
+    They count from the best one, lest a far outlier's swallow all else that is added to them.
+    """
     candidates, n = state.candidates, state.clock.candidates[g]
-    score = candidates.score[g, :n].copy()
+    score, best = np.empty(n), -np.inf
     for k in range(n):
+        score[k] = candidates.score[g, k]
         if candidates.branch[g, k] == 0:
             branches = min(state.clock.size[g] // 2, state.clock.observed[g]) + 1
             score[k] = logsumexp(candidates.score[g, k : k + branches], branches)
+        best = max(best, score[k])
+    for k in range(n):
+        score[k] -= best
     return score
 
 
 @kernel
 def weigh(state: State, g: int) -> np.ndarray:
-    """log nu_l = log P(l | s) + score_l for l = 1 .. L + 1 of every particle of the island.
-
-    Scores count from the best one, lest a far outlier's swallow all else that is added to them.
-    """
+    """log nu_l = log P(l | s) + score_l for l = 1 .. L + 1 of every particle of the island."""
     p, first = state.particles, state.clock.first[g]
     n = state.clock.first[g + 1] - first
     log_nu = np.empty((n, p.log_beta.shape[1]))
     lookup, score = places(state, g), branch_scores(state, g)
-    score -= score.max()
     for i in range(n):
         for l in range(p.n_regimes[first + i] + 1):
             at = lookup[p.slots[first + i, l]]
@@ -102,7 +113,7 @@ def weigh(state: State, g: int) -> np.ndarray:
     return log_nu
 
 
-@kernel
+@bare
 def settle(state: State, g: int, log_nu: np.ndarray) -> float:
     """omega <- omega * evidence, normalised (Alg. 1, weights); the effective sample size."""
     p, clock = state.particles, state.clock
@@ -126,37 +137,19 @@ def resample(
     p = state.particles
     first, last = state.clock.first[g], state.clock.first[g + 1]
     parents = ancestors(p.log_weight[first:last], scheme, rng)
-    widest = p.n_regimes[first:last].max()
+    widest = 0
+    for i in range(first, last):
+        widest = max(widest, p.n_regimes[i])
     copy_slots(p.slots, first, parents, widest + 1)
     copy_slots(p.log_beta, first, parents, widest + 1)
     copy_slots(p.start, first, parents, widest)
     copy_slots(log_nu, 0, parents, widest + 1)
     copy_counts(p.counts, first, parents, widest)
     for column in (p.current, p.n_regimes):
-        column[first:last] = column[first:last][parents]
+        copy_each(column, first, parents)
     for column in (p.alpha, p.gamma):
-        column[first:last] = column[first:last][parents]
-    p.log_weight[first:last] = -math.log(float(last - first))
-
-
-@kernel
-def copy_slots(array: np.ndarray, first: int, parents: np.ndarray, width: int) -> None:
-    """array[first + i] <- array[first + parents[i]], the first `width` entries."""
-    before = array[first : first + parents.size, :width].copy()
-    for i in range(parents.size):
-        for l in range(width):
-            array[first + i, l] = before[parents[i], l]
-
-
-@kernel
-def copy_counts(counts: np.ndarray, first: int, parents: np.ndarray, width: int) -> None:
-    """The same for the transition counts."""
-    before = counts[first : first + parents.size, :width, :width].copy()
-    for i in range(parents.size):
-        if parents[i] != i:
-            for l in range(width):
-                for k in range(width):
-                    counts[first + i, l, k] = before[parents[i], l, k]
+        copy_each(column, first, parents)
+    fill(p.log_weight[first:last], last - first, -math.log(float(last - first)))
 
 
 @kernel
@@ -177,7 +170,7 @@ def assign(state: State, g: int, log_nu: np.ndarray, rng: np.random.Generator) -
     return drawn
 
 
-@kernel
+@bare
 def best_branch(state: State, g: int, k: int) -> int:
     """The candidate itself, or the best of a newborn's branches (D10)."""
     score, best = state.candidates.score[g], k
@@ -189,7 +182,7 @@ def best_branch(state: State, g: int, k: int) -> int:
     return best
 
 
-@kernel
+@bare
 def count_outliers(state: State, g: int, drawn: np.ndarray) -> None:
     """Tell the schedule how many observations the chosen regimes took for outliers."""
     first = state.clock.first[g]
@@ -207,7 +200,8 @@ def learn(
 ) -> None:
     """Point each chosen slot at its candidate, written once however many particles chose it."""
     p, clock = state.particles, state.clock
-    written = np.full(clock.candidates[g], -1, np.int64)
+    written = np.empty(clock.candidates[g], np.int64)
+    fill(written, written.size, -1)
     birth, free = UNBORN, 1
     for i in range(drawn.size):
         k = drawn[i]
@@ -225,7 +219,7 @@ def learn(
         p.slots[at, p.current[at]] = written[k]
 
 
-@kernel
+@bare
 def write_ledger(state: State, g: int, row: int, into: int, birth: int) -> None:
     """The facts of a row's successor."""
     ledger, clock = state.ledger, state.clock
@@ -240,7 +234,7 @@ def write_ledger(state: State, g: int, row: int, into: int, birth: int) -> None:
     ledger.owners[into] = 1  # until the next recount
 
 
-@kernel
+@bare
 def blank_facts(state: State, row: int) -> None:
     """A row starts its life with an empty ledger."""
     ledger = state.ledger
@@ -252,7 +246,7 @@ def blank_facts(state: State, row: int) -> None:
     ledger.batches[row] = 0
 
 
-@kernel
+@bare
 def draw_prospects(
     rows: Rows, facts: Facts, state: State, g: int, rng: np.random.Generator
 ) -> None:
@@ -268,11 +262,11 @@ def draw_prospects(
             p.slots[i, p.n_regimes[i]] = free
 
 
-@kernel
+@bare
 def recount(state: State) -> None:
     """Count owners afresh: every slot in use, the one not opened yet included."""
     p, owners = state.particles, state.ledger.owners
-    owners[:] = 0
+    fill(owners, owners.size, 0)
     for i in range(p.alpha.size):
         for l in range(p.n_regimes[i] + 1):
             owners[p.slots[i, l]] += 1
@@ -319,7 +313,8 @@ def start_batch(rows: Rows, work: Work, state: State, plan: Plan, g: int) -> Non
     clock, candidates, p = state.clock, state.candidates, state.particles
     clock.position[g] = 0
     clock.observed[g] = 0
-    held = np.zeros(state.ledger.owners.size, np.bool_)
+    held = np.empty(state.ledger.owners.size, np.bool_)
+    fill(held, held.size, False)
     for i in range(clock.first[g], clock.first[g + 1]):
         for l in range(p.n_regimes[i] + 1):
             held[p.slots[i, l]] = True
@@ -351,7 +346,7 @@ def write_prior_mass(state: State, plan: Plan, g: int, births: bool) -> None:
     n = clock.candidates[g]
     lookup = places(state, g)
     for column in (candidates.log_prior, candidates.log_stay, candidates.log_now):
-        column[g, :n] = -np.inf
+        fill(column[g], n, -np.inf)
     for i in range(clock.first[g], clock.first[g + 1]):
         row, last = state.log_row[i], p.n_regimes[i]
         log_transition_row(p, i, plan.concentration.sticky, row)
@@ -375,7 +370,7 @@ def write_prior_mass(state: State, plan: Plan, g: int, births: bool) -> None:
     spread_mass(state, g)
 
 
-@kernel
+@bare
 def add_log(array: np.ndarray, g: int, k: int, log_value: float) -> None:
     """array[g, k] <- log(exp(array[g, k]) + exp(log_value))."""
     a, b = array[g, k], log_value

@@ -10,13 +10,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from holdfast._numba import kernel, reference
-from holdfast.emissions.base import Facts, Rows, Sample, Work
+from holdfast._numba import bare, kernel
+from holdfast.emissions.base import Facts, Rows, Sample, Work, apart
+from holdfast.loops import fill
 from holdfast.regimes.commit import commit, write_prior_mass
 from holdfast.regimes.filter import look_all, observe, spread_mass, write_components
 from holdfast.regimes.identity import probability_of
 from holdfast.regimes.plan import Plan
-from holdfast.regimes.schedule import merge_due
+from holdfast.regimes.schedule import NEAR, merge_due
 from holdfast.regimes.state import START, State
 from holdfast.score import LONGEST
 
@@ -59,9 +60,6 @@ class Track(NamedTuple):
     dof: np.ndarray
 
 
-TrackType, track_ref = reference(Track, __name__, "TrackType")
-
-
 def blank_track(n: int, room: int, dim: int) -> Track:
     """A track of n observations whose forecasts have `room` components in all."""
     return Track(
@@ -89,22 +87,19 @@ class Machine(NamedTuple):
     state: State
     plan: Plan
     scales: Scales
-
-
-MachineType, machine_ref = reference(Machine, __name__, "MachineType")
+    rng: np.random.Generator
 
 
 @kernel
 def drive(
-    machine: Machine, rng: np.random.Generator, y: np.ndarray, design: np.ndarray, track: Track,
-    first: int, looked: bool,
-) -> tuple[int, int]:  # fmt: skip
+    machine: Machine, y: np.ndarray, design: np.ndarray, track: Track, first: int, looked: bool
+) -> tuple[int, int]:
     """Observations y (T, d), design (T, r, m) from `first` on; the next one to do, and why.
 
     `looked` says that the forecast of the first is there already.
     """
     rows, work, facts = machine.rows, machine.work, machine.facts
-    state, plan, scales = machine.state, machine.plan, machine.scales
+    state, plan, scales, rng = machine.state, machine.plan, machine.scales, machine.rng
     lower = np.empty((y.shape[1], y.shape[1]))
     for t in range(first, y.shape[0]):
         if not has_room(state, plan, track, t):
@@ -153,16 +148,25 @@ def step(
             change += (spread_mass(state, g) - before) / clock.size.size
         settled = max(settled, clock.size[g])
         commit(rows, work, facts, state, plan, g, rng)
-        merge = merge or (plan.merge and wants_merge(state, plan, g))
+        merge = merge or (plan.merge and wants_merge(rows, state, plan, g))
     track.weight[t] = min(max(weight, 1.0 / LONGEST), 1.0)
     track.change[t] = change
-    track.ess[t] = clock.ess.sum()
+    track.ess[t] = total(clock.ess)
     track.settled[t] = settled
     tell(state, track, t)
     return merge
 
 
-@kernel
+@bare
+def total(values: np.ndarray) -> float:
+    """Their sum."""
+    found = 0.0
+    for i in range(values.size):
+        found += values[i]
+    return found
+
+
+@bare
 def tell(state: State, track: Track, t: int) -> None:
     """What is known of the regime after observation t."""
     vote = state.clock.vote
@@ -172,28 +176,40 @@ def tell(state: State, track: Track, t: int) -> None:
 
 
 @kernel
-def wants_merge(state: State, plan: Plan, g: int) -> bool:
-    """Whether a present regime of island g is to be compared with the others of its particle."""
-    p = state.particles
+def wants_merge(rows: Rows, state: State, plan: Plan, g: int) -> bool:
+    """Whether a present regime of island g is due, and near another one of its particle (D11)."""
+    p, ledger = state.particles, state.ledger
+    compared = np.empty(ledger.owners.size, np.int64)  # with which row each was, last
+    fill(compared, compared.size, -1)
     for i in range(state.clock.first[g], state.clock.first[g + 1]):
         if p.current[i] == START or p.n_regimes[i] < 2:
             continue
         row = p.slots[i, p.current[i]]
-        if merge_due(state.ledger.batches[row], state.ledger.visits[row], plan.width):
-            return True
+        if not merge_due(ledger.batches[row], ledger.visits[row], plan.width):
+            continue
+        for l in range(p.n_regimes[i]):
+            other = p.slots[i, l]
+            if other != row and compared[other] != row:
+                compared[other] = row
+                if apart(rows, row, other) <= NEAR:
+                    return True
     return False
 
 
-@kernel
+@bare
 def has_room(state: State, plan: Plan, track: Track, t: int) -> bool:
     """Whether memory suffices for the forecast and for the batches that end here."""
     clock, p = state.clock, state.particles
-    if track.offset[t] + clock.candidates.sum() + 1 > track.share.size:
+    need = track.offset[t] + 1
+    for g in range(clock.size.size):
+        need += clock.candidates[g]
+    if need > track.share.size:
         return False
-    free = (state.ledger.owners == 0).sum()
+    free = -1  # counted when it is needed
     for g in range(clock.size.size):
         if clock.position[g] + 1 < clock.size[g]:
             continue
+        free = free if free >= 0 else free_rows(state)
         n = clock.first[g + 1] - clock.first[g]
         prospects = 0 if plan.shared_prior else n
         k = clock.candidates[g]
@@ -203,6 +219,16 @@ def has_room(state: State, plan: Plan, track: Track, t: int) -> bool:
         free -= min(k, n) + prospects
         if free <= 0:
             return False
-        if p.n_regimes[clock.first[g] : clock.first[g + 1]].max() + 1 >= p.start.shape[1]:
-            return False
+        for i in range(clock.first[g], clock.first[g + 1]):
+            if p.n_regimes[i] + 1 >= p.start.shape[1]:
+                return False
     return True
+
+
+@bare
+def free_rows(state: State) -> int:
+    """Rows that nobody points at."""
+    free = 0
+    for row in range(state.ledger.owners.size):
+        free += state.ledger.owners[row] == 0
+    return free

@@ -13,7 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast._numba import reference
 from holdfast.emissions.base import Array, Emission, Rows, Sample
+from holdfast.emissions.conjugate import Conjugate
 from holdfast.regimes import beginning, dates, merge, snapshots
 from holdfast.regimes.drive import (
     DONE,
@@ -24,13 +26,11 @@ from holdfast.regimes.drive import (
     Track,
     blank_track,
     drive,
-    machine_ref,
     tell,
-    track_ref,
 )
 from holdfast.regimes.filter import look_all, write_components
 from holdfast.regimes.identity import reconcile, vote
-from holdfast.regimes.plan import Plan, plan_ref
+from holdfast.regimes.plan import Plan
 from holdfast.regimes.propagate import held_mass, propagate, transition_matrix
 from holdfast.regimes.state import (
     PRIOR_ROW,
@@ -42,7 +42,6 @@ from holdfast.regimes.state import (
     blank_particles,
     blank_view,
     padded,
-    state_ref,
     stretched,
     wider,
 )
@@ -85,6 +84,8 @@ class Engine:
         self.emission, self.plan, self.rng = emission, plan, rng
         if not emission.timeless:  # what it would have said then is not kept: births decide
             self.plan = plan._replace(agree=False)
+        if not isinstance(emission, Conjugate):  # nothing can be joined
+            self.plan = self.plan._replace(merge=False)
         self._made: tuple[Any, ...] = ()
         self._single: tuple[Track, Any] | None = None  # of observations told one at a time
         self._unspread = False
@@ -138,18 +139,18 @@ class Engine:
     def ref(self) -> Any:
         """The state as kernels take it."""
         self._machine()
-        return self._made[3]
+        return self._made[4]
 
     def _machine(self) -> Any:
         """All that the loop works with, by reference; made anew when memory was."""
-        made, rows, work, state = self._made, self.rows, self.work, self.state
-        if not made or made[0] is not rows or made[1] is not work or made[2] is not state:
-            ref = state_ref(self.state)
-            parts = Machine(
-                self.rows, self.work, self.emission.facts, ref, self.plan_ref, self.scales
+        parts = (self.rows, self.work, self.state, self.rng)
+        if not self._made or any(a is not b for a, b in zip(self._made, parts, strict=False)):
+            ref = reference(self.state)
+            machine = Machine(
+                self.rows, self.work, self.emission.facts, ref, self.plan_ref, self.scales, self.rng
             )
-            self._made = (rows, work, state, ref, machine_ref(parts))
-        return self._made[4]
+            self._made = (*parts, ref, reference(machine))
+        return self._made[5]
 
     @property
     def time(self) -> int:
@@ -174,8 +175,8 @@ class Engine:
             if reason == ROOM:
                 longer = self._make_room(track, t, len(y))
                 if longer is not track:
-                    track, told = longer, track_ref(longer)
-            t, reason = drive(self._machine(), self.rng, y, design, told, t, looked and t == 0)
+                    track, told = longer, reference(longer)
+            t, reason = drive(self._machine(), y, design, told, t, looked and t == 0)
             self.recent.add(y[start:t], design[start:t])
             if reason == PAUSE:
                 changes += self._pause(told, t - 1)
@@ -290,7 +291,7 @@ class Engine:
         """Room for what is told of n observations, and the same as kernels take it."""
         room = n * 8 + int(self.state.clock.candidates.sum()) + 1
         track = blank_track(n, room, self.emission.shape.dim)
-        return track, track_ref(track)
+        return track, reference(track)
 
     def _make_room(self, track: Track, t: int, n: int) -> Track:
         """Memory for the next commit and the next forecasts."""
@@ -358,7 +359,7 @@ class Engine:
 @lru_cache(maxsize=64)
 def _shared_plan_ref(plan: Plan) -> Any:
     """Nobody writes to a plan, so engines with equal plans share what takes long to make."""
-    return plan_ref(plan)
+    return reference(plan)
 
 
 def _copied(arrays: Any) -> Any:

@@ -19,9 +19,10 @@ import math
 
 import numpy as np
 
-from holdfast._numba import kernel
+from holdfast._numba import bare, kernel
 from holdfast.emissions.base import Facts, Rows, Sample, Work, learn, look, rest
 from holdfast.logspace import logsumexp
+from holdfast.loops import add_matrix, copy, copy_matrix, fill
 from holdfast.regimes.plan import RATE_MEMORY, Plan
 from holdfast.regimes.state import UNBORN, State
 from holdfast.score import (
@@ -41,7 +42,7 @@ from holdfast.score import (
 NEGLIGIBLE = 1e-12  # components with a smaller share are left out of a forecast
 
 
-@kernel
+@bare
 def look_all(rows: Rows, work: Work, facts: Facts, state: State, sample: Sample) -> None:
     """Every candidate's forecast of the next observation."""
     clock, candidates = state.clock, state.candidates
@@ -50,7 +51,7 @@ def look_all(rows: Rows, work: Work, facts: Facts, state: State, sample: Sample)
             look(rows, work, facts, g, k, candidates.row[g, k], sample, state.ahead)
 
 
-@kernel
+@bare
 def outlier_rate(state: State) -> float:
     """eps: posterior mean of the rate of outliers, bounded."""
     a, b = state.clock.outliers[0], state.clock.outliers[1]
@@ -58,13 +59,13 @@ def outlier_rate(state: State) -> float:
     return rate
 
 
-@kernel
+@bare
 def centre_of(state: State, out_centre: np.ndarray) -> None:
     """Where q is centred: the forecast of the opened regimes, or of all before there is one."""
     clock, candidates = state.clock, state.candidates
     for opened in (True, False):
         total = 0.0
-        out_centre[:] = 0.0
+        fill(out_centre, out_centre.size, 0.0)
         for g in range(clock.size.size):
             for k in range(clock.candidates[g]):
                 born = state.ledger.identity[candidates.row[g, k]] != UNBORN
@@ -75,7 +76,8 @@ def centre_of(state: State, out_centre: np.ndarray) -> None:
                 for j in range(out_centre.size):
                     out_centre[j] += share * state.ahead.location[g, k, j]
         if total > 1e-6:
-            out_centre /= total
+            for j in range(out_centre.size):
+                out_centre[j] /= total
             return
 
 
@@ -101,7 +103,7 @@ def broad_at(state: State, plan: Plan, scale: np.ndarray, sample: Sample) -> Bro
     return Broad(math.log(rate), math.log1p(-rate), log_broad(math.sqrt(squared), log_det, n))
 
 
-@kernel
+@bare
 def belief(branch: int, observed: int, last: int) -> int:
     """What branch `branch` of `last` makes of the observation after `observed` others."""
     if branch < 0 or observed > branch:
@@ -111,7 +113,7 @@ def belief(branch: int, observed: int, last: int) -> int:
     return BELIEVED if branch < last else COLLAPSED
 
 
-@kernel
+@bare
 def observe(
     rows: Rows, work: Work, facts: Facts, state: State, plan: Plan, scale: np.ndarray,
     sample: Sample,
@@ -139,7 +141,7 @@ def observe(
     return weight, change
 
 
-@kernel
+@bare
 def see(
     rows: Rows, work: Work, facts: Facts, state: State, plan: Plan, broad: Broad, sample: Sample,
     g: int, k: int,
@@ -158,7 +160,7 @@ def see(
         candidates.outliers[g, k] += 1
 
 
-@kernel
+@bare
 def learn_rate(state: State, plan: Plan, weight: float) -> None:
     """eps ~ Beta: one observation adds 1 - r to the outliers and r to the others."""
     keep = 1.0 - 1.0 / RATE_MEMORY
@@ -168,7 +170,7 @@ def learn_rate(state: State, plan: Plan, weight: float) -> None:
         counts[j] = prior + keep * (counts[j] - prior) + (1.0 - weight if j == 0 else weight)
 
 
-@kernel
+@bare
 def spread_mass(state: State, g: int) -> float:
     """Posterior mass of the candidates of island g given the batch so far; P(change).
 
@@ -176,20 +178,21 @@ def spread_mass(state: State, g: int) -> float:
     everything so far are one and the same, and counted once.
     """
     candidates, n = state.candidates, state.clock.candidates[g]
-    joint = candidates.log_prior[g, :n] + candidates.score[g, :n]
-    for k in range(n):
-        if candidates.branch[g, k] > state.clock.observed[g]:
-            joint[k] = -np.inf
-    total = logsumexp(joint, n)
+    mass, score = candidates.mass[g], candidates.score[g]
+    log_prior, log_stay = candidates.log_prior[g], candidates.log_stay[g]
+    for k in range(n):  # first in logs
+        parted = candidates.branch[g, k] <= state.clock.observed[g]
+        mass[k] = log_prior[k] + score[k] if parted else -np.inf
+    total = logsumexp(mass, n)
     stayed = 0.0
     for k in range(n):
-        candidates.mass[g, k] = math.exp(joint[k] - total)
-        if joint[k] > -np.inf:
-            stayed += math.exp(candidates.log_stay[g, k] + candidates.score[g, k] - total)
+        if mass[k] > -np.inf:
+            stayed += math.exp(log_stay[k] + score[k] - total)
+        mass[k] = math.exp(mass[k] - total)
     return max(0.0, 1.0 - stayed)
 
 
-@kernel
+@bare
 def write_components(
     state: State, plan: Plan, scale: np.ndarray, noise: np.ndarray, first: int,
     out_share: np.ndarray, out_location: np.ndarray, out_spread: np.ndarray, out_dof: np.ndarray,
@@ -209,18 +212,19 @@ def write_components(
                 continue
             out_share[at] = (1.0 - rate) * mass / islands
             if plan.mixture:
-                out_location[at] = view.location[g, k]
-                out_spread[at] = view.spread[g, k]
+                copy(view.location[g, k], out_location[at])
+                copy_matrix(view.spread[g, k], out_spread[at])
                 out_dof[at] = view.dof[g, k]
             else:
-                out_location[at] = view.start_location[g, k]
-                out_spread[at] = view.start_spread[g, k]
+                copy(view.start_location[g, k], out_location[at])
+                copy_matrix(view.start_spread[g, k], out_spread[at])
                 out_dof[at] = view.start_dof[g, k]
                 if not plan.one_noise:
-                    out_spread[at] += clock.position[g] * noise
+                    add_matrix(noise, float(clock.position[g]), out_spread[at])
             at += 1
     if rate > 0.0:
         centre_of(state, out_location[at])
-        out_share[at], out_spread[at], out_dof[at] = rate, scale, BROAD_DOF
+        copy_matrix(scale, out_spread[at])
+        out_share[at], out_dof[at] = rate, BROAD_DOF
         at += 1
     return at

@@ -19,8 +19,9 @@ import math
 
 import numpy as np
 
-from holdfast._numba import kernel
+from holdfast._numba import bare, kernel
 from holdfast.emissions.base import Rows, apart
+from holdfast.loops import fill
 from holdfast.regimes.plan import MEMORY, Plan
 from holdfast.regimes.state import START, UNBORN, State
 
@@ -31,13 +32,23 @@ APART = 5.0  # and beyond which they are not
 ESTABLISHED, DETERMINED = 4, 3
 
 
-@kernel
+@bare
 def weight_of(state: State, i: int, g: int) -> float:
     """Share of particle i of island g among all particles."""
     return math.exp(state.particles.log_weight[i]) / state.clock.size.size
 
 
 @kernel
+def weights(state: State) -> np.ndarray:
+    """`weight_of` every particle."""
+    clock, found = state.clock, np.empty(state.particles.alpha.size)
+    for g in range(clock.size.size):
+        for i in range(clock.first[g], clock.first[g + 1]):
+            found[i] = weight_of(state, i, g)
+    return found
+
+
+@bare
 def find(ids: np.ndarray, n: int, identity: int) -> int:
     """Place of an id among the first n, or n."""
     for a in range(n):
@@ -46,21 +57,21 @@ def find(ids: np.ndarray, n: int, identity: int) -> int:
     return n
 
 
-@kernel
-def present_shares(state: State, ids: np.ndarray, shares: np.ndarray) -> int:
+@bare
+def present_shares(
+    state: State, weight: np.ndarray, out_ids: np.ndarray, out_shares: np.ndarray
+) -> int:
     """Ids that particles are in now with their total weights; how many."""
-    p, clock = state.particles, state.clock
-    n = 0
-    for g in range(clock.size.size):
-        for i in range(clock.first[g], clock.first[g + 1]):
-            if p.current[i] == START:
-                continue
-            identity = state.ledger.identity[p.slots[i, p.current[i]]]
-            at = find(ids, n, identity)
-            if at == n:
-                ids[n], shares[n] = identity, 0.0
-                n += 1
-            shares[at] += weight_of(state, i, g)
+    p, n = state.particles, 0
+    for i in range(weight.size):
+        if p.current[i] == START:
+            continue
+        identity = state.ledger.identity[p.slots[i, p.current[i]]]
+        at = find(out_ids, n, identity)
+        if at == n:
+            out_ids[n], out_shares[n] = identity, 0.0
+            n += 1
+        out_shares[at] += weight[i]
     return n
 
 
@@ -68,8 +79,8 @@ def present_shares(state: State, ids: np.ndarray, shares: np.ndarray) -> int:
 def vote(state: State) -> None:
     """Who is reported (of equals the oldest), how many regimes are known, how many were told."""
     p, clock, ledger = state.particles, state.clock, state.ledger
-    ids, shares = np.empty(p.alpha.size, np.int64), np.empty(p.alpha.size)
-    n = present_shares(state, ids, shares)
+    ids, shares, weight = np.empty(p.alpha.size, np.int64), np.empty(p.alpha.size), weights(state)
+    n = present_shares(state, weight, ids, shares)
     winner, best = UNBORN, 0.0
     for a in range(n):
         level = shares[a] > best - 1e-12
@@ -79,33 +90,30 @@ def vote(state: State) -> None:
     for row in range(ledger.owners.size):
         if ledger.owners[row] > 0 and ledger.identity[row] == winner and winner != UNBORN:
             ledger.told[row] = 1
-    clock.vote[1], clock.vote[2] = count_told(state)
+    clock.vote[1], clock.vote[2] = count_told(state, weight)
 
 
 @kernel
-def count_told(state: State) -> tuple[int, int]:
+def count_told(state: State, weight: np.ndarray) -> tuple[int, int]:
     """Regimes once reported that most of the weight remembers, and that anybody does."""
-    p, clock, ledger = state.particles, state.clock, state.ledger
-    ids = np.empty(ledger.owners.size, np.int64)
-    held = np.zeros(ledger.owners.size)
-    n = 0
-    for g in range(clock.size.size):
-        for i in range(clock.first[g], clock.first[g + 1]):
-            for l in range(p.n_regimes[i]):
-                row = p.slots[i, l]
-                if ledger.told[row] == 1 and not held_before(state, i, l):
-                    at = find(ids, n, ledger.identity[row])
-                    if at == n:
-                        ids[n] = ledger.identity[row]
-                        n += 1
-                    held[at] += weight_of(state, i, g)
+    p, ledger = state.particles, state.ledger
+    ids, held, n = np.empty(ledger.owners.size, np.int64), np.empty(ledger.owners.size), 0
+    for i in range(weight.size):
+        for l in range(p.n_regimes[i]):
+            row = p.slots[i, l]
+            if ledger.told[row] == 1 and not held_before(state, i, l):
+                at = find(ids, n, ledger.identity[row])
+                if at == n:
+                    ids[n], held[n] = ledger.identity[row], 0.0
+                    n += 1
+                held[at] += weight[i]
     known = 0
     for a in range(n):
         known += held[a] >= MEMORY - 1e-9
     return known, n
 
 
-@kernel
+@bare
 def held_before(state: State, i: int, l: int) -> bool:
     """Whether particle i holds the id of its slot l in an earlier slot too: opened twice."""
     p, identity = state.particles, state.ledger.identity
@@ -115,7 +123,7 @@ def held_before(state: State, i: int, l: int) -> bool:
     return found
 
 
-@kernel
+@bare
 def probability_of(state: State, identity: int) -> float:
     """Posterior probability of a regime: by vote right after a batch, by candidates inside."""
     p, clock, candidates = state.particles, state.clock, state.candidates
@@ -136,21 +144,22 @@ def probability_of(state: State, identity: int) -> float:
 @kernel
 def reconcile(rows: Rows, state: State, plan: Plan) -> None:
     """Give present regimes that nobody tells apart the most senior of their ids, in place."""
+    weight = weights(state)
+    ids, shares = np.empty(weight.size, np.int64), np.empty(weight.size)
     if plan.agree:
-        split(rows, state)
-    n_particles = state.particles.alpha.size
-    ids, shares = np.empty(n_particles, np.int64), np.empty(n_particles)
-    n = present_shares(state, ids, shares)
+        split(rows, state, weight, ids, shares)
+    n = present_shares(state, weight, ids, shares)
     if n < 2:
         return
-    order = np.argsort(seniority(state, ids[:n]))
-    group = np.full(n, -1, np.int64)  # the most senior member's place
+    order = by_seniority(state, ids[:n])
+    group = np.empty(n, np.int64)  # the most senior member's place
+    fill(group, n, -1)
     for at in order:
         for head in order:
             if head == at:
                 group[at] = at
                 break
-            if group[head] == head and joins(rows, state, plan, ids, group, head, at):
+            if group[head] == head and joins(rows, state, plan, weight, ids, group, head, at):
                 group[at] = head
                 break
     for head in range(n):
@@ -165,37 +174,45 @@ def reconcile(rows: Rows, state: State, plan: Plan) -> None:
 
 
 @kernel
-def seniority(state: State, ids: np.ndarray) -> np.ndarray:
-    """Ids that were reported come first, then the others, the oldest first."""
-    rank: np.ndarray = ids + state.clock.next_id[0]
-    for row in range(state.ledger.owners.size):
-        if state.ledger.told[row] == 1 and state.ledger.owners[row] > 0:
-            at = find(ids, ids.size, state.ledger.identity[row])
-            if at < ids.size:
-                rank[at] = ids[at]
-    return rank
+def by_seniority(state: State, ids: np.ndarray) -> np.ndarray:
+    """Places of the ids: those that were reported come first, then the others, the oldest first."""
+    n, ledger = ids.size, state.ledger
+    told, order = np.empty(n, np.bool_), np.empty(n, np.int64)
+    fill(told, n, False)
+    for row in range(ledger.owners.size):
+        if ledger.told[row] == 1 and ledger.owners[row] > 0:
+            at = find(ids, n, ledger.identity[row])
+            if at < n:
+                told[at] = True
+    for at in range(n):
+        place = 0
+        for other in range(n):
+            place += told[other] > told[at] or (told[other] == told[at] and ids[other] < ids[at])
+        order[place] = at
+    return order
 
 
 @kernel
 def joins(
-    rows: Rows, state: State, plan: Plan, ids: np.ndarray, group: np.ndarray, head: int, at: int
-) -> bool:
+    rows: Rows, state: State, plan: Plan, weight: np.ndarray, ids: np.ndarray, group: np.ndarray,
+    head: int, at: int,
+) -> bool:  # fmt: skip
     """Whether id `at` can be one with every member of the group of `head`."""
     for member in range(group.size):
         if group[member] == head:
-            a, b = heaviest_row(state, ids[member]), heaviest_row(state, ids[at])
+            a, b = heaviest_row(state, weight, ids[member]), heaviest_row(state, weight, ids[at])
             known = plan.agree and established(state, plan, a) and established(state, plan, b)
             if not known and side_by_side(state, ids[member], ids[at]):
                 return False
             if plan.agree and not apart(rows, a, b) <= AGREE:  # D12
                 return False
-            mains = main_row(state, ids[member]), main_row(state, ids[at])
+            mains = main_row(state, weight, ids[member]), main_row(state, weight, ids[at])
             if plan.agree and apart(rows, mains[0], mains[1]) > APART:  # they would part again
                 return False
     return True
 
 
-@kernel
+@bare
 def established(state: State, plan: Plan, row: int) -> bool:
     """Whether a row has seen enough for its coefficients to say which regime it is."""
     ledger = state.ledger
@@ -204,18 +221,19 @@ def established(state: State, plan: Plan, row: int) -> bool:
 
 
 @kernel
-def split(rows: Rows, state: State) -> None:
+def split(
+    rows: Rows, state: State, weight: np.ndarray, ids: np.ndarray, shares: np.ndarray
+) -> None:
     """Take an id from rows that have grown apart from its main version (D12).
 
     Births that agreed while they knew little may turn out to be two regimes, and a particle that
-    has missed a change drags its regime along.
+    has missed a change drags its regime along. `ids` and `shares` are scratch.
     """
     ledger, clock = state.ledger, state.clock
-    ids, shares = np.empty(ledger.owners.size, np.int64), np.empty(ledger.owners.size)
-    n = present_shares(state, ids, shares)
+    n = present_shares(state, weight, ids, shares)
     fresh = clock.next_id[0]
     for a in range(n):
-        head = main_row(state, ids[a])
+        head = main_row(state, weight, ids[a])
         for row in range(ledger.owners.size):
             if ledger.owners[row] == 0 or ledger.identity[row] != ids[a] or row == head:
                 continue
@@ -226,7 +244,7 @@ def split(rows: Rows, state: State) -> None:
     clock.next_id[0] = fresh
 
 
-@kernel
+@bare
 def side_by_side(state: State, one: int, other: int) -> bool:
     """Whether any particle holds both ids."""
     p, identity = state.particles, state.ledger.identity
@@ -241,41 +259,39 @@ def side_by_side(state: State, one: int, other: int) -> bool:
 
 
 @kernel
-def heaviest_row(state: State, identity: int) -> int:
+def heaviest_row(state: State, weight: np.ndarray, identity: int) -> int:
     """The version of a regime that most of the weight is in now."""
-    p, clock, ledger = state.particles, state.clock, state.ledger
-    mass = np.zeros(ledger.owners.size)
-    best = -1
-    for g in range(clock.size.size):
-        for i in range(clock.first[g], clock.first[g + 1]):
-            if p.current[i] == START:
-                continue
-            row = p.slots[i, p.current[i]]
+    p, ledger = state.particles, state.ledger
+    mass, best = np.empty(ledger.owners.size), -1
+    fill(mass, mass.size, 0.0)
+    for i in range(weight.size):
+        if p.current[i] == START:
+            continue
+        row = p.slots[i, p.current[i]]
+        if ledger.identity[row] == identity:
+            mass[row] += weight[i]
+            if best < 0 or mass[row] > mass[best]:
+                best = row
+    return best
+
+
+@kernel
+def main_row(state: State, weight: np.ndarray, identity: int) -> int:
+    """The version of a regime that has most batches in most of the weight, present or not."""
+    p, ledger = state.particles, state.ledger
+    mass, best = np.empty(ledger.owners.size), -1
+    fill(mass, mass.size, 0.0)
+    for i in range(weight.size):
+        for l in range(p.n_regimes[i]):
+            row = p.slots[i, l]
             if ledger.identity[row] == identity:
-                mass[row] += weight_of(state, i, g)
+                mass[row] += weight[i] * ledger.batches[row]
                 if best < 0 or mass[row] > mass[best]:
                     best = row
     return best
 
 
-@kernel
-def main_row(state: State, identity: int) -> int:
-    """The version of a regime that has most batches in most of the weight, present or not."""
-    p, clock, ledger = state.particles, state.clock, state.ledger
-    mass = np.zeros(ledger.owners.size)
-    best = -1
-    for g in range(clock.size.size):
-        for i in range(clock.first[g], clock.first[g + 1]):
-            for l in range(p.n_regimes[i]):
-                row = p.slots[i, l]
-                if ledger.identity[row] == identity:
-                    mass[row] += weight_of(state, i, g) * ledger.batches[row]
-                    if best < 0 or mass[row] > mass[best]:
-                        best = row
-    return best
-
-
-@kernel
+@bare
 def rename(state: State, old: int, new: int) -> None:
     """Every row of regime `old` is from now on one of regime `new`."""
     ledger = state.ledger

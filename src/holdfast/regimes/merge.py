@@ -21,13 +21,12 @@ from holdfast.emissions.base import apart
 from holdfast.emissions.conjugate import Conjugate, Part
 from holdfast.regimes.commit import recount, start_batch
 from holdfast.regimes.prior import forget
-from holdfast.regimes.schedule import merge_due
+from holdfast.regimes.schedule import NEAR, merge_due
 
 if TYPE_CHECKING:
     from holdfast.regimes.engine import Engine
 
 EVIDENCE = math.log(10.0)  # ten to one
-_NEAR = 4.0  # posterior standard deviations: farther ones need no closer look
 
 
 def join_duplicates(engine: Engine) -> bool:
@@ -62,7 +61,7 @@ class _Pairs:
         return self.made[a, b]
 
     def _same(self, a: int, b: int) -> bool:
-        if not apart(self.engine.rows, a, b) <= _NEAR:
+        if not apart(self.engine.rows, a, b) <= NEAR:
             return False
         return self.emission.log_same(self.part(a), self.part(b)) > EVIDENCE
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from holdfast._numba import reference
 from holdfast.regimes.prior import Concentration
 from holdfast.regimes.schedule import Schedule
 from holdfast.score import Law
@@ -51,6 +50,3 @@ class Plan(NamedTuple):
     newborn: bool
     merge: bool
     agree: bool
-
-
-PlanType, plan_ref = reference(Plan, __name__, "PlanType")

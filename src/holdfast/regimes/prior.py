@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from holdfast._numba import kernel
+from holdfast._numba import bare, kernel
 from holdfast.regimes.state import START, Particles
 
 LEAST = 1e-300  # a concentration below this is taken for this: its log must stay finite
@@ -36,7 +36,7 @@ class Concentration(NamedTuple):
     sticky: float = 0.0
 
 
-@kernel
+@bare
 def log_transition_row(p: Particles, i: int, sticky: float, out_log_p: np.ndarray) -> None:
     """log P(l | current regime) of particle i for l = 0 .. L, the last a new regime."""
     n, s, alpha = p.n_regimes[i], p.current[i], p.alpha[i]
@@ -56,13 +56,13 @@ def log_transition_row(p: Particles, i: int, sticky: float, out_log_p: np.ndarra
             out_log_p[k] = math.log(alpha) + p.log_beta[i, k] - log_norm
 
 
-@kernel
+@bare
 def log_stick_rest(gamma: float, rng: np.random.Generator) -> float:
     """log (1 - v) of v ~ Beta(1, gamma): 1 - v = U^(1 / gamma), in logs lest it underflow."""
     return min(math.log(1.0 - rng.random()) / gamma, -_SHORTEST_STICK)
 
 
-@kernel
+@bare
 def record(p: Particles, i: int, choice: int, rng: np.random.Generator) -> None:
     """Count particle i's transition into slot `choice`; a new regime splits the last stick."""
     n = p.n_regimes[i]
@@ -82,7 +82,7 @@ def record(p: Particles, i: int, choice: int, rng: np.random.Generator) -> None:
     p.current[i] = choice
 
 
-@kernel
+@bare
 def antoniak(n: int, concentration: float, bias: float, rng: np.random.Generator) -> int:
     """Tables that beta explains among n customers of a restaurant, exactly, in O(tables log n).
 
@@ -118,7 +118,7 @@ def antoniak(n: int, concentration: float, bias: float, rng: np.random.Generator
     return tables
 
 
-@kernel
+@bare
 def log_gamma_draw(shape: float, rng: np.random.Generator) -> float:
     """Log of a Gamma(shape, 1) draw; small shapes would underflow if drawn directly."""
     if shape <= 0.0:
@@ -129,7 +129,7 @@ def log_gamma_draw(shape: float, rng: np.random.Generator) -> float:
     return log_boosted + math.log(1.0 - rng.random()) / shape
 
 
-@kernel
+@bare
 def log_beta_draw(a: float, b: float, rng: np.random.Generator) -> float:
     """Log of a Beta(a, b) draw; for small a it would underflow to 0 if drawn directly."""
     x, y = log_gamma_draw(a, rng), log_gamma_draw(b, rng)
@@ -137,7 +137,7 @@ def log_beta_draw(a: float, b: float, rng: np.random.Generator) -> float:
     return x - top - math.log(math.exp(x - top) + math.exp(y - top))
 
 
-@kernel
+@bare
 def row_tables(
     p: Particles, i: int, source: int, sticky: float, diagonal: bool,
     rng: np.random.Generator, out_tables: np.ndarray,
@@ -156,7 +156,7 @@ def row_tables(
     return customers, opened
 
 
-@kernel
+@bare
 def sweep(
     p: Particles, i: int, prior: Concentration, diagonal: bool,
     rng: np.random.Generator, tables: np.ndarray,
@@ -167,7 +167,8 @@ def sweep(
     `tables` is scratch.
     """
     n = p.n_regimes[i]
-    tables[:n] = 0
+    for k in range(n):
+        tables[k] = 0
     total, log_u, v = 0, 0.0, 0.0
     alpha = p.alpha[i]
     for source in range(START, n):
@@ -187,7 +188,7 @@ def sweep(
     draw_beta(p, i, rng, tables)
 
 
-@kernel
+@bare
 def draw_gamma(
     gamma: float, n: int, total: int, prior: Concentration, rng: np.random.Generator
 ) -> float:
@@ -202,7 +203,7 @@ def draw_gamma(
     return rng.gamma(shape, 1.0 / rate)
 
 
-@kernel
+@bare
 def draw_beta(p: Particles, i: int, rng: np.random.Generator, tables: np.ndarray) -> None:
     """beta ~ Dir(m_.1, .., m_.L, gamma), in logs (Eq. sample_beta)."""
     n = p.n_regimes[i]
@@ -214,7 +215,7 @@ def draw_beta(p: Particles, i: int, rng: np.random.Generator, tables: np.ndarray
     renormalise(p.log_beta[i], n + 1, top)
 
 
-@kernel
+@bare
 def renormalise(log_beta: np.ndarray, n: int, top: float) -> None:
     """Make the first n log shares sum to one; `top` is their largest."""
     total = 0.0
@@ -251,7 +252,7 @@ def stalest(p: Particles, i: int, pool: int, last_seen: np.ndarray) -> int:
     return victim
 
 
-@kernel
+@bare
 def forget(p: Particles, i: int, victim: int, keep_start: bool) -> None:
     """Remove regime `victim` of particle i: its row and column, its share, its slot.
 

@@ -6,13 +6,14 @@ import math
 
 import numpy as np
 
-from holdfast._numba import kernel
+from holdfast._numba import bare, kernel
+from holdfast.loops import copy
 
 SYSTEMATIC, STRATIFIED, MULTINOMIAL = range(3)
 SCHEMES = {"systematic": SYSTEMATIC, "stratified": STRATIFIED, "multinomial": MULTINOMIAL}
 
 
-@kernel
+@bare
 def effective_sample_size(log_weight: np.ndarray) -> float:
     """1 / sum omega^2 of normalised log weights (Eq. ess)."""
     total = 0.0
@@ -26,17 +27,40 @@ def ancestors(log_weight: np.ndarray, scheme: int, rng: np.random.Generator) -> 
     """Index of each new particle's parent, in ascending order."""
     n = log_weight.size
     points = np.empty(n)
-    if scheme == SYSTEMATIC:
-        points[:] = rng.random()
-    else:
-        for i in range(n):
-            points[i] = rng.random()
+    for i in range(n):
+        points[i] = rng.random() if i == 0 or scheme != SYSTEMATIC else points[0]
     if scheme == MULTINOMIAL:
-        points.sort()
+        sort(points)
     else:
         for i in range(n):
             points[i] = (points[i] + i) / n
     return select(log_weight, points)
+
+
+@bare
+def sort(values: np.ndarray) -> None:
+    """Ascending, in place: a heap whose largest goes last, again and again."""
+    n = values.size
+    for start in range(n // 2 - 1, -1, -1):
+        sift(values, start, n)
+    for end in range(n - 1, 0, -1):
+        values[0], values[end] = values[end], values[0]
+        sift(values, 0, end)
+
+
+@bare
+def sift(values: np.ndarray, start: int, n: int) -> None:
+    """Let the value at `start` sink until both below it are smaller."""
+    value, at = values[start], start
+    while 2 * at + 1 < n:
+        child = 2 * at + 1
+        if child + 1 < n and values[child + 1] > values[child]:
+            child += 1
+        if values[child] <= value:
+            break
+        values[at] = values[child]
+        at = child
+    values[at] = value
 
 
 @kernel
@@ -51,3 +75,39 @@ def select(log_weight: np.ndarray, points: np.ndarray) -> np.ndarray:
             cumulative += math.exp(log_weight[parent])
         parents[i] = parent
     return parents
+
+
+@kernel
+def copy_each(array: np.ndarray, first: int, parents: np.ndarray) -> None:
+    """array[first + i] <- array[first + parents[i]]."""
+    before = np.empty(parents.size, array.dtype)
+    copy(array[first : first + parents.size], before)
+    for i in range(parents.size):
+        array[first + i] = before[parents[i]]
+
+
+@kernel
+def copy_slots(array: np.ndarray, first: int, parents: np.ndarray, width: int) -> None:
+    """The same for the first `width` entries of each row."""
+    before = np.empty((parents.size, width), array.dtype)
+    for i in range(parents.size):
+        for l in range(width):
+            before[i, l] = array[first + i, l]
+    for i in range(parents.size):
+        for l in range(width):
+            array[first + i, l] = before[parents[i], l]
+
+
+@kernel
+def copy_counts(counts: np.ndarray, first: int, parents: np.ndarray, width: int) -> None:
+    """The same for the transition counts."""
+    before = np.empty((parents.size, width, width), counts.dtype)
+    for i in range(parents.size):
+        for l in range(width):
+            for k in range(width):
+                before[i, l, k] = counts[first + i, l, k]
+    for i in range(parents.size):
+        if parents[i] != i:
+            for l in range(width):
+                for k in range(width):
+                    counts[first + i, l, k] = before[parents[i], l, k]

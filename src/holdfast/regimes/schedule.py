@@ -13,10 +13,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from holdfast._numba import kernel
+from holdfast._numba import bare
 from holdfast.errors import HoldfastError, positive, share, unknown, whole
 
 LONGEST_BATCH = 10_000
+NEAR = 4.0  # posterior standard deviations: regimes farther apart are not compared (D11)
 
 
 class Schedule(NamedTuple):
@@ -46,7 +47,7 @@ class Schedule(NamedTuple):
         return self.fixed or self.largest
 
 
-@kernel
+@bare
 def next_size(schedule: Schedule, counts: np.ndarray) -> int:
     """Length of the batch about to begin, given (outliers, observations) so far."""
     if schedule.fixed > 0:
@@ -58,7 +59,7 @@ def next_size(schedule: Schedule, counts: np.ndarray) -> int:
     return schedule.largest
 
 
-@kernel
+@bare
 def fewer(a: float, b: float, size: int, limit: int) -> float:
     """P(Delta < limit) for Delta | lambda ~ Poisson(lambda size), lambda ~ Gamma(a, b)."""
     log_stay, log_leave = math.log(b / (b + size)), math.log(size / (b + size))
@@ -107,7 +108,7 @@ def _short(argument: str, size: int) -> int:
     return size
 
 
-@kernel
+@bare
 def merge_due(batches: int, visits: int, width: int) -> bool:
     """Whether a regime is to be compared with the others of its particle (D11).
 

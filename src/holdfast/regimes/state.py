@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast._numba import reference
 from holdfast.emissions.base import View
 
 PRIOR_ROW = 0  # what a regime not opened yet would start from
@@ -143,9 +142,6 @@ class State(NamedTuple):
     ahead: View
     clock: Clock
     log_row: np.ndarray
-
-
-StateType, state_ref = reference(State, __name__, "StateType")
 
 
 def blank_particles(n: int) -> Particles:
