@@ -12,15 +12,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numba
 from numba.core import codegen as _codegen
 from numba.core.compiler_lock import global_compiler_lock as _lock
 from numba.core.registry import cpu_target as _cpu
 
+# It rests on workings of Numba that later versions may change; those compile the usual, slower way.
+UNDERSTOOD = numba.__version__.split(".")[:2] == ["0", "68"]
 _library: Any = _codegen.JITCodeLibrary
 
 
 def in_parts(whole: Any, part: Any) -> None:
     """Let Python call the dispatcher `whole`, and kernels that call it take `part` instead."""
+    if not UNDERSTOOD:
+        return
     whole.get_call_template, whole.get_overload = part.get_call_template, part.get_overload
     compile_whole = whole.compile
 
