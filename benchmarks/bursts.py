@@ -42,9 +42,14 @@ def _warm(batch: int, prior_var: float, threshold: float | None, seed: int) -> b
 
 
 def opens(
-    batch: int, length: int, height: float, k: int, *, prior_var: float,
+    batch: int,
+    length: int,
+    height: float,
+    k: int,
+    *,
+    prior_var: float,
     threshold: float | None = None,
-) -> bool:  # fmt: skip
+) -> bool:
     """Whether run k reports another regime than the present one."""
     model: Any = hf.from_bytes(_warm(batch, prior_var, threshold, k % 4))
     model.engine.rng = np.random.default_rng([k, 1])

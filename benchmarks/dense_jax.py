@@ -85,10 +85,18 @@ def begin(key: jax.Array, s: Settings, width: int) -> State:
     cov = jnp.broadcast_to(s.prior_var * jnp.eye(width), (size, slots, width, width))
     zeros = jnp.zeros((size, slots), jnp.int64)
     return State(
-        mean, cov, zeros, zeros, jnp.zeros((size, slots + 1, slots + 1), jnp.int64), log_beta,
-        jnp.ones(size, jnp.int64), jnp.zeros(size, jnp.int64), alpha, gamma,
+        mean,
+        cov,
+        zeros,
+        zeros,
+        jnp.zeros((size, slots + 1, slots + 1), jnp.int64),
+        log_beta,
+        jnp.ones(size, jnp.int64),
+        jnp.zeros(size, jnp.int64),
+        alpha,
+        gamma,
         jnp.full(size, -jnp.log(size)),
-    )  # fmt: skip
+    )
 
 
 def forecast(state: State, s: Settings, y: jax.Array, x: jax.Array) -> tuple[jax.Array, ...]:
@@ -185,10 +193,15 @@ def prune(state: State, s: Settings) -> State:
     log_beta = log_beta.at[:, s.slots].set(jnp.where(full, -jnp.inf, rest))
     log_beta = log_beta - jax.nn.logsumexp(log_beta, axis=1, keepdims=True)
     return state._replace(
-        mean=moved(state.mean), cov=moved(state.cov), visits=blank(moved(state.visits), 0),
-        last_seen=moved(state.last_seen), counts=jnp.swapaxes(turned, 1, 2), log_beta=log_beta,
-        n=state.n - full, current=jnp.where(full & (state.current == end), victim, state.current),
-    )  # fmt: skip
+        mean=moved(state.mean),
+        cov=moved(state.cov),
+        visits=blank(moved(state.visits), 0),
+        last_seen=moved(state.last_seen),
+        counts=jnp.swapaxes(turned, 1, 2),
+        log_beta=log_beta,
+        n=state.n - full,
+        current=jnp.where(full & (state.current == end), victim, state.current),
+    )
 
 
 def draw_prospects(state: State, s: Settings, opened: jax.Array, key: jax.Array) -> State:
@@ -344,9 +357,14 @@ def commit(state: State, s: Settings, inputs: tuple[jax.Array, ...]) -> tuple[St
     state = state._replace(log_weight=log_weight)
     ess = 1.0 / jnp.exp(2.0 * log_weight).sum()
     state, log_nu, w2 = lax.cond(
-        ess <= s.ess_threshold * s.particles, resample,
-        lambda state, log_nu, w2, key: (state, log_nu, w2), state, log_nu, w2, keys[0],
-    )  # fmt: skip
+        ess <= s.ess_threshold * s.particles,
+        resample,
+        lambda state, log_nu, w2, key: (state, log_nu, w2),
+        state,
+        log_nu,
+        w2,
+        keys[0],
+    )
     state, opened = assign(state, s, log_nu, w2, (y, x, time), keys[1])
     state = lax.cond((state.n >= s.slots).any(), partial(prune, s=s), lambda state: state, state)
     state = draw_prospects(state, s, opened, keys[2])
@@ -367,11 +385,13 @@ def assign(
     mean, cov = learn(state, s, choice, w2, y, x)
     state = open_regimes(state, opened, k_open)
     state = state._replace(
-        mean=state.mean.at[rows, choice].set(mean), cov=state.cov.at[rows, choice].set(cov),
+        mean=state.mean.at[rows, choice].set(mean),
+        cov=state.cov.at[rows, choice].set(cov),
         visits=state.visits.at[rows, choice].add(s.batch),
         last_seen=state.last_seen.at[rows, choice].set(time),
-        counts=state.counts.at[rows, state.current, choice].add(1), current=choice,
-    )  # fmt: skip
+        counts=state.counts.at[rows, state.current, choice].add(1),
+        current=choice,
+    )
     return state, opened
 
 

@@ -52,9 +52,13 @@ def case(width: int, batch: int, n: int) -> Case:
 
 def model(case: Case, **settings: Any) -> Any:
     return hf.br_ihmm(
-        features=hf.features.columns(), noise=NOISE, prior_var=4.0, batch=case.batch,
-        particles=PARTICLES, **settings,
-    )  # fmt: skip
+        features=hf.features.columns(),
+        noise=NOISE,
+        prior_var=4.0,
+        batch=case.batch,
+        particles=PARTICLES,
+        **settings,
+    )
 
 
 def holdfast(case: Case) -> Job:
@@ -99,11 +103,16 @@ def reference(case: Case) -> Job:
 
     def run() -> None:
         settings = Settings(
-            noise=np.array([[NOISE]]), prior_mean=np.zeros(case.width),
-            prior_var=4.0 * np.eye(case.width), batch=case.batch, particles=PARTICLES,
-            max_regimes=30, prune_pool=5, resampling="multinomial",
+            noise=np.array([[NOISE]]),
+            prior_mean=np.zeros(case.width),
+            prior_var=4.0 * np.eye(case.width),
+            batch=case.batch,
+            particles=PARTICLES,
+            max_regimes=30,
+            prune_pool=5,
+            resampling="multinomial",
             paper=frozenset(f"D{k}" for k in range(1, 13)),
-        )  # fmt: skip
+        )
         model = Reference(settings)
         for y, x in zip(case.y, case.X, strict=True):
             model.predict(x[1:])  # the reference adds the intercept itself

@@ -108,18 +108,24 @@ QUESTIONS = {
         "electricity, 8000 hours, told nothing", lags_found, (Goal("RMSE", 0.055),), 1
     ),
     "spoilt": Question(
-        "the same, 1 % of loads 10 sd off, lags given", spoilt,
-        (Goal("RMSE on clean hours over least squares'", 0.5),
-         Goal("RMSE on clean hours over the clean run's", 1.1)), 1,
+        "the same, 1 % of loads 10 sd off, lags given",
+        spoilt,
+        (
+            Goal("RMSE on clean hours over least squares'", 0.5),
+            Goal("RMSE on clean hours over the clean run's", 1.1),
+        ),
+        1,
     ),
     "weather": Question(
         "electricity, all hours, the paper's features", weather, (Goal("RMSE", 0.22),), 1
     ),
     "regression": Question(
-        "paper's regression m = 100, told nothing", regression,
-        (Goal("RMSE over the oracle's", 1.10),), 2,
+        "paper's regression m = 100, told nothing",
+        regression,
+        (Goal("RMSE over the oracle's", 1.10),),
+        2,
     ),
-}  # fmt: skip
+}
 
 
 if __name__ == "__main__":

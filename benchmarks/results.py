@@ -22,9 +22,13 @@ PACKAGES = ("numpy", "numba", "jax", "particles", "river", "scipy")
 def page(costs: Sequence[Cost], things: Sequence[Felt], law: Sequence[Agreement] | str) -> str:
     """The whole page."""
     parts = [
-        "# What it costs, beside others", _made(), _table(costs), _ratios(costs), _felt(things),
+        "# What it costs, beside others",
+        _made(),
+        _table(costs),
+        _ratios(costs),
+        _felt(things),
         _law(law),
-    ]  # fmt: skip
+    ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 

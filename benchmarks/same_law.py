@@ -60,11 +60,18 @@ def _dense_runs(y: np.ndarray, X: np.ndarray, batch: int, seeds: int) -> np.ndar
 def _our_runs(y: np.ndarray, X: np.ndarray, batch: int, seeds: int) -> np.ndarray:
     runs = [
         hf.br_ihmm(
-            rule="paper", features=hf.features.columns(), noise=0.1, prior_var=2.0, batch=batch,
-            particles=20, max_regimes=6, prune_pool=2, seed=seed,
+            rule="paper",
+            features=hf.features.columns(),
+            noise=0.1,
+            prior_var=2.0,
+            batch=batch,
+            particles=20,
+            max_regimes=6,
+            prune_pool=2,
+            seed=seed,
         ).run(y, X)
         for seed in range(seeds)
-    ]  # fmt: skip
+    ]
     each = [(run.mean, 2 * np.log(run.sd), run.log_score) for run in runs]
     return np.array(each).swapaxes(0, 1)
 

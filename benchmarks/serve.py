@@ -39,11 +39,19 @@ def start(db: str) -> tuple[subprocess.Popen[bytes], str]:
         port = probe.getsockname()[1]
     process = subprocess.Popen(
         [
-            sys.executable, "-m", "holdfast.cli", "serve", "--port", str(port), "--db", db,
-            "--log", "json",
+            sys.executable,
+            "-m",
+            "holdfast.cli",
+            "serve",
+            "--port",
+            str(port),
+            "--db",
+            db,
+            "--log",
+            "json",
         ],
         stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+    )
     url = f"http://127.0.0.1:{port}"
     while True:
         try:

@@ -129,8 +129,11 @@ def spent(command: list[str], **environment: str) -> float:
     """Processor seconds of a command."""
     said = subprocess.run(
         [sys.executable, "-c", CHILD, json.dumps(command)],
-        capture_output=True, text=True, check=True, env=os.environ | environment,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=True,
+        env=os.environ | environment,
+    )
     return float(said.stdout)
 
 

@@ -190,34 +190,48 @@ QUESTIONS = {
     "heavy_noise": Question("iid t(3), noise unknown", heavy_noise, NO_ALARM),
     "autoregression": Question("AR(1) 0.5 with lag 1, noise unknown", autoregression, NO_ALARM),
     "iid_gauss": Question(
-        "paper's iid levels, Gauss, noise unknown", iid("gauss"),
+        "paper's iid levels, Gauss, noise unknown",
+        iid("gauss"),
         (*LEVELS, Goal("RMSE over the oracle's", 1.13)),
     ),
     "iid_t": Question(
-        "paper's iid levels, t, noise unknown", iid("t"),
+        "paper's iid levels, t, noise unknown",
+        iid("t"),
         (*LEVELS, Goal("RMSE over the oracle's", 1.045)),
     ),
     "synthetic": Question(
-        "paper's regression m = 100, noise told, B 2", synthetic,
-        (Goal("RMSE over the oracle's", 1.08), Goal("adjusted Rand", 0.97, at_least=True),
-         Goal("PPV", 0.97, at_least=True), Goal("TPR", 0.99, at_least=True),
-         Goal("delay, as known", 3.4)),
+        "paper's regression m = 100, noise told, B 2",
+        synthetic,
+        (
+            Goal("RMSE over the oracle's", 1.08),
+            Goal("adjusted Rand", 0.97, at_least=True),
+            Goal("PPV", 0.97, at_least=True),
+            Goal("TPR", 0.99, at_least=True),
+            Goal("delay, as known", 3.4),
+        ),
     ),
     "well_log": Question(
-        "well-log, no label used, B 5", well_log,
-        (Goal("PPV, as known", 0.70, at_least=True), Goal("TPR, as known", 0.90, at_least=True),
-         Goal("delay, as known", 13.0), Goal("regimes", 15.0)),
+        "well-log, no label used, B 5",
+        well_log,
+        (
+            Goal("PPV, as known", 0.70, at_least=True),
+            Goal("TPR, as known", 0.90, at_least=True),
+            Goal("delay, as known", 13.0),
+            Goal("regimes", 15.0),
+        ),
         runs=3,
     ),
     "well_specified": Question(
-        "well-specified levels, changes at any moment", well_specified,
+        "well-specified levels, changes at any moment",
+        well_specified,
         tuple(Goal(f"|coverage of {p:.0%} - {p}|", 0.015) for p in (0.5, 0.8, 0.95)),
     ),
     "first_far_off": Question(
-        "N(0, 1), the first observation 10 sd off", first_far_off,
+        "N(0, 1), the first observation 10 sd off",
+        first_far_off,
         (Goal("extra regimes", 0.1), Goal("distance of the 8th forecast from 0", 1.0)),
     ),
-}  # fmt: skip
+}
 
 
 def answer(question: Question, seeds: int) -> Iterator[str]:

@@ -71,10 +71,13 @@ def _code(cells: list[dict[str, Any]], language: str, code: str) -> None:
     source = code.strip() if language == "python" else "%%bash\n" + code.strip()
     cells.append(
         {
-            "cell_type": "code", "execution_count": None, "metadata": {}, "outputs": [],
+            "cell_type": "code",
+            "execution_count": None,
+            "metadata": {},
+            "outputs": [],
             "source": _lines(source),
         }
-    )  # fmt: skip
+    )
 
 
 def _lines(text: str) -> list[str]:

@@ -101,9 +101,14 @@ def run_shell(block: Block, folder: Path) -> None:
     lines = [line for line in block.code.splitlines() if not looked_up(line, block)]
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", "\n".join(lines)], cwd=folder,
-        env=os.environ | {"PATH": path}, capture_output=True, text=True, check=False, timeout=300,
-    )  # fmt: skip
+        ["bash", "-euo", "pipefail", "-c", "\n".join(lines)],
+        cwd=folder,
+        env=os.environ | {"PATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
     if done.returncode:
         raise AssertionError(
             f"{block.place}: exit code {done.returncode}\n{done.stdout[-2000:]}{done.stderr}"

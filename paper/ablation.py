@@ -17,9 +17,17 @@ from paper.tables import Cell, Item, Made, Results, Table, Value, measure, untun
 WHOLE = "nothing taken away"
 DATES = "changes where they were known"  # the same runs, by other labels
 _SCORES = (
-    "rmse", "oracle_ratio", "coverage", "regimes", "switches", "adjusted_rand", "ppv", "tpr",
-    "delay", "delay_online",
-)  # fmt: skip
+    "rmse",
+    "oracle_ratio",
+    "coverage",
+    "regimes",
+    "switches",
+    "adjusted_rand",
+    "ppv",
+    "tpr",
+    "delay",
+    "delay_online",
+)
 _KNOWN = {"adjusted_rand", "ppv", "tpr", "delay"}  # scores that also exist by what was known
 
 
@@ -58,9 +66,11 @@ def _parts(plan: Plan, stream: str, edition: str, piece: str) -> list[Part]:
 
 def _all(plan: Plan, edition: str) -> list[Part]:
     return [
-        part for stream in STARTS for piece in TAKEN[edition](stream)
+        part
+        for stream in STARTS
+        for piece in TAKEN[edition](stream)
         for part in _parts(plan, stream, edition, piece)
-    ]  # fmt: skip
+    ]
 
 
 def _score(name: str, piece: str) -> str:

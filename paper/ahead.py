@@ -69,8 +69,12 @@ def _ahead(results: Results) -> Made:
             else:
                 rows.append([*row, found, found.verdict(claim.lower)])
     columns = ["stream", "measure", "br_ihmm", "against", "difference [95 %]", "br_ihmm is"]
-    asked = [(c.stream, *one) for c in CLAIMS for o, r, v in _pairs(c)
-             for one in (("br_ihmm", o), (r, v))]  # fmt: skip
+    asked = [
+        (c.stream, *one)
+        for c in CLAIMS
+        for o, r, v in _pairs(c)
+        for one in (("br_ihmm", o), (r, v))
+    ]
     caption = (
         "Each row compares two models run by run: the mean difference over n pairs of runs with "
         "the same seed, and in brackets the interval that holds the true one with 95 % "

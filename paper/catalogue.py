@@ -25,9 +25,22 @@ from paper import (
 from paper.tables import Item
 
 _GROUPS = (
-    targets, hyperparameters, iid, well_log, order_flow, electricity, synthetic, forecasting,
-    ahead, recovery, ablation, robust, volatility, toys, sweeps,
-)  # fmt: skip
+    targets,
+    hyperparameters,
+    iid,
+    well_log,
+    order_flow,
+    electricity,
+    synthetic,
+    forecasting,
+    ahead,
+    recovery,
+    ablation,
+    robust,
+    volatility,
+    toys,
+    sweeps,
+)
 _FIRST = ("targets", "regimes", "forecast", "welllog_regimes", "iid_gauss", "iid_t", "ahead")
 _FOUND = {item.name: item for group in _GROUPS for item in group.ITEMS}
 ITEMS: dict[str, Item] = {name: _FOUND[name] for name in (*_FIRST, *_FOUND)}

@@ -47,9 +47,12 @@ def track(results: Results, lines: Sequence[Line], index: int, variant: str) -> 
 
 
 def by_variant(
-    results: Results, lines: Sequence[Line], panels: Mapping[str, Panel], title: str,
+    results: Results,
+    lines: Sequence[Line],
+    panels: Mapping[str, Panel],
+    title: str,
     backdrop: Panel | None = None,
-) -> Any:  # fmt: skip
+) -> Any:
     """A figure with a column per variant and a row per panel; the y label is the panel's name.
 
     Args:
@@ -95,14 +98,23 @@ def stacked(results: Results, lines: Sequence[Line], panel: Panel, heading: str)
 
 
 def grid(
-    n_rows: int, n_columns: int, title: str, width: float = 5.0, share: str = "row",
+    n_rows: int,
+    n_columns: int,
+    title: str,
+    width: float = 5.0,
+    share: str = "row",
     across: bool = True,
-) -> tuple[Any, Any]:  # fmt: skip
+) -> tuple[Any, Any]:
     """A figure and its axes (n_rows, n_columns); x is shared, across or by column, y as said."""
     figure, axes = pyplot().subplots(
-        n_rows, n_columns, figsize=(width * n_columns, 2.6 * n_rows + 0.6), sharey=share,
-        sharex=True if across else "col", layout="constrained", squeeze=False,
-    )  # fmt: skip
+        n_rows,
+        n_columns,
+        figsize=(width * n_columns, 2.6 * n_rows + 0.6),
+        sharey=share,
+        sharex=True if across else "col",
+        layout="constrained",
+        squeeze=False,
+    )
     figure.suptitle(title, x=0.01, ha="left", fontsize=11)
     return figure, axes
 
@@ -168,6 +180,7 @@ def shade(ax: Any, source: Stream) -> None:
 
 def by_appearance(path: NDArray[Any]) -> Array:
     """Regimes as 0, 1, 2, .. in the order in which they appear; NaN before the first."""
-    order = {r: float(j) for j, r in enumerate(r for r in dict.fromkeys(path.tolist())
-                                               if r != NO_REGIME)}  # fmt: skip
+    order = {
+        r: float(j) for j, r in enumerate(r for r in dict.fromkeys(path.tolist()) if r != NO_REGIME)
+    }
     return np.array([order.get(r, np.nan) for r in path.tolist()])

@@ -7,9 +7,13 @@ from paper.settings import FITTED, ONLINE, title
 from paper.tables import NO_VALUE, Item, Made, Results, Table, Value
 
 _SYMBOLS = {
-    "tau_ess": "tau_ESS", "c2": "c²", "batch": "B", "sigma0": "Sigma_0", "rho": "rho*",
+    "tau_ess": "tau_ESS",
+    "c2": "c²",
+    "batch": "B",
+    "sigma0": "Sigma_0",
+    "rho": "rho*",
     "degree": "p",
-}  # fmt: skip
+}
 _LISTED = {
     "well_log": ("tau_ess", "c2", "batch"),
     "synthetic": ("tau_ess", "c2", "batch"),
@@ -69,11 +73,13 @@ def _hyperparameters(_: Results) -> Made:
         [name, _number(low), _number(high), "log" if log else "linear"]
         for name, (_, low, high, *log) in tuning.RANGES.items()
     ]
-    return Made([
-        Table(["stream", "hyper-parameter", *ONLINE], _printed_rows(), _PRINTED),
-        Table(["setting", "from", "to", "scale"], space, f"What is searched. {tuning.TERMS}"),
-        Table(found, _found_rows(), _FOUND),
-    ])  # fmt: skip
+    return Made(
+        [
+            Table(["stream", "hyper-parameter", *ONLINE], _printed_rows(), _PRINTED),
+            Table(["setting", "from", "to", "scale"], space, f"What is searched. {tuning.TERMS}"),
+            Table(found, _found_rows(), _FOUND),
+        ]
+    )
 
 
 def _summary(_: Results) -> Made:

@@ -13,9 +13,17 @@ from paper.settings import ONLINE
 from paper.tables import Item, Line, Made, Results, comparison, parts_of, trivial
 
 _SCORES = (
-    "regimes", "switches", "rmse", "oracle_ratio", "adjusted_rand", "ppv", "tpr", "delay",
-    "delay_online", "coverage",
-)  # fmt: skip
+    "regimes",
+    "switches",
+    "rmse",
+    "oracle_ratio",
+    "adjusted_rand",
+    "ppv",
+    "tpr",
+    "delay",
+    "delay_online",
+    "coverage",
+)
 
 
 def _lines(stream: str, models: tuple[str, ...] = (*ONLINE, "student_t_ihmm")) -> list[Line]:
@@ -36,8 +44,9 @@ def _panel(ax: Any, run: Track) -> None:
     """Forecast with two standard deviations on either side, the regimes below."""
     drawing.observed(ax, run)
     mean, sd = run.columns["mean"], run.columns["sd"]
-    ax.fill_between(np.arange(mean.size), mean - 2 * sd, mean + 2 * sd, color=run.colour,
-                    alpha=0.2, lw=0)  # fmt: skip
+    ax.fill_between(
+        np.arange(mean.size), mean - 2 * sd, mean + 2 * sd, color=run.colour, alpha=0.2, lw=0
+    )
     drawing.forecast(ax, run)
     drawing.strip(ax, run)
 

@@ -24,10 +24,18 @@ from paper.probes import PROBES
 
 MANY, FEW = 20, 5
 SEEDS = {
-    "synthetic": 8, "electricity": FEW, "ofi": 10, "well_log": 10,
-    "iid_gauss": MANY, "iid_t": MANY, "garch": MANY,
-    "untuned": MANY, "auto": 10, "bursts": 60, "torture": 12,
-}  # fmt: skip
+    "synthetic": 8,
+    "electricity": FEW,
+    "ofi": 10,
+    "well_log": 10,
+    "iid_gauss": MANY,
+    "iid_t": MANY,
+    "garch": MANY,
+    "untuned": MANY,
+    "auto": 10,
+    "bursts": 60,
+    "torture": 12,
+}
 MINUTE, LONG = 60.0, 100.0  # seconds
 PAIR = 2  # runs of what takes long
 SHORT_ROWS = {"synthetic": 1000, "electricity": 16_000}  # in a sweep
@@ -39,18 +47,29 @@ CLAIMED = {
     *(("br_ihmm", variant) for variant in settings.VARIANTS["br_ihmm"]),
     *((model, v) for model in ("wolf_ihmm", "ihmm") for v in ("paper", "second", "untuned")),
     *((model, v) for model in DRAWS_NOTHING for v in settings.VARIANTS[model]),
-    ("auto", "untuned"), ("garch_ihmm", "untuned"),
-}  # fmt: skip
+    ("auto", "untuned"),
+    ("garch_ihmm", "untuned"),
+}
 ROWS = {
-    "synthetic": 2500, "electricity": 31_912, "ofi": 8333, "well_log": 4050,
-    "iid_gauss": 1180, "iid_t": 1180, "garch": 1500,
-}  # fmt: skip
+    "synthetic": 2500,
+    "electricity": 31_912,
+    "ofi": 8333,
+    "well_log": 4050,
+    "iid_gauss": 1180,
+    "iid_t": 1180,
+    "garch": 1500,
+}
 COSTS = Path(__file__).parent / "costs.json"  # `python -m paper costs` measures them
 _UNMEASURED = 2.0
 _QUICK_ROWS = {
-    "synthetic": 80, "electricity": 150, "ofi": 150, "well_log": 400,
-    "iid_gauss": 200, "iid_t": 200, "garch": 120,
-}  # fmt: skip
+    "synthetic": 80,
+    "electricity": 150,
+    "ofi": 150,
+    "well_log": 400,
+    "iid_gauss": 200,
+    "iid_t": 200,
+    "garch": 120,
+}
 _QUICK = {
     **dict.fromkeys(settings.WITH_PARTICLES, ("particles", 12)),
     **dict.fromkeys(("bocd", "dsm_bocd"), ("max_run_lengths", 15)),
@@ -73,9 +92,13 @@ class Plan:
     quick: bool = False
 
     def parts(
-        self, stream: str, model: str, variant: str, changes: dict[str, Any] | None = None,
+        self,
+        stream: str,
+        model: str,
+        variant: str,
+        changes: dict[str, Any] | None = None,
         short: bool = False,
-    ) -> list[Part]:  # fmt: skip
+    ) -> list[Part]:
         """The runs of one variant, one per seed.
 
         Args:

@@ -79,8 +79,9 @@ def _bursts(name: str, seed: int) -> Answer:
     batch = int(name)
     tries = [
         opens(batch, batch // 2, height, seed, prior_var=prior)
-        for height in BURST_HEIGHTS for prior in BURST_PRIORS
-    ]  # fmt: skip
+        for height in BURST_HEIGHTS
+        for prior in BURST_PRIORS
+    ]
     return {"opened": float(np.mean(tries))}
 
 
@@ -88,9 +89,11 @@ def _torture(name: str, seed: int) -> Answer:
     scene = torture.stage(seed, batch=BATCH, burst=BATCH // 2)
     trials = torture.trials(_seeded(name), scene, list(torture.KINDS))
     return {
-        f"{kind}.{field}": float(value) for kind, trial in trials.items()
-        for field, value in trial._asdict().items() if field != "failure"
-    }  # fmt: skip
+        f"{kind}.{field}": float(value)
+        for kind, trial in trials.items()
+        for field, value in trial._asdict().items()
+        if field != "failure"
+    }
 
 
 PROBES = {

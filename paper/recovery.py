@@ -127,18 +127,25 @@ def _mended_more(results: Results) -> list[Part]:
 
 def _mended(results: Results) -> Made:
     alone = [_row(results, stream, mended) for stream in GOALS for mended in _ALONE]
-    down = [
-        _row(results, stream, mended) for stream in GOALS for mended in path(results, stream)
-    ]  # fmt: skip
+    down = [_row(results, stream, mended) for stream in GOALS for mended in path(results, stream)]
     columns = ["stream", "mended", "first number", "second", "third", "gap, summed"]
     which = "; ".join(f"{s}: {', '.join(_aim(g) for g in goals)}" for s, goals in GOALS.items())
-    return Made([
-        Table(columns, alone, f"Each mended alone. The printed numbers, in the order of the "
-              f"columns: {which}."),
-        Table(columns, down, "From all nine down, each time without the one that is missed least. "
-              "The last row of a stream is the smallest set found: without any one of it the gap "
-              f"is wider than with all nine by more than {NEAR:.0%} of the printed numbers."),
-    ])  # fmt: skip
+    return Made(
+        [
+            Table(
+                columns,
+                alone,
+                f"Each mended alone. The printed numbers, in the order of the columns: {which}.",
+            ),
+            Table(
+                columns,
+                down,
+                "From all nine down, each time without the one that is missed least. "
+                "The last row of a stream is the smallest set found: without any one of it the gap "
+                f"is wider than with all nine by more than {NEAR:.0%} of the printed numbers.",
+            ),
+        ]
+    )
 
 
 def _row(results: Results, stream: str, mended: Mended) -> list[Value]:

@@ -66,9 +66,14 @@ def _enter(cache: Cache, parts: Sequence[Part], results: Results) -> None:
 
 
 def _completed(
-    item: Item, parts: list[Part], plan: Plan, cache: Cache, absent: dict[str, str], jobs: int,
+    item: Item,
+    parts: list[Part],
+    plan: Plan,
+    cache: Cache,
+    absent: dict[str, str],
+    jobs: int,
     bar: _Bar,
-) -> Results:  # fmt: skip
+) -> Results:
     """Run what an item needs, and what it turns out to need; `parts` is extended by that."""
 
     def again(part: Part) -> Outcome | None:
@@ -158,10 +163,14 @@ class _Bar:
         from rich.progress import TimeRemainingColumn as Remaining
 
         self.progress = Progress(
-            TextColumn("{task.description:<22}"), BarColumn(),
-            TextColumn("{task.fields[done]}/{task.fields[parts]} runs"), TimeElapsedColumn(),
-            TextColumn("left"), Remaining(), disable=not shown or not due,
-        )  # fmt: skip
+            TextColumn("{task.description:<22}"),
+            BarColumn(),
+            TextColumn("{task.fields[done]}/{task.fields[parts]} runs"),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            Remaining(),
+            disable=not shown or not due,
+        )
         total = sum(seconds(part) for part in due.values())
         self.task = self.progress.add_task("runs", total=total, done=0, parts=len(due))
         self.done = 0

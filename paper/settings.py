@@ -231,9 +231,12 @@ def part(stream: str, model: str, variant: str, changes: Settings | None = None)
     """
     chosen = of(stream, model, variant) | (changes or {})
     return Part(
-        stream, model, chosen, degree=degree(stream, model, variant),
+        stream,
+        model,
+        chosen,
+        degree=degree(stream, model, variant),
         pending=unsearched(stream, model, variant),
-    )  # fmt: skip
+    )
 
 
 def title(model: str, variant: str) -> str:

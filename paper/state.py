@@ -24,16 +24,24 @@ _PACKAGE = "holdfast"
 _REGISTRY = "holdfast.models.registry"
 # What is shown, said or stored, to the bit: no number of a run comes from there.
 _SPEAKING = (
-    "holdfast.display", "holdfast.errors", "holdfast.notices", "holdfast.snapshot",
-    "holdfast.containers", "holdfast.models.advice", "holdfast.models.explaining",
-    "holdfast.bank.advice", "holdfast.bank.explain",
-)  # fmt: skip
+    "holdfast.display",
+    "holdfast.errors",
+    "holdfast.notices",
+    "holdfast.snapshot",
+    "holdfast.containers",
+    "holdfast.models.advice",
+    "holdfast.models.explaining",
+    "holdfast.bank.advice",
+    "holdfast.bank.explain",
+)
 
 
 def state(
-    modules: Iterable[str], files: Iterable[Path] = (), beside: Iterable[Path] = (),
+    modules: Iterable[str],
+    files: Iterable[Path] = (),
+    beside: Iterable[Path] = (),
     root: Path = SOURCE,
-) -> str:  # fmt: skip
+) -> str:
     """A short name of what these modules and files mean, and of all that they import.
 
     Args:

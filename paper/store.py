@@ -150,9 +150,10 @@ class Ledger:
         self._lines[stream] = lines
         self.folder.mkdir(parents=True, exist_ok=True)
         drawn = {
-            f"{key}.{name}": column for key, line in sorted(lines.items())
+            f"{key}.{name}": column
+            for key, line in sorted(lines.items())
             for name, column in line.outcome.columns.items()
-        }  # fmt: skip
+        }
         pictures = self.folder / f"{stream}.npz"
         if drawn:  # before the lines, so that whoever finds a line finds what is drawn of it
             write(pictures, _packed(drawn))
@@ -242,8 +243,14 @@ def _said(line: Line) -> list[Any]:
     settings = json.dumps(part.settings, sort_keys=True)
     rows = "" if part.rows is None else part.rows
     return [
-        part.model, settings, part.seed, rows, part.degree, line.data, line.outcome.source,
-    ]  # fmt: skip
+        part.model,
+        settings,
+        part.seed,
+        rows,
+        part.degree,
+        line.data,
+        line.outcome.source,
+    ]
 
 
 def _digits(value: float) -> str:
@@ -254,8 +261,9 @@ def _all_seen(scores: Mapping[str, float]) -> bool:
     """Whether scores over all rows are those of the rows that count."""
     return all(
         repr(value) == repr(scores[name.removesuffix(ALL_ROWS)])
-        for name, value in scores.items() if name.endswith(ALL_ROWS)
-    )  # fmt: skip
+        for name, value in scores.items()
+        if name.endswith(ALL_ROWS)
+    )
 
 
 def _read(folder: Path, stream: str) -> list[Line]:
@@ -273,9 +281,13 @@ def _line(stream: str, row: dict[str, str], drawn: Mapping[str, dict[str, Any]])
     said = {name: row.pop(name) for name in _SAID}
     rows = int(said["rows"]) if said["rows"] else None
     part = Part(
-        stream, said["model"], json.loads(said["settings"]), int(said["seed"]), rows,
+        stream,
+        said["model"],
+        json.loads(said["settings"]),
+        int(said["seed"]),
+        rows,
         int(said["degree"]),
-    )  # fmt: skip
+    )
     scores = {name: float(value) for name, value in row.items() if value}
     if stream not in PROBES and not any(name.endswith(ALL_ROWS) for name in row):
         scores |= {name + ALL_ROWS: value for name, value in scores.items()}

@@ -77,8 +77,9 @@ def _made(results: Results, sweep: Sweep, title: str) -> Made:
         "interval holds, for each rule in turn. "
         + untuned((sweep.stream, "br_ihmm", variant) for variant in DRAWN)
     )
-    return Made([Table(["B", *names], rows, table.strip())], partial(_draw, rows, sweep, title),
-                caption)  # fmt: skip
+    return Made(
+        [Table(["B", *names], rows, table.strip())], partial(_draw, rows, sweep, title), caption
+    )
 
 
 def _draw(rows: list[list[Value]], sweep: Sweep, title: str) -> Any:
@@ -111,9 +112,12 @@ def _noise_parts(plan: Plan, stream: str, variant: str, factor: float) -> list[P
 
 def _all_noise(plan: Plan) -> list[Part]:
     return [
-        part for stream in _NOISY for variant in DRAWN for factor in _FACTORS
+        part
+        for stream in _NOISY
+        for variant in DRAWN
+        for factor in _FACTORS
         for part in _noise_parts(plan, stream, variant, factor)
-    ]  # fmt: skip
+    ]
 
 
 def _noise(results: Results) -> Made:

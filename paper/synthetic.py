@@ -71,9 +71,12 @@ def _synthetic(results: Results) -> Made:
             "regime": drawing.regimes,
         }
         return drawing.by_variant(
-            results, _figure_lines(), panels, "Synthetic regression",
+            results,
+            _figure_lines(),
+            panels,
+            "Synthetic regression",
             lambda ax, run: drawing.shade(ax, run.source),
-        )  # fmt: skip
+        )
 
     table = (
         "The error of one-step forecasts against the values without their outliers, and how much "

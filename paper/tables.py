@@ -132,9 +132,12 @@ class Results:
     """Outcomes of the parts that were run, and why the others were not."""
 
     def __init__(
-        self, plan: Plan, outcomes: Mapping[str, Outcome], absent: Mapping[str, str],
+        self,
+        plan: Plan,
+        outcomes: Mapping[str, Outcome],
+        absent: Mapping[str, str],
         again: Callable[[Part], Outcome | None] = lambda _: None,
-    ):  # fmt: skip
+    ):
         self.plan = plan
         self.drawn: set[str] = set()  # keys of the outcomes that were asked for their columns
         self._outcomes = outcomes

@@ -16,10 +16,19 @@ PER_TRUE = "switches per true switch"
 RULE, AUTO, TUNED_RULE = "the rule, nothing tuned", "auto, told nothing", "the rule, tuned"
 _COVERED = (0.86, 0.94)  # of the 90 % interval, in every row
 _AUTO_STREAMS = (
-    "local level", "arma", "cycle", "walk with jumps", "heavy walk", "season 12, growing",
-    "week on a walk", "rare counts", "local level and spikes", "ar, shifts and spikes",
-    "lognormal", "slow wave",
-)  # fmt: skip
+    "local level",
+    "arma",
+    "cycle",
+    "walk with jumps",
+    "heavy walk",
+    "season 12, growing",
+    "week on a walk",
+    "rare counts",
+    "local level and spikes",
+    "ar, shifts and spikes",
+    "lognormal",
+    "slow wave",
+)
 
 
 class Target(NamedTuple):

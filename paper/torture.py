@@ -190,9 +190,14 @@ class Recipe:
         rng = np.random.default_rng([scene.seed, 2])
         length = round(self.batches * scene.batch) if self.batches else scene.burst
         return contaminate(
-            scene.y, self.kind, rng, positions=_positions(self.place, scene, rng), length=length,
-            offset=scene.size * NOISE_SD, **self.settings,
-        )  # fmt: skip
+            scene.y,
+            self.kind,
+            rng,
+            positions=_positions(self.place, scene, rng),
+            length=length,
+            offset=scene.size * NOISE_SD,
+            **self.settings,
+        )
 
 
 def _positions(place: str, scene: Stage, rng: np.random.Generator) -> list[int]:
@@ -355,11 +360,17 @@ def cell_of(label: str, kind: str, trials: list[Trial]) -> Cell:
         float(sum(getattr(trial, name) / n for trial in trials)) for name in Trial._fields[:4]
     )
     return Cell(
-        label, kind, rmse / usual - 1.0, sum(trial.opened for trial in trials) / n,
-        during / calm - 1.0, rmse, usual, all(trial.finite for trial in trials),
+        label,
+        kind,
+        rmse / usual - 1.0,
+        sum(trial.opened for trial in trials) / n,
+        during / calm - 1.0,
+        rmse,
+        usual,
+        all(trial.finite for trial in trials),
         max(trial.n_bytes for trial in trials),
         next((trial.failure for trial in trials if trial.failure), ""),
-    )  # fmt: skip
+    )
 
 
 def told(cell: Cell, figure: str) -> str:

@@ -226,9 +226,17 @@ def run(search: Search, budget: int = BUDGET, progress: bool = True) -> Path:
     path = tuned_path(*search)
     trials = path.parent / PARTS / f"{path.stem}-{search.state}.jsonl"
     found = tune(
-        search.model, seen.y, seen.X, space, _aim(search, source), budget, settings=fixed,
-        skip=0 if search.variant == HINDSIGHT else SKIP, storage=trials, progress=progress,
-    )  # fmt: skip
+        search.model,
+        seen.y,
+        seen.X,
+        space,
+        _aim(search, source),
+        budget,
+        settings=fixed,
+        skip=0 if search.variant == HINDSIGHT else SKIP,
+        storage=trials,
+        progress=progress,
+    )
     if found.interrupted:
         raise KeyboardInterrupt
     kept: dict[str, Any] = {"best": {name: found.best[name] for name in search.space()}}
@@ -264,10 +272,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Search what is asked for and not there."""
     given = _given(arguments)
     chosen = [
-        search for search in searches()
+        search
+        for search in searches()
         if all(getattr(search, n) in getattr(given, f"{n}s") for n in Search._fields)
         and (given.again or not search.done(given.budget))
-    ]  # fmt: skip
+    ]
     minutes = {search: search.minutes(given.budget) for search in chosen}
     for search in chosen if given.estimate else _done(chosen, given.budget, given.jobs):
         print(f"{' '.join(search)}: about {minutes[search]:.1f} core minutes", flush=True)

@@ -58,16 +58,23 @@ def _single(plan: Plan) -> Cell:
     errors = [
         log_error(garch_variance(one.y, *fit_garch(one.y)), one.info["variance"][: len(one)])
         for one in streams
-    ]  # fmt: skip
+    ]
     sd = float(np.std(errors, ddof=1)) if len(errors) > 1 else None
     return Cell(float(np.mean(errors)), sd, len(errors))
 
 
 def _garch(results: Results) -> Made:
     names = (
-        "log_variance_error", "adjusted_rand", "regimes", "switches", "true_switches", "ppv", "tpr",
-        "delay", "coverage",
-    )  # fmt: skip
+        "log_variance_error",
+        "adjusted_rand",
+        "regimes",
+        "switches",
+        "true_switches",
+        "ppv",
+        "tpr",
+        "delay",
+        "coverage",
+    )
     cells = [results.cell(_parts(results.plan), name) for name in names]
     rows: list[list[Value]] = [
         [measure(name), None, cell] for name, cell in zip(names, cells, strict=True)
@@ -77,8 +84,9 @@ def _garch(results: Results) -> Made:
         "How well the variance and the regimes are found, over streams with different seeds. The "
         "error of the log variance is that of the forecast made before each observation."
     )
-    table = Table(["measure", "one GARCH, fitted to the whole stream", "garch_ihmm, online"], rows,
-                  told)  # fmt: skip
+    table = Table(
+        ["measure", "one GARCH, fitted to the whole stream", "garch_ihmm, online"], rows, told
+    )
     caption = (
         "Top: the stream. Middle: its true variance (grey) and what one GARCH and the regime model "
         "say of it before each observation, on a log scale. Bottom: the regime found and how "

@@ -52,9 +52,19 @@ class Follower:
         facts = self.emission.facts
         look(self.rows, self.work, facts, 0, 0, 0, sample, self.view)
         score, self.weight = learn(
-            self.rows, self.work, facts, 0, 0, 0, sample, self.view, self.emission.law,
-            no_outliers() if broad is None else broad, self.fresh, belief,
-        )  # fmt: skip
+            self.rows,
+            self.work,
+            facts,
+            0,
+            0,
+            0,
+            sample,
+            self.view,
+            self.emission.law,
+            no_outliers() if broad is None else broad,
+            self.fresh,
+            belief,
+        )
         self.score += score
         self.learnt += 1
 

@@ -24,13 +24,19 @@ RELATIVE, ABSOLUTE = 1e-10, 1e-10
 RULES: dict[str, Any] = {"holdfast": frozenset(), "paper": ALL}
 WEIGHTS, SCHEMES = ("none", "huber", "mahalanobis"), ("systematic", "stratified", "multinomial")
 ADAPTIVE = {
-    "largest": 6, "smallest": 1, "outlier_weight": 0.3, "tolerance": 0.05,
-    "shape": 0.5, "rate": 4.0,
-}  # fmt: skip
+    "largest": 6,
+    "smallest": 1,
+    "outlier_weight": 0.3,
+    "tolerance": 0.05,
+    "shape": 0.5,
+    "rate": 4.0,
+}
 
 SCALAR: dict[str, Any] = {
-    "noise": np.array([[0.3]]), "prior_mean": np.array([0.5]), "prior_var": np.array([[9.0]]),
-}  # fmt: skip
+    "noise": np.array([[0.3]]),
+    "prior_mean": np.array([0.5]),
+    "prior_var": np.array([[9.0]]),
+}
 VECTOR: dict[str, Any] = {
     "noise": np.array([[0.3, 0.1, 0.0], [0.1, 0.5, -0.1], [0.0, -0.1, 0.4]]),
     "prior_mean": np.array([0.5, -0.5, 0.0]),
@@ -94,12 +100,24 @@ def mixed_cases() -> list[Any]:
             case("mixed-no-D9", dim, **mixed | {"paper": two | {"D9"}}, batch=3, seed=84),
             case("mixed-no-D4", dim, **mixed | {"paper": two | {"D4"}}, batch=3, seed=85),
             case("islands", dim, **many, batch=4, islands=3, seed=86),
-            case("islands-no-D12", dim, **many | {"paper": two | {"D12"}}, batch=3, islands=3,
-                 seed=87),
+            case(
+                "islands-no-D12",
+                dim,
+                **many | {"paper": two | {"D12"}},
+                batch=3,
+                islands=3,
+                seed=87,
+            ),
             case("islands-imq", dim, **many | {"weight": "imq"}, batch=3, islands=2, seed=180),
-            case("islands-no-D6-D7-D8", dim, **many | {"paper": two | {"D6", "D7", "D8"}}, batch=5,
-                 islands=2, seed=89),
-        ]  # fmt: skip
+            case(
+                "islands-no-D6-D7-D8",
+                dim,
+                **many | {"paper": two | {"D6", "D7", "D8"}},
+                batch=5,
+                islands=2,
+                seed=89,
+            ),
+        ]
     return [
         *cases,
         case("mixed-adaptive", **mixed, batch=ADAPTIVE, seed=182),
@@ -135,10 +153,18 @@ def share_refreshed(given: dict[str, Any]) -> float:
 def build(dim: int, given: dict[str, Any]) -> tuple[Any, Reference]:
     """The model and its witness with the same settings."""
     defaults = {
-        "weight": "imq", "threshold": 2.0, "sticky": 0.0, "islands": 1, "particles": 6,
-        "ess_threshold": 0.7, "max_regimes": 4, "prune_pool": 2, "outlier_rate": 0.02,
-        "alpha_prior": (4.0, 1.0), "gamma_prior": (3.0, 1.0),
-    }  # fmt: skip
+        "weight": "imq",
+        "threshold": 2.0,
+        "sticky": 0.0,
+        "islands": 1,
+        "particles": 6,
+        "ess_threshold": 0.7,
+        "max_regimes": 4,
+        "prune_pool": 2,
+        "outlier_rate": 0.02,
+        "alpha_prior": (4.0, 1.0),
+        "gamma_prior": (3.0, 1.0),
+    }
     often = {"structure_share": share_refreshed(given)}  # more often than the default: more draws
     settings = defaults | (SCALAR if dim == 1 else VECTOR) | often | given
     told = dict(settings)
@@ -158,29 +184,42 @@ def engine_particle(engine: Any, i: int) -> dict[str, Any]:
     held = p.slots[i, : n + 1]
     opened = held[:n]
     return {
-        "log_weight": p.log_weight[i], "current": p.current[i], "n_regimes": n,
-        "counts": p.counts[i, :n, :n], "start": p.start[i, :n], "log_beta": p.log_beta[i, : n + 1],
-        "alpha": p.alpha[i], "gamma": p.gamma[i],
-        "ids": ledger.identity[opened], "visits": ledger.visits[opened],
-        "first_seen": ledger.first_seen[opened], "last_seen": ledger.last_seen[opened],
+        "log_weight": p.log_weight[i],
+        "current": p.current[i],
+        "n_regimes": n,
+        "counts": p.counts[i, :n, :n],
+        "start": p.start[i, :n],
+        "log_beta": p.log_beta[i, : n + 1],
+        "alpha": p.alpha[i],
+        "gamma": p.gamma[i],
+        "ids": ledger.identity[opened],
+        "visits": ledger.visits[opened],
+        "first_seen": ledger.first_seen[opened],
+        "last_seen": ledger.last_seen[opened],
         "mean": rows.mean[held, 0],
         "covariance": np.stack([root @ root.T for root in rows.root[held]]),
-    }  # fmt: skip
+    }
 
 
 def reference_particle(p: Particle) -> dict[str, Any]:
     n = len(p.regimes)
     everyone = p.everyone()
     return {
-        "log_weight": p.log_weight, "current": -1 if p.current is None else p.current,
-        "n_regimes": n, "counts": np.array(p.counts, int).reshape(n, n), "start": p.start,
-        "log_beta": p.log_beta, "alpha": p.alpha, "gamma": p.gamma,
-        "ids": [r.identity for r in p.regimes], "visits": [r.visits for r in p.regimes],
+        "log_weight": p.log_weight,
+        "current": -1 if p.current is None else p.current,
+        "n_regimes": n,
+        "counts": np.array(p.counts, int).reshape(n, n),
+        "start": p.start,
+        "log_beta": p.log_beta,
+        "alpha": p.alpha,
+        "gamma": p.gamma,
+        "ids": [r.identity for r in p.regimes],
+        "visits": [r.visits for r in p.regimes],
         "first_seen": [r.first_seen or 0 for r in p.regimes],
         "last_seen": [r.last_seen for r in p.regimes],
         "mean": np.stack([r.mean for r in everyone]),
         "covariance": np.stack([r.covariance for r in everyone]),
-    }  # fmt: skip
+    }
 
 
 def assert_same(ours: dict[str, Any], theirs: dict[str, Any], where: str) -> None:
@@ -204,21 +243,31 @@ def same(ours: Any, theirs: Any) -> bool:
 
 def said(step: Any, forecast: Any) -> dict[str, Any]:
     return {
-        "regime": step.regime, "regime_probability": step.regime_probability,
-        "weight": step.weight, "change_probability": step.change_probability,
-        "known": step.n_regimes, "ess": step.ess, "committed": step.settled,
-        "forecast": forecast.mean, "variance": forecast.variance,
-    }  # fmt: skip
+        "regime": step.regime,
+        "regime_probability": step.regime_probability,
+        "weight": step.weight,
+        "change_probability": step.change_probability,
+        "known": step.n_regimes,
+        "ess": step.ess,
+        "committed": step.settled,
+        "forecast": forecast.mean,
+        "variance": forecast.variance,
+    }
 
 
 def reference_said(report: Report, moments: tuple[Array, Array], dim: int) -> dict[str, Any]:
     mean, variance = moments
     return {
-        "regime": report.regime, "regime_probability": report.regime_probability,
-        "weight": report.weight, "change_probability": report.change_probability,
-        "known": report.n_regimes, "ess": report.ess, "committed": report.committed,
-        "forecast": mean if dim > 1 else mean[0], "variance": variance if dim > 1 else variance[0],
-    }  # fmt: skip
+        "regime": report.regime,
+        "regime_probability": report.regime_probability,
+        "weight": report.weight,
+        "change_probability": report.change_probability,
+        "known": report.n_regimes,
+        "ess": report.ess,
+        "committed": report.committed,
+        "forecast": mean if dim > 1 else mean[0],
+        "variance": variance if dim > 1 else variance[0],
+    }
 
 
 def follow(dim: int, settings: dict[str, Any], n: int) -> tuple[Reference, list[dict[str, Any]]]:

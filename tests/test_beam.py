@@ -64,10 +64,22 @@ def statistics(path, alpha, gamma, mean, noise, y):
     first, last = path[0], path[-1]
     regimes = path.max() + 1
     return (
-        regimes, regimes**2, alpha, gamma, math.log(alpha), math.log(gamma),
-        same.sum(), first == last, mean[first], mean[last] ** 2, math.log1p(noise[last]),
-        math.atan(y[0]), math.log1p(y[-1] ** 2), math.atan(mean[first] * y[0]), regimes * alpha,
-    )  # fmt: skip
+        regimes,
+        regimes**2,
+        alpha,
+        gamma,
+        math.log(alpha),
+        math.log(gamma),
+        same.sum(),
+        first == last,
+        mean[first],
+        mean[last] ** 2,
+        math.log1p(noise[last]),
+        math.atan(y[0]),
+        math.log1p(y[-1] ** 2),
+        math.atan(mean[first] * y[0]),
+        regimes * alpha,
+    )
 
 
 def forward(length, prior, n, rng):

@@ -125,9 +125,13 @@ def test_equals_the_direct_recursion_with_unknown_noise() -> None:
         y, lambda s, t: student_segment(y[s:t], phi[s:t], 1.5, 0.6, 2.0), HAZARD
     )
     model = bocd(
-        emission="normal_inverse_gamma", noise_shape=1.5, noise_scale=0.6, prior_var=2.0,
-        features=hf.features.intercept() + hf.features.columns(), hazard=HAZARD,
-    )  # fmt: skip
+        emission="normal_inverse_gamma",
+        noise_shape=1.5,
+        noise_scale=0.6,
+        prior_var=2.0,
+        features=hf.features.intercept() + hf.features.columns(),
+        hazard=HAZARD,
+    )
     run = model.run(y[:, 0], x)
     seen = ~np.isnan(y[:, 0])
     np.testing.assert_allclose(run.log_score[seen], np.array(predictives)[seen], atol=1e-10)

@@ -53,9 +53,15 @@ def test_one_regime_with_covariates(setting: str) -> None:
         x = rng.standard_normal((60, 2))
         y = x @ theta + rng.normal(0, math.sqrt(NOISE), 60)
         model = hf.br_ihmm(
-            features=hf.features.columns(), noise=NOISE, prior_var=PRIOR_VAR, batch=3,
-            particles=2, alpha_prior=(1.0, 1e15), seed=seed, **UNWEIGHTED[setting],
-        )  # fmt: skip
+            features=hf.features.columns(),
+            noise=NOISE,
+            prior_var=PRIOR_VAR,
+            batch=3,
+            particles=2,
+            alpha_prior=(1.0, 1e15),
+            seed=seed,
+            **UNWEIGHTED[setting],
+        )
         u += transforms(model, y, x)
     assert_calibrated(np.array(u))
 
@@ -92,9 +98,14 @@ def test_streams_drawn_from_the_whole_prior(setting: str, batch: int) -> None:
     for seed in range(60):
         y = from_the_prior(60 // batch, batch, rng)
         model = hf.br_ihmm(
-            noise=NOISE, prior_var=PRIOR_VAR, batch=batch, particles=200, seed=seed,
-            max_regimes=40, **UNWEIGHTED[setting],
-        )  # fmt: skip
+            noise=NOISE,
+            prior_var=PRIOR_VAR,
+            batch=batch,
+            particles=200,
+            seed=seed,
+            max_regimes=40,
+            **UNWEIGHTED[setting],
+        )
         u += transforms(model, y)
     assert_calibrated(np.array(u))
 

@@ -69,11 +69,18 @@ CASES: dict[str, tuple[dict[str, Any], Callable[[Generator], np.ndarray]]] = {
     "bocd": (LEVEL | {"hazard": 0.02}, segments(0.02)),
     # Full weight (a far threshold and scale) and omega = R / 2 make it BOCD's own posterior.
     "dsm_bocd": (
-        LEVEL | {"hazard": 0.02, "variance": "known", "training": 0, "omega": NOISE / 2,
-                 "scale": 1e6, "threshold": math.inf},
+        LEVEL
+        | {
+            "hazard": 0.02,
+            "variance": "known",
+            "training": 0,
+            "omega": NOISE / 2,
+            "scale": 1e6,
+            "threshold": math.inf,
+        },
         segments(0.02),
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.slow

@@ -46,10 +46,22 @@ CASES |= {
     "br_ihmm ablated": Case("br_ihmm", _BASE | {"rule": {"D4": "paper", "D9": "paper"}}),
 }
 COLUMNS = {
-    "y": "f", "mean": "f", "median": "f", "lower": "f", "upper": "f", "sd": "f", "regime": "i",
-    "regime_probability": "f", "weight": "f", "outlier": "b", "change_probability": "f",
-    "log_score": "f", "n_regimes": "i", "ess": "f", "path": "i",
-}  # fmt: skip
+    "y": "f",
+    "mean": "f",
+    "median": "f",
+    "lower": "f",
+    "upper": "f",
+    "sd": "f",
+    "regime": "i",
+    "regime_probability": "f",
+    "weight": "f",
+    "outlier": "b",
+    "change_probability": "f",
+    "log_score": "f",
+    "n_regimes": "i",
+    "ess": "f",
+    "path": "i",
+}
 FORECAST = ("mean", "median", "sd", "lower", "upper")
 
 
@@ -275,10 +287,12 @@ def test_settings_given_as_arrays_stay_the_callers(case: Case, stream: np.ndarra
     arrays = {
         key: value
         for key, value in {
-            "noise": np.array([[0.2]]), "prior_mean": np.array([0.1]), "prior_var": np.array([2.0])
+            "noise": np.array([[0.2]]),
+            "prior_mean": np.array([0.1]),
+            "prior_var": np.array([2.0]),
         }.items()
         if key in known
-    }  # fmt: skip
+    }
     if not arrays:
         pytest.skip(f"{case.name} has no array settings")
     lists = {key: value.tolist() for key, value in arrays.items()}

@@ -19,9 +19,12 @@ from holdfast.errors import HoldfastError
 
 NAN = float("nan")
 GENERATORS = [
-    data.synthetic_regression, data.iid_regimes, data.two_state_sandbox, data.garch_regimes,
+    data.synthetic_regression,
+    data.iid_regimes,
+    data.two_state_sandbox,
+    data.garch_regimes,
     data.regime_stream,
-]  # fmt: skip
+]
 
 
 class TestGenerators:
@@ -305,10 +308,15 @@ def present(name: str) -> None:
 
 
 SHAPES = {
-    "well_log": (4050,), "electricity": (31912,), "ofi_es": (8333,), "ofi_amzn": (681,),
-    "tcpd/run_log": (376, 2), "tcpd/quality_control_1": (313,),
-    "tcpd/quality_control_2": (283,), "tcpd/nile": (100,),
-}  # fmt: skip
+    "well_log": (4050,),
+    "electricity": (31912,),
+    "ofi_es": (8333,),
+    "ofi_amzn": (681,),
+    "tcpd/run_log": (376, 2),
+    "tcpd/quality_control_1": (313,),
+    "tcpd/quality_control_2": (283,),
+    "tcpd/nile": (100,),
+}
 
 
 class TestRealSeries:

@@ -99,9 +99,12 @@ def test_the_site_is_built_without_a_broken_link(tmp_path: Path) -> None:
     pytest.importorskip("mkdocs")
     done = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", tmp_path],
-        cwd=ROOT, env=os.environ | {"NO_MKDOCS_2_WARNING": "1"}, capture_output=True, text=True,
+        cwd=ROOT,
+        env=os.environ | {"NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
         check=False,
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr
     api = (tmp_path / "api.html").read_text()
     assert 'id="holdfast.bank.auto"' in api and "Predict and update along a stream" in api

@@ -17,9 +17,15 @@ from holdfast.models.dsm_bocd import DsmSettings, dsm_bocd
 from holdfast.models.score_matching import Law, best_omega, divergence, learn, quadrature
 
 SETTINGS: dict[str, Any] = {
-    "noise": 0.4, "noise_doubt": 0.6, "prior_mean": 0.3, "prior_var": 1.5, "center": 0.2,
-    "scale": 1.3, "omega": 0.15, "max_variance": 40.0,
-}  # fmt: skip
+    "noise": 0.4,
+    "noise_doubt": 0.6,
+    "prior_mean": 0.3,
+    "prior_var": 1.5,
+    "center": 0.2,
+    "scale": 1.3,
+    "omega": 0.15,
+    "max_variance": 40.0,
+}
 
 
 def squared_weight(x: Any, settings: dict[str, Any]) -> Any:
@@ -94,9 +100,12 @@ def test_posterior_moments_against_a_grid(n: int) -> None:
     # moments of eta_1 about the user's zero, given eta_2
     centre = (belief.h1 - belief.p12 * eta) / belief.p11 + SETTINGS["center"] * eta
     got = [
-        share @ eta, share @ eta**2, share @ centre, share @ (centre**2 + 1 / belief.p11),
+        share @ eta,
+        share @ eta**2,
+        share @ centre,
+        share @ (centre**2 + 1 / belief.p11),
         share @ (centre * eta),
-    ]  # fmt: skip
+    ]
     wanted = [(mass * f).sum() for f in (e2, e2**2, e1, e1**2, e1 * e2)]
     np.testing.assert_allclose(got, wanted, rtol=1e-5)
 

@@ -104,9 +104,12 @@ def test_unweighted_scalar_row_is_batch_regression(rng: np.random.Generator, c: 
     design = rng.standard_normal((n, 1, m))
     y = rng.standard_normal((n, 1)) * 2
     row = Row(
-        Shape(1, m), caution("none" if c == 2 else "imq", c),
-        noise=0.3, prior_mean=mean, prior_var=covariance,
-    )  # fmt: skip
+        Shape(1, m),
+        caution("none" if c == 2 else "imq", c),
+        noise=0.3,
+        prior_mean=mean,
+        prior_var=covariance,
+    )
     for y_t, f in zip(y, design, strict=True):
         row.learn(y_t, f)
     exact = regression(y, design, np.array([[0.3]]), mean, covariance)
@@ -141,9 +144,15 @@ def test_model_with_one_regime_is_batch_regression(rng: np.random.Generator, dim
     x = rng.standard_normal((n, 2))
     y = x @ rng.standard_normal((2, dim)) + 0.5 * rng.standard_normal((n, dim))
     model = hf.br_ihmm(
-        features=hf.features.columns(), noise=noise, prior_var=2.0, weight="none", batch=4,
-        particles=3, alpha_prior=(1.0, 1e15), gamma_prior=(1.0, 1e15),
-    )  # fmt: skip
+        features=hf.features.columns(),
+        noise=noise,
+        prior_var=2.0,
+        weight="none",
+        batch=4,
+        particles=3,
+        alpha_prior=(1.0, 1e15),
+        gamma_prior=(1.0, 1e15),
+    )
     model.run(y, x)
     (regime,) = model.regimes()
     design = np.stack([np.kron(np.eye(dim), f) for f in x])
@@ -168,9 +177,12 @@ def test_one_step_is_the_wolf_formula(
     m, c = 3, 1.7
     noise = 0.4 if dim == 1 else FULL_NOISE
     row = Row(
-        Shape(dim, m, False), caution(weight, c, predictive=predictive),
-        noise=noise, prior_mean=rng.standard_normal(m), prior_var=spread(rng, m),
-    )  # fmt: skip
+        Shape(dim, m, False),
+        caution(weight, c, predictive=predictive),
+        noise=noise,
+        prior_mean=rng.standard_normal(m),
+        prior_var=spread(rng, m),
+    )
     design = rng.standard_normal((dim, m))
     y = design @ row.mean + offset * rng.standard_normal(dim)
     mean, sigma, w2, score = wolf_step(row, y, design, weight, c, predictive)
@@ -467,9 +479,11 @@ def test_a_million_updates_stay_exact(noise: float) -> None:
     tolerance = m * n * np.finfo(float).eps
     sd = np.sqrt(np.diag(exact[:, 1:]).astype(float))
     np.testing.assert_allclose(
-        row.covariance / np.outer(sd, sd), (exact[:, 1:] / np.outer(sd, sd)).astype(float),
-        rtol=0, atol=tolerance,
-    )  # fmt: skip
+        row.covariance / np.outer(sd, sd),
+        (exact[:, 1:] / np.outer(sd, sd)).astype(float),
+        rtol=0,
+        atol=tolerance,
+    )
     np.testing.assert_allclose(row.mean, exact[:, 0].astype(float), rtol=0, atol=tolerance)
     assert np.linalg.eigvalsh(row.covariance).min() > 0
 

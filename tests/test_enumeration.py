@@ -175,10 +175,19 @@ def test_particles_approach_the_exact_posterior(case: str) -> None:
     runs, scores = [], []
     for seed in range(16):
         model = hf.br_ihmm(
-            noise=NOISE, prior_var=PRIOR_VAR, threshold=THRESHOLD, weight=weight, batch=batch,
-            particles=20_000, seed=seed, sticky=kappa, max_regimes=20, structure_share=1.0,
-            alpha_prior=(1e8, 1e8 / alpha), gamma_prior=(1e8, 1e8 / gamma),
-        )  # fmt: skip
+            noise=NOISE,
+            prior_var=PRIOR_VAR,
+            threshold=THRESHOLD,
+            weight=weight,
+            batch=batch,
+            particles=20_000,
+            seed=seed,
+            sticky=kappa,
+            max_regimes=20,
+            structure_share=1.0,
+            alpha_prior=(1e8, 1e8 / alpha),
+            gamma_prior=(1e8, 1e8 / gamma),
+        )
         scores.append(math.exp(sum(model.update(y).log_score for y in series)))
         runs.append(signatures(model))
         assert set(runs[-1]) <= set(truth)
@@ -307,10 +316,17 @@ def assert_mixture(forecast: hf.Forecast, joint: Any, mean: Any, variance: Any, 
 
 def made(weight: str, batch: int, **more: Any) -> Any:
     return hf.br_ihmm(
-        noise=NOISE, prior_var=PRIOR_VAR, threshold=THRESHOLD, weight=weight, batch=batch,
-        ess_threshold=0.0, sticky=0.0, islands=1, rule={"D11": "paper"},
+        noise=NOISE,
+        prior_var=PRIOR_VAR,
+        threshold=THRESHOLD,
+        weight=weight,
+        batch=batch,
+        ess_threshold=0.0,
+        sticky=0.0,
+        islands=1,
+        rule={"D11": "paper"},
         **{"particles": 12} | more,
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize("weight", ["none", "imq", "huber", "contamination"])

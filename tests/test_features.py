@@ -277,9 +277,16 @@ def test_names_say_what_each_feature_is() -> None:
     f = F.intercept() + F.powers(2, "temperature") + F.season(24, 2) + F.lags(1, 24)
     x = f.check({"temperature": 20.0, "wind": 3.0})
     assert f.names(x, 1) == [
-        "intercept", "temperature", "temperature^2", "cos 24", "sin 24", "cos 24/2", "sin 24/2",
-        "lag 1", "lag 24",
-    ]  # fmt: skip
+        "intercept",
+        "temperature",
+        "temperature^2",
+        "cos 24",
+        "sin 24",
+        "cos 24/2",
+        "sin 24/2",
+        "lag 1",
+        "lag 24",
+    ]
     assert F.lags(1).names(None, 2) == ["lag 1 of y0", "lag 1 of y1"]
     assert F.columns(1).names(Row(np.ones(2)), 1) == ["x1"]
     assert F.columns().names(F.columns().check({"a": 1, "b": 2}), 1) == ["a", "b"]

@@ -19,9 +19,11 @@ GAUSS = Forecast.mixture(
     np.array([0.5, 0.3, 0.2]), np.array([-1.0, 0.5, 4.0]), np.array([0.3, 2.0, 0.05])
 )
 HEAVY = Forecast.mixture(
-    np.array([2.0, 1.0, 1.0]), np.array([0.0, 3.0, -2.0]), np.array([1.0, 0.5, 2.0]),
+    np.array([2.0, 1.0, 1.0]),
+    np.array([0.0, 3.0, -2.0]),
+    np.array([1.0, 0.5, 2.0]),
     np.array([5.0, np.inf, 3.0]),
-)  # fmt: skip
+)
 SPREAD = np.array([[[1.0, 0.4], [0.4, 0.5]], [[0.3, -0.1], [-0.1, 2.0]]])
 PLANE = Forecast.mixture(
     np.array([0.6, 0.4]), np.array([[0.0, 1.0], [2.0, -1.0]]), SPREAD, np.array([np.inf, 6.0])

@@ -33,9 +33,16 @@ def particles(
     log_beta[0, : n + 1] = np.log(beta)
     slots[0, :n] = np.arange(1, n + 1)
     return Particles(
-        np.zeros(1), np.array([current]), np.array([n]), slots, square, line, log_beta,
-        np.array([alpha]), np.array([gamma]),
-    )  # fmt: skip
+        np.zeros(1),
+        np.array([current]),
+        np.array([n]),
+        slots,
+        square,
+        line,
+        log_beta,
+        np.array([alpha]),
+        np.array([gamma]),
+    )
 
 
 def shares(p: Particles) -> np.ndarray:

@@ -309,12 +309,18 @@ def questions(draw: Any) -> tuple[Any, np.ndarray, np.ndarray, list[int]]:
     noise = scale**2 * (square @ square.T + 0.2 * np.eye(dim))
     switched_back = draw(st.sampled_from([(), ("D1",), ("D2",), ("D4",), ("D1", "D2", "D4")]))
     model = fitted(
-        "br_ihmm", dim=dim, batch=batch, batches=draw(st.integers(1, 6)), seed=seed,
-        noise=noise.tolist(), prior_var=float(scale**2 * 10.0 ** draw(st.integers(-1, 3))),
-        threshold=draw(st.floats(0.3, 8.0)), particles=10,
+        "br_ihmm",
+        dim=dim,
+        batch=batch,
+        batches=draw(st.integers(1, 6)),
+        seed=seed,
+        noise=noise.tolist(),
+        prior_var=float(scale**2 * 10.0 ** draw(st.integers(-1, 3))),
+        threshold=draw(st.floats(0.3, 8.0)),
+        particles=10,
         weight=draw(st.sampled_from(["imq", "huber", "mahalanobis"])),
         rule=dict.fromkeys(switched_back, "paper"),
-    )  # fmt: skip
+    )
     clean = clean_batch(model, seed)
     first = draw(st.integers(0, batch - 1))
     at = [first, *(k for k in range(first + 1, batch) if draw(st.booleans()))]

@@ -251,11 +251,17 @@ def questions(draw: Any) -> tuple[Any, np.ndarray, np.ndarray, list[int]]:
     square = rng.normal(size=(dim, dim))
     noise = scale**2 * (square @ square.T + 0.2 * np.eye(dim))
     model = fitted(
-        dim=dim, batch=batch, observations=draw(st.integers(1, 20)), seed=seed, particles=12,
-        noise=noise.tolist(), prior_var=float(scale**2 * 10.0 ** draw(st.integers(-1, 5))),
-        outlier_rate=draw(st.sampled_from([0.001, 0.02, 0.3])), islands=draw(st.integers(1, 3)),
+        dim=dim,
+        batch=batch,
+        observations=draw(st.integers(1, 20)),
+        seed=seed,
+        particles=12,
+        noise=noise.tolist(),
+        prior_var=float(scale**2 * 10.0 ** draw(st.integers(-1, 5))),
+        outlier_rate=draw(st.sampled_from([0.001, 0.02, 0.3])),
+        islands=draw(st.integers(1, 3)),
         rule=draw(st.sampled_from(["holdfast", {"D10": "paper"}])),
-    )  # fmt: skip
+    )
     clean = ahead(model, seed)
     n = len(clean)
     first = draw(st.integers(0, n - 1))

@@ -86,8 +86,10 @@ def test_covariates_and_their_future() -> None:
     frame = pandas.DataFrame(columns())
     wanted = hf.features.intercept() + hf.features.columns("price")
     given: dict[str, Any] = {
-        "model": "least_squares", "columns": ["price"], "settings": {"features": wanted}
-    }  # fmt: skip
+        "model": "least_squares",
+        "columns": ["price"],
+        "settings": {"features": wanted},
+    }
     future = pandas.DataFrame({"unique_id": ["a", "b", "a", "b"], "price": [1.0, 2.0, 3.0, 4.0]})
     done = hf.run_many(frame, horizon=2, future=future, **given)
     assert len(done.forecasts) == 4 and done.errors == {}
@@ -98,11 +100,15 @@ def test_covariates_and_their_future() -> None:
 @pytest.mark.parametrize(
     ("arguments", "word"),
     [
-        ({"by": "id"}, "by='id'"), ({"target": "z"}, "target='z'"), ({"level": 90}, "level"),
-        ({"model": "br_ihm"}, "Did you mean"), ({"settings": {"batch": 0}}, "batch"),
-        ({"horizon": -1}, "horizon"), ({"time": "when"}, "time='when'"),
+        ({"by": "id"}, "by='id'"),
+        ({"target": "z"}, "target='z'"),
+        ({"level": 90}, "level"),
+        ({"model": "br_ihm"}, "Did you mean"),
+        ({"settings": {"batch": 0}}, "batch"),
+        ({"horizon": -1}, "horizon"),
+        ({"time": "when"}, "time='when'"),
     ],
-)  # fmt: skip
+)
 def test_bad_arguments_are_named(arguments: dict[str, Any], word: str) -> None:
     with pytest.raises(hf.HoldfastError, match=word):
         hf.run_many(pandas.DataFrame(columns(4)), **{"model": "br_ihmm"} | arguments)

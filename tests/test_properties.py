@@ -74,9 +74,12 @@ def test_units_matter_under_the_papers_score() -> None:
     runs = []
     for factor in (1.0, 1e-3):
         model = hf.br_ihmm(
-            noise=0.25 * factor**2, prior_var=4.0 * factor**2, batch=3, particles=50,
+            noise=0.25 * factor**2,
+            prior_var=4.0 * factor**2,
+            batch=3,
+            particles=50,
             rule={"D1": "paper"},
-        )  # fmt: skip
+        )
         runs.append(model.run(y * factor))
     assert np.abs(runs[0].change_probability - runs[1].change_probability).max() > 0.1
 
@@ -210,9 +213,15 @@ def test_one_far_observation_is_as_good_as_unseen(
     """
     y = np.clip(regimes_with_spikes(seed), -90, 90)
     model = hf.br_ihmm(
-        noise=0.25, prior_var=4.0, batch=4, particles=15, seed=seed, weight=weight, threshold=2.0,
+        noise=0.25,
+        prior_var=4.0,
+        batch=4,
+        particles=15,
+        seed=seed,
+        weight=weight,
+        threshold=2.0,
         islands=1,
-    )  # fmt: skip
+    )
     model.run(y[:stop])
     engine = model.engine
     if engine.state.clock.position[0] == 3:  # the batch's last would commit

@@ -25,9 +25,11 @@ NAN = float("nan")
 def random_mixture(rng: np.random.Generator, dofs: list[float]) -> Forecast:
     k = int(rng.integers(1, 6))
     return Forecast.mixture(
-        rng.dirichlet(np.ones(k)), 5 * rng.normal(size=k), np.exp(2 * rng.normal(size=k)),
+        rng.dirichlet(np.ones(k)),
+        5 * rng.normal(size=k),
+        np.exp(2 * rng.normal(size=k)),
         rng.choice(dofs, k),
-    )  # fmt: skip
+    )
 
 
 def crps_by_definition(forecast: Forecast, y: float) -> float:
@@ -204,9 +206,11 @@ class TestCrps:
 
     def test_widely_different_scales(self) -> None:
         forecast = Forecast.mixture(
-            np.array([0.5, 0.5]), np.array([0.0, 100.0]), np.array([1e-8, 1e4]),
+            np.array([0.5, 0.5]),
+            np.array([0.0, 100.0]),
+            np.array([1e-8, 1e4]),
             np.array([3.0, math.inf]),
-        )  # fmt: skip
+        )
         assert evaluate.crps(forecast, 1.0) == pytest.approx(
             crps_by_definition(forecast, 1.0), rel=1e-8
         )

@@ -100,9 +100,13 @@ def test_delay_agrees_with_the_model_under_imq(batch, shift):
 
 
 def burst_openings(
-    batch: int, threshold: float | None, length: int, height: float, runs: int,
+    batch: int,
+    threshold: float | None,
+    length: int,
+    height: float,
+    runs: int,
     prior_var: float = 4.0,
-) -> int:  # fmt: skip
+) -> int:
     """How many of `runs` bursts, at every phase in turn, opened a regime that was reported."""
     count = 0
     for k in range(runs):

@@ -55,8 +55,10 @@ def test_every_change_is_one_event_with_its_date() -> None:
         run = model(seed).run(noise + np.repeat([0.0, 8.0, 0.0], 100))
         told = [(event.kind, event.regime, event.since) for event in changes(run)]
         assert told == [
-            ("regime opened", 0, 0), ("regime opened", 1, 100), ("regime returned", 0, 200),
-        ]  # fmt: skip
+            ("regime opened", 0, 0),
+            ("regime opened", 1, 100),
+            ("regime returned", 0, 200),
+        ]
         assert run.changepoints == [100, 200]
         assert all(event.time - event.since < 12 for event in changes(run))
         assert run.path.tolist() == np.repeat([0, 1, 0], 100).tolist()

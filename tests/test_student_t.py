@@ -344,9 +344,12 @@ def test_rescaling_leaves_the_regimes_unchanged(weight: str) -> None:
     base = steps(student_t_ihmm(weight=weight, particles=30, prior_mean=0.5), y)
     for factor in (1e-6, 2.0**20):
         scaled = student_t_ihmm(
-            weight=weight, particles=30, prior_mean=0.5 * factor, prior_var=factor**2,
+            weight=weight,
+            particles=30,
+            prior_mean=0.5 * factor,
+            prior_var=factor**2,
             noise_scale=StudentSpec.noise_scale * factor**2,
-        )  # fmt: skip
+        )
         seen = steps(scaled, y * factor)
         assert [s.regime for s in seen] == [s.regime for s in base]
         np.testing.assert_allclose([s.weight for s in seen], [s.weight for s in base], rtol=1e-6)
@@ -469,10 +472,14 @@ def test_a_copy_goes_on_as_the_model_would() -> None:
 @pytest.mark.parametrize(
     ("argument", "value"),
     [
-        ("noise_shape", 0.0), ("noise_shape", math.inf), ("noise_scale", -1.0),
-        ("noise_scale", [1.0, 2.0]), ("prior_var", 0.0), ("prior_mean", math.nan),
+        ("noise_shape", 0.0),
+        ("noise_shape", math.inf),
+        ("noise_scale", -1.0),
+        ("noise_scale", [1.0, 2.0]),
+        ("prior_var", 0.0),
+        ("prior_mean", math.nan),
     ],
-)  # fmt: skip
+)
 def test_bad_settings_are_refused_by_name(argument: str, value: Any) -> None:
     with pytest.raises(hf.HoldfastError, match=argument):
         student_t_ihmm(**{argument: value})

@@ -84,10 +84,8 @@ def test_a_choice_may_be_of_anything_a_setting_can_be() -> None:
 
 @pytest.mark.parametrize(
     "spec",
-    [
-        Float(1.0, 2.0), Int(1, 2, log=True), ["float", 1, 2, "log"], ("choice", ["imq", "huber"])
-    ],
-)  # fmt: skip
+    [Float(1.0, 2.0), Int(1, 2, log=True), ["float", 1, 2, "log"], ("choice", ["imq", "huber"])],
+)
 def test_a_spec_survives_json(spec: Any) -> None:
     read = read_spec("a", spec)
     assert read_spec("a", json.loads(json.dumps(read.to_json()))) == read
@@ -240,9 +238,15 @@ def test_a_space_smaller_than_the_budget_is_no_trap(backend: str) -> None:
 def test_the_noise_that_made_the_data_is_found(backend: Any) -> None:
     space = {"noise": ("float", 1e-4, 10.0, "log")}
     found = tune(
-        "ihmm", levels(), space=space, objective="log_score", budget=12, backend=backend,
-        settings={"particles": 5}, skip=20,
-    )  # fmt: skip
+        "ihmm",
+        levels(),
+        space=space,
+        objective="log_score",
+        budget=12,
+        backend=backend,
+        settings={"particles": 5},
+        skip=20,
+    )
     values = [trial["value"] for trial in found.trials]
     assert NOISE / 3 < found.best["noise"] < NOISE * 3
     assert found.value == min(values)
@@ -255,9 +259,16 @@ def test_the_value_is_that_of_a_prequential_run() -> None:
     y = levels(60)
     for objective in OBJECTIVES:
         found = tune(
-            "br_ihmm", y, space=BATCHES, objective=objective, budget=2, settings=SMALL, skip=10,
-            seeds=2, train=50,
-        )  # fmt: skip
+            "br_ihmm",
+            y,
+            space=BATCHES,
+            objective=objective,
+            budget=2,
+            settings=SMALL,
+            skip=10,
+            seeds=2,
+            train=50,
+        )
         models = [found.model(seed=seed) for seed in (0, 1)]
         results = [evaluate.prequential(model, y[:50], skip=10) for model in models]
         assert found.value == np.mean([OBJECTIVES[objective](result) for result in results])
@@ -326,9 +337,15 @@ def test_an_interrupted_search_ends_where_an_uninterrupted_one_does(
 ) -> None:
     def search(objective: Counted, storage: Path | None) -> TuneResult:
         return tune(
-            "br_ihmm", levels(30), space={"noise": ("float", 0.01, 1.0, "log")}, budget=9,
-            objective=objective, backend=backend, settings=SMALL, storage=storage,
-        )  # fmt: skip
+            "br_ihmm",
+            levels(30),
+            space={"noise": ("float", 0.01, 1.0, "log")},
+            budget=9,
+            objective=objective,
+            backend=backend,
+            settings=SMALL,
+            storage=storage,
+        )
 
     whole = search(Counted(), None)
     log = tmp_path / "deep" / "trials.jsonl"
@@ -395,9 +412,13 @@ def test_a_damaged_line_is_dropped_and_a_foreign_log_refused(tmp_path: Path) -> 
 def test_the_same_settings_are_run_once() -> None:
     counted = Counted()
     found = tune(
-        "br_ihmm", levels(20), space={"batch": ("int", 1, 2)}, objective=counted, budget=8,
+        "br_ihmm",
+        levels(20),
+        space={"batch": ("int", 1, 2)},
+        objective=counted,
+        budget=8,
         settings=SMALL,
-    )  # fmt: skip
+    )
     assert len(found.trials) == 8 and counted.calls == 2
 
 
@@ -527,11 +548,33 @@ def test_run_takes_what_tune_wrote(table: Path, tmp_path: Path) -> None:
     (tmp_path / "space.json").write_text('{"batch": ["int", 1, 4]}')
     where = tmp_path / "new" / "settings.json"
     command(
-        "tune", table, "--target", "load", "--columns", "wind", "--lags", 2, "--budget", 3,
-        "--train", 50, "--burn-in", 20, "--space", tmp_path / "space.json",
-        "--log", tmp_path / "log.jsonl",
-        "--set", "particles=3", "--objective", "mae", "--backend", "bayesopt", "--out", where,
-    )  # fmt: skip
+        "tune",
+        table,
+        "--target",
+        "load",
+        "--columns",
+        "wind",
+        "--lags",
+        2,
+        "--budget",
+        3,
+        "--train",
+        50,
+        "--burn-in",
+        20,
+        "--space",
+        tmp_path / "space.json",
+        "--log",
+        tmp_path / "log.jsonl",
+        "--set",
+        "particles=3",
+        "--objective",
+        "mae",
+        "--backend",
+        "bayesopt",
+        "--out",
+        where,
+    )
     tuned = TuneResult.read(where)
     assert tuned.objective == "mae" and len(tuned.trials) == 3
     assert tuned.info["rows"] == 50 and tuned.info["burn_in"] == "20"
@@ -547,9 +590,21 @@ def test_options_beside_a_settings_file_win(table: Path, tmp_path: Path) -> None
     best = {"batch": 3, "particles": 3, "features": hf.features.columns("wind").to_json()}
     where.write_text(json.dumps({"model_name": "wolf_ihmm", "best": best}))
     command(
-        "run", table, "--target", "load", "--settings", where, "--set", "batch=2", "--lags", "1",
-        "--burn-in", 10, "--out", tmp_path / "out",
-    )  # fmt: skip
+        "run",
+        table,
+        "--target",
+        "load",
+        "--settings",
+        where,
+        "--set",
+        "batch=2",
+        "--lags",
+        "1",
+        "--burn-in",
+        10,
+        "--out",
+        tmp_path / "out",
+    )
     made = hf.load(tmp_path / "out" / "model.holdfast")
     assert made.name == "wolf_ihmm" and made.settings()["batch"] == 2
     lags = hf.features.intercept() + hf.features.lags(1)
@@ -568,9 +623,15 @@ def test_clean_values_are_what_is_scored() -> None:
     y = clean.copy()
     y[::10] += 50.0
     found = tune(
-        "br_ihmm", y, space={"batch": ("int", 2, 4)}, budget=1, clean=clean, train=50,
-        settings={"particles": 5, "noise": 1.0}, objective="rmse",
-    )  # fmt: skip
+        "br_ihmm",
+        y,
+        space={"batch": ("int", 2, 4)},
+        budget=1,
+        clean=clean,
+        train=50,
+        settings={"particles": 5, "noise": 1.0},
+        objective="rmse",
+    )
     model = hf.make("br_ihmm", **found.best)
     wanted = evaluate.rmse(clean[:50], model.run(y[:50]).mean)
     assert found.value == pytest.approx(wanted, rel=1e-12)

@@ -102,8 +102,9 @@ def _write(path: Path, result: dict[str, Any]) -> None:
     partial = path.with_suffix(".partial")
     partial.write_text(json.dumps(result, indent=1))
     partial.replace(path)
-    console.print(f"{result['task']} {result['series']} {result['peer']}: "
-                  f"{result.get('error', 'done')}")  # fmt: skip
+    console.print(
+        f"{result['task']} {result['series']} {result['peer']}: {result.get('error', 'done')}"
+    )
 
 
 def _versions() -> dict[str, str]:

@@ -14,8 +14,13 @@ WARM_UP = 20  # first rows that are learnt but not scored, for every peer
 
 # Peers whose code is holdfast's: what they do changes with its source.
 OURS = {
-    "holdfast", "bocd", "dsm_bocd", "last_value", "seasonal_last_value", "least_squares",
-}  # fmt: skip
+    "holdfast",
+    "bocd",
+    "dsm_bocd",
+    "last_value",
+    "seasonal_last_value",
+    "least_squares",
+}
 
 
 class Task(NamedTuple):
@@ -54,8 +59,12 @@ def forecast(one: Series, peer: str) -> dict[str, Any]:
         model.learn(float(y))
     crps, mae, coverage, borrowed = np.mean(steps, axis=0)
     return {
-        "crps": crps, "mae": mae, "coverage_90": coverage, "borrowed": borrowed, "rows": len(steps),
-    }  # fmt: skip
+        "crps": crps,
+        "mae": mae,
+        "coverage_90": coverage,
+        "borrowed": borrowed,
+        "rows": len(steps),
+    }
 
 
 TASKS = {

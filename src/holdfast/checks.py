@@ -148,9 +148,14 @@ class Arrays(_Asked):
         return array.dtype.kind, array.shape
 
     def floats(
-        self, name: str, shape: Sizes, least: float = -math.inf, most: float = math.inf,
-        missing: bool = False, endless: bool = False,
-    ) -> Array:  # fmt: skip
+        self,
+        name: str,
+        shape: Sizes,
+        least: float = -math.inf,
+        most: float = math.inf,
+        missing: bool = False,
+        endless: bool = False,
+    ) -> Array:
         """Floats from `least` to `most`.
 
         Args:

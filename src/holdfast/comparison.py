@@ -46,10 +46,15 @@ class Rival:
 
 
 def compare(
-    models: Mapping[str, Mapping[str, Any]], y: Array, X: Any = None, *,
-    season: int | None = None, skip: int = 0, level: float = 0.9,
+    models: Mapping[str, Mapping[str, Any]],
+    y: Array,
+    X: Any = None,
+    *,
+    season: int | None = None,
+    skip: int = 0,
+    level: float = 0.9,
     told: Callable[[str], None] = lambda line: None,
-) -> list[Rival]:  # fmt: skip
+) -> list[Rival]:
     """Run models, given as their settings by name; best RMSE first, those without scores last.
 
     Example:
@@ -92,9 +97,14 @@ def mean_so_far(error: Array) -> Array:
 
 
 def _run(
-    name: str, settings: Mapping[str, Any], y: Array, X: Any, season: int | None, skip: int,
+    name: str,
+    settings: Mapping[str, Any],
+    y: Array,
+    X: Any,
+    season: int | None,
+    skip: int,
     level: float,
-) -> Rival:  # fmt: skip
+) -> Rival:
     unknown = np.full(len(y), np.nan)
     try:
         if REGISTRY[name].online:

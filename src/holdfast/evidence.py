@@ -278,9 +278,16 @@ def _scores(
         scored = belief if terms.law.sequential else start  # D4
         trust = believed(branch, b, length // 2)
         _observe(
-            belief, scored, part[:, b].copy(), fresh, trust, terms, rule,
-            expected[:, b], at_nodes[:, b],
-        )  # fmt: skip
+            belief,
+            scored,
+            part[:, b].copy(),
+            fresh,
+            trust,
+            terms,
+            rule,
+            expected[:, b],
+            at_nodes[:, b],
+        )
     return expected, at_nodes
 
 
@@ -303,9 +310,16 @@ def _judge(
 
 @kernel
 def _observe(
-    belief: Belief, scored: Belief, height: np.ndarray, fresh: bool, trust: int, terms: Terms,
-    rule: Quadrature, out_expected: np.ndarray, out_at_nodes: np.ndarray,
-) -> None:  # fmt: skip
+    belief: Belief,
+    scored: Belief,
+    height: np.ndarray,
+    fresh: bool,
+    trust: int,
+    terms: Terms,
+    rule: Quadrature,
+    out_expected: np.ndarray,
+    out_at_nodes: np.ndarray,
+) -> None:
     """One observation of expected level `height` for every case."""
     for k in range(height.size):
         spread = 1.0 + 1.0 / scored.precision[k]

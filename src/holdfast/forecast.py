@@ -66,9 +66,13 @@ class Forecast:
 
     @classmethod
     def mixture(
-        cls, share: Array, location: Array, spread: Array, dof: Array | None = None,
+        cls,
+        share: Array,
+        location: Array,
+        spread: Array,
+        dof: Array | None = None,
         outlier: float = 0.0,
-    ) -> Forecast:  # fmt: skip
+    ) -> Forecast:
         """Components given as (K,) or (K, d) locations with (K,) or (K, d, d) spreads.
 
         Shares need not be normalised; components without a share are dropped.
@@ -234,9 +238,14 @@ class Forecasts(Sequence[Forecast]):
     """
 
     def __init__(
-        self, offset: NDArray[np.int64], share: Array, location: Array, spread: Array, dof: Array,
+        self,
+        offset: NDArray[np.int64],
+        share: Array,
+        location: Array,
+        spread: Array,
+        dof: Array,
         outlier: Array,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.offset, self.outlier = offset, outlier
         self.share, self.location, self.spread, self.dof = share, location, spread, dof
 
@@ -252,9 +261,12 @@ class Forecasts(Sequence[Forecast]):
         part = slice(self.offset[t], self.offset[t + 1])
         share = self.share[part]
         return Forecast(
-            share / share.sum(), self.location[part], self.spread[part], self.dof[part],
+            share / share.sum(),
+            self.location[part],
+            self.spread[part],
+            self.dof[part],
             float(self.outlier[t]),
-        )  # fmt: skip
+        )
 
     def moments(self) -> tuple[Array, Array]:
         """Mean and standard deviation of each coordinate of each forecast, outliers apart."""

@@ -105,11 +105,22 @@ def seed_of(key: Any, seed: int) -> int:
 
 
 def run_many(
-    frame: Any, by: str = "unique_id", time: str | None = "ds", target: str = "y",
-    model: str = "auto", *, columns: Sequence[str] = (), settings: Mapping[str, Any] | None = None,
-    jobs: int = 1, seed: int = 0, level: float = 0.9, horizon: int = 0, future: Any = None,
-    season: int | None = None, progress: bool = False,
-) -> Many:  # fmt: skip
+    frame: Any,
+    by: str = "unique_id",
+    time: str | None = "ds",
+    target: str = "y",
+    model: str = "auto",
+    *,
+    columns: Sequence[str] = (),
+    settings: Mapping[str, Any] | None = None,
+    jobs: int = 1,
+    seed: int = 0,
+    level: float = 0.9,
+    horizon: int = 0,
+    future: Any = None,
+    season: int | None = None,
+    progress: bool = False,
+) -> Many:
     """Run a model along every series of a long table.
 
     A series that cannot be run is left out and its reason is in `.errors`; the others are not
@@ -188,12 +199,16 @@ def _run_series(task: Task, plan: Plan) -> SeriesRun:
     ahead = model.forecast(plan.horizon, task.future) if plan.horizon else []
     clock = reading.clock
     return SeriesRun(
-        task.key, run=run_columns(block, run), has_row=block.has_row.tolist(),
+        task.key,
+        run=run_columns(block, run),
+        has_row=block.has_row.tolist(),
         events=event_columns(run.events, block.times),
         forecasts=forecast_columns(ahead, plan.level, clock.last, clock.frequency),
-        regimes=regime_columns(model, block.times), scores=scores.table(), notes=reading.words(),
+        regimes=regime_columns(model, block.times),
+        scores=scores.table(),
+        notes=reading.words(),
         model=model.to_bytes(),
-    )  # fmt: skip
+    )
 
 
 def with_seed(model: str, settings: Mapping[str, Any], seed: int) -> dict[str, Any]:
@@ -215,9 +230,13 @@ def _frequency(task: Task) -> Frequency | None:
 
 
 def _plan(
-    model: str, settings: Mapping[str, Any] | None, seed: int, level: float, horizon: int,
+    model: str,
+    settings: Mapping[str, Any] | None,
+    seed: int,
+    level: float,
+    horizon: int,
     season: int | None,
-) -> Plan:  # fmt: skip
+) -> Plan:
     name = default_model() if model == "auto" else model
     if name not in REGISTRY:
         raise unknown("model", name, REGISTRY)

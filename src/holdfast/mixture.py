@@ -217,9 +217,14 @@ def log_mixture(
 
 @kernel
 def log_mixtures(
-    y: np.ndarray, offset: np.ndarray, share: np.ndarray, location: np.ndarray,
-    spread: np.ndarray, dof: np.ndarray, out: np.ndarray,
-) -> None:  # fmt: skip
+    y: np.ndarray,
+    offset: np.ndarray,
+    share: np.ndarray,
+    location: np.ndarray,
+    spread: np.ndarray,
+    dof: np.ndarray,
+    out: np.ndarray,
+) -> None:
     """`log_mixture` of each y[t], whose components are those from offset[t] to offset[t + 1]."""
     for t in range(y.size):
         a, b = offset[t], offset[t + 1]

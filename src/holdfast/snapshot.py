@@ -55,17 +55,24 @@ class Content(NamedTuple):
 
 
 def write(
-    model: str, settings: dict[str, Any], values: dict[str, Any], arrays: dict[str, NDArray[Any]],
+    model: str,
+    settings: dict[str, Any],
+    values: dict[str, Any],
+    arrays: dict[str, NDArray[Any]],
     state: int = 1,
-) -> bytes:  # fmt: skip
+) -> bytes:
     """Pack a model's name, settings, JSON values and arrays."""
     size = sum(np.asarray(array).nbytes for array in arrays.values())
     if size > LARGEST:
         raise HoldfastError(f"The model holds {size:.2g} bytes; a snapshot takes {LARGEST:.2g}.")
     header = {
-        "magic": MAGIC, "format": FORMAT, "model": model, "state": state, "settings": settings,
+        "magic": MAGIC,
+        "format": FORMAT,
+        "model": model,
+        "state": state,
+        "settings": settings,
         "values": values,
-    }  # fmt: skip
+    }
     return compact.write(header, arrays)
 
 

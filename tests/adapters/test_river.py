@@ -43,8 +43,10 @@ def _no_download(monkeypatch):
 
 def _checks():
     for model in (
-        RegimeForecaster(**SMALL), RegimeRegressor(**SMALL), RegimeAnomalyDetector(**SMALL),
-    ):  # fmt: skip
+        RegimeForecaster(**SMALL),
+        RegimeRegressor(**SMALL),
+        RegimeAnomalyDetector(**SMALL),
+    ):
         for check in checks.yield_checks(model):
             yield pytest.param(model, check.__name__, id=f"{model}-{check.__name__}")
 
@@ -59,12 +61,18 @@ def test_checks_of_river(model, name):
 def test_drift_detector_obeys_the_general_checks():
     detector = RegimeDriftDetector(**SMALL)
     for name in (
-        "check_repr", "check_str", "check_clone_same_class", "check_clone_is_idempotent",
-        "check_init_default_params_are_not_mutable", "check_doc",
+        "check_repr",
+        "check_str",
+        "check_clone_same_class",
+        "check_clone_is_idempotent",
+        "check_init_default_params_are_not_mutable",
+        "check_doc",
         "check_get_params_matches_signature",
-        "check_clone_changes_memory_addresses", "check_pickling_supports_roundtrip",
-        "check_clone_with_new_params_applies", "check_mutate_can_be_idempotent",
-    ):  # fmt: skip
+        "check_clone_changes_memory_addresses",
+        "check_pickling_supports_roundtrip",
+        "check_clone_with_new_params_applies",
+        "check_mutate_can_be_idempotent",
+    ):
         getattr(checks.common, name)(detector.clone())
 
 

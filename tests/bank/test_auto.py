@@ -132,8 +132,11 @@ def test_levels_are_read_as_regimes(rng: np.random.Generator) -> None:
     model = hf.auto()
     run = model.run(y)
     assert [e.kind for e in run.events if e.kind != "outlier"] == [
-        "regime opened", "regime opened", "regime returned", "regime returned",
-    ]  # fmt: skip
+        "regime opened",
+        "regime opened",
+        "regime returned",
+        "regime returned",
+    ]
     assert np.mean(run.regime == truth) > 0.8
     means = [regime.mean[0] for regime in model.regimes()]
     np.testing.assert_allclose(means, [1e4, 1e4 + 2400], atol=150)

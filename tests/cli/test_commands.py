@@ -85,10 +85,19 @@ def test_report_gets_the_run_that_was_written(
     seen: list[dict[str, Any]] = []
 
     def write_report(
-        path: Path, *, run: Any, model: Any, y: Any, times: Any = None, title: str = "",
-        horizon: int = 24, scores: Any = None, warnings: Any = (), settings: Any = None,
+        path: Path,
+        *,
+        run: Any,
+        model: Any,
+        y: Any,
+        times: Any = None,
+        title: str = "",
+        horizon: int = 24,
+        scores: Any = None,
+        warnings: Any = (),
+        settings: Any = None,
         calibration: Any = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         seen.append({"run": run, "y": y, "times": times, "scores": scores, "title": title})
         seen[-1]["calibration"] = calibration
         path.write_text("<html>")
@@ -184,9 +193,17 @@ def test_the_hint_of_tune_works_as_printed(
     holdfast: Holdfast, table: Path, levels: np.ndarray
 ) -> None:
     said = holdfast(
-        "tune", table, "--budget", 2, "--set", "particles=5", "--out", "my settings.json",
-        "--objective", "rmse",
-    )  # fmt: skip
+        "tune",
+        table,
+        "--budget",
+        2,
+        "--set",
+        "particles=5",
+        "--out",
+        "my settings.json",
+        "--objective",
+        "rmse",
+    )
     assert said.code == 0, said.err
     scores = {}
     for label in ("best of 2 trials", "default settings", "last value"):
@@ -202,8 +219,10 @@ def test_the_hint_of_tune_works_as_printed(
     hint = said.out.split("use them with: ")[1].splitlines()[0]
     done = subprocess.run(
         [sys.executable, "-m", "holdfast.cli", *shlex.split(hint)[1:]],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
 
 

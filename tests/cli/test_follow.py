@@ -42,8 +42,11 @@ def test_lines_come_as_rows_come(table: Path) -> None:
     content = table.read_text().splitlines(keepends=True)
     process = subprocess.Popen(
         [*COMMAND, "-", "--follow", "--model", "last_value"],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     assert process.stdin is not None and process.stdout is not None
     assert process.stderr is not None
     process.stdin.write("".join(content[:2]))
@@ -102,8 +105,10 @@ def test_ctrl_c_writes_what_there_is(tmp_path: Path) -> None:
     big.write_text("y\n" + "".join(f"{i % 7}\n" for i in range(400_000)))
     process = subprocess.Popen(
         [*COMMAND, str(big), "--model", "last_value", "--out", tmp_path / "out", "--json"],
-        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-    )  # fmt: skip
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
     for _ in range(300):
         if any(path.stat().st_size > 10_000 for path in tmp_path.glob("out/.holdfast-*/run.csv")):
             break

@@ -100,10 +100,15 @@ def written(form: str, folder: Path, values: np.ndarray) -> list[Any]:
 @pytest.mark.parametrize(
     ("form", "told"),
     [
-        ("gz", "gzipped"), ("decimal comma", "decimal comma"), ("json", "JSON"),
-        ("parquet", "Parquet"), ("query", "target"), ("duckdb", "duckdb"), ("sqlite", "SQLite"),
+        ("gz", "gzipped"),
+        ("decimal comma", "decimal comma"),
+        ("json", "JSON"),
+        ("parquet", "Parquet"),
+        ("query", "target"),
+        ("duckdb", "duckdb"),
+        ("sqlite", "SQLite"),
     ],
-)  # fmt: skip
+)
 def test_formats(
     holdfast: Holdfast, tmp_path: Path, levels: np.ndarray, form: str, told: str
 ) -> None:
@@ -139,9 +144,19 @@ def test_lags_seasons_covariates_and_settings(holdfast: Holdfast, tmp_path: Path
     (tmp_path / "x.csv").write_text("y,temperature,z\n" + "".join(lines))
     (tmp_path / "s.json").write_text('{"model_name": "br_ihmm", "best": {"batch": 3}}')
     said = holdfast(
-        "run", "x.csv", "--columns", "temperature", "--lags", "1,2", "--season", "5",
-        "--settings", "s.json", "--set", "particles=5",
-    )  # fmt: skip
+        "run",
+        "x.csv",
+        "--columns",
+        "temperature",
+        "--lags",
+        "1,2",
+        "--season",
+        "5",
+        "--settings",
+        "s.json",
+        "--set",
+        "particles=5",
+    )
     assert said.code == 0 and "intercept, temperature, season of 5, lags 1, 2" in said.out
     model = hf.load(tmp_path / "out" / "model.holdfast")
     assert model.settings()["batch"] == 3 and model.settings()["particles"] == 5

@@ -106,9 +106,14 @@ def test_wrong_sizes_of_a_compact_snapshot_are_refused() -> None:
     header, _ = crafted.opened(crafted.stored("bocd"))
     text = json.dumps(header | {"arrays": {}, "large": []}).encode()
     for claims in (
-        {"header": 2**31}, {"header": 2**23}, {"header": len(text) - 1}, {"lanes": 1},
-        {"lanes": 2**31}, {"deflated": 10}, {"deflated": 2**31},
-    ):  # fmt: skip
+        {"header": 2**31},
+        {"header": 2**23},
+        {"header": len(text) - 1},
+        {"lanes": 1},
+        {"lanes": 2**31},
+        {"deflated": 10},
+        {"deflated": 2**31},
+    ):
         assert refused_cheaply(crafted.sealed(text, **claims))
     whole = crafted.stored("bocd")
     assert "truncated" in refused(whole + b"more")
@@ -118,16 +123,30 @@ def test_wrong_sizes_of_a_compact_snapshot_are_refused() -> None:
 @pytest.mark.parametrize(
     ("table", "large"),
     [
-        (None, []), ([], []), ({}, None), ({}, {}), ({"f8": []}, []), ({"c16": {"a": [1]}}, []),
-        ({"f8": {"a": [-1]}}, []), ({"f8": {"a": [1.5]}}, []), ({"f8": {"a": [True]}}, []),
-        ({"f8": {"a": [10**12]}}, []), ({"f8": {"a": [1]}, "i8": {"a": [1]}}, []),
-        ({"sparse f8": {"a": []}}, []), ({"sparse f8": {"a": [5, 2]}}, []),
-        ({"distinct f8": {"a": [3, 2]}}, []), ({"f8": {"a": [1] * 40}}, []),
-        ({}, [["a", "f8", 0, [1]]]), ({}, [["a", "f8", -1, [1]]]), ({}, [["a", "f8", 9, 1]]),
-        ({}, [["a", "x", 9, [1]]]), ({}, [["a", "f8", 9, [2**31, 2]]]), ({}, [3]),
+        (None, []),
+        ([], []),
+        ({}, None),
+        ({}, {}),
+        ({"f8": []}, []),
+        ({"c16": {"a": [1]}}, []),
+        ({"f8": {"a": [-1]}}, []),
+        ({"f8": {"a": [1.5]}}, []),
+        ({"f8": {"a": [True]}}, []),
+        ({"f8": {"a": [10**12]}}, []),
+        ({"f8": {"a": [1]}, "i8": {"a": [1]}}, []),
+        ({"sparse f8": {"a": []}}, []),
+        ({"sparse f8": {"a": [5, 2]}}, []),
+        ({"distinct f8": {"a": [3, 2]}}, []),
+        ({"f8": {"a": [1] * 40}}, []),
+        ({}, [["a", "f8", 0, [1]]]),
+        ({}, [["a", "f8", -1, [1]]]),
+        ({}, [["a", "f8", 9, 1]]),
+        ({}, [["a", "x", 9, [1]]]),
+        ({}, [["a", "f8", 9, [2**31, 2]]]),
+        ({}, [3]),
         ({"f8": {str(n): [0] for n in range(2000)}}, []),
     ],
-)  # fmt: skip
+)
 def test_garbled_tables_are_refused(table: Any, large: Any) -> None:
     header, _ = crafted.opened(crafted.stored("bocd"))
     text = json.dumps(header | {"arrays": table, "large": large}).encode()

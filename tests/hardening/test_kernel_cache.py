@@ -203,8 +203,9 @@ print(sum(eager._advance.stats.cache_hits.values()))
 def test_the_process_that_compiles_and_the_next_agree_to_the_last_bit(tmp_path: Path) -> None:
     """Forecasts, scores and the state; recovery by replay relies on it."""
     environment = os.environ | {
-        "HOLDFAST_CACHE": str(tmp_path), "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)
-    }  # fmt: skip
+        "HOLDFAST_CACHE": str(tmp_path),
+        "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
+    }
     told = []
     for _ in range(2):
         done = subprocess.run(

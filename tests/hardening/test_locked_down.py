@@ -93,8 +93,11 @@ def used(place: Path, uid: int = NOBODY, code: str = USE, **environment: str) ->
         own["CACHE_OF_ROOT"] = str(_numba.cache_root().resolve())
     run = subprocess.run(
         [sys.executable, "-B", "-c", code],
-        env=own | environment, cwd=place, capture_output=True, text=True,
-    )  # fmt: skip
+        env=own | environment,
+        cwd=place,
+        capture_output=True,
+        text=True,
+    )
     assert run.returncode == 0, run.stderr
     lines: dict[str, Any] = {"told": [], "noise": run.stderr}
     for word, _, rest in (line.partition(" ") for line in run.stdout.splitlines()):
@@ -109,8 +112,10 @@ def used(place: Path, uid: int = NOBODY, code: str = USE, **environment: str) ->
 @pytest.mark.parametrize("home", ["unset", "read-only", "nowhere"])
 def test_import_works_with_one_warning(place: Path, home: str) -> None:
     environment = {
-        "unset": {}, "read-only": {"HOME": str(place / "home")}, "nowhere": {"HOME": "/none/here"}
-    }[home]  # fmt: skip
+        "unset": {},
+        "read-only": {"HOME": str(place / "home")},
+        "nowhere": {"HOME": "/none/here"},
+    }[home]
     if home == "unset" and os.getuid() != 0:
         environment = {"HOME": str(place / "home")}  # ours may have a home by its entry
     found = used(place, **environment)

@@ -37,8 +37,9 @@ PACKAGE = str(Path(snapshot.__file__).parent)
 def writer(path: Path, letter: str, seconds: float) -> subprocess.Popen[str]:
     process = subprocess.Popen(
         [sys.executable, "-c", WRITER, str(path), letter, str(seconds), PACKAGE, str(SIZE)],
-        stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     assert process.stdout is not None and process.stdout.readline() == "ready\n"
     return process
 

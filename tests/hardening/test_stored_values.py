@@ -169,8 +169,20 @@ def test_crafted_numbers_are_refused(model: str, name: str, at: int, value: floa
     array = crafted.array_of(data, name)
     array.flat[at] = value
     message = refused(crafted.with_array(data, name, array))
-    general = ("forecast", "row", "particles", "batch", "regime", "noise", "steps", "volatility",
-               "covariance", "degrees", "live", "snapshot (")  # fmt: skip
+    general = (
+        "forecast",
+        "row",
+        "particles",
+        "batch",
+        "regime",
+        "noise",
+        "steps",
+        "volatility",
+        "covariance",
+        "degrees",
+        "live",
+        "snapshot (",
+    )
     assert any(word in message for word in (name, re.split("[/_.]", name)[-1], *general)), message
 
 
@@ -257,10 +269,16 @@ def test_settings_beyond_all_use_are_refused_by_the_makers() -> None:
 
 def test_the_vocabulary() -> None:
     """Every word takes what is right and names what is not."""
-    arrays = Arrays({
-        "f": np.array([0.0, 0.25, 0.75]), "i": np.array([2, 0, 1]), "b": np.array([True]),
-        "n": np.array([np.nan, 1.0]), "l": np.log([0.5, 0.5]), "e": np.array([-np.inf, 0.0]),
-    })  # fmt: skip
+    arrays = Arrays(
+        {
+            "f": np.array([0.0, 0.25, 0.75]),
+            "i": np.array([2, 0, 1]),
+            "b": np.array([True]),
+            "n": np.array([np.nan, 1.0]),
+            "l": np.log([0.5, 0.5]),
+            "e": np.array([-np.inf, 0.0]),
+        }
+    )
     assert arrays.floats("f", (3,), 0, 1).tolist() == [0.0, 0.25, 0.75]
     assert arrays.shares("f", (None,)).sum() == 1.0
     assert arrays.permutation("i", 3).tolist() == [2, 0, 1]

@@ -66,9 +66,13 @@ def forget() -> None:
 def small_item(*lines: Line) -> Item:
     """An item that compares a few lines."""
     return Item(
-        "small", "A small one", "nowhere", "no reason",
-        lambda results: Made([comparison(results, lines)]), parts_of(lines),
-    )  # fmt: skip
+        "small",
+        "A small one",
+        "nowhere",
+        "no reason",
+        lambda results: Made([comparison(results, lines)]),
+        parts_of(lines),
+    )
 
 
 # ---------------------------------------------------------------------------- settings
@@ -236,8 +240,10 @@ def test_the_command_says_what_it_would_search(capsys: pytest.CaptureFixture[str
     main(asked)
     lines = capsys.readouterr().out.splitlines()
     assert [line.partition(":")[0] for line in lines[:-1]] == [
-        "ofi ihmm paper", "ofi ihmm second", "ofi bocd second",
-    ]  # fmt: skip
+        "ofi ihmm paper",
+        "ofi ihmm second",
+        "ofi bocd second",
+    ]
     with pytest.raises(SystemExit, match="say which of"):
         main(["bake"])
 
@@ -441,9 +447,10 @@ def test_ablation_takes_one_piece_at_a_time():
                 assert changed == base | changes
                 hf.make("br_ihmm", **changed)
     pieces = ablation.taken_from_second("iid_t")
-    without = hf.make("br_ihmm", **settings.of("iid_t", "br_ihmm", SECOND) | pieces[
-        "contamination score: IMQ, c = 2"
-    ])  # fmt: skip
+    without = hf.make(
+        "br_ihmm",
+        **settings.of("iid_t", "br_ihmm", SECOND) | pieces["contamination score: IMQ, c = 2"],
+    )
     assert without._islands == 6  # what the weight would decide by default stays
 
 
@@ -658,8 +665,9 @@ def test_models_without_a_rule_stand_in_the_tuned_and_the_untuned_column():
     table = comparison(Results(QUICK, {}, {}), [Line("synthetic", "bocd", "rmse")])
     shown = dict(zip(table.columns[4:], table.rows[0][4:], strict=True))
     assert [name for name, cell in shown.items() if cell != "--"] == [
-        settings.COLUMNS[SECOND], settings.COLUMNS[UNTUNED],
-    ]  # fmt: skip
+        settings.COLUMNS[SECOND],
+        settings.COLUMNS[UNTUNED],
+    ]
 
 
 def test_a_table_says_which_of_its_tuned_columns_are_not(
@@ -702,8 +710,11 @@ def test_what_most_hangs_on_comes_first():
 def test_markdown_keeps_bars_inside_cells():
     text = Table(["|y|", "b"], [["a|b", None], [0.123456, 3]]).markdown()
     assert text.splitlines() == [
-        "| \\|y\\| | b |", "| --- | --- |", "| a\\|b | -- |", "| 0.1235 | 3 |",
-    ]  # fmt: skip
+        "| \\|y\\| | b |",
+        "| --- | --- |",
+        "| a\\|b | -- |",
+        "| 0.1235 | 3 |",
+    ]
 
 
 def test_json_has_no_nan():

@@ -66,13 +66,26 @@ def test_an_edit_of_what_decides_numbers_is_noticed(source: Path, file: str, mod
 
 
 @pytest.mark.parametrize(
-    "file", [
-        "cli/app.py", "cli/upkeep.py", "report/__init__.py", "plot/__init__.py",
-        "display.py", "errors.py", "notices.py", "snapshot.py", "containers/lanes.py",
-        "models/explaining.py", "models/advice.py", "bank/explain.py", "bank/advice.py",
-        "many.py", "tuning/__init__.py", "__init__.py",
+    "file",
+    [
+        "cli/app.py",
+        "cli/upkeep.py",
+        "report/__init__.py",
+        "plot/__init__.py",
+        "display.py",
+        "errors.py",
+        "notices.py",
+        "snapshot.py",
+        "containers/lanes.py",
+        "models/explaining.py",
+        "models/advice.py",
+        "bank/explain.py",
+        "bank/advice.py",
+        "many.py",
+        "tuning/__init__.py",
+        "__init__.py",
     ],
-)  # fmt: skip
+)
 def test_an_edit_of_what_only_speaks_is_harmless(source: Path, file: str):
     line = "from __future__ import annotations\n"
     assert changed(source, file, line, line + "\n_EDITED = 1\n") == set()
@@ -95,8 +108,11 @@ def test_types_alone_are_no_import(tmp_path: Path):
         "def f():\n    from holdfast import units\n    return hf.features, hf.bocd\n"
     )
     assert state.imported(file) == (
-        "holdfast", "holdfast.features", "holdfast.models.bocd", "holdfast.units",
-    )  # fmt: skip
+        "holdfast",
+        "holdfast.features",
+        "holdfast.models.bocd",
+        "holdfast.units",
+    )
 
 
 def test_the_code_of_a_model_is_what_it_imports():

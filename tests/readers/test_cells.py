@@ -15,11 +15,18 @@ from holdfast.readers import cells
 @pytest.mark.parametrize(
     ("cell", "decimal", "value"),
     [
-        ("1.5", ".", 1.5), ("1,5", ",", 1.5), ("1.234,5", ",", 1234.5), ("1,234.5", ".", 1234.5),
-        (" -3 ", ".", -3.0), ("\u22123", ".", -3.0), ("1e3", ".", 1000.0), (True, ".", 1.0),
-        (Decimal("2.5"), ".", 2.5), (7, ".", 7.0),
+        ("1.5", ".", 1.5),
+        ("1,5", ",", 1.5),
+        ("1.234,5", ",", 1234.5),
+        ("1,234.5", ".", 1234.5),
+        (" -3 ", ".", -3.0),
+        ("\u22123", ".", -3.0),
+        ("1e3", ".", 1000.0),
+        (True, ".", 1.0),
+        (Decimal("2.5"), ".", 2.5),
+        (7, ".", 7.0),
     ],
-)  # fmt: skip
+)
 def test_numbers(cell: Any, decimal: str, value: float) -> None:
     assert cells.number(cell, decimal) == value
 
@@ -37,10 +44,13 @@ def test_no_numbers(cell: Any) -> None:
 @pytest.mark.parametrize(
     ("column", "separator", "sign"),
     [
-        (["1,5", "2"], ";", ","), (["1.5", "2"], ";", "."), (["1,234", "2,345"], ",", "."),
-        (["1,234", "2,5"], ",", ","), (["red, blue", "x"], ";", "."),
+        (["1,5", "2"], ";", ","),
+        (["1.5", "2"], ";", "."),
+        (["1,234", "2,345"], ",", "."),
+        (["1,234", "2,5"], ",", ","),
+        (["red, blue", "x"], ";", "."),
     ],
-)  # fmt: skip
+)
 def test_the_decimal_sign_is_found(column: list[str], separator: str, sign: str) -> None:
     assert cells.find_decimal(column, separator) == sign
 
@@ -74,9 +84,10 @@ def test_what_is_no_time(column: list[Any]) -> None:
     ("values", "form"),
     [
         ([1_700_000_000, 1_700_003_600], "epoch seconds"),
-        ([1_700_000_000_000], "epoch milliseconds"), ([0, 1, 2], cells.NUMBER),
+        ([1_700_000_000_000], "epoch milliseconds"),
+        ([0, 1, 2], cells.NUMBER),
     ],
-)  # fmt: skip
+)
 def test_counters(values: list[int], form: str) -> None:
     assert cells.find_epoch(values) == form
     if form == "epoch seconds":

@@ -30,14 +30,19 @@ MONTH_ENDS = [month - timedelta(days=1) for month in months(20, 1)]
 @pytest.mark.parametrize(
     ("times", "words", "season"),
     [
-        (every(9, hours=1), "hourly", 24), (every(9, days=1), "daily", 7),
-        (every(9, minutes=15), "every 15 minutes", 96), (every(9, days=7), "weekly", 52),
-        (every(9, seconds=1), "every second", None), (months(9, 1), "monthly", 12),
-        (months(9, 3), "quarterly", 4), (months(9, 12), "yearly", None),
-        (MONTH_ENDS, "monthly", 12), (WEEKDAYS, "daily but at weekends", 5),
+        (every(9, hours=1), "hourly", 24),
+        (every(9, days=1), "daily", 7),
+        (every(9, minutes=15), "every 15 minutes", 96),
+        (every(9, days=7), "weekly", 52),
+        (every(9, seconds=1), "every second", None),
+        (months(9, 1), "monthly", 12),
+        (months(9, 3), "quarterly", 4),
+        (months(9, 12), "yearly", None),
+        (MONTH_ENDS, "monthly", 12),
+        (WEEKDAYS, "daily but at weekends", 5),
         ([1.0, 2.0, 3.0, 4.0], "every 1", None),
     ],
-)  # fmt: skip
+)
 def test_frequencies(times: list[Any], words: str, season: int | None) -> None:
     found = find_frequency(times)
     assert str(found) == words and found is not None and found.season == season

@@ -50,9 +50,12 @@ def test_wishes_win_and_are_checked() -> None:
     assert layout_of(columns, target="w", columns=("v",)).used == ("w", "day", "v")
     assert layout_of(columns, columns=("v",)).target == "w"
     for wishes, word in [
-        ({}, "v, w"), ({"target": "day"}, "holds times"), ({"target": "W"}, "--target"),
-        ({"target": "v", "time": "v"}, "also the time"), ({"by": "x"}, "--by"),
-    ]:  # fmt: skip
+        ({}, "v, w"),
+        ({"target": "day"}, "holds times"),
+        ({"target": "W"}, "--target"),
+        ({"target": "v", "time": "v"}, "also the time"),
+        ({"by": "x"}, "--by"),
+    ]:
         with pytest.raises(HoldfastError, match=word):
             layout_of(columns, **wishes)
 

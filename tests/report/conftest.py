@@ -14,9 +14,15 @@ import holdfast as hf
 from holdfast.results import RETURNED, Event, Run
 
 _FLAGS = [
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync",
-]  # fmt: skip
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
 
 
 class Case(NamedTuple):
@@ -51,11 +57,17 @@ def long_case() -> Case:
     y[outlier] += 20 * rng.standard_t(1.2, outlier.sum())
     y[5000], outlier[5000], y[700:760] = 1e12, True, np.nan
     run = make_run(
-        mean=mean, sd=sd, lower=mean - 1.7 * sd * rng.uniform(1, 1.1, n), y=y,
-        upper=mean + 1.7 * sd * rng.uniform(1, 1.1, n), outlier=outlier, regime=regime,
+        mean=mean,
+        sd=sd,
+        lower=mean - 1.7 * sd * rng.uniform(1, 1.1, n),
+        y=y,
+        upper=mean + 1.7 * sd * rng.uniform(1, 1.1, n),
+        outlier=outlier,
+        regime=regime,
         weight=np.where(outlier, 0.05, rng.uniform(0.6, 1, n)),
-        change_probability=rng.random(n) ** 6, path=regime,
-    )  # fmt: skip
+        change_probability=rng.random(n) ** 6,
+        path=regime,
+    )
     model = hf.br_ihmm(particles=10)
     model.run(y[:60] - 100)
     return Case(run, model, y, _hours(n))

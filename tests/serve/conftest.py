@@ -59,9 +59,20 @@ class Server:
 
     def start(self, wait: bool = True) -> Server:
         command = [
-            sys.executable, "-m", "holdfast.cli", "serve", "--port", str(self.port),
-            "--db", self.db, "--workers", "1", "--log", "json", *self.options,
-        ]  # fmt: skip
+            sys.executable,
+            "-m",
+            "holdfast.cli",
+            "serve",
+            "--port",
+            str(self.port),
+            "--db",
+            self.db,
+            "--workers",
+            "1",
+            "--log",
+            "json",
+            *self.options,
+        ]
         with self.log.open("a") as log:
             self.process = subprocess.Popen(
                 command, stderr=log, stdout=log, start_new_session=True, env=self.environment
@@ -161,19 +172,32 @@ def postgres() -> Iterator[Callable[[], str]]:
         shutil.chown(folder, owner)
     tools = _POSTGRES[-1].parent
     quiet: dict[str, Any] = {
-        "user": owner, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": "/",
-    }  # fmt: skip
+        "user": owner,
+        "stdout": subprocess.DEVNULL,
+        "stderr": subprocess.DEVNULL,
+        "cwd": "/",
+    }
     subprocess.run(
         [tools / "initdb", "-D", folder / "data", "-A", "trust", "-U", "holdfast", "-E", "UTF8"],
-        check=True, **quiet,
-    )  # fmt: skip
+        check=True,
+        **quiet,
+    )
     process = subprocess.Popen(
         [
-            tools / "postgres", "-D", folder / "data", "-p", str(port), "-k", folder,
-            "-c", "listen_addresses=127.0.0.1", "-c", "fsync=off",
+            tools / "postgres",
+            "-D",
+            folder / "data",
+            "-p",
+            str(port),
+            "-k",
+            folder,
+            "-c",
+            "listen_addresses=127.0.0.1",
+            "-c",
+            "fsync=off",
         ],
         **quiet,
-    )  # fmt: skip
+    )
     admin = f"postgresql://holdfast@127.0.0.1:{port}/postgres"
     try:
         _wait_for(admin)

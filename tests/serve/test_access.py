@@ -94,11 +94,27 @@ def test_tls_by_flag(start: Callable[..., Any], tmp_path: Path) -> None:
         pytest.skip("openssl is not installed, which makes the certificate")
     certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
     subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-out",
-         certificate, "-keyout", key, "-subj", "/CN=localhost", "-addext",
-         "subjectAltName=IP:127.0.0.1"],
-        check=True, capture_output=True,
-    )  # fmt: skip
+        [
+            "openssl",
+            "req",
+            "-x509",
+            "-newkey",
+            "rsa:2048",
+            "-nodes",
+            "-days",
+            "2",
+            "-out",
+            certificate,
+            "-keyout",
+            key,
+            "-subj",
+            "/CN=localhost",
+            "-addext",
+            "subjectAltName=IP:127.0.0.1",
+        ],
+        check=True,
+        capture_output=True,
+    )
     server = start("--certificate", str(certificate), "--private-key", str(key), wait=False)
     trusting = ssl.create_default_context(cafile=str(certificate))
     with httpx.Client(verify=trusting, trust_env=False, timeout=30) as client:
@@ -136,13 +152,25 @@ def test_tokens_are_long_and_different(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("address", "public"),
     [
-        ("8.8.8.8", True), ("2606:4700::1111", True), ("10.1.2.3", False), ("127.0.0.1", False),
-        ("169.254.169.254", False), ("192.168.0.1", False), ("172.16.0.1", False),
-        ("0.0.0.0", False), ("100.64.0.1", False), ("224.0.0.1", False), ("::1", False),
-        ("fe80::1%eth0", False), ("fd00::1", False), ("::ffff:127.0.0.1", False),
-        ("64:ff9b::a00:1", False), ("2002:7f00:1::", False), ("::", False),
+        ("8.8.8.8", True),
+        ("2606:4700::1111", True),
+        ("10.1.2.3", False),
+        ("127.0.0.1", False),
+        ("169.254.169.254", False),
+        ("192.168.0.1", False),
+        ("172.16.0.1", False),
+        ("0.0.0.0", False),
+        ("100.64.0.1", False),
+        ("224.0.0.1", False),
+        ("::1", False),
+        ("fe80::1%eth0", False),
+        ("fd00::1", False),
+        ("::ffff:127.0.0.1", False),
+        ("64:ff9b::a00:1", False),
+        ("2002:7f00:1::", False),
+        ("::", False),
     ],
-)  # fmt: skip
+)
 def test_private_addresses_in_every_disguise(address: str, public: bool) -> None:
     assert is_public(address) == public
 
@@ -217,9 +245,17 @@ def test_webhooks_are_signed_retried_and_named(start: Callable[..., Any], receiv
 
 @pytest.mark.parametrize(
     "url",
-    ["http://127.0.0.1/x", "http://localhost:1/", "http://169.254.169.254/latest", "ftp://a/b",
-     "http://[::1]/", "http://2130706433/", "http://user@example.org/", "http://no.such.invalid/"],
-)  # fmt: skip
+    [
+        "http://127.0.0.1/x",
+        "http://localhost:1/",
+        "http://169.254.169.254/latest",
+        "ftp://a/b",
+        "http://[::1]/",
+        "http://2130706433/",
+        "http://user@example.org/",
+        "http://no.such.invalid/",
+    ],
+)
 def test_webhooks_do_not_reach_inside(server: Any, url: str) -> None:
     answer: httpx.Response = server.client.post("/webhooks", json={"url": url})
     assert answer.status_code == 422, answer.text

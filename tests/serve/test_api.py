@@ -74,8 +74,10 @@ def test_an_id_or_a_sequence_number_counts_once(server: Any, key: str) -> None:
     rows = [{"id": str(i), "y": float(i)} for i in range(5)]
     assert server.send(key, rows) == {"accepted": 5, "duplicates": 0, "rows": 5}
     assert server.send(key, rows[2:] + [{"id": "5", "y": 5.0}] * 2) == {
-        "accepted": 1, "duplicates": 4, "rows": 6,
-    }  # fmt: skip
+        "accepted": 1,
+        "duplicates": 4,
+        "rows": 6,
+    }
     assert server.send(key, [{"seq": 5, "y": 9.0}, {"seq": 6, "y": 6.0}])["accepted"] == 1
     assert server.send(key, {"seq": 6, "y": 6.0})["duplicates"] == 1
     gap = server.client.post(f"/streams/{key}/observations", json={"seq": 9, "y": 1.0})
@@ -208,13 +210,15 @@ def test_a_refused_request_leaves_the_model_as_it_was(server: Any, key: str) -> 
 @pytest.mark.parametrize(
     ("settings", "word"),
     [
-        ({"model": "br_ihm"}, "Did you mean 'br_ihmm'"), ({"model": "beam_ihmm"}, "online"),
-        ({"model": "br_ihmm", "partcles": 3}, "particles"), ({"model": 3}, "model"),
+        ({"model": "br_ihm"}, "Did you mean 'br_ihmm'"),
+        ({"model": "beam_ihmm"}, "online"),
+        ({"model": "br_ihmm", "partcles": 3}, "particles"),
+        ({"model": 3}, "model"),
         ({"model": "br_ihmm", "particles": 10**9}, "at most"),
         ({"model": "br_ihmm", "particles": -1}, "particles"),
         ({"model": "br_ihmm", "noise": "loud"}, "noise"),
     ],
-)  # fmt: skip
+)
 def test_bad_settings_make_no_stream(server: Any, settings: Any, word: str) -> None:
     answer = server.client.put("/streams/api.none", json=settings)
     assert answer.status_code == 422 and word in answer.json()["detail"], answer.text

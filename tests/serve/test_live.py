@@ -30,9 +30,13 @@ def messages(answer: httpx.Response) -> Iterator[tuple[str, int | None, dict[str
 def follow(server: Any, key: str, last: str | None = None, **query: Any) -> Any:
     headers = {} if last is None else {"last-event-id": last}
     return httpx.stream(
-        "GET", f"{server.url}/streams/{key}/live", headers=headers, params=query,
-        timeout=30, trust_env=False,
-    )  # fmt: skip
+        "GET",
+        f"{server.url}/streams/{key}/live",
+        headers=headers,
+        params=query,
+        timeout=30,
+        trust_env=False,
+    )
 
 
 def test_observations_and_events_as_they_come(server: Any) -> None:

@@ -17,9 +17,15 @@ if not CHROMIUM.exists():
     pytest.skip("Chromium is not installed (Debian: chromium)", allow_module_level=True)
 
 _FLAGS = [
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync",
-]  # fmt: skip
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
 Y = data.regime_stream(seed=2, n=3000, stay=0.98).y.tolist()
 WAIT = 60_000
 

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 CHOICE: dict[str, Any] = {
-    "model": "student_t_ihmm", "settings": {"particles": 10, "batch": 3}, "silence": "15 minutes",
-}  # fmt: skip
+    "model": "student_t_ihmm",
+    "settings": {"particles": 10, "batch": 3},
+    "silence": "15 minutes",
+}
 
 
 def session() -> Any:
@@ -21,10 +23,13 @@ def session() -> Any:
     from holdfast.spark import ROCKSDB, STATE_STORE
 
     settings = {
-        "spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "1",
-        "spark.sql.session.timeZone": "UTC", "spark.log.level": "ERROR",
-        "spark.ui.showConsoleProgress": "false", STATE_STORE: ROCKSDB,
-    }  # fmt: skip
+        "spark.ui.enabled": "false",
+        "spark.sql.shuffle.partitions": "1",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.log.level": "ERROR",
+        "spark.ui.showConsoleProgress": "false",
+        STATE_STORE: ROCKSDB,
+    }
     builder = SparkSession.builder.master("local[2]")
     for name, value in settings.items():
         builder = builder.config(name, value)

@@ -68,9 +68,14 @@ def test_groups_with_covariates_and_two_keys(spark, rng):
     frame = rows("a", range(60), rng).assign(plant=1, x=rng.standard_normal(60))
     frame["v"] = 2 * frame["x"] + 0.1 * frame["v"]
     table = run_groups(
-        spark.createDataFrame(frame), ["plant", "k"], "t", "v", covariates=["x"],
-        model="student_t_ihmm", settings=SETTINGS,
-    ).toPandas()  # fmt: skip
+        spark.createDataFrame(frame),
+        ["plant", "k"],
+        "t",
+        "v",
+        covariates=["x"],
+        model="student_t_ihmm",
+        settings=SETTINGS,
+    ).toPandas()
     late = table.sort_values("t").tail(20)
     assert (late["mean"] - late["y"]).abs().mean() < 0.3
     assert list(table.columns[:3]) == ["plant", "k", "t"]
@@ -130,8 +135,10 @@ def test_a_killed_driver_loses_and_repeats_nothing(spark, rng, tmp_path):
 def _begin(folder: Path) -> subprocess.Popen:
     return subprocess.Popen(
         [sys.executable, driver.__file__, str(folder)],
-        start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+        start_new_session=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
 
 
 def _kill_inside(batch: int, folder: Path) -> None:

@@ -137,9 +137,13 @@ def _count(weight: float) -> int:
 
 
 def _regime_paths(
-    ensemble: Ensemble, member: RegimeMember, affine: tuple[Array, ...], n: int,
-    covariates: list[Array], rng: np.random.Generator,
-) -> list[Component]:  # fmt: skip
+    ensemble: Ensemble,
+    member: RegimeMember,
+    affine: tuple[Array, ...],
+    n: int,
+    covariates: list[Array],
+    rng: np.random.Generator,
+) -> list[Component]:
     paths = _Paths(ensemble, n, int(member.steps.max()), len(covariates), rng)
     base, slopes, share, spread, dof = affine
     component = rng.choice(share.size, n, p=share)
@@ -169,9 +173,13 @@ def _affine(member: RegimeMember, ensemble: Ensemble, look: Look, m: int) -> tup
 
 
 def _squares_paths(
-    ensemble: Ensemble, i: int, spec: Spec, n: int, covariates: list[Array],
+    ensemble: Ensemble,
+    i: int,
+    spec: Spec,
+    n: int,
+    covariates: list[Array],
     rng: np.random.Generator,
-) -> list[Component]:  # fmt: skip
+) -> list[Component]:
     d = ensemble.dim
     steps = np.array(spec.steps or (1,), np.int64)
     paths = _Paths(ensemble, n, int(steps.max()), len(covariates), rng)

@@ -193,12 +193,18 @@ class Reading:
     def pack(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """State for a snapshot."""
         values = {
-            "heard": self.heard, "chosen": self.chosen, "regime": self.regime,
-            "candidate": self.candidate, "since": self.since, "began": self.began,
+            "heard": self.heard,
+            "chosen": self.chosen,
+            "regime": self.regime,
+            "candidate": self.candidate,
+            "since": self.since,
+            "began": self.began,
             "names": [list(pair) for pair in self.names.items()],
-            "book": [list(entry) for entry in self.book], "public": list(self.public),
-            "traces": [list(trace) for trace in self.traces], "ages": list(self.ages),
-        }  # fmt: skip
+            "book": [list(entry) for entry in self.book],
+            "public": list(self.public),
+            "traces": [list(trace) for trace in self.traces],
+            "ages": list(self.ages),
+        }
         return values, {"lead": self.lead.copy(), "moves": self.moves.copy()}
 
     def unpack(self, values: Values, arrays: Arrays) -> None:

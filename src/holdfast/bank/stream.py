@@ -163,9 +163,14 @@ class Stream:
         return events + self.reading.hear(time, [steps[k] for k in readers], log_scores[readers])
 
     def _step(
-        self, forecast: Forecast, y: Array, steps: list[Step], weight: float, seen: bool,
+        self,
+        forecast: Forecast,
+        y: Array,
+        steps: list[Step],
+        weight: float,
+        seen: bool,
         events: list[Event],
-    ) -> Step:  # fmt: skip
+    ) -> Step:
         own = steps[self.readers[self.reading.chosen]]
         return Step(
             regime=self.reading.regime,
@@ -248,17 +253,21 @@ class Stream:
 
     def pack(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         parts = {
-            "units": self.units.pack(), "ensemble": self.ensemble.pack(),
+            "units": self.units.pack(),
+            "ensemble": self.ensemble.pack(),
             "reading": self.reading.pack(),
-        }  # fmt: skip
+        }
         values: dict[str, Any] = {key: part[0] for key, part in parts.items()}
         arrays = {f"{key}/{k}": a for key, part in parts.items() for k, a in part[1].items()}
         values |= {
-            "calibration": self.calibration.pack(), "seasons": self.seasons,
-            "proposed": self.proposed, "advice": self.advice.pack(),
-            "outliers": self.outliers, "n_outliers": self.n_outliers,
+            "calibration": self.calibration.pack(),
+            "seasons": self.seasons,
+            "proposed": self.proposed,
+            "advice": self.advice.pack(),
+            "outliers": self.outliers,
+            "n_outliers": self.n_outliers,
             "n_x": self.n_x,
-        }  # fmt: skip
+        }
         arrays |= self.scaler.pack() | {
             "rows": np.array(self.rows).reshape(len(self.rows), self.n_x)
         }
@@ -280,9 +289,13 @@ class Stream:
         own.rows = list(arrays.floats("rows", shape, -most, most))
         own._unpack_seasons(values)
         own.ensemble = Ensemble.unpack(
-            values.part("ensemble"), Part(arrays, "ensemble/"), own._members(), dim, seed,
+            values.part("ensemble"),
+            Part(arrays, "ensemble/"),
+            own._members(),
+            dim,
+            seed,
             own._season,
-        )  # fmt: skip
+        )
         own.readers = own._readers()
         own.reading = Reading(len(own.readers))
         own.reading.unpack(values.part("reading"), Part(arrays, "reading/"))

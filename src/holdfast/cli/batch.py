@@ -185,26 +185,43 @@ def _record(batch: Batch, form: str, notes: list[str]) -> dict[str, Any]:
     """The content of run.json: what `resume`, `report` and `forecast` need."""
     prepared = batch.prepared
     return record(
-        **prepared.job.request._asdict(), model=batch.model.name, target=prepared.layout.target,
-        season=prepared.season, level=prepared.job.level, horizon=prepared.job.horizon,
-        observations=batch.done, outliers=batch.outliers, format=form, warnings=notes,
-        reading=batch.reading.state(), scoring=batch.scores.state(), scores=batch.scores.table(),
+        **prepared.job.request._asdict(),
+        model=batch.model.name,
+        target=prepared.layout.target,
+        season=prepared.season,
+        level=prepared.job.level,
+        horizon=prepared.job.horizon,
+        observations=batch.done,
+        outliers=batch.outliers,
+        format=form,
+        warnings=notes,
+        reading=batch.reading.state(),
+        scoring=batch.scores.state(),
+        scores=batch.scores.table(),
         calibration=batch.calibration.state(),
-    )  # fmt: skip
+    )
 
 
 def _summary(batch: Batch, notes: list[str]) -> dict[str, Any]:
     """What is told of a run."""
     prepared, frequency = batch.prepared, batch.prepared.frequency
     return {
-        "file": prepared.job.request.file, "target": prepared.layout.target,
-        "time": prepared.layout.time, "frequency": str(frequency) if frequency else None,
-        "model": batch.model.name, "offline": not batch.online, "rows": batch.reading.rows,
-        "observations": batch.done, "outliers": batch.outliers, "level": prepared.job.level,
-        "regimes": len(batch.model.regimes()), "scores": batch.scores.table(),
-        "warnings": notes, "interrupted": batch.interrupted,
+        "file": prepared.job.request.file,
+        "target": prepared.layout.target,
+        "time": prepared.layout.time,
+        "frequency": str(frequency) if frequency else None,
+        "model": batch.model.name,
+        "offline": not batch.online,
+        "rows": batch.reading.rows,
+        "observations": batch.done,
+        "outliers": batch.outliers,
+        "level": prepared.job.level,
+        "regimes": len(batch.model.regimes()),
+        "scores": batch.scores.table(),
+        "warnings": notes,
+        "interrupted": batch.interrupted,
         "ms_per_observation": 1e3 * batch.seconds / max(batch.timed, 1),
-    }  # fmt: skip
+    }
 
 
 def write_html(destination: Destination, batch: Batch, notes: list[str], voice: Voice) -> None:
@@ -218,11 +235,18 @@ def write_html(destination: Destination, batch: Batch, notes: list[str], voice: 
     if batch.done > recent.held:
         notes = [*notes, f"The report shows the latest {recent.held} observations."]
     write_report(
-        destination.path("report.html"), run=recent.run(), model=batch.model, y=recent.y(),
-        times=time_array(recent.times()), title=f"{prepared.layout.target}: {batch.model.name}",
-        horizon=prepared.job.horizon or 24, scores=batch.scores.table(), warnings=notes,
-        settings=batch.model.settings(), calibration=batch.calibration.table(),
-    )  # fmt: skip
+        destination.path("report.html"),
+        run=recent.run(),
+        model=batch.model,
+        y=recent.y(),
+        times=time_array(recent.times()),
+        title=f"{prepared.layout.target}: {batch.model.name}",
+        horizon=prepared.job.horizon or 24,
+        scores=batch.scores.table(),
+        warnings=notes,
+        settings=batch.model.settings(),
+        calibration=batch.calibration.table(),
+    )
 
 
 def joined(runs: list[Run]) -> Run:

@@ -24,9 +24,17 @@ from holdfast.readers.source import connect
 
 # What a run may leave behind; an earlier run's files of these names do not outlive the next run.
 OURS = (
-    "run.csv", "run.parquet", "events.csv", "regimes.csv", "forecasts.csv", "scores.csv",
-    "errors.csv", "model.holdfast", "run.json", "report.html",
-)  # fmt: skip
+    "run.csv",
+    "run.parquet",
+    "events.csv",
+    "regimes.csv",
+    "forecasts.csv",
+    "scores.csv",
+    "errors.csv",
+    "model.holdfast",
+    "run.json",
+    "report.html",
+)
 MODELS = "models"  # folder of the snapshots of many series
 
 
@@ -82,9 +90,11 @@ class Destination:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
         trace: TracebackType | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         shutil.rmtree(self.staging, ignore_errors=True)
         if self._made and not any(self.folder.iterdir()):
             self.folder.rmdir()

@@ -20,9 +20,11 @@ class Interruption:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
         trace: TracebackType | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 

@@ -68,22 +68,36 @@ class Live:
         step = self.model.update(observation.y, x)
         lower, upper = forecast.interval(self.level)
         self.done += 1
-        return as_json({
-            "time": self.done - 1 if observation.time is None else observation.time,
-            "y": observation.y, "mean": forecast.mean, "median": forecast.quantile(0.5),
-            "lower": lower, "upper": upper, "sd": forecast.sd, "regime": step.regime,
-            "regime_probability": step.regime_probability, "weight": step.weight,
-            "outlier": bool(step.outlier), "change_probability": step.change_probability,
-            "events": [event._asdict() for event in step.events],
-        })  # fmt: skip
+        return as_json(
+            {
+                "time": self.done - 1 if observation.time is None else observation.time,
+                "y": observation.y,
+                "mean": forecast.mean,
+                "median": forecast.quantile(0.5),
+                "lower": lower,
+                "upper": upper,
+                "sd": forecast.sd,
+                "regime": step.regime,
+                "regime_probability": step.regime_probability,
+                "weight": step.weight,
+                "outlier": bool(step.outlier),
+                "change_probability": step.change_probability,
+                "events": [event._asdict() for event in step.events],
+            }
+        )
 
     def save(self, path: Path, written: int) -> None:
         """Write a snapshot; `written` is the length of the output."""
         content = io.BytesIO()
         state = {
-            "reading": self.reading.state(), "format": self.format._asdict(), "level": self.level,
-            "read": self.read, "lines": self.lines, "done": self.done, "written": written,
-        }  # fmt: skip
+            "reading": self.reading.state(),
+            "format": self.format._asdict(),
+            "level": self.level,
+            "read": self.read,
+            "lines": self.lines,
+            "done": self.done,
+            "written": written,
+        }
         with zipfile.ZipFile(content, "w") as archive:
             archive.writestr("follow.json", as_json(state))
             archive.writestr(MODEL, self.model.to_bytes())
@@ -117,9 +131,13 @@ def follow_stream(
 
 
 def _follow(
-    live: Live, lines: Iterator[tuple[bytes, int]], target: BinaryIO, snapshot: Path | None,
-    every: int, stop: Interruption,
-) -> None:  # fmt: skip
+    live: Live,
+    lines: Iterator[tuple[bytes, int]],
+    target: BinaryIO,
+    snapshot: Path | None,
+    every: int,
+    stop: Interruption,
+) -> None:
     kept = live.done
     for line, end in lines:
         for said in live.take(line, end):

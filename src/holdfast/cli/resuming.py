@@ -30,9 +30,7 @@ def resumed(folder: Path, file: str | None) -> tuple[Batch, Iterable[list[Row]],
     for name in reading.layout.used:
         if name not in source.names:
             raise unknown("column", name, source.names)
-    job = Job(
-        request, Wishes(), kept.model.name, level=state["level"], horizon=state["horizon"]
-    )  # fmt: skip
+    job = Job(request, Wishes(), kept.model.name, level=state["level"], horizon=state["horizon"])
     prepared = Prepared(job, source, reading.layout, reading.clock.frequency, state["season"])
     scores = RunningScores.from_state(state["scoring"])
     counted = RunningCalibration.from_state(state["calibration"])

@@ -86,10 +86,15 @@ def run(
         Wishes(target or kept.get("target"), time, words(columns or kept.get("columns", "")), by),
         model or (tuned.model_name if tuned else ""),
         chosen,
-        steps("--lags", lags), numbers("--season", season),
-        level, horizon, future, burn_in, sort,
+        steps("--lags", lags),
+        numbers("--season", season),
+        level,
+        horizon,
+        future,
+        burn_in,
+        sort,
         features_set="features" in chosen and not (columns or lags or season),
-    )  # fmt: skip
+    )
     voice = Voice(json, quiet)
     if follow or resume:
         from holdfast.cli.live import follow_stream

@@ -29,9 +29,14 @@ def run_by(job: Job, out: Path, jobs: int, seed: int, form: str, voice: Voice) -
     with Destination(out) as destination:
         prepared = prepare(job, voice)
         plan = Plan(
-            prepared.model_name, job.model_settings(), seed, job.level, job.horizon,
-            prepared.season, job.burn_in,
-        )  # fmt: skip
+            prepared.model_name,
+            job.model_settings(),
+            seed,
+            job.level,
+            job.horizon,
+            prepared.season,
+            job.burn_in,
+        )
         summary = _write_all(prepared, plan, jobs, destination, voice)
         if form == "parquet":
             to_parquet(destination.path("run.csv"), destination.path("run.parquet"))
@@ -73,16 +78,26 @@ def _write_all(
     for sheet in sheets.values():
         sheet.close()
     return {
-        "file": prepared.job.request.file, "target": prepared.layout.target, "by": by,
-        "model": plan.model, "series": len(scores), "observations": sheets["run.csv"].rows,
-        "scores": scores, "errors": errors, "interrupted": interrupted,
-    }  # fmt: skip
+        "file": prepared.job.request.file,
+        "target": prepared.layout.target,
+        "by": by,
+        "model": plan.model,
+        "series": len(scores),
+        "observations": sheets["run.csv"].rows,
+        "scores": scores,
+        "errors": errors,
+        "interrupted": interrupted,
+    }
 
 
 def _write(
-    one: SeriesRun, key: str, by: str, sheets: dict[str, Sheet], destination: Destination,
+    one: SeriesRun,
+    key: str,
+    by: str,
+    sheets: dict[str, Sheet],
+    destination: Destination,
     taken: set[str],
-) -> None:  # fmt: skip
+) -> None:
     parts = {"run.csv": one.run, "events.csv": one.events, "regimes.csv": one.regimes}
     parts |= {"forecasts.csv": one.forecasts, "scores.csv": {n: [v] for n, v in one.scores.items()}}
     for name, columns in parts.items():

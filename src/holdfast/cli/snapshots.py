@@ -31,12 +31,15 @@ def inspect(
     moves = model.transitions()
     voice.result(
         {
-            "model": model.name, "settings": model.settings(), "regimes": regimes,
+            "model": model.name,
+            "settings": model.settings(),
+            "regimes": regimes,
             "transitions": {"ids": moves.ids, "matrix": moves.matrix},
-            "target": kept.record.get("target"), "observations": kept.record.get("observations"),
+            "target": kept.record.get("target"),
+            "observations": kept.record.get("observations"),
             "scores": kept.record.get("scores"),
         }
-    )  # fmt: skip
+    )
     _tell_model(kept, voice)
     _tell_regimes(model, voice)
     if type(model).explain is not Model.explain:  # it has more to tell than its regimes
@@ -105,12 +108,18 @@ def report(
     run, y, times = read_run(kept.folder, kept.record["format"])
     target = out or kept.folder / "report.html"
     write_report(
-        target, run=run, model=kept.model, y=y, times=times,
-        title=f"{kept.record['target']}: {kept.model.name}", horizon=horizon,
-        scores=kept.record["scores"], warnings=kept.record["warnings"],
+        target,
+        run=run,
+        model=kept.model,
+        y=y,
+        times=times,
+        title=f"{kept.record['target']}: {kept.model.name}",
+        horizon=horizon,
+        scores=kept.record["scores"],
+        warnings=kept.record["warnings"],
         settings=kept.model.settings(),
         calibration=RunningCalibration.from_state(kept.record["calibration"]).table(),
-    )  # fmt: skip
+    )
     Voice(quiet=quiet).say(f"report in {target}")
 
 

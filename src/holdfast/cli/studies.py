@@ -46,15 +46,28 @@ def compare(
     voice = Voice(json, quiet)
     with Destination(out) as destination:
         prepared, block = _whole_table(
-            (file, table, query), (target, time, columns), lags, season, set_, burn_in, level,
-            sort, voice, several=True,
-        )  # fmt: skip
+            (file, table, query),
+            (target, time, columns),
+            lags,
+            season,
+            set_,
+            burn_in,
+            level,
+            sort,
+            voice,
+            several=True,
+        )
         names = words(models) or _usual(prepared)
         makers = {name: _settings_for(name, prepared) for name in names}
         rivals = compare_models(
-            makers, block.y, _table(prepared, block), season=prepared.season, skip=burn_in,
-            level=level, told=voice.say,
-        )  # fmt: skip
+            makers,
+            block.y,
+            _table(prepared, block),
+            season=prepared.season,
+            skip=burn_in,
+            level=level,
+            told=voice.say,
+        )
         rows = [rival.row() for rival in rivals]
         write_sheet(destination.path("comparison.csv"), table_of(rows))
         _draw(lambda: figure(rivals, prepared.layout.target), destination, voice)
@@ -105,17 +118,36 @@ def tune(
     voice = Voice(json, quiet)
     check_output(out)
     prepared, block = _whole_table(
-        (file, table, query), (target, time, columns), lags, season, set_, burn_in, 0.9, sort,
-        voice, model,
-    )  # fmt: skip
+        (file, table, query),
+        (target, time, columns),
+        lags,
+        season,
+        set_,
+        burn_in,
+        0.9,
+        sort,
+        voice,
+        model,
+    )
     X = _table(prepared, block)
     rows = len(block.y) if train is None else train
     skip = min(burn_in, rows // 2)
     result: TuneResult = search(
-        model, block.y, X, read_space(space), objective, budget, backend=backend, train=train,
-        skip=skip, seeds=seeds, jobs=jobs, settings=prepared.job.model_settings(), storage=log,
+        model,
+        block.y,
+        X,
+        read_space(space),
+        objective,
+        budget,
+        backend=backend,
+        train=train,
+        skip=skip,
+        seeds=seeds,
+        jobs=jobs,
+        settings=prepared.job.model_settings(),
+        storage=log,
         progress=voice.words,
-    )  # fmt: skip
+    )
     layout = prepared.layout
     about = {"file": file, "target": layout.target, "columns": ",".join(layout.columns)}
     about |= {"burn_in": str(burn_in)}
@@ -124,10 +156,18 @@ def tune(
 
 
 def _whole_table(
-    request: tuple[str, str | None, str | None], wishes: tuple[str | None, str | None, str],
-    lags: str, season: str, set_: list[str] | None, burn_in: int, level: float, sort: bool,
-    voice: Voice, model: str = "", several: bool = False,
-) -> tuple[Prepared, Block]:  # fmt: skip
+    request: tuple[str, str | None, str | None],
+    wishes: tuple[str | None, str | None, str],
+    lags: str,
+    season: str,
+    set_: list[str] | None,
+    burn_in: int,
+    level: float,
+    sort: bool,
+    voice: Voice,
+    model: str = "",
+    several: bool = False,
+) -> tuple[Prepared, Block]:
     """The table opened and read whole: models are run along it more than once."""
     from dataclasses import replace
 
@@ -139,10 +179,16 @@ def _whole_table(
 
     target, time, columns = wishes
     job = Job(
-        Request(*request), Wishes(target, time, words(columns)), model, read_settings(set_ or []),
-        steps("--lags", lags), numbers("--season", season),
-        level, burn_in=burn_in, sort=sort,
-    )  # fmt: skip
+        Request(*request),
+        Wishes(target, time, words(columns)),
+        model,
+        read_settings(set_ or []),
+        steps("--lags", lags),
+        numbers("--season", season),
+        level,
+        burn_in=burn_in,
+        sort=sort,
+    )
     prepared = replace(prepare(replace(job, settings={}), voice, several), job=job)
     reading = prepared.reading()
     found = [o for chunk in prepared.chunks() for row in chunk for o in reading.take(row)]
@@ -204,9 +250,11 @@ def _tell_rivals(rows: list[dict[str, Any]], target: str, voice: Voice) -> None:
             row["model"],
             *(number(row[n]) if n in row else "" for n in ("rmse", "mae", "log_score")),
             f"{row['coverage']:.1%}" if "coverage" in row else "",
-            str(row["regimes"]), f"{row['ms_per_observation']:.2g}", row["remark"],
+            str(row["regimes"]),
+            f"{row['ms_per_observation']:.2g}",
+            row["remark"],
         ]
         for row in rows
-    ]  # fmt: skip
+    ]
     voice.say(f"errors of the next value, in units of {target}")
     voice.table(["", "RMSE", "MAE", "log score", "held", "regimes", "ms", ""], shown)

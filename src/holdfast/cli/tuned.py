@@ -56,12 +56,18 @@ def tell_tuned(result: TuneResult, hint: str, out: Path, voice: Voice) -> None:
     """Say what was found, beside the default and the last value, and how to use it."""
     voice.result(
         {
-            "model": result.model_name, "objective": result.objective, "best": result.value,
-            "default": result.default, "last_value": result.last_value, "settings": result.best,
-            "trials": len(result.trials), "failed": len(result.failures), "out": str(out),
+            "model": result.model_name,
+            "objective": result.objective,
+            "best": result.value,
+            "default": result.default,
+            "last_value": result.last_value,
+            "settings": result.best,
+            "trials": len(result.trials),
+            "failed": len(result.failures),
+            "out": str(out),
             "hint": hint,
         }
-    )  # fmt: skip
+    )
     _tell_settings(result, voice)
     rows = [
         [label, "failed" if value is None else number(value)]

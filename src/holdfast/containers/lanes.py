@@ -22,9 +22,15 @@ from holdfast.errors import SnapshotError
 
 # What a lane holds, and what its numbers become again. "s1" are bytes that stay bytes.
 KINDS: dict[str, Any] = {
-    "f8": np.float64, "f4": np.float64, "i1": np.int64, "i2": np.int64, "i4": np.int64,
-    "i8": np.int64, "b1": np.bool_, "s1": np.int8,
-}  # fmt: skip
+    "f8": np.float64,
+    "f4": np.float64,
+    "i1": np.int64,
+    "i2": np.int64,
+    "i4": np.int64,
+    "i8": np.int64,
+    "b1": np.bool_,
+    "s1": np.int8,
+}
 STORED = {code: np.dtype("<i1" if code == "s1" else f"<{code}") for code in KINDS}
 PLAIN, SPARSE, DISTINCT = "", "sparse ", "distinct "
 FORMS = [*KINDS, SPARSE + "f8", SPARSE + "f4", DISTINCT + "f8"]

@@ -15,7 +15,18 @@ from holdfast.data.generators import (
 from holdfast.data.readers import bucketed
 
 __all__ = [
-    "KINDS", "Contaminated", "Dataset", "bucketed", "contaminate", "duplicate", "garch_regimes",
-    "iid_regimes", "load", "names", "regime_stream", "standardise", "synthetic_regression",
+    "KINDS",
+    "Contaminated",
+    "Dataset",
+    "bucketed",
+    "contaminate",
+    "duplicate",
+    "garch_regimes",
+    "iid_regimes",
+    "load",
+    "names",
+    "regime_stream",
+    "standardise",
+    "synthetic_regression",
     "two_state_sandbox",
-]  # fmt: skip
+]

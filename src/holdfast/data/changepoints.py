@@ -12,9 +12,31 @@ from collections.abc import Mapping
 # The paper's benchmark: its offline sampler's changepoints, runs under 50 points removed. They
 # come from a model, not from people.
 WELL_LOG_PAPER = (
-    20, 84, 360, 445, 720, 825, 1071, 1223, 1433, 1527, 1718, 1867,
-    2049, 2409, 2470, 2532, 2593, 2784, 3191, 3261, 3520, 3743, 3890, 3966,
-)  # fmt: skip
+    20,
+    84,
+    360,
+    445,
+    720,
+    825,
+    1071,
+    1223,
+    1433,
+    1527,
+    1718,
+    1867,
+    2049,
+    2409,
+    2470,
+    2532,
+    2593,
+    2784,
+    3191,
+    3261,
+    3520,
+    3743,
+    3890,
+    3966,
+)
 
 _WELL_LOG_EVERY_SIXTH = {
     "6": (179, 255, 281, 311, 343, 402, 413, 422, 432, 462, 464),

@@ -126,9 +126,13 @@ def duplicate(y: Any, positions: Sequence[int]) -> Contaminated:
 
 
 def _where(
-    n: int, rng: np.random.Generator, positions: Sequence[int] | None, rate: float, windows: int,
+    n: int,
+    rng: np.random.Generator,
+    positions: Sequence[int] | None,
+    rate: float,
+    windows: int,
     length: int,
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:  # fmt: skip
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The points and the first observations of the windows."""
     if positions is not None:
         points = starts = _checked(positions, n)
@@ -227,9 +231,11 @@ def _replaced(table: Array, mask: Mask, plan: _Plan) -> None:
 
 
 def _adversarial(
-    table: Array, mask: Mask, positions: Sequence[int] | None,
+    table: Array,
+    mask: Mask,
+    positions: Sequence[int] | None,
     offset: float | Sequence[float] | None,
-) -> None:  # fmt: skip
+) -> None:
     if positions is None or offset is None:
         raise HoldfastError("kind='adversarial' needs positions and offset.")
     where = _checked(positions, len(table))

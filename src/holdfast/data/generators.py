@@ -59,10 +59,17 @@ def synthetic_regression(
     outliers = rng.random(n) < share("outlier_share", outlier_share)
     extreme = rng.uniform(-outlier_range, outlier_range, n)
     return _dataset(
-        np.where(outliers, extreme, clean), regimes, clean, outliers, X=X,
-        name="synthetic_regression", seed=seed, theta=theta, noise_sd=noise_sd,
+        np.where(outliers, extreme, clean),
+        regimes,
+        clean,
+        outliers,
+        X=X,
+        name="synthetic_regression",
+        seed=seed,
+        theta=theta,
+        noise_sd=noise_sd,
         chosen="features N(0, 1), coefficients N(0, 1), noise t(3) scaled to noise_sd",
-    )  # fmt: skip
+    )
 
 
 def iid_regimes(
@@ -98,9 +105,16 @@ def iid_regimes(
     clean = levels[regimes] + errors
     offset = _humps(n, bursts)
     return _dataset(
-        clean + offset, regimes, clean, offset != 0,
-        name="iid_regimes", seed=seed, means=levels, noise=noise, chosen="the regime means",
-    )  # fmt: skip
+        clean + offset,
+        regimes,
+        clean,
+        offset != 0,
+        name="iid_regimes",
+        seed=seed,
+        means=levels,
+        noise=noise,
+        chosen="the regime means",
+    )
 
 
 def two_state_sandbox(
@@ -126,10 +140,17 @@ def two_state_sandbox(
     scale = np.array([positive("sds", sd) for sd in sds])
     y = numbers("means", means)[regimes] + scale[regimes] * rng.standard_normal(n)
     return _dataset(
-        y, regimes, y.copy(), np.zeros(n, dtype=bool),
-        name="two_state_sandbox", seed=seed, means=np.array(means), sds=scale,
-        offsets=np.linspace(-1.5, 1.5, 121), chosen="means, standard deviations, persistence",
-    )  # fmt: skip
+        y,
+        regimes,
+        y.copy(),
+        np.zeros(n, dtype=bool),
+        name="two_state_sandbox",
+        seed=seed,
+        means=np.array(means),
+        sds=scale,
+        offsets=np.linspace(-1.5, 1.5, 121),
+        chosen="means, standard deviations, persistence",
+    )
 
 
 def garch_regimes(
@@ -159,10 +180,16 @@ def garch_regimes(
         raise HoldfastError("low and high must be (omega, alpha, beta) >= 0 with alpha + beta < 1.")
     y, variance = _garch(coefficients[regimes], rng.standard_normal(n))
     return _dataset(
-        y, regimes, y.copy(), np.zeros(n, dtype=bool),
-        name="garch_regimes", seed=seed, variance=variance, coefficients=coefficients,
+        y,
+        regimes,
+        y.copy(),
+        np.zeros(n, dtype=bool),
+        name="garch_regimes",
+        seed=seed,
+        variance=variance,
+        coefficients=coefficients,
         chosen="coefficients of both regimes, persistence",
-    )  # fmt: skip
+    )
 
 
 def regime_stream(
@@ -197,9 +224,15 @@ def regime_stream(
     spikes = rng.random(n) < share("spike_share", spike_share)
     offset += spikes * noise_sd * rng.uniform(10, 40, n) * rng.choice([-1.0, 1.0], n)
     return _dataset(
-        clean + offset, regimes, clean, offset != 0,
-        name="regime_stream", seed=seed, means=levels, noise_sd=noise_sd,
-    )  # fmt: skip
+        clean + offset,
+        regimes,
+        clean,
+        offset != 0,
+        name="regime_stream",
+        seed=seed,
+        means=levels,
+        noise_sd=noise_sd,
+    )
 
 
 def _chain(rng: np.random.Generator, n: int, n_regimes: int, stay: float) -> Path:
@@ -238,10 +271,20 @@ def _garch(coefficients: Array, noise: Array) -> tuple[Array, Array]:
 
 
 def _dataset(
-    y: Array, regimes: Path, clean: Array, outliers: NDArray[np.bool_], X: Array | None = None,
+    y: Array,
+    regimes: Path,
+    clean: Array,
+    outliers: NDArray[np.bool_],
+    X: Array | None = None,
     **info: Any,
-) -> Dataset:  # fmt: skip
+) -> Dataset:
     return Dataset(
-        y=y, X=X, time=np.arange(len(y)), changepoints=segment_starts(regimes), info=info,
-        regimes=regimes, clean=clean, outliers=outliers,
-    )  # fmt: skip
+        y=y,
+        X=X,
+        time=np.arange(len(y)),
+        changepoints=segment_starts(regimes),
+        info=info,
+        regimes=regimes,
+        clean=clean,
+        outliers=outliers,
+    )

@@ -16,9 +16,13 @@ Array = NDArray[np.float64]
 
 # The paper's four covariates first, then the two it leaves out.
 WEATHER = (
-    "temperature_c", "pressure", "humidity_pct", "wind_speed_kmh",
-    "cloud_cover_pct", "wind_direction_deg",
-)  # fmt: skip
+    "temperature_c",
+    "pressure",
+    "humidity_pct",
+    "wind_speed_kmh",
+    "cloud_cover_pct",
+    "wind_direction_deg",
+)
 
 
 def read_text(path: Path) -> Dataset:

@@ -97,9 +97,19 @@ def look(
 
 @generic
 def learn(
-    rows: Rows, work: Work, facts: Facts, g: int, k: int, row: int, sample: Sample, view: View,
-    law: Law, broad: Broad, fresh: bool, belief: int,
-) -> tuple[float, float]:  # fmt: skip
+    rows: Rows,
+    work: Work,
+    facts: Facts,
+    g: int,
+    k: int,
+    row: int,
+    sample: Sample,
+    view: View,
+    law: Law,
+    broad: Broad,
+    fresh: bool,
+    belief: int,
+) -> tuple[float, float]:
     """Candidate (g, k) sees the observation it has looked at; its score and its weight."""
     raise NotImplementedError  # every emission registers its own
 

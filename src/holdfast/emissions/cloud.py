@@ -44,9 +44,12 @@ def carriers(log_weight: np.ndarray, power: float) -> float:
 
 @kernel
 def redraw(
-    points: np.ndarray, log_weight: np.ndarray, redraws: int, bandwidth: float,
+    points: np.ndarray,
+    log_weight: np.ndarray,
+    redraws: int,
+    bandwidth: float,
     out_points: np.ndarray,
-) -> None:  # fmt: skip
+) -> None:
     """Equally weighted points in place of weighted ones; at most four coordinates."""
     n, side = points.shape
     share, drawn, xi = np.empty(n), np.empty(n, np.int64), np.empty(4)

@@ -44,16 +44,28 @@ class Eager:
         self.view = View(*(np.full(shape, np.inf) for shape in shapes))
 
     def advance(
-        self, rows: Rows, y: Array, design: Array, fresh: NDArray[np.bool_], out_score: Array,
+        self,
+        rows: Rows,
+        y: Array,
+        design: Array,
+        fresh: NDArray[np.bool_],
+        out_score: Array,
         out_weight: Array,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Let the first rows see one observation; their scores grow, their weights are written."""
         d = y.size
         sample = Sample(y, np.flatnonzero(~np.isnan(y)), design, np.empty((d, d)))
         _advance(
-            rows, self.work, self.emission.facts, sample, self.view, self.emission.law, fresh,
-            out_score, out_weight,
-        )  # fmt: skip
+            rows,
+            self.work,
+            self.emission.facts,
+            sample,
+            self.view,
+            self.emission.law,
+            fresh,
+            out_score,
+            out_weight,
+        )
 
     def predictive(self, rows: Rows, which: NDArray[np.int64], design: Array) -> Components:
         """One-step predictive of some rows."""
@@ -66,9 +78,16 @@ class Eager:
 
 @kernel
 def _advance(
-    rows: Rows, work: Work, facts: Facts, sample: Sample, view: View, law: Law,
-    fresh: np.ndarray, out_score: np.ndarray, out_weight: np.ndarray,
-) -> None:  # fmt: skip
+    rows: Rows,
+    work: Work,
+    facts: Facts,
+    sample: Sample,
+    view: View,
+    law: Law,
+    fresh: np.ndarray,
+    out_score: np.ndarray,
+    out_weight: np.ndarray,
+) -> None:
     broad = no_outliers()
     for row in range(out_score.size):
         begin(rows, work, 0, 0, row)
@@ -81,9 +100,14 @@ def _advance(
 
 @kernel
 def _predict(
-    rows: Rows, work: Work, facts: Facts, sample: Sample, view: View, which: np.ndarray,
+    rows: Rows,
+    work: Work,
+    facts: Facts,
+    sample: Sample,
+    view: View,
+    which: np.ndarray,
     out: Components,
-) -> None:  # fmt: skip
+) -> None:
     for i in range(which.size):
         begin(rows, work, 0, 0, which[i])
         look(rows, work, facts, 0, 0, which[i], sample, view)

@@ -186,9 +186,11 @@ class Garch(Emission):
 
     def blank(self, capacity: int) -> GarchRows:
         return GarchRows(
-            np.zeros((capacity, self.size, 3)), np.ones((capacity, self.size)),
-            np.full((capacity, self.size), -math.log(self.size)), np.zeros(capacity, np.int64),
-        )  # fmt: skip
+            np.zeros((capacity, self.size, 3)),
+            np.ones((capacity, self.size)),
+            np.full((capacity, self.size), -math.log(self.size)),
+            np.zeros(capacity, np.int64),
+        )
 
     def write_prior(self, rows: Rows, row: int) -> None:
         self._write(rows, row, self.prior)
@@ -250,9 +252,15 @@ def _begin(rows: GarchRows, work: GarchWork, g: int, k: int, row: int) -> None:
 @look.of(GarchRows)
 @kernel
 def _look(
-    rows: GarchRows, work: GarchWork, facts: GarchFacts, g: int, k: int, row: int,
-    sample: Sample, out: View,
-) -> None:  # fmt: skip
+    rows: GarchRows,
+    work: GarchWork,
+    facts: GarchFacts,
+    g: int,
+    k: int,
+    row: int,
+    sample: Sample,
+    out: View,
+) -> None:
     """A Student t per row, with the variance and the kurtosis of the cloud's mixture."""
     out.location[g, k] = 0.0
     out.start_location[g, k] = 0.0
@@ -264,9 +272,19 @@ def _look(
 @learn.of(GarchRows)
 @kernel
 def _learn(
-    rows: GarchRows, work: GarchWork, facts: GarchFacts, g: int, k: int, row: int,
-    sample: Sample, view: View, law: Law, broad: Broad, fresh: bool, belief: int,
-) -> tuple[float, float]:  # fmt: skip
+    rows: GarchRows,
+    work: GarchWork,
+    facts: GarchFacts,
+    g: int,
+    k: int,
+    row: int,
+    sample: Sample,
+    view: View,
+    law: Law,
+    broad: Broad,
+    fresh: bool,
+    belief: int,
+) -> tuple[float, float]:
     """Score, reweigh the points, move the variances on."""
     n = work.variance.shape[2]
     y = min(max(sample.y[0], -LONGEST), LONGEST)

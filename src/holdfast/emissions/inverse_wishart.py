@@ -100,9 +100,15 @@ def _begin(rows: WishartRows, work: WishartWork, g: int, k: int, row: int) -> No
 @look.of(WishartRows)
 @kernel
 def _look(
-    rows: WishartRows, work: WishartWork, facts: WishartFacts, g: int, k: int, row: int,
-    sample: Sample, out: View,
-) -> None:  # fmt: skip
+    rows: WishartRows,
+    work: WishartWork,
+    facts: WishartFacts,
+    g: int,
+    k: int,
+    row: int,
+    sample: Sample,
+    out: View,
+) -> None:
     """Student-t with location M f and spread (1 + q) Psi / nu."""
     steps, f = work.steps, sample.design[0]
     d = rows.mean.shape[1]
@@ -138,9 +144,19 @@ def spread(factor: np.ndarray, scale: float, out_spread: np.ndarray) -> None:
 @learn.of(WishartRows)
 @kernel
 def _learn(
-    rows: WishartRows, work: WishartWork, facts: WishartFacts, g: int, k: int, row: int,
-    sample: Sample, view: View, law: Law, broad: Broad, fresh: bool, belief: int,
-) -> tuple[float, float]:  # fmt: skip
+    rows: WishartRows,
+    work: WishartWork,
+    facts: WishartFacts,
+    g: int,
+    k: int,
+    row: int,
+    sample: Sample,
+    view: View,
+    law: Law,
+    broad: Broad,
+    fresh: bool,
+    belief: int,
+) -> tuple[float, float]:
     d, n_seen = sample.y.size, sample.seen.size
     sight = Sight(np.zeros((n_seen, n_seen)), np.empty((n_seen, d)), np.empty(n_seen), np.empty(d))
     see(work.factor[g, k], sample, view.location[g, k], sight)

@@ -192,9 +192,15 @@ def _begin(rows: GaussianRows, work: GaussianWork, g: int, k: int, row: int) -> 
 @look.of(GaussianRows)
 @bare
 def _look(
-    rows: GaussianRows, work: GaussianWork, facts: GaussianFacts, g: int, k: int, row: int,
-    sample: Sample, out: View,
-) -> None:  # fmt: skip
+    rows: GaussianRows,
+    work: GaussianWork,
+    facts: GaussianFacts,
+    g: int,
+    k: int,
+    row: int,
+    sample: Sample,
+    out: View,
+) -> None:
     """N(F mu, F Sigma F' + R)."""
     steps = work.steps
     d = sample.design.shape[0]
@@ -221,9 +227,19 @@ def spread(projected: np.ndarray, noise: np.ndarray, out_spread: np.ndarray) -> 
 @learn.of(GaussianRows)
 @bare
 def _learn(
-    rows: GaussianRows, work: GaussianWork, facts: GaussianFacts, g: int, k: int, row: int,
-    sample: Sample, view: View, law: Law, broad: Broad, fresh: bool, belief: int,
-) -> tuple[float, float]:  # fmt: skip
+    rows: GaussianRows,
+    work: GaussianWork,
+    facts: GaussianFacts,
+    g: int,
+    k: int,
+    row: int,
+    sample: Sample,
+    view: View,
+    law: Law,
+    broad: Broad,
+    fresh: bool,
+    belief: int,
+) -> tuple[float, float]:
     if sample.y.size == 1:
         return _learn_scalar(work.steps, facts, g, k, sample.y[0], view, law, broad, fresh, belief)
     return _learn_vector(work.steps, facts, g, k, sample, view, law, broad, fresh, belief)
@@ -231,9 +247,17 @@ def _learn(
 
 @bare
 def _learn_scalar(
-    steps: Steps, facts: GaussianFacts, g: int, k: int, y: float, view: View,
-    law: Law, broad: Broad, fresh: bool, belief: int,
-) -> tuple[float, float]:  # fmt: skip
+    steps: Steps,
+    facts: GaussianFacts,
+    g: int,
+    k: int,
+    y: float,
+    view: View,
+    law: Law,
+    broad: Broad,
+    fresh: bool,
+    belief: int,
+) -> tuple[float, float]:
     noise = facts.noise[0, 0]
     residual = bounded(y - view.location[g, k, 0])
     scored, variance = residual, view.spread[g, k, 0, 0]
@@ -253,9 +277,17 @@ def _learn_scalar(
 
 @kernel
 def _learn_vector(
-    steps: Steps, facts: GaussianFacts, g: int, k: int, sample: Sample, view: View,
-    law: Law, broad: Broad, fresh: bool, belief: int,
-) -> tuple[float, float]:  # fmt: skip
+    steps: Steps,
+    facts: GaussianFacts,
+    g: int,
+    k: int,
+    sample: Sample,
+    view: View,
+    law: Law,
+    broad: Broad,
+    fresh: bool,
+    belief: int,
+) -> tuple[float, float]:
     """Whiten the seen coordinates, weigh them as one, learn them one by one."""
     n = sample.seen.size
     log_noise = factorise(facts.noise, sample.seen, sample.lower)
@@ -280,9 +312,12 @@ def _learn_vector(
 
 @bare
 def whiten(
-    sample: Sample, location: np.ndarray, projected: np.ndarray, out_residual: np.ndarray,
+    sample: Sample,
+    location: np.ndarray,
+    projected: np.ndarray,
+    out_residual: np.ndarray,
     out_lines: np.ndarray,
-) -> None:  # fmt: skip
+) -> None:
     """Residuals and A' F' of the seen coordinates in units where the noise is the identity."""
     n = sample.seen.size
     for j in range(n):
@@ -340,9 +375,14 @@ def in_turn(
 @close.of(GaussianRows)
 @bare
 def _close(
-    rows: GaussianRows, work: GaussianWork, facts: GaussianFacts, g: int, k: int, row: int,
+    rows: GaussianRows,
+    work: GaussianWork,
+    facts: GaussianFacts,
+    g: int,
+    k: int,
+    row: int,
     into: int,
-) -> None:  # fmt: skip
+) -> None:
     copy_matrix(rows.mean[row], rows.mean[into])
     apply_steps(work.steps, g, k, rows.root[row], rows.mean[into], rows.root[into])
 

@@ -147,9 +147,11 @@ class NormalInverseGamma(Conjugate):
     def blank(self, capacity: int) -> WishartRows:
         d, m = self.shape.dim, self.shape.width
         return WishartRows(
-            np.zeros((capacity, d, m)), np.zeros((capacity, m, m)),
-            np.zeros((capacity, d, d)), np.zeros(capacity),
-        )  # fmt: skip
+            np.zeros((capacity, d, m)),
+            np.zeros((capacity, m, m)),
+            np.zeros((capacity, d, d)),
+            np.zeros(capacity),
+        )
 
     def write_prior(self, rows: Rows, row: int) -> None:
         mean, root, factor, dof = rows

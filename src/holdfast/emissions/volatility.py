@@ -65,9 +65,13 @@ def correction(law: Law) -> Correction:
 
 @kernel
 def impress(
-    variance: np.ndarray, y: float, law: Law, broad: Broad, correction: Correction,
+    variance: np.ndarray,
+    y: float,
+    law: Law,
+    broad: Broad,
+    correction: Correction,
     out: Impression,
-) -> None:  # fmt: skip
+) -> None:
     """What every point makes of y: its log likelihoods, w^2, and the share of y^2 it believes."""
     half_log = 0.5 * math.log(2.0 * math.pi)
     stretch = 0.5 * math.log(correction.score)

@@ -240,9 +240,13 @@ class _Transforms:
 
 
 def _stream(
-    model: Model, series: Series, table: Table | None, record: _Record | _Transforms,
-    level: float, progress: bool,
-) -> Run:  # fmt: skip
+    model: Model,
+    series: Series,
+    table: Table | None,
+    record: _Record | _Transforms,
+    level: float,
+    progress: bool,
+) -> Run:
     """`model.run`, with each forecast shown to `record` and only the model's work timed."""
     if not 0 < level < 1:
         raise HoldfastError(f"level must lie strictly between 0 and 1, got {level!r}.")

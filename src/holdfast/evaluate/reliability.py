@@ -108,9 +108,12 @@ class RunningCalibration:
         """What it has counted so far, as JSON values."""
         head = [None if np.isnan(u) else float(u) for u in self._head]
         return {
-            "skip": self.skip, "bins": self.bins, "rows": self.rows, "head": head,
+            "skip": self.skip,
+            "bins": self.bins,
+            "rows": self.rows,
+            "head": head,
             "counts": self._counts.tolist(),
-        }  # fmt: skip
+        }
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> RunningCalibration:

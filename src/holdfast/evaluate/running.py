@@ -44,9 +44,14 @@ class RunningScores:
         self._sums = np.zeros(9)
 
     def add(
-        self, y: Array, mean: Array, lower: Array, upper: Array, log_score: Array,
+        self,
+        y: Array,
+        mean: Array,
+        lower: Array,
+        upper: Array,
+        log_score: Array,
         target: Array | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Score the forecasts of a block of observations (NaN is not scored).
 
         `target` is what errors are measured against, where that is not y itself.
@@ -80,9 +85,13 @@ class RunningScores:
     def state(self) -> dict[str, Any]:
         """What it has summed so far, as JSON values."""
         return {
-            "period": self.period, "skip": self.skip, "rows": self.rows, "past": list(self._past),
-            "head": self._head.tolist(), "sums": self._sums.tolist(),
-        }  # fmt: skip
+            "period": self.period,
+            "skip": self.skip,
+            "rows": self.rows,
+            "past": list(self._past),
+            "head": self._head.tolist(),
+            "sums": self._sums.tolist(),
+        }
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> RunningScores:

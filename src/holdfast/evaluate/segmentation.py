@@ -268,8 +268,9 @@ def _people(truth: Annotations) -> list[list[int]]:
 def _labels(name: str, labels: ArrayLike) -> Labels:
     values = np.asarray(labels)
     if values.ndim != 1 or (values.size and values.dtype.kind not in "iub"):
-        raise HoldfastError(f"{name} must be a vector of whole numbers, got {values.dtype} "
-                            f"of shape {values.shape}.")  # fmt: skip
+        raise HoldfastError(
+            f"{name} must be a vector of whole numbers, got {values.dtype} of shape {values.shape}."
+        )
     return values.astype(np.int64)
 
 

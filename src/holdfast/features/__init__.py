@@ -39,7 +39,7 @@ from holdfast.features.terms import (
     Season,
     Term,
     read_term,
-)  # fmt: skip
+)
 from holdfast.frames import Row, Table, read_series, read_table
 
 _PLANS = 8  # shapes of x remembered at a time

@@ -15,6 +15,14 @@ from holdfast.influence.pif import Profile, along, joint_pif, parameter_pif, pro
 from holdfast.influence.sandbox import preference, sandbox_pif
 
 __all__ = [
-    "Bound", "Profile", "along", "bound", "joint_pif", "parameter_pif", "preference", "profile",
-    "sandbox_pif", "state_pif",
-]  # fmt: skip
+    "Bound",
+    "Profile",
+    "along",
+    "bound",
+    "joint_pif",
+    "parameter_pif",
+    "preference",
+    "profile",
+    "sandbox_pif",
+    "state_pif",
+]

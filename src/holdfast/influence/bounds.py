@@ -119,9 +119,12 @@ def _checked(outlook: Outlook, batch: Array) -> LinearGaussian:
 
 
 def _weighted(
-    outlook: Outlook, emission: LinearGaussian, prefix: Moment, white: list[Array],
+    outlook: Outlook,
+    emission: LinearGaussian,
+    prefix: Moment,
+    white: list[Array],
     lengths: NDArray[np.int64],
-) -> list[Worst]:  # fmt: skip
+) -> list[Worst]:
     """Under a weight: each island by itself."""
     found = []
     ledger, rows = outlook.engine.state.ledger, outlook.engine.rows
@@ -131,9 +134,15 @@ def _weighted(
         row = outlook.row[ours]
         mean, root = prefix.rows.mean[ours, 0], prefix.rows.root[ours]
         stage = weighted.Stage(
-            emission.law, mean, root, rows.mean[row, 0], rows.root[row],
-            ledger.visits[row] == 0, white[:n], log_noise,
-        )  # fmt: skip
+            emission.law,
+            mean,
+            root,
+            rows.mean[row, 0],
+            rows.root[row],
+            ledger.visits[row] == 0,
+            white[:n],
+            log_noise,
+        )
         moved = weighted.reach(stage)
         score = prefix.score[ours]
         excess = score[:, None] - score[None] + weighted.score_gaps(stage, moved)
@@ -151,10 +160,11 @@ def _mixture(
     crowd = mixture.Crowd(
         np.concatenate([part.rows.mean[:, 0] for part in parts]),
         np.concatenate([part.rows.root for part in parts]),
-        np.concatenate(wild), white,
+        np.concatenate(wild),
+        white,
         mixture.least_odds(state.clock.outliers, plan.outlier_prior, len(white)),
         max(int(flags.sum()) for flags in wild),
-    )  # fmt: skip
+    )
     limits = mixture.limits(crowd)
     ends = np.cumsum([flags.size for flags in wild])
     found = []
@@ -192,9 +202,12 @@ def _totals(part: Branches, observed: int, gain: Array) -> tuple[Array, Array]:
 
 
 def _collected(
-    outlook: Outlook, worst: list[Worst], end: Moment, white: list[Array],
+    outlook: Outlook,
+    worst: list[Worst],
+    end: Moment,
+    white: list[Array],
     lengths: NDArray[np.int64],
-) -> Bound:  # fmt: skip
+) -> Bound:
     """The average over islands; those whose batch has ended before feel nothing."""
     log_posterior = outlook.log_posterior(end.score) + math.log(outlook.islands)
     state = parameter = 0.0

@@ -66,9 +66,14 @@ def state_pif(
 
 
 def parameter_pif(
-    model: Any, contamination: Any, *, clean: Any, x: Any = None, position: Position = 0,
+    model: Any,
+    contamination: Any,
+    *,
+    clean: Any,
+    x: Any = None,
+    position: Position = 0,
     regime: int | str | None = None,
-) -> Any:  # fmt: skip
+) -> Any:
     """KL between the posteriors of the coefficients, for linear-Gaussian emissions.
 
     Args:
@@ -135,9 +140,12 @@ def profile(
     parameter = _expected(np.exp(before), _row_kl(outlook, paths))
     unborn = ~outlook.born
     return Profile(
-        state, parameter, state + parameter,
-        np.exp(after)[:, unborn].sum(axis=1), float(np.exp(before)[unborn].sum()),
-    )  # fmt: skip
+        state,
+        parameter,
+        state + parameter,
+        np.exp(after)[:, unborn].sum(axis=1),
+        float(np.exp(before)[unborn].sum()),
+    )
 
 
 def along(direction: Any, lengths: Any, origin: Any = 0.0) -> Array:

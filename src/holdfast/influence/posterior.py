@@ -168,8 +168,10 @@ class Outlook:
         hypothesis = np.searchsorted(self.place[ours, 1], np.arange(n), side="right") - 1
         return Branches(
             type(rows)(*(array[self._capacity :] for array in rows)),
-            table.score[g, :n].copy(), table.branch[g, :n].copy(), hypothesis,
-        )  # fmt: skip
+            table.score[g, :n].copy(),
+            table.branch[g, :n].copy(),
+            hypothesis,
+        )
 
     def log_posterior(self, score: Array) -> Array:
         """Log posterior mass of every hypothesis; scores may be (.., K)."""
@@ -243,9 +245,15 @@ def _fitted(model: Model) -> tuple[RegimeModel, Engine]:
 
 @kernel
 def _write(
-    rows: Rows, work: Work, facts: Facts, state: State, place: np.ndarray, islands: np.ndarray,
-    into: int, out_score: np.ndarray,
-) -> None:  # fmt: skip
+    rows: Rows,
+    work: Work,
+    facts: Facts,
+    state: State,
+    place: np.ndarray,
+    islands: np.ndarray,
+    into: int,
+    out_score: np.ndarray,
+) -> None:
     """Scores and rows of the hypotheses as the engine would commit them."""
     for g in range(islands.size):
         if islands[g]:

@@ -29,10 +29,16 @@ from holdfast.score import (
 
 
 def sandbox_pif(
-    offsets: Any, *, batch: int = 6, threshold: float = 2.0, means: Sequence[float] = (0.0, 1.0),
-    sds: Sequence[float] = (0.5, 0.5), weight: str = "imq", rule: Any = "paper",
+    offsets: Any,
+    *,
+    batch: int = 6,
+    threshold: float = 2.0,
+    means: Sequence[float] = (0.0, 1.0),
+    sds: Sequence[float] = (0.5, 0.5),
+    weight: str = "imq",
+    rule: Any = "paper",
     weigh_regimes: bool = True,
-) -> Array:  # fmt: skip
+) -> Array:
     """State PIF of one observation moved away from regime 0's mean, for each offset.
 
     The clean batch lies at regime 0's mean; one observation of it is moved. Without batching
@@ -64,10 +70,16 @@ def sandbox_pif(
 
 
 def preference(
-    observations: Any, path: Sequence[int], other: Sequence[int], *,
-    means: Sequence[float] = (0.0, 5.0), sds: Sequence[float] = (1.0, 1.0), weight: str = "imq",
-    threshold: float = 2.0, rule: Any = "paper",
-) -> Array:  # fmt: skip
+    observations: Any,
+    path: Sequence[int],
+    other: Sequence[int],
+    *,
+    means: Sequence[float] = (0.0, 5.0),
+    sds: Sequence[float] = (1.0, 1.0),
+    weight: str = "imq",
+    threshold: float = 2.0,
+    rule: Any = "paper",
+) -> Array:
     """Score of `path` minus score of `other` for each batch (G, B): above 0 prefers `path`.
 
     Args:
@@ -111,9 +123,13 @@ def _two_regimes(
 
 
 def _scores(
-    batches: Array, means: Sequence[float], sds: Sequence[float], weight: str, threshold: float,
+    batches: Array,
+    means: Sequence[float],
+    sds: Sequence[float],
+    weight: str,
+    threshold: float,
     rule: Any,
-) -> Array:  # fmt: skip
+) -> Array:
     """(G, B, K) score of every observation under every regime."""
     if len(means) != len(sds):
         raise HoldfastError(f"sds must match means, got {len(sds)} and {len(means)}.")

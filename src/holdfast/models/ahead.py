@@ -106,9 +106,18 @@ def paths_ahead(
         designs = np.ascontiguousarray(engine.emission.designs(phi))
         location, spread, dof = np.empty((PATHS, d)), np.empty((PATHS, d, d)), np.empty(PATHS)
         look_paths(
-            engine.rows, engine.work, engine.emission.facts, engine.ref, island, candidate, designs,
-            state.ahead, location, spread, dof,
-        )  # fmt: skip
+            engine.rows,
+            engine.work,
+            engine.emission.facts,
+            engine.ref,
+            island,
+            candidate,
+            designs,
+            state.ahead,
+            location,
+            spread,
+            dof,
+        )
         share = np.full(PATHS, 1.0 / PATHS)
         found.append(_with_outliers(engine, share, location, spread, dof))
         pasts = np.concatenate([pasts[:, 1:], _draw(location, spread, dof, rng)[:, None]], axis=1)
@@ -132,9 +141,13 @@ def _first_candidates(
 
 
 def _move(
-    state: State, matrices: list[Array], island: NDArray[np.int64],
-    candidate: NDArray[np.int64], h: int, rng: np.random.Generator,
-) -> NDArray[np.int64]:  # fmt: skip
+    state: State,
+    matrices: list[Array],
+    island: NDArray[np.int64],
+    candidate: NDArray[np.int64],
+    h: int,
+    rng: np.random.Generator,
+) -> NDArray[np.int64]:
     """Paths of the islands whose batch ends before step h go where their regime goes."""
     after = candidate.copy()
     for g, matrix in enumerate(matrices):
@@ -157,10 +170,18 @@ def _draw(location: Array, spread: Array, dof: Array, rng: np.random.Generator) 
 
 @kernel
 def look_paths(
-    rows: Rows, work: Work, facts: Facts, state: State, island: np.ndarray,
-    candidate: np.ndarray, designs: np.ndarray, view: View,
-    out_location: np.ndarray, out_spread: np.ndarray, out_dof: np.ndarray,
-) -> None:  # fmt: skip
+    rows: Rows,
+    work: Work,
+    facts: Facts,
+    state: State,
+    island: np.ndarray,
+    candidate: np.ndarray,
+    designs: np.ndarray,
+    view: View,
+    out_location: np.ndarray,
+    out_spread: np.ndarray,
+    out_dof: np.ndarray,
+) -> None:
     """The forecast of every path's candidate with the path's own design."""
     d = out_location.shape[1]
     y, lower, seen = np.zeros(d), np.empty((d, d)), np.arange(d)

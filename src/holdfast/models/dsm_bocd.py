@@ -26,9 +26,16 @@ from holdfast.models.score_matching import Law, ScoreMatching, best_omega
 
 # Their fourth powers meet: the prior's precision is noise^2 / prior_var, an observation's square.
 _SCALES = (
-    "noise", "noise_doubt", "prior_mean", "prior_var", "natural_mean", "natural_var", "center",
-    "scale", "omega",
-)  # fmt: skip
+    "noise",
+    "noise_doubt",
+    "prior_mean",
+    "prior_var",
+    "natural_mean",
+    "natural_var",
+    "center",
+    "scale",
+    "omega",
+)
 LARGEST_SCALE = 1e25
 MOST_TRAINING = 100_000
 VARIANCES = ("unknown", "known")
@@ -71,14 +78,19 @@ class DsmSettings(RunLengthSettings):
         if most <= noise:
             raise HoldfastError(f"max_variance must be above noise={noise}, got {most}.")
         return Law(
-            p11=precision[0, 0], p12=precision[0, 1], p22=precision[1, 1],
-            h1=shift[0], h2=shift[1],
+            p11=precision[0, 0],
+            p12=precision[0, 1],
+            p22=precision[1, 1],
+            h1=shift[0],
+            h2=shift[1],
             schur=precision[1, 1] - precision[0, 1] ** 2 / precision[0, 0],
-            floor=1.0 / most, pinned=1.0 / noise if self.variance == "known" else 0.0,
+            floor=1.0 / most,
+            pinned=1.0 / noise if self.variance == "known" else 0.0,
             omega=noise / 2 if self.omega is None else _finite("omega", self.omega),
-            center=center, scale=_finite("scale", self.scale),
+            center=center,
+            scale=_finite("scale", self.scale),
             threshold=positive("threshold", self.threshold),
-        )  # fmt: skip
+        )
 
     def natural_prior(self, noise: float, center: float) -> tuple[Array, Array]:
         """Mean and precision of eta in centred coordinates.

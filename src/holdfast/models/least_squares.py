@@ -33,9 +33,12 @@ class LeastSquares(Naive):
     limits = Naive.limits | dict.fromkeys(("rows_0", "rows_1"), covariates.STORED)
 
     def __init__(
-        self, features: Terms | None = None, ridge: float = 1e-3, error_sd: float = 1.0,
+        self,
+        features: Terms | None = None,
+        ridge: float = 1e-3,
+        error_sd: float = 1.0,
         dim: int | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(error_sd, dim)
         self.features = feature_maps.read(features)
         self.ridge = positive("ridge", ridge)
@@ -113,9 +116,12 @@ class LeastSquares(Naive):
 
 @maker
 def least_squares(
-    *, features: Terms | None = None, ridge: float = 1e-3, error_sd: float = 1.0,
+    *,
+    features: Terms | None = None,
+    ridge: float = 1e-3,
+    error_sd: float = 1.0,
     dim: int | None = None,
-) -> LeastSquares:  # fmt: skip
+) -> LeastSquares:
     """Online least squares on the same features as the other models.
 
     Args:

@@ -152,9 +152,13 @@ class RegimeModel(Model):
         outliers = engine.plan.law.kind == CONTAMINATION  # their component is the last one
         rate = track.share[track.offset[1:] - 1] if outliers else np.zeros(n)
         forecasts = Forecasts(
-            track.offset, track.share[:end], track.location[:end], track.spread[:end],
-            track.dof[:end], rate,
-        )  # fmt: skip
+            track.offset,
+            track.share[:end],
+            track.location[:end],
+            track.spread[:end],
+            track.dof[:end],
+            rate,
+        )
         seen = ~np.isnan(y).all(axis=1)
         outlier = seen & (track.weight < self._outlier_weight)
         return self.reporter.block(first, y, forecasts, track, changes, outlier)

@@ -44,9 +44,14 @@ class Reporter:
         self.regime, self.next_name = kept, max(self.next_name, before.next_name)
 
     def block(
-        self, first: int, y: Array, forecasts: Forecasts, track: Track, changes: list[Change],
+        self,
+        first: int,
+        y: Array,
+        forecasts: Forecasts,
+        track: Track,
+        changes: list[Change],
         outlier: NDArray[np.bool_],
-    ) -> Block:  # fmt: skip
+    ) -> Block:
         """What is told of observations `first`, `first` + 1, .."""
         events: list[Event] = []
         regime = np.full(len(y), self.regime, np.int64)

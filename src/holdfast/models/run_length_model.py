@@ -177,10 +177,15 @@ class RunLengthModel(Model):
         mean, sd = lengths.segments.coefficients(lengths.rows, row)
         return [
             Regime(
-                self.announcer.regime, int(book.visits[row]), int(book.start[row]),
-                lengths.time - 1 - lengths.gap, mean, sd, self.announcer.certainty(lengths),
+                self.announcer.regime,
+                int(book.visits[row]),
+                int(book.start[row]),
+                lengths.time - 1 - lengths.gap,
+                mean,
+                sd,
+                self.announcer.certainty(lengths),
             )
-        ]  # fmt: skip
+        ]
 
     def transitions(self) -> Transitions:
         """The chance that the present segment goes on; the rest is a segment not opened yet."""

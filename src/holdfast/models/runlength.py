@@ -116,9 +116,11 @@ class RunLengths:
         self.segments, self.hazard, self.kept = segments, hazard, kept
         self.rows = segments.blank(kept + 1)
         self.book = Book(
-            np.zeros(kept + 1, np.int64), np.zeros(kept + 1, np.int64),
-            np.full(kept + 1, -np.inf), np.full(kept + 1, -np.inf),
-        )  # fmt: skip
+            np.zeros(kept + 1, np.int64),
+            np.zeros(kept + 1, np.int64),
+            np.full(kept + 1, -np.inf),
+            np.full(kept + 1, -np.inf),
+        )
         self.n = self.time = 0
         self.gap = 0  # observations missing since the latest
         self.dropped = self.latest_dropped = 0.0
@@ -199,9 +201,13 @@ class RunLengths:
 
     def pack(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         values = {
-            "n": self.n, "time": self.time, "gap": self.gap, "dropped": self.dropped,
-            "latest_dropped": self.latest_dropped, "trail_limit": self.trail.limit,
-        }  # fmt: skip
+            "n": self.n,
+            "time": self.time,
+            "gap": self.gap,
+            "dropped": self.dropped,
+            "latest_dropped": self.latest_dropped,
+            "trail_limit": self.trail.limit,
+        }
         arrays: dict[str, NDArray[Any]] = {
             f"book_{name}": array[: self.n].copy()
             for name, array in zip(Book._fields, self.book, strict=True)

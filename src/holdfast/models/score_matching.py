@@ -123,9 +123,13 @@ def posterior(sums: np.ndarray, law: Law) -> Posterior:
 
 @kernel
 def spread_nodes(
-    belief: Posterior, law: Law, nodes: np.ndarray, weights: np.ndarray,
-    out_eta: np.ndarray, out_share: np.ndarray,
-) -> None:  # fmt: skip
+    belief: Posterior,
+    law: Law,
+    nodes: np.ndarray,
+    weights: np.ndarray,
+    out_eta: np.ndarray,
+    out_share: np.ndarray,
+) -> None:
     """Values of eta_2 and their shares: a quadrature of its truncated normal."""
     if law.pinned > 0.0:
         out_eta[0], out_share[0] = law.pinned, 1.0
@@ -176,9 +180,14 @@ def log_predictive(
 
 @kernel
 def _advance(
-    rows: Sums, y: float, law: Law, nodes: np.ndarray, weights: np.ndarray,
-    out_score: np.ndarray, out_weight: np.ndarray,
-) -> None:  # fmt: skip
+    rows: Sums,
+    y: float,
+    law: Law,
+    nodes: np.ndarray,
+    weights: np.ndarray,
+    out_score: np.ndarray,
+    out_weight: np.ndarray,
+) -> None:
     """Score y under every row, then learn it."""
     n_nodes = 1 if law.pinned > 0.0 else nodes.size
     eta, share = np.empty(n_nodes), np.empty(n_nodes)
@@ -191,9 +200,14 @@ def _advance(
 
 @kernel
 def _predictive(
-    rows: Sums, law: Law, nodes: np.ndarray, weights: np.ndarray,
-    out_share: np.ndarray, out_location: np.ndarray, out_spread: np.ndarray,
-) -> None:  # fmt: skip
+    rows: Sums,
+    law: Law,
+    nodes: np.ndarray,
+    weights: np.ndarray,
+    out_share: np.ndarray,
+    out_location: np.ndarray,
+    out_spread: np.ndarray,
+) -> None:
     """The nodes' mixture of the first out_share.shape[0] rows."""
     n, n_nodes = out_share.shape
     eta = np.empty(n_nodes)

@@ -100,10 +100,21 @@ class Tape:
         if chosen(index):
             events = [_labelled(event, index, first) for event in events]
         return Run(
-            y=values, mean=mean, median=median, sd=sd, lower=lower, upper=upper, **columns,
-            path=path, events=events, level=self.level, first=first, index=index,
-            native=series.backend, name=series.name,
-        )  # fmt: skip
+            y=values,
+            mean=mean,
+            median=median,
+            sd=sd,
+            lower=lower,
+            upper=upper,
+            **columns,
+            path=path,
+            events=events,
+            level=self.level,
+            first=first,
+            index=index,
+            native=series.backend,
+            name=series.name,
+        )
 
     def _column(self, name: str, kind: Any) -> NDArray[Any]:
         parts = [getattr(block, name) for block in self.blocks]

@@ -22,6 +22,14 @@ from holdfast.plot.regimes import plot_regimes
 from holdfast.plot.runs import plot_run, run_figure
 
 __all__ = [
-    "PALETTE", "NoPictures", "plot_calibration", "plot_forecast", "plot_influence",
-    "plot_regimes", "plot_run", "pyplot", "run_figure", "save",
-]  # fmt: skip
+    "PALETTE",
+    "NoPictures",
+    "plot_calibration",
+    "plot_forecast",
+    "plot_influence",
+    "plot_regimes",
+    "plot_run",
+    "pyplot",
+    "run_figure",
+    "save",
+]

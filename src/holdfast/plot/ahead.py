@@ -58,8 +58,15 @@ def plot_forecast(
     x = places(ax, Timeline(np.concatenate([before.values, after.values]), before.kind))
     shown = min(past.size, history or 3 * len(forecasts))
     if shown:
-        ax.plot(x[past.size - shown : past.size], past[-shown:], ".-", ms=4, lw=0.8, color="0.45",
-                label="observed")  # fmt: skip
+        ax.plot(
+            x[past.size - shown : past.size],
+            past[-shown:],
+            ".-",
+            ms=4,
+            lw=0.8,
+            color="0.45",
+            label="observed",
+        )
     _draw_bands(ax, x[past.size :], forecasts, level, coordinate)
     ax.set_ylabel(label if label is not None else str(getattr(y, "name", None) or "y"))
     legend_above(ax)

@@ -60,9 +60,15 @@ def places(axes: Any, times: Timeline) -> Array:
 def legend_above(axes: Any) -> None:
     """The legend over the axes, to the right: it hides nothing."""
     axes.legend(
-        loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=5, frameon=False, fontsize=8,
-        borderaxespad=0.3, columnspacing=1.2, handletextpad=0.5,
-    )  # fmt: skip
+        loc="lower right",
+        bbox_to_anchor=(1.0, 1.0),
+        ncols=5,
+        frameon=False,
+        fontsize=8,
+        borderaxespad=0.3,
+        columnspacing=1.2,
+        handletextpad=0.5,
+    )
 
 
 def first_column(values: Any, length: int, coordinate: int = 0) -> Array:

@@ -32,8 +32,9 @@ def plot_calibration(result: Any, ax: Any = None) -> Any:
     _draw_pit(left, found)
     levels = sorted(found.coverage)
     right.plot([0, 1], [0, 1], "--", color="0.5", lw=1, label="calibrated")
-    right.plot(levels, [found.coverage[p] for p in levels], "o-", ms=4, color=PALETTE[0],
-               label="forecasts")  # fmt: skip
+    right.plot(
+        levels, [found.coverage[p] for p in levels], "o-", ms=4, color=PALETTE[0], label="forecasts"
+    )
     right.set_xlabel("level of the central band")
     right.set_ylabel("share of observations inside")
     right.set(xlim=(0, 1), ylim=(0, 1.02))
@@ -55,8 +56,14 @@ def _draw_pit(axes: Any, found: Calibration) -> None:
     axes.axhline(flat, ls="--", color="0.3", lw=1, label="calibrated")
     if found.n:
         noise = 1.96 * (flat * (1 - flat) / found.n) ** 0.5
-        axes.axhspan(max(flat - noise, 0), flat + noise, color="0.5", alpha=0.25, lw=0,
-                     label="95 % of the bars, if calibrated")  # fmt: skip
+        axes.axhspan(
+            max(flat - noise, 0),
+            flat + noise,
+            color="0.5",
+            alpha=0.25,
+            lw=0,
+            label="95 % of the bars, if calibrated",
+        )
     axes.set_xlim(0, 1)
     axes.set_xlabel("probability integral transform")
     axes.set_ylabel("share of observations")

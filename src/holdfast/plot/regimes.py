@@ -37,10 +37,17 @@ def plot_regimes(model: Any, ax: Any = None, *, names: list[str] | None = None) 
         colour, stripe = look(regime.id)
         mean = np.ravel(regime.mean)
         ax.errorbar(
-            np.arange(mean.size) + offset, mean, 2 * np.ravel(regime.sd),
-            fmt="s" if stripe else "o", ms=6, capsize=3, color=colour, mec="0.3", mew=0.6,
+            np.arange(mean.size) + offset,
+            mean,
+            2 * np.ravel(regime.sd),
+            fmt="s" if stripe else "o",
+            ms=6,
+            capsize=3,
+            color=colour,
+            mec="0.3",
+            mew=0.6,
             label=f"regime {regime.id} ({regime.visits} observations)",
-        )  # fmt: skip
+        )
     ax.axhline(0, color="0.8", lw=0.8, zorder=0)
     ax.set_xticks(range(size), labels(model, size, names), rotation=0 if size < 6 else 40)
     ax.set_xlim(-0.5, size - 0.5)

@@ -136,16 +136,28 @@ def draw_strip(
         blocks.setdefault(int(regimes[a]), []).append((start, width))
         if width >= _NAMED * (edges[-1] - edges[0]):
             axes.text(
-                start + width / 2, bottom + height / 2, str(int(regimes[a])), transform=across,
-                ha="center", va="center", fontsize=7, zorder=6,
+                start + width / 2,
+                bottom + height / 2,
+                str(int(regimes[a])),
+                transform=across,
+                ha="center",
+                va="center",
+                fontsize=7,
+                zorder=6,
                 bbox={"boxstyle": "round,pad=0.15", "fc": "white", "ec": "none", "alpha": 0.8},
-            )  # fmt: skip
+            )
     for regime, spans in blocks.items():
         colour, stripe = look(regime)
         axes.broken_barh(
-            spans, (bottom, height), transform=across, facecolor=colour, hatch=3 * stripe,
-            edgecolor="black" if stripe else "none", linewidth=0, zorder=5,
-        )  # fmt: skip
+            spans,
+            (bottom, height),
+            transform=across,
+            facecolor=colour,
+            hatch=3 * stripe,
+            edgecolor="black" if stripe else "none",
+            linewidth=0,
+            zorder=5,
+        )
 
 
 def _draw_series(

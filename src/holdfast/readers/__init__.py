@@ -16,6 +16,17 @@ from holdfast.readers.reading import Block, Observation, Reading, blocks
 from holdfast.readers.source import Request, Source, open_source
 
 __all__ = [
-    "Block", "Clock", "Frequency", "Layout", "Observation", "Reading", "Request", "Source",
-    "Wishes", "blocks", "find_frequency", "find_layout", "open_source",
-]  # fmt: skip
+    "Block",
+    "Clock",
+    "Frequency",
+    "Layout",
+    "Observation",
+    "Reading",
+    "Request",
+    "Source",
+    "Wishes",
+    "blocks",
+    "find_frequency",
+    "find_layout",
+    "open_source",
+]

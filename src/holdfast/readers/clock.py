@@ -23,8 +23,12 @@ LONGEST = 10_000  # missing observations put into one gap
 FIRST = 10  # times by which the frequency of a live stream is found
 _USUAL = 0.6  # share of the steps that must be alike for a stream to be called regular
 _NAMES = {
-    1: "every second", 60: "every minute", 3600: "hourly", 86400: "daily", 604800: "weekly",
-}  # fmt: skip
+    1: "every second",
+    60: "every minute",
+    3600: "hourly",
+    86400: "daily",
+    604800: "weekly",
+}
 _SEASONS = {60: 1440, 300: 288, 600: 144, 900: 96, 1800: 48, 3600: 24, 86400: 7, 604800: 52}
 
 

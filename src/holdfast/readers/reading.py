@@ -93,17 +93,25 @@ class Reading:
     def state(self) -> dict[str, Any]:
         """Where it is, as JSON values."""
         return {
-            "layout": self.layout.to_json(), "clock": self.clock.to_json(), "rows": self.rows,
-            "carried": self.carried, "latest": list(self.latest), "first_line": self.first_line,
-        }  # fmt: skip
+            "layout": self.layout.to_json(),
+            "clock": self.clock.to_json(),
+            "rows": self.rows,
+            "carried": self.carried,
+            "latest": list(self.latest),
+            "first_line": self.first_line,
+        }
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> Reading:
         """The reading that `state` described."""
         return cls(
-            Layout.from_json(state["layout"]), Clock.from_json(state["clock"]),
-            state["first_line"], state["rows"], state["carried"], tuple(state["latest"]),
-        )  # fmt: skip
+            Layout.from_json(state["layout"]),
+            Clock.from_json(state["clock"]),
+            state["first_line"],
+            state["rows"],
+            state["carried"],
+            tuple(state["latest"]),
+        )
 
     def _missing(self, before: Time | None, gap: int, x: tuple[float, ...]) -> list[Observation]:
         if not gap or before is None or self.clock.frequency is None:

@@ -36,9 +36,14 @@ from holdfast.regimes.state import PRIOR_ROW, START, UNBORN, State
 
 @kernel
 def commit(
-    rows: Rows, work: Work, facts: Facts, state: State, plan: Plan, g: int,
+    rows: Rows,
+    work: Work,
+    facts: Facts,
+    state: State,
+    plan: Plan,
+    g: int,
     rng: np.random.Generator,
-) -> None:  # fmt: skip
+) -> None:
     """Finish the batch of island g and open the next."""
     for k in range(state.clock.candidates[g]):
         carry(rows, work, facts, g, k, state.candidates.row[g, k])

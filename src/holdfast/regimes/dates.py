@@ -79,9 +79,15 @@ def _version(engine: Engine, identity: int) -> int:
 
 @kernel
 def _row_scores(
-    rows: Rows, work: Work, facts: Facts, row: int, y: np.ndarray, design: np.ndarray,
-    view: View, out_score: np.ndarray,
-) -> None:  # fmt: skip
+    rows: Rows,
+    work: Work,
+    facts: Facts,
+    row: int,
+    y: np.ndarray,
+    design: np.ndarray,
+    view: View,
+    out_score: np.ndarray,
+) -> None:
     """-log of the scaled residual's size and spread, coordinate by coordinate, of each y."""
     d = y.shape[1]
     lower, seen = np.empty((d, d)), np.arange(d)

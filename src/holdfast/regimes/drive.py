@@ -108,9 +108,16 @@ def drive(
         if t > first or not looked:
             look_all(rows, work, facts, state, sample)
         track.offset[t + 1] = write_components(
-            state, plan, scales.scale, scales.noise, track.offset[t],
-            track.share, track.location, track.spread, track.dof,
-        )  # fmt: skip
+            state,
+            plan,
+            scales.scale,
+            scales.noise,
+            track.offset[t],
+            track.share,
+            track.location,
+            track.spread,
+            track.dof,
+        )
         reported, remembered = state.clock.vote[0], state.clock.vote[2]
         merge = step(rows, work, facts, state, plan, scales, rng, sample, track, t)
         if merge or state.clock.vote[0] != reported or state.clock.vote[2] != remembered:
@@ -132,9 +139,17 @@ def sample_at(y: np.ndarray, design: np.ndarray, lower: np.ndarray) -> Sample:
 
 @kernel
 def step(
-    rows: Rows, work: Work, facts: Facts, state: State, plan: Plan, scales: Scales,
-    rng: np.random.Generator, sample: Sample, track: Track, t: int,
-) -> bool:  # fmt: skip
+    rows: Rows,
+    work: Work,
+    facts: Facts,
+    state: State,
+    plan: Plan,
+    scales: Scales,
+    rng: np.random.Generator,
+    sample: Sample,
+    track: Track,
+    t: int,
+) -> bool:
     """One observation, and the end of every batch that it fills; whether a merge may be due."""
     clock = state.clock
     weight, change = observe(rows, work, facts, state, plan, scales.scale, sample)

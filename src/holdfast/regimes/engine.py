@@ -78,9 +78,14 @@ class Engine:
     """
 
     def __init__(
-        self, emission: Emission, plan: Plan, particles: int, islands: int,
-        rng: np.random.Generator, begin: bool = True,
-    ) -> None:  # fmt: skip
+        self,
+        emission: Emission,
+        plan: Plan,
+        particles: int,
+        islands: int,
+        rng: np.random.Generator,
+        begin: bool = True,
+    ) -> None:
         self.emission, self.plan, self.rng = emission, plan, rng
         if not emission.timeless:  # what it would have said then is not kept: births decide
             self.plan = plan._replace(agree=False)
@@ -225,9 +230,16 @@ class Engine:
         share, dof = np.empty(size), np.empty(size)
         location, spread = np.empty((size, d)), np.empty((size, d, d))
         n = write_components(
-            self.ref, self.plan_ref, self.scales.scale, self.scales.noise, 0,
-            share, location, spread, dof,
-        )  # fmt: skip
+            self.ref,
+            self.plan_ref,
+            self.scales.scale,
+            self.scales.noise,
+            0,
+            share,
+            location,
+            spread,
+            dof,
+        )
         return share[:n], location[:n], spread[:n], dof[:n]
 
     def look(self, design: Array, work: Any = None) -> None:

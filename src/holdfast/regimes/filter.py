@@ -115,9 +115,14 @@ def belief(branch: int, observed: int, last: int) -> int:
 
 @bare
 def observe(
-    rows: Rows, work: Work, facts: Facts, state: State, plan: Plan, scale: np.ndarray,
+    rows: Rows,
+    work: Work,
+    facts: Facts,
+    state: State,
+    plan: Plan,
+    scale: np.ndarray,
     sample: Sample,
-) -> tuple[float, float]:  # fmt: skip
+) -> tuple[float, float]:
     """Let every candidate see the observation it has looked at; E w^2 and P(change)."""
     clock, candidates = state.clock, state.candidates
     islands, seen = clock.size.size, sample.seen.size > 0
@@ -143,9 +148,16 @@ def observe(
 
 @bare
 def see(
-    rows: Rows, work: Work, facts: Facts, state: State, plan: Plan, broad: Broad, sample: Sample,
-    g: int, k: int,
-) -> None:  # fmt: skip
+    rows: Rows,
+    work: Work,
+    facts: Facts,
+    state: State,
+    plan: Plan,
+    broad: Broad,
+    sample: Sample,
+    g: int,
+    k: int,
+) -> None:
     """One candidate sees one observation."""
     candidates, clock = state.candidates, state.clock
     row = candidates.row[g, k]
@@ -194,9 +206,16 @@ def spread_mass(state: State, g: int) -> float:
 
 @bare
 def write_components(
-    state: State, plan: Plan, scale: np.ndarray, noise: np.ndarray, first: int,
-    out_share: np.ndarray, out_location: np.ndarray, out_spread: np.ndarray, out_dof: np.ndarray,
-) -> int:  # fmt: skip
+    state: State,
+    plan: Plan,
+    scale: np.ndarray,
+    noise: np.ndarray,
+    first: int,
+    out_share: np.ndarray,
+    out_location: np.ndarray,
+    out_spread: np.ndarray,
+    out_dof: np.ndarray,
+) -> int:
     """The forecast as components from place `first` on, that of outliers last; one past the end.
 
     D7: the candidates, informed by the batch so far; the paper's text takes each particle's

@@ -194,9 +194,15 @@ def by_seniority(state: State, ids: np.ndarray) -> np.ndarray:
 
 @kernel
 def joins(
-    rows: Rows, state: State, plan: Plan, weight: np.ndarray, ids: np.ndarray, group: np.ndarray,
-    head: int, at: int,
-) -> bool:  # fmt: skip
+    rows: Rows,
+    state: State,
+    plan: Plan,
+    weight: np.ndarray,
+    ids: np.ndarray,
+    group: np.ndarray,
+    head: int,
+    at: int,
+) -> bool:
     """Whether id `at` can be one with every member of the group of `head`."""
     for member in range(group.size):
         if group[member] == head:

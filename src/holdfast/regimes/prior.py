@@ -139,9 +139,14 @@ def log_beta_draw(a: float, b: float, rng: np.random.Generator) -> float:
 
 @bare
 def row_tables(
-    p: Particles, i: int, source: int, sticky: float, diagonal: bool,
-    rng: np.random.Generator, out_tables: np.ndarray,
-) -> tuple[int, int]:  # fmt: skip
+    p: Particles,
+    i: int,
+    source: int,
+    sticky: float,
+    diagonal: bool,
+    rng: np.random.Generator,
+    out_tables: np.ndarray,
+) -> tuple[int, int]:
     """Seat the customers of one transition row; add its tables; return (customers, tables)."""
     customers, opened = 0, 0
     for k in range(p.n_regimes[i]):
@@ -158,9 +163,13 @@ def row_tables(
 
 @bare
 def sweep(
-    p: Particles, i: int, prior: Concentration, diagonal: bool,
-    rng: np.random.Generator, tables: np.ndarray,
-) -> None:  # fmt: skip
+    p: Particles,
+    i: int,
+    prior: Concentration,
+    diagonal: bool,
+    rng: np.random.Generator,
+    tables: np.ndarray,
+) -> None:
     """One Gibbs pass over tables, alpha, gamma, beta of particle i (Eqs. sample_u .. sample_beta).
 
     `diagonal=False` leaves self-transitions out of the tables *and* of u, v (D5's guard).

@@ -98,9 +98,14 @@ def seen_bits(engine: Engine) -> NDArray[np.int64]:
 def _batches(engine: Engine) -> Batches:
     clock, rows, recent = engine.state.clock, engine.rows, engine.recent
     return Batches(
-        rows.mean, rows.root, engine.state.candidates.row, clock.candidates, clock.position,
-        recent.y, recent.design,
-    )  # fmt: skip
+        rows.mean,
+        rows.root,
+        engine.state.candidates.row,
+        clock.candidates,
+        clock.position,
+        recent.y,
+        recent.design,
+    )
 
 
 @kernel

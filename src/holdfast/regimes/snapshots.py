@@ -127,9 +127,10 @@ def unpack(engine: Engine, values: dict[str, Any], arrays: dict[str, NDArray[Any
     _rows(engine, stored, live)
     _ledger(engine, stored, particles, clock, live)
     engine.state = engine.state._replace(
-        particles=particles, clock=clock,
+        particles=particles,
+        clock=clock,
         log_row=np.zeros((particles.alpha.size, particles.log_beta.shape[1])),
-    )  # fmt: skip
+    )
     _candidates(engine, stored)
     _recent(engine, stored)
     _work(engine, stored)

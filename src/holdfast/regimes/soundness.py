@@ -121,8 +121,11 @@ def _check_dof(dof: Array, prior: Prior) -> None:
 
 
 _CHECKS: dict[str, Callable[[Array, Prior], None]] = {
-    "mean": _check_mean, "root": _check_root, "factor": _check_factor, "dof": _check_dof,
-}  # fmt: skip
+    "mean": _check_mean,
+    "root": _check_root,
+    "factor": _check_factor,
+    "dof": _check_dof,
+}
 
 
 def _check_cloud(own: Mapping[str, NDArray[Any]], prior: Prior) -> None:

@@ -67,13 +67,28 @@ def render(
         True
     """
     content = Content(
-        run, model, y, times, title, horizon, scores, warnings, settings, calibration, level, X,
-        names, regime_names or {},
-    )  # fmt: skip
+        run,
+        model,
+        y,
+        times,
+        title,
+        horizon,
+        scores,
+        warnings,
+        settings,
+        calibration,
+        level,
+        X,
+        names,
+        regime_names or {},
+    )
     page = Environment(
         loader=PackageLoader("holdfast.report", "page"),
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
-    )  # fmt: skip
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
     page.globals["asset"] = assets.read
     return page.get_template("report.html").render(content.context())
 

@@ -85,10 +85,15 @@ class Content:
         """What the library of regimes is made from."""
         regimes = {regime.id: regime for regime in self.model.regimes()}
         return library.Known(
-            self.values[:, 0], self.run.outlier, self.timeline, self.words,
-            library.stays(self.run.path), regimes, self.model.transitions(),
+            self.values[:, 0],
+            self.run.outlier,
+            self.timeline,
+            self.words,
+            library.stays(self.run.path),
+            regimes,
+            self.model.transitions(),
             self.names or coefficient_names(self.model),
-        )  # fmt: skip
+        )
 
     @cached_property
     def reliability(self) -> tuple[Calibration, bool]:
@@ -208,8 +213,11 @@ class Content:
         calibration, _ = self.reliability
         return {
             "columns": self._packed().payload(),
-            "times": {"kind": self.timeline.kind, "start": self.timeline.values[0],
-                      "step": self.timeline.step},
+            "times": {
+                "kind": self.timeline.kind,
+                "start": self.timeline.values[0],
+                "step": self.timeline.step,
+            },
             "dim": self.values.shape[1],
             "band": self.band,
             "looks": {
@@ -221,7 +229,7 @@ class Content:
             "coverage": sorted(calibration.coverage.items()),
             "counted": calibration.n,
             "none": NO_REGIME,
-        }  # fmt: skip
+        }
 
     def _packed(self) -> Packer:
         run, packer = self.run, Packer(len(self.values))

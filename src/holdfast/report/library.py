@@ -101,16 +101,21 @@ def _lasts(known: Known, lengths: list[int]) -> dict[str, Any] | None:
         return None
     usual = float(np.median(lengths))
     return {
-        "usual": number(usual), "span": known.times.span(usual),
-        "shortest": min(lengths), "longest": max(lengths),
-    }  # fmt: skip
+        "usual": number(usual),
+        "span": known.times.span(usual),
+        "shortest": min(lengths),
+        "longest": max(lengths),
+    }
 
 
 def _when(known: Known, stay: Stay) -> dict[str, Any]:
     return {
-        "start": stay.start, "end": stay.end, "from": known.words[stay.start],
-        "to": known.words[stay.end - 1], "length": stay.end - stay.start,
-    }  # fmt: skip
+        "start": stay.start,
+        "end": stay.end,
+        "from": known.words[stay.start],
+        "to": known.words[stay.end - 1],
+        "length": stay.end - stay.start,
+    }
 
 
 def _coefficients(regime: Regime | None, names: list[str] | None) -> list[dict[str, str]]:
@@ -171,9 +176,11 @@ def transition_map(known: Known) -> dict[str, Any] | None:
     heads = [{"id": regime, "look": look(regime)._asdict()} for regime in shown]
     left_out = len(ids) - len(shown)
     return {
-        "heads": heads, "rows": rows, "left_out": left_out,
+        "heads": heads,
+        "rows": rows,
+        "left_out": left_out,
         "rest": "other or new" if left_out else "new",
-    }  # fmt: skip
+    }
 
 
 def _most_visited(known: Known, ids: list[int]) -> list[int]:

@@ -91,10 +91,14 @@ class Packer:
         apart = {str(i): float(column[i]) for i in np.flatnonzero(far)}
         self.columns.append(
             {
-                "name": name, "base": grid.base, "exponent": grid.exponent,
-                "minus": minus, "holes": bool(holes.any()), "far": apart,
+                "name": name,
+                "base": grid.base,
+                "exponent": grid.exponent,
+                "minus": minus,
+                "holes": bool(holes.any()),
+                "far": apart,
             }
-        )  # fmt: skip
+        )
         self._known[name] = whole
 
     def payload(self) -> dict[str, Any]:

@@ -121,11 +121,15 @@ def changes(run: Run, words: list[str]) -> dict[str, Any]:
         if 0 <= since < len(words) and 0 <= known < len(words):
             rows.append(
                 {
-                    "since": since, "from": words[since], "known": words[known],
-                    "delay": known - since, "kind": event.kind.removeprefix("regime "),
-                    "id": event.regime, "look": look(event.regime)._asdict(),
+                    "since": since,
+                    "from": words[since],
+                    "known": words[known],
+                    "delay": known - since,
+                    "kind": event.kind.removeprefix("regime "),
+                    "id": event.regime,
+                    "look": look(event.regime)._asdict(),
                 }
-            )  # fmt: skip
+            )
     return {"rows": rows, "n": len(told), "left_out": len(told) - len(rows)}
 
 

@@ -140,9 +140,13 @@ class Sensitivity:
         left.set_title(f"B = {self.batch}, {self._judged}")
         left.legend()
         image = right.pcolormesh(
-            self.burst_height, self.burst_length, self.burst_opens,
-            vmin=0, vmax=1, shading="nearest",
-        )  # fmt: skip
+            self.burst_height,
+            self.burst_length,
+            self.burst_opens,
+            vmin=0,
+            vmax=1,
+            shading="nearest",
+        )
         right.axhline(self.longest_burst + 0.5, color="white")
         right.set(xlabel="burst height / sd", ylabel="burst length", xscale="log")
         right.set_title("probability that a burst opens a regime")
@@ -151,9 +155,14 @@ class Sensitivity:
 
 
 def sensitivity(
-    model: Any, *, shift: Any = SHIFTS, visits: int | None = None, openness: float | None = None,
-    longest: int | None = None, risk: float = 0.05,
-) -> Sensitivity:  # fmt: skip
+    model: Any,
+    *,
+    shift: Any = SHIFTS,
+    visits: int | None = None,
+    openness: float | None = None,
+    longest: int | None = None,
+    risk: float = 0.05,
+) -> Sensitivity:
     """Which shifts will be seen, after how long, and which bursts will be ignored.
 
     For a level (an intercept) of one coordinate with known noise. A fitted model answers for the
@@ -189,17 +198,29 @@ def sensitivity(
     opened, known = (_opened(each, batch, phases) for each in (course, returned))
     whole_batch = course.evidence.reshape(shifts.size, phases.size, -1)[:, 0, :batch]
     return Sensitivity(
-        batch, situation.threshold, situation.rate, situation.visits,
-        math.exp(situation.chances.enter), accepted, shifts, whole_batch,
-        _median(opened), _median(known), opened,
-        lengths, heights, _burst_opens(situation, lengths, heights, phases),
-    )  # fmt: skip
+        batch,
+        situation.threshold,
+        situation.rate,
+        situation.visits,
+        math.exp(situation.chances.enter),
+        accepted,
+        shifts,
+        whole_batch,
+        _median(opened),
+        _median(known),
+        opened,
+        lengths,
+        heights,
+        _burst_opens(situation, lengths, heights, phases),
+    )
 
 
 def choice_table(
     batches: tuple[int, ...] = (1, 2, 4, 6, 8, 12),
-    thresholds: tuple[float | None, ...] = (None,), observations: int = 240, **settings: Any,
-) -> str:  # fmt: skip
+    thresholds: tuple[float | None, ...] = (None,),
+    observations: int = 240,
+    **settings: Any,
+) -> str:
     """A Markdown table to choose B from, and c where a weight has one.
 
     Args:
@@ -287,11 +308,17 @@ def _situation(model: RegimeModel, visits: int | None, openness: float | None) -
     rate = _rate(model)
     particles = model.chosen.particles // model.chosen.n_islands()  # of one island
     return _Situation(
-        batch, Terms.of(model.chosen.law(), rate), rate,
+        batch,
+        Terms.of(model.chosen.law(), rate),
+        rate,
         batch // 2 + 1 if model.chosen.plan().newborn else 0,
-        (prior_mean - level) / math.sqrt(noise), prior_var / noise,
-        1.0 / precision, stays, chances, particles,
-    )  # fmt: skip
+        (prior_mean - level) / math.sqrt(noise),
+        prior_var / noise,
+        1.0 / precision,
+        stays,
+        chances,
+        particles,
+    )
 
 
 def _rate(model: RegimeModel) -> float:

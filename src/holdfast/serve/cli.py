@@ -66,13 +66,20 @@ def serve(
         fallback = f"sqlite:///{folder}/demo.db" if demo else _DEFAULT_DATABASE
         run(
             Config(
-                db=db or fallback, host=host, port=port, workers=workers or cores,
-                models_in_memory=memory, snapshot_every=snapshot_every,
-                require_token=require_token, allow_private_webhooks=allow_private_webhooks,
-                demo=demo, certificate=None if certificate is None else str(certificate),
-                private_key=None if private_key is None else str(private_key), log_format=form,
+                db=db or fallback,
+                host=host,
+                port=port,
+                workers=workers or cores,
+                models_in_memory=memory,
+                snapshot_every=snapshot_every,
+                require_token=require_token,
+                allow_private_webhooks=allow_private_webhooks,
+                demo=demo,
+                certificate=None if certificate is None else str(certificate),
+                private_key=None if private_key is None else str(private_key),
+                log_format=form,
             )
-        )  # fmt: skip
+        )
 
 
 def backup(

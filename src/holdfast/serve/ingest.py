@@ -54,9 +54,13 @@ class Ingest:
     """All lanes."""
 
     def __init__(
-        self, pool: Pool, writer: Writer, limits: Limits, metrics: Metrics,
+        self,
+        pool: Pool,
+        writer: Writer,
+        limits: Limits,
+        metrics: Metrics,
         stored: Callable[[int], None],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._pool, self._writer, self._limits = pool, writer, limits
         self._metrics, self._stored = metrics, stored
         self._lanes: dict[int, Lane] = {}

@@ -72,10 +72,18 @@ def commit_of(
     for i, (row, (outputs, vector)) in enumerate(zip(rows, table, strict=True)):
         commit.rows.append(
             (
-                stream, start + i, row.id, row.time, row.at, received, _first(row.y),
-                _json(row.x), _json(_with_target(vector, row.y)), *outputs,
+                stream,
+                start + i,
+                row.id,
+                row.time,
+                row.at,
+                received,
+                _first(row.y),
+                _json(row.x),
+                _json(_with_target(vector, row.y)),
+                *outputs,
             )
-        )  # fmt: skip
+        )
     commit.events = [
         (stream, event.time, since(event), event.kind, event.regime, event.previous, received)
         for event in run.events

@@ -33,9 +33,12 @@ class Metrics:
             "holdfast_commit_seconds", "A transaction.", buckets=_SECONDS, registry=r
         )
         self.requests = Histogram(
-            "holdfast_request_seconds", "A request, by route, method and status.",
-            ["route", "method", "status"], buckets=_SECONDS, registry=r,
-        )  # fmt: skip
+            "holdfast_request_seconds",
+            "A request, by route, method and status.",
+            ["route", "method", "status"],
+            buckets=_SECONDS,
+            registry=r,
+        )
         self.pending = Gauge("holdfast_pending_rows", "Rows accepted, not stored.", registry=r)
         self.streams = Gauge("holdfast_streams", "Streams.", registry=r)
         self.regimes = Gauge("holdfast_regimes", "Regimes known, over all streams.", registry=r)

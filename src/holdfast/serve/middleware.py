@@ -38,9 +38,10 @@ class Surround:
                 status = message["status"]
                 own = {name.lower() for name, _ in message["headers"]}
                 message["headers"] = [
-                    *message["headers"], *(pair for pair in _HEADERS if pair[0] not in own),
+                    *message["headers"],
+                    *(pair for pair in _HEADERS if pair[0] not in own),
                     (b"x-request-id", number.encode()),
-                ]  # fmt: skip
+                ]
             await send(message)
 
         try:
@@ -62,11 +63,14 @@ class Surround:
         _log.info(
             "request",
             extra={
-                "request": number, "method": scope["method"], "path": scope["path"],
-                "status": status, "ms": round(1e3 * seconds, 2),
+                "request": number,
+                "method": scope["method"],
+                "path": scope["path"],
+                "status": status,
+                "ms": round(1e3 * seconds, 2),
                 "token": scope.get("state", {}).get("token"),
             },
-        )  # fmt: skip
+        )
 
 
 def _apologise(number: str) -> JSONResponse:

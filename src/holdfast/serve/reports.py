@@ -31,10 +31,15 @@ def page(connection: Connection, stream: Stream, model: Any) -> str:
     run = _run(connection, stream, start, stored)
     names = {regime: name for regime, (name, _) in streams.names(connection, stream.id).items()}
     return render(
-        run=run, model=model, y=run.y, times=_times(stream, stored), title=stream.key,
-        horizon=_HORIZON, regime_names={regime: name for regime, name in names.items() if name},
+        run=run,
+        model=model,
+        y=run.y,
+        times=_times(stream, stored),
+        title=stream.key,
+        horizon=_HORIZON,
+        regime_names={regime: name for regime, name in names.items() if name},
         warnings=[f"The report shows the latest {SHOWN} observations."] if start else [],
-    )  # fmt: skip
+    )
 
 
 def _run(connection: Connection, stream: Stream, start: int, stored: Any) -> Run:

@@ -82,8 +82,10 @@ class Guard:
         origin = request.headers.get("origin")
         site = request.headers.get("sec-fetch-site", "none")
         return site in ("none", "same-origin") and origin in (
-            None, f"http://{host}", f"https://{host}",
-        )  # fmt: skip
+            None,
+            f"http://{host}",
+            f"https://{host}",
+        )
 
     async def _find(self, secret: str) -> Token | None:
         key = access.digest(secret)

@@ -50,11 +50,18 @@ def run(config: Config) -> None:
     app = create_app(config)
     listening = _listen(config)
     settings = uvicorn.Config(
-        app, log_config=None, access_log=False, server_header=False, lifespan="on",
-        proxy_headers=False, timeout_keep_alive=15, timeout_graceful_shutdown=30,
+        app,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        lifespan="on",
+        proxy_headers=False,
+        timeout_keep_alive=15,
+        timeout_graceful_shutdown=30,
         h11_max_incomplete_event_size=64 * 1024,
-        ssl_certfile=config.certificate, ssl_keyfile=config.private_key,
-    )  # fmt: skip
+        ssl_certfile=config.certificate,
+        ssl_keyfile=config.private_key,
+    )
     _greet(config, listening, app)
     server = Server(settings, app.state.service)
     server.run(sockets=[listening])

@@ -118,9 +118,12 @@ class Shelf:
             job.commit.snapshot = job.entry.model.to_bytes()
             job.entry.snapshot = job.entry.seq
         return Learnt(
-            outcomes, job.commit, time.perf_counter() - started,
-            self.replayed - before[0], self.differing - before[1],
-        )  # fmt: skip
+            outcomes,
+            job.commit,
+            time.perf_counter() - started,
+            self.replayed - before[0],
+            self.differing - before[1],
+        )
 
     def _known_ids(self, stream: int, parts: list[Part]) -> set[str]:
         ids = [row.id for part in parts for row in part.rows if row.id is not None]

@@ -152,9 +152,12 @@ class Worker:
 def _forecast(step: hf.Forecast, ahead: int, level: float) -> dict[str, Any]:
     lower, upper = step.interval(level)
     values = {
-        "mean": step.mean, "median": step.quantile(0.5), "sd": step.sd,
-        "lower": lower, "upper": upper,
-    }  # fmt: skip
+        "mean": step.mean,
+        "median": step.quantile(0.5),
+        "sd": step.sd,
+        "lower": lower,
+        "upper": upper,
+    }
     return {"step": ahead} | {name: _plain(value) for name, value in values.items()}
 
 

@@ -22,11 +22,19 @@ from holdfast.errors import HoldfastError
 from holdfast.models.base import Model
 
 RESULTS: dict[str, DataType] = {
-    "y": DoubleType(), "mean": DoubleType(), "sd": DoubleType(), "lower": DoubleType(),
-    "upper": DoubleType(), "log_score": DoubleType(), "weight": DoubleType(),
-    "outlier": BooleanType(), "regime": LongType(), "regime_probability": DoubleType(),
-    "change_probability": DoubleType(), "n_regimes": LongType(),
-}  # fmt: skip
+    "y": DoubleType(),
+    "mean": DoubleType(),
+    "sd": DoubleType(),
+    "lower": DoubleType(),
+    "upper": DoubleType(),
+    "log_score": DoubleType(),
+    "weight": DoubleType(),
+    "outlier": BooleanType(),
+    "regime": LongType(),
+    "regime_probability": DoubleType(),
+    "change_probability": DoubleType(),
+    "n_regimes": LongType(),
+}
 
 
 class Plan(NamedTuple):
@@ -81,8 +89,11 @@ def make_plan(
     """The plan, refused on the driver if a column is missing or the model cannot be made."""
     keys = (key,) if isinstance(key, str) else tuple(key)
     for argument, names in {
-        "key": keys, "time": (time,), "target": (target,), "covariates": covariates,
-    }.items():  # fmt: skip
+        "key": keys,
+        "time": (time,),
+        "target": (target,),
+        "covariates": covariates,
+    }.items():
         if absent := [name for name in names if name not in df.columns]:
             raise HoldfastError(
                 f"{argument}={absent[0]!r} is no column of the frame; it has "

@@ -58,8 +58,10 @@ def follow(
     """
     plan = make_plan(df, key, time, target, covariates, model, settings, level)
     if df.sparkSession.conf.get(STATE_STORE, "") != ROCKSDB:
-        raise HoldfastError(f"The state store must be RocksDB: spark.conf.set({STATE_STORE!r}, "
-                            f"{ROCKSDB!r}) before the query starts.")  # fmt: skip
+        raise HoldfastError(
+            f"The state store must be RocksDB: spark.conf.set({STATE_STORE!r}, "
+            f"{ROCKSDB!r}) before the query starts."
+        )
     if not isinstance(df.schema[time].dataType, TimestampType):
         raise HoldfastError(f"time={time!r} must be a timestamp, got {df.schema[time].dataType}.")
     wait = None if silence is None else int(pd.Timedelta(silence) / pd.Timedelta("1ms"))

@@ -118,9 +118,15 @@ def tune(
     best = best_of(trials)
     info = log.identity | {"backend": backend, "seed": seed, "jobs": workers, "budget": total}
     return TuneResult(
-        model_name, fixed | best["settings"], best["value"], trials, task.name(), info, interrupted,
+        model_name,
+        fixed | best["settings"],
+        best["value"],
+        trials,
+        task.name(),
+        info,
+        interrupted,
         *((None, None) if interrupted or callable(objective) else _beside(task)),
-    )  # fmt: skip
+    )
 
 
 def _usual_space(task: Task, known: Settings) -> dict[str, Any]:
@@ -152,9 +158,13 @@ def _known(model_name: str, fixed: Settings) -> Settings:
 
 
 def _task(
-    model_name: str, fixed: Settings, stream: tuple[Any, Any, Any], objective: str | Objective,
-    part: tuple[int | None, int], model_seeds: tuple[int | None, ...],
-) -> Task:  # fmt: skip
+    model_name: str,
+    fixed: Settings,
+    stream: tuple[Any, Any, Any],
+    objective: str | Objective,
+    part: tuple[int | None, int],
+    model_seeds: tuple[int | None, ...],
+) -> Task:
     """The arguments checked, the stream cut to its training part."""
     if isinstance(objective, str) and objective not in OBJECTIVES:
         raise unknown("objective", objective, OBJECTIVES)

@@ -317,10 +317,14 @@ def _steps(fit: BeamFit) -> list[Step]:
         previous = regime
         steps.append(
             Step(
-                regime, agreed, change_probability=moved, n_regimes=len(told),
-                ess=float(len(fit.draws)), events=events,
+                regime,
+                agreed,
+                change_probability=moved,
+                n_regimes=len(told),
+                ess=float(len(fit.draws)),
+                events=events,
             )
-        )  # fmt: skip
+        )
     return steps
 
 

@@ -175,9 +175,13 @@ def filter_forward(chain: Chain, data: Data, log_slices: np.ndarray) -> np.ndarr
 
 @kernel
 def weigh_reached(
-    chain: Chain, data: Data, t: int, row: np.ndarray,
-    out_sources: np.ndarray, out_log_mass: np.ndarray,
-) -> int:  # fmt: skip
+    chain: Chain,
+    data: Data,
+    t: int,
+    row: np.ndarray,
+    out_sources: np.ndarray,
+    out_log_mass: np.ndarray,
+) -> int:
     """Multiply in the density of y_t; list the regimes reached and return how many they are."""
     top, reached = -np.inf, 0
     for k in range(row.size):

@@ -97,9 +97,12 @@ class Sampler:
         self.data, self.prior, self.plan = data, prior, plan
         shape = (plan.chains, plan.iterations)
         self.trace = Trace(
-            np.empty(shape), np.empty(shape, np.int64), np.empty(shape), np.empty(shape),
+            np.empty(shape),
+            np.empty(shape, np.int64),
+            np.empty(shape),
+            np.empty(shape),
             np.zeros(shape, np.bool_),
-        )  # fmt: skip
+        )
         self.draws: list[Draw] = []
         self.best: Draw | None = None
         self.highest = -np.inf

@@ -82,13 +82,17 @@ def _regime(
     fields = {name: fields[name] for name in ("visits", "first_seen", "last_seen", "mean", "sd")}
     lengths = habit["lengths"] if habit else []
     return RegimeInfo(
-        id=number, name=named[0] or None, note=named[1], remembered=known is not None,
-        probability=known.get("probability") if known else None, times=len(lengths),
+        id=number,
+        name=named[0] or None,
+        note=named[1],
+        remembered=known is not None,
+        probability=known.get("probability") if known else None,
+        times=len(lengths),
         usual_length=statistics.median(lengths) if lengths else None,
         sample=habit["sample"] if habit else [],
         next={str(then): count for then, count in habit["next"].items()} if habit else {},
         **fields,
-    )  # fmt: skip
+    )
 
 
 @router.get("/streams/{key}/transitions", summary="Between regimes")

@@ -149,10 +149,13 @@ def _window(
     else:
         content["observations"] = history.rows(connection, stream.id, first, last)
     return Observations(
-        start=first, end=max(first, last), rows=stream.n_rows, aggregated=aggregated,
+        start=first,
+        end=max(first, last),
+        rows=stream.n_rows,
+        aggregated=aggregated,
         segments=[Segment(**one) for one in history.ribbon(connection, stream, first, last)],
         **content,
-    )  # fmt: skip
+    )
 
 
 def _bound(

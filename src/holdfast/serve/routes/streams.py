@@ -69,15 +69,25 @@ def _info(connection: Connection, stream: Stream, tail: list[Any]) -> StreamInfo
     last = streams.event_page(connection, stream.id, 0, "-outlier", 1, newest=True)
     names = streams.names(connection, stream.id)
     return StreamInfo(
-        key=stream.key, model=stream.model, settings=stream.settings, created=stream.created,
-        rows=stream.n_rows, events=stream.n_events, outliers=stream.n_outliers,
-        regimes=stream.n_regimes, regime=stream.regime,
+        key=stream.key,
+        model=stream.model,
+        settings=stream.settings,
+        created=stream.created,
+        rows=stream.n_rows,
+        events=stream.n_events,
+        outliers=stream.n_outliers,
+        regimes=stream.n_regimes,
+        regime=stream.regime,
         regime_name=names.get(stream.regime, (None, ""))[0] or None,
-        change_probability=stream.change_probability, last_received=stream.last_received,
-        last_time=stream.last_at, timed=stream.timed and stream.n_rows > 0,
-        health=_health(stream, tail), spark=[row.y for row in tail],
-        spark_regimes=[row.regime for row in tail], last_event=last[0] if last else None,
-    )  # fmt: skip
+        change_probability=stream.change_probability,
+        last_received=stream.last_received,
+        last_time=stream.last_at,
+        timed=stream.timed and stream.n_rows > 0,
+        health=_health(stream, tail),
+        spark=[row.y for row in tail],
+        spark_regimes=[row.regime for row in tail],
+        last_event=last[0] if last else None,
+    )
 
 
 def _health(stream: Stream, tail: list[Any]) -> str:
@@ -188,9 +198,10 @@ async def get_events(
 
 
 @router.post(
-    "/streams/{key}/events/{number}/acknowledge", summary="Note that an event was seen",
+    "/streams/{key}/events/{number}/acknowledge",
+    summary="Note that an event was seen",
     status_code=204,
-)  # fmt: skip
+)
 async def acknowledge(
     stream: Writable, number: Number, body: Acknowledgement, service: Serving, token: Caller
 ) -> None:

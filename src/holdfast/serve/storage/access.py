@@ -57,10 +57,13 @@ def add_token(connection: Connection, name: str, scopes: list[tuple[str, str]], 
     try:
         connection.execute(
             insert(tokens).values(
-                name=name, hash=digest(secret), scopes=json.dumps(scopes), rate=rate,
+                name=name,
+                hash=digest(secret),
+                scopes=json.dumps(scopes),
+                rate=rate,
                 created=time.time(),
             )
-        )  # fmt: skip
+        )
     except IntegrityError:
         raise HoldfastError(f"There is a token named {name!r}; choose another name.") from None
     return secret
@@ -116,13 +119,16 @@ def list_webhooks(connection: Connection) -> list[dict[str, Any]]:
         ).first()
         found.append(
             {
-                "id": row.id, "prefix": row.prefix, "url": row.url, "kinds": json.loads(row.kinds),
+                "id": row.id,
+                "prefix": row.prefix,
+                "url": row.url,
+                "kinds": json.loads(row.kinds),
                 "created": row.created,
                 "last_delivered": None if last is None else last.delivered,
                 "last_attempts": 0 if last is None else last.attempts,
                 "last_error": None if last is None else last.error,
             }
-        )  # fmt: skip
+        )
     return found
 
 

@@ -70,7 +70,9 @@ def note(
         update(deliveries)
         .where(deliveries.c.id == delivery)
         .values(
-            attempts=attempts, due=again, error=error,
+            attempts=attempts,
+            due=again,
+            error=error,
             delivered=None if error else time.time(),
         )
-    )  # fmt: skip
+    )

@@ -62,11 +62,18 @@ def create(connection: Connection, key: str, model: str, settings: dict[str, Any
     """A new stream without observations."""
     connection.execute(
         insert(streams).values(
-            key=key, model=model, settings=json.dumps(settings, sort_keys=True),
-            created=time.time(), n_rows=0, n_events=0, n_outliers=0, n_regimes=0, regime=-1,
+            key=key,
+            model=model,
+            settings=json.dumps(settings, sort_keys=True),
+            created=time.time(),
+            n_rows=0,
+            n_events=0,
+            n_outliers=0,
+            n_regimes=0,
+            regime=-1,
             timed=1,
         )
-    )  # fmt: skip
+    )
     made = find(connection, key)
     assert made is not None
     return made

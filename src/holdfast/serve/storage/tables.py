@@ -34,9 +34,19 @@ streams = _table(
 )
 
 OUTPUTS = (
-    "mean", "median", "sd", "lower", "upper", "log_score", "weight", "outlier", "regime",
-    "regime_probability", "change_probability", "n_regimes",
-)  # fmt: skip
+    "mean",
+    "median",
+    "sd",
+    "lower",
+    "upper",
+    "log_score",
+    "weight",
+    "outlier",
+    "regime",
+    "regime_probability",
+    "change_probability",
+    "n_regimes",
+)
 ROW = ("stream", "seq", "id", "time", "at", "received", "y", "x", "vector", *OUTPUTS)
 _WHOLE = ("outlier", "regime", "n_regimes")
 

@@ -124,13 +124,19 @@ def _move(connection: Connection, commit: Commit) -> int:
     moved = connection.execute(
         _MOVE,
         {
-            "stream": commit.stream, "start": commit.start, "end": commit.end,
-            "more_events": len(commit.events), "more_outliers": commit.outliers,
-            "known": last["n_regimes"], "now": last["regime"], "p": last["change_probability"],
-            "received": commit.received, "latest": last["at"],
+            "stream": commit.stream,
+            "start": commit.start,
+            "end": commit.end,
+            "more_events": len(commit.events),
+            "more_outliers": commit.outliers,
+            "known": last["n_regimes"],
+            "now": last["regime"],
+            "p": last["change_probability"],
+            "received": commit.received,
+            "latest": last["at"],
             "in_order": int(_in_order(before.last_at, commit)),
         },
-    )  # fmt: skip
+    )
     if moved.rowcount != 1:
         raise Moved("The stream is not where these observations start; send them again.")
     return int(before.n_events)
