@@ -23,7 +23,7 @@ import numpy as np
 import pandas as pd
 
 import holdfast as hf
-from holdfast.spark.plan import Plan
+from holdfast.spark.recipe import Recipe
 
 BEGIN, END = "<!-- plan: begin -->", "<!-- plan: end -->"
 KEYS = 1_000_000
@@ -75,7 +75,7 @@ def measure(name: str) -> Costs:
     """The size of a key depends on its stream and its moment; the largest met is what is timed."""
     found = snapshots(name)
     packed = max(found, key=len)
-    model, plan = hf.from_bytes(packed), Plan(("k",), "t", "v", (), name, {}, 0.9)
+    model, plan = hf.from_bytes(packed), Recipe(("k",), "t", "v", (), name, {}, 0.9)
     load = least(lambda: hf.from_bytes(packed))
     row = {}
     for k in ROWS:

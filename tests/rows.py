@@ -8,13 +8,13 @@ import numpy as np
 
 from holdfast.emissions.base import Emission, Sample, begin, close, learn, look, rest
 from holdfast.regimes.state import blank_view
-from holdfast.score import COLLAPSED, WEIGHTS, Broad, Law, no_outliers
+from holdfast.score import COLLAPSED, WEIGHTS, Broad, Scoring, no_outliers
 
 
-def law(weight: str = "none", threshold: float = 2.0, **switches: bool) -> Law:
+def scoring(weight: str = "none", threshold: float = 2.0, **switches: bool) -> Scoring:
     """A law with every deviation on, unless said."""
-    ours = dict.fromkeys(Law._fields[2:], True) | switches
-    return Law(WEIGHTS[weight], threshold, **ours)
+    ours = dict.fromkeys(Scoring._fields[2:], True) | switches
+    return Scoring(WEIGHTS[weight], threshold, **ours)
 
 
 class Follower:
@@ -60,7 +60,7 @@ class Follower:
             0,
             sample,
             self.view,
-            self.emission.law,
+            self.emission.scoring,
             no_outliers() if broad is None else broad,
             self.fresh,
             belief,

@@ -13,14 +13,14 @@ from scipy import stats
 from holdfast import features, snapshot
 from holdfast.errors import HoldfastError, SnapshotError
 from holdfast.models.beam import BeamIhmm, BeamSettings, beam_ihmm, kernels, regression
-from holdfast.models.beam.sampler import Plan, begin
+from holdfast.models.beam.sampler import Sampling, begin
 from holdfast.results import OPENED, RETURNED
 
 NAN = math.nan
 
 
 def make_chain(data, prior, seed=0, regimes=2, room=400):
-    plan = Plan(1, 0, 1, 1, regimes, room)
+    plan = Sampling(1, 0, 1, 1, regimes, room)
     return begin(data, prior, plan, np.random.default_rng(seed))
 
 

@@ -14,7 +14,7 @@ from scipy import integrate, optimize, special
 import holdfast as hf
 from holdfast.models.bocd import bocd
 from holdfast.models.dsm_bocd import DsmSettings, dsm_bocd
-from holdfast.models.score_matching import Law, best_omega, divergence, learn, quadrature
+from holdfast.models.score_matching import Setup, best_omega, divergence, learn, quadrature
 
 SETTINGS: dict[str, Any] = {
     "noise": 0.4,
@@ -59,7 +59,7 @@ def grid(x: np.ndarray, s: dict[str, Any], size: int = 500) -> tuple[Any, Any, A
 
     Even in sqrt(eta_2), since 1 / eta_2 is steep near the cut.
     """
-    belief, _, _ = quadrature(sums_of(x, s), DsmSettings(**s).law())
+    belief, _, _ = quadrature(sums_of(x, s), DsmSettings(**s).setup())
     sd_2 = 1 / math.sqrt(belief.precision)
     low, high = 1 / s["max_variance"], max(belief.mean, 0.0) + 9 * sd_2
     root = np.linspace(math.sqrt(max(low, belief.mean - 9 * sd_2)), math.sqrt(high), size)
@@ -86,7 +86,7 @@ def trapezoid(points: np.ndarray) -> np.ndarray:
 def sums_of(x: np.ndarray, s: dict[str, Any]) -> np.ndarray:
     sums = np.zeros(5)
     for value in x:
-        learn(sums, float(value), DsmSettings(**s).law())
+        learn(sums, float(value), DsmSettings(**s).setup())
     return sums
 
 
@@ -96,7 +96,7 @@ VALUES = np.array([0.9, -0.4, 0.1, 2.2, 0.5, -0.9, 14.0])
 @pytest.mark.parametrize("n", [0, 1, 3, 7])
 def test_posterior_moments_against_a_grid(n: int) -> None:
     e1, e2, mass, _ = grid(VALUES[:n], SETTINGS)
-    belief, eta, share = quadrature(sums_of(VALUES[:n], SETTINGS), DsmSettings(**SETTINGS).law())
+    belief, eta, share = quadrature(sums_of(VALUES[:n], SETTINGS), DsmSettings(**SETTINGS).setup())
     # moments of eta_1 about the user's zero, given eta_2
     centre = (belief.h1 - belief.p12 * eta) / belief.p11 + SETTINGS["center"] * eta
     got = [
@@ -110,26 +110,26 @@ def test_posterior_moments_against_a_grid(n: int) -> None:
     np.testing.assert_allclose(got, wanted, rtol=1e-5)
 
 
-def exact_predictive(y: float, sums: np.ndarray, law: Law) -> float:
+def exact_predictive(y: float, sums: np.ndarray, setup: Setup) -> float:
     """p(y | row) by adaptive integration over eta_2 of a truncated normal."""
-    rate = 2 * law.omega
-    p = np.array([[law.p11 + rate * sums[0], law.p12 - rate * sums[1]], [0, 0]])
-    p[1] = p[0, 1], law.p22 + rate * sums[2]
-    h = np.array([law.h1 - rate * sums[3], law.h2 + rate * (sums[4] + sums[0])])
+    rate = 2 * setup.omega
+    p = np.array([[setup.p11 + rate * sums[0], setup.p12 - rate * sums[1]], [0, 0]])
+    p[1] = p[0, 1], setup.p22 + rate * sums[2]
+    h = np.array([setup.h1 - rate * sums[3], setup.h2 + rate * (sums[4] + sums[0])])
     sigma = np.linalg.inv(p)
     mean, sd = (sigma @ h)[1], math.sqrt(sigma[1, 1])
 
     def density(eta: float) -> float:
         spread = 1 / eta + 1 / (p[0, 0] * eta**2)
-        location = (h[0] - p[0, 1] * eta) / (p[0, 0] * eta) + law.center
+        location = (h[0] - p[0, 1] * eta) / (p[0, 0] * eta) + setup.center
         z = (eta - mean) / sd
         exponent = -0.5 * (z**2 + (y - location) ** 2 / spread)
         return math.exp(exponent) / (2 * math.pi * sd * math.sqrt(spread))
 
-    low, high = max(law.floor, mean - 12 * sd), max(mean, law.floor) + 12 * sd
+    low, high = max(setup.floor, mean - 12 * sd), max(mean, setup.floor) + 12 * sd
     steps = np.linspace(low, high, 25)
     total = sum(integrate.quad(density, a, b)[0] for a, b in itertools.pairwise(steps))
-    return float(total / special.ndtr((mean - law.floor) / sd))
+    return float(total / special.ndtr((mean - setup.floor) / sd))
 
 
 @pytest.mark.parametrize("n", [0, 1, 4, 7])
@@ -141,10 +141,10 @@ def test_forecast_against_quadrature(n: int) -> None:
     sums = sums_of(VALUES[:n], SETTINGS)
     forecast = model.predict()
     for y in np.linspace(-4, 4, 9):
-        exact = exact_predictive(float(y), sums, DsmSettings(**SETTINGS).law())
+        exact = exact_predictive(float(y), sums, DsmSettings(**SETTINGS).setup())
         assert forecast.log_density(y) == pytest.approx(math.log(exact), abs=1e-5)
     for y in (-15.0, 15.0):
-        exact = exact_predictive(y, sums, DsmSettings(**SETTINGS).law())
+        exact = exact_predictive(y, sums, DsmSettings(**SETTINGS).setup())
         assert forecast.log_density(y) == pytest.approx(math.log(exact), abs=1e-3)
     wide = np.linspace(-400, 400, 400_001)
     total = np.trapezoid(np.exp(forecast.log_density(wide)), wide)
@@ -157,13 +157,13 @@ def test_equals_the_direct_recursion(variance: str) -> None:
     s = SETTINGS | {"variance": variance, "hazard": 0.1, "threshold": math.inf}
     rng = np.random.default_rng(1)
     y = np.concatenate([rng.normal(0.5, 0.4, 6), rng.normal(-2, 0.8, 6)])
-    law = DsmSettings(**s).law()
+    setup = DsmSettings(**s).setup()
     mass = np.zeros(0)
     model = dsm_bocd(**s)
     for t, value in enumerate(y):
         prior = np.append(0.9 * mass, 0.1 if t else 1.0)
         rows = [sums_of(y[start:t], s) for start in range(t + 1)]
-        density = [predictive_of(float(value), sums, law) for sums in rows]
+        density = [predictive_of(float(value), sums, setup) for sums in rows]
         joint = prior * density
         mass = joint / joint.sum()
         step = model.update(value)
@@ -171,17 +171,17 @@ def test_equals_the_direct_recursion(variance: str) -> None:
     np.testing.assert_allclose(list(model.run_lengths().values()), mass, atol=2e-5)
 
 
-def predictive_of(y: float, sums: np.ndarray, law: Law) -> float:
-    if not law.pinned:
-        return exact_predictive(y, sums, law)
+def predictive_of(y: float, sums: np.ndarray, setup: Setup) -> float:
+    if not setup.pinned:
+        return exact_predictive(y, sums, setup)
     # The closed form for a level with known variance R, written without natural parameters:
     # precision 1/V0 + 2 w sum m^2 / R^2, pull m0/V0 + 2 w (sum m^2 x / R^2 - sum (m^2)' / R)
-    noise, rate = SETTINGS["noise"], 2 * law.omega
+    noise, rate = SETTINGS["noise"], 2 * setup.omega
     precision = 1 / SETTINGS["prior_var"] + rate * sums[0] / noise**2
-    pull = (SETTINGS["prior_mean"] - law.center) / SETTINGS["prior_var"]
+    pull = (SETTINGS["prior_mean"] - setup.center) / SETTINGS["prior_var"]
     pull += rate * (sums[1] / noise**2 - sums[3] / noise)
     variance = noise + 1 / precision
-    residual = y - law.center - pull / precision
+    residual = y - setup.center - pull / precision
     return math.exp(-0.5 * residual**2 / variance) / math.sqrt(2 * math.pi * variance)
 
 
@@ -235,9 +235,9 @@ def grid_divergence(omega: float, x: np.ndarray, s: dict[str, Any]) -> float:
 def test_divergence_against_a_grid() -> None:
     """Up to its constant, which the first rate of learning takes away."""
     x = np.random.default_rng(3).normal(0.4, 0.7, 12)
-    law = DsmSettings(**SETTINGS).law()
+    setup = DsmSettings(**SETTINGS).setup()
     rates = [0.05, 0.15, 0.6]
-    ours = np.array([divergence(rate, x, law) for rate in rates])
+    ours = np.array([divergence(rate, x, setup) for rate in rates])
     wanted = np.array([grid_divergence(rate, x, SETTINGS) for rate in rates])
     np.testing.assert_allclose(ours - ours[0], wanted - wanted[0], atol=1e-4)
 
@@ -245,7 +245,7 @@ def test_divergence_against_a_grid() -> None:
 def test_divergence_of_known_variance_is_that_of_two_normals() -> None:
     s = SETTINGS | {"variance": "known"}
     x = np.random.default_rng(4).normal(0.4, 0.7, 30)
-    law = DsmSettings(**s).law()
+    setup = DsmSettings(**s).setup()
     precision = 1 / s["prior_var"] + x.size / s["noise"]
     mean = (s["prior_mean"] / s["prior_var"] + x.sum() / s["noise"]) / precision
 
@@ -258,20 +258,22 @@ def test_divergence_of_known_variance_is_that_of_two_normals() -> None:
         return 0.5 * (precision / ours + precision * gap**2 - 1 + math.log(ours / precision))
 
     rates = np.array([0.01, 0.1, 0.2, 0.7])
-    ours = np.array([divergence(rate, x, law) for rate in rates])
+    ours = np.array([divergence(rate, x, setup) for rate in rates])
     wanted = np.array([exact(rate) for rate in rates])
     np.testing.assert_allclose(ours - ours[0], wanted - wanted[0], atol=1e-9)
     best = optimize.minimize_scalar(lambda u: exact(math.exp(u)), bounds=(-8, 3), method="bounded")
-    assert best_omega(x, law) == pytest.approx(math.exp(best.x), rel=1e-3)
+    assert best_omega(x, setup) == pytest.approx(math.exp(best.x), rel=1e-3)
 
 
 def test_best_omega_is_the_minimum() -> None:
     x = np.random.default_rng(5).normal(0.0, 0.7, 60)
-    law = DsmSettings(**SETTINGS).law()
-    omega = best_omega(x, law)
-    least = divergence(omega, x, law)
-    assert all(least <= divergence(omega * factor, x, law) + 1e-9 for factor in (0.5, 0.9, 1.1, 2))
-    full = DsmSettings(**SETTINGS | {"variance": "known", "scale": 1e9}).law()
+    setup = DsmSettings(**SETTINGS).setup()
+    omega = best_omega(x, setup)
+    least = divergence(omega, x, setup)
+    assert all(
+        least <= divergence(omega * factor, x, setup) + 1e-9 for factor in (0.5, 0.9, 1.1, 2)
+    )
+    full = DsmSettings(**SETTINGS | {"variance": "known", "scale": 1e9}).setup()
     assert best_omega(x, full) == pytest.approx(SETTINGS["noise"] / 2, rel=1e-4)
 
 
@@ -295,10 +297,10 @@ def test_a_spike_does_not_reset_the_run_length(variance: str, spike: float) -> N
 
 def test_what_an_outlier_does_to_a_row_is_bounded() -> None:
     """Each sum moves by a bounded amount, however far the value: so do the parameters."""
-    law = DsmSettings(scale=1.3, center=0.2).law()
+    setup = DsmSettings(scale=1.3, center=0.2).setup()
     for x in np.concatenate([10.0 ** np.arange(0, 301, 20), -(10.0 ** np.arange(0, 301, 20))]):
         sums = np.zeros(5)
-        weight = learn(sums, float(x), law)
+        weight = learn(sums, float(x), setup)
         assert 0 <= weight <= 1 and np.isfinite(sums).all()
         assert abs(sums[1]) <= 1.3 / 2 + 1e-12 and sums[2] <= 1.3**2 + 1e-12
         assert abs(sums[3]) <= 2 / 1.3 and abs(sums[4]) <= 2

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from rows import Follower
-from rows import law as caution
+from rows import scoring as caution
 from scipy import stats
 
 import holdfast as hf
@@ -19,7 +19,7 @@ from holdfast.score import (
     DISBELIEVED,
     WEIGHTS,
     Broad,
-    Law,
+    Scoring,
     log_broad,
     log_weight2,
     update_weight2,
@@ -41,7 +41,7 @@ class Row(Follower):
 
     emission: LinearGaussian
 
-    def __init__(self, shape: Shape, careful: Law, fresh: bool = True, **settings: Any) -> None:
+    def __init__(self, shape: Shape, careful: Scoring, fresh: bool = True, **settings: Any) -> None:
         super().__init__(LinearGaussian(shape, GaussianSpec(**settings), careful), fresh)
 
     @property

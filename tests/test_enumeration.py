@@ -74,9 +74,9 @@ def path_probability(path: tuple[int, ...], alpha: float, gamma: float, kappa: f
         if min(dishes) == 0:
             continue
         m = sum(dishes)
-        law = gamma**regimes * math.gamma(gamma) / math.gamma(gamma + m)
-        law *= math.prod(math.gamma(k) for k in dishes)
-        summed += law * math.prod(c[t] for c, t in zip(cells, tables, strict=True))
+        scoring = gamma**regimes * math.gamma(gamma) / math.gamma(gamma + m)
+        scoring *= math.prod(math.gamma(k) for k in dishes)
+        summed += scoring * math.prod(c[t] for c, t in zip(cells, tables, strict=True))
     return total * summed
 
 

@@ -23,14 +23,14 @@ from holdfast.models.regime_model import RegimeModel
 from holdfast.regimes import commit
 from holdfast.regimes.engine import Engine
 from holdfast.regimes.state import blank_view
-from holdfast.score import COLLAPSED, WEIGHTS, Law, log_weight2, no_outliers, update_weight2
+from holdfast.score import COLLAPSED, WEIGHTS, Scoring, log_weight2, no_outliers, update_weight2
 
 LOW, HIGH = (0.02, 0.05, 0.80), (0.40, 0.15, 0.75)  # long-run variances 0.13 and 4
 PERSISTENT = 0.99
 
 
-def caution(weight: str = "none", threshold: float = 4.0, **changes: bool) -> Law:
-    return Law(WEIGHTS[weight], threshold, True, True, True, True, True)._replace(**changes)
+def caution(weight: str = "none", threshold: float = 4.0, **changes: bool) -> Scoring:
+    return Scoring(WEIGHTS[weight], threshold, True, True, True, True, True)._replace(**changes)
 
 
 def simulate(coefficients: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -75,7 +75,7 @@ def one_batch(
             row,
             sample,
             view,
-            emission.law,
+            emission.scoring,
             no_outliers(),
             False,
             COLLAPSED,

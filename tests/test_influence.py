@@ -98,7 +98,7 @@ def expected_log_ratio(mean, cov, mean_c, cov_c):
 def direct_joint(model: Any, clean: np.ndarray, dirty: np.ndarray, paper: bool) -> float:
     """KL of the joint of (particle, regime, coefficients), label by label."""
     engine = model.engine
-    noise, c = engine.emission.noise, engine.emission.law.threshold
+    noise, c = engine.emission.noise, engine.emission.scoring.threshold
     found = labels(model)
     ends = {}
     for row in {row for _, row in found}:
@@ -220,7 +220,7 @@ def newborn_bound(model: Any, clean: Any) -> float:
     One observation: V0 = prior_var, h = V0 / R, C = c^2; a clean y moves m by its own step.
     """
     noise, prior = float(model.engine.emission.noise[0, 0]), model.spec.prior_var
-    c, h, (y,) = model.engine.emission.law.threshold, prior / noise, clean
+    c, h, (y,) = model.engine.emission.scoring.threshold, prior / noise, clean
     z2 = y**2 / (noise + prior)
     w2 = 1 / (1 + z2 / c**2)
     var = 1 / (1 / prior + w2 / noise)

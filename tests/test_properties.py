@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rows import Follower, law
+from rows import Follower, scoring
 
 import holdfast as hf
 from holdfast.emissions.base import Shape
@@ -147,7 +147,7 @@ def test_covariances_stay_positive_definite(
 
 def one_row(dim: int, m: int, noise: float, prior_var: float, weight: str, c: float) -> Follower:
     spec = GaussianSpec(noise, 0.0, prior_var)
-    return Follower(LinearGaussian(Shape(dim, m, False), spec, law(weight, c)))
+    return Follower(LinearGaussian(Shape(dim, m, False), spec, scoring(weight, c)))
 
 
 def sway_bound(weight: str, v: float, noise: float, c: float) -> float:

@@ -13,7 +13,7 @@ from scipy import stats
 
 import holdfast as hf
 from holdfast.evidence import (
-    Contest,
+    Takeover,
     Terms,
     believe,
     burst_log_odds,
@@ -187,13 +187,13 @@ def test_short_bursts_are_ignored_by_the_model_at_any_height():
 
 def test_evidence_of_a_known_level_has_a_closed_form():
     """Two regimes that know their levels exactly, no weight: z^2 / 2 per observation."""
-    terms = Terms(RegimeSettings(threshold=math.inf).law())
+    terms = Terms(RegimeSettings(threshold=math.inf).scoring())
     sure = 1e-9
     z = np.array([0.5, 1.0, 3.0])
-    contest = Contest(
+    takeover = Takeover(
         believe(0.0, sure, 3), believe(z, sure, 3), False, 0, -5.0, np.zeros(1), np.zeros(1), 100
     )
-    course = play(np.repeat(z[:, None], 4, axis=1), 4, contest, terms)
+    course = play(np.repeat(z[:, None], 4, axis=1), 4, takeover, terms)
     expected = np.repeat(z[:, None] ** 2 / 2, 4, axis=1)
     np.testing.assert_allclose(course.evidence, expected, rtol=1e-6)
 
@@ -201,11 +201,11 @@ def test_evidence_of_a_known_level_has_a_closed_form():
 def test_evidence_agrees_with_drawn_noise():
     """The expected evidence of a batch against 20 000 exact draws: 4 standard errors."""
     c, v, batch, z = 2.0, 4.0, 5, 3.0
-    terms = Terms(RegimeSettings(threshold=c).law())
-    contest = Contest(
+    terms = Terms(RegimeSettings(threshold=c).scoring())
+    takeover = Takeover(
         believe(0.0, 1e-9, 1), believe(0.0, v, 1), True, 0, -5.0, np.zeros(1), np.zeros(1), 100
     )
-    expected = play(np.full((1, batch), z), batch, contest, terms).evidence[0]
+    expected = play(np.full((1, batch), z), batch, takeover, terms).evidence[0]
 
     def score(r: np.ndarray, spread: np.ndarray) -> np.ndarray:
         wide = spread + r**2 / c**2

@@ -16,11 +16,11 @@ from holdfast.emissions.eager import Components
 from holdfast.emissions.inverse_wishart import digamma
 from holdfast.emissions.normal_inverse_gamma import StudentSpec, consistency
 from holdfast.models.student_t import student_t_ihmm
-from holdfast.score import HUBER, IMQ, MAHALANOBIS, NONE, Law
+from holdfast.score import HUBER, IMQ, MAHALANOBIS, NONE, Scoring
 
 C = 2.0  # threshold of the robust cases
-PLAIN = Law(NONE, math.inf, False, True, True, True, True)
-ROBUST = Law(IMQ, C, True, True, True, True, True)
+PLAIN = Scoring(NONE, math.inf, False, True, True, True, True)
+ROBUST = Scoring(IMQ, C, True, True, True, True, True)
 
 
 class Row(Follower):
@@ -56,7 +56,7 @@ class Row(Follower):
         return Components(location[None].copy(), spread[None].copy(), np.array([dof]))
 
 
-def make(dim: int = 1, width: int = 1, caution: Law = PLAIN, **spec: Any) -> Row:
+def make(dim: int = 1, width: int = 1, caution: Scoring = PLAIN, **spec: Any) -> Row:
     return Row(StudentSpec(**spec).build(Shape(dim, width), caution))
 
 
@@ -118,19 +118,19 @@ def test_predictive_is_student_t() -> None:
         row.see(rng.normal(), rng.normal(size=2))
     f = np.array([1.0, -0.4])
     parts = row.predictive(f)
-    law = stats.t(parts.dof[0], parts.location[0, 0], math.sqrt(parts.spread[0, 0, 0]))
+    scoring = stats.t(parts.dof[0], parts.location[0, 0], math.sqrt(parts.spread[0, 0, 0]))
     for y in (-3.0, 0.2, 40.0):
         twin = make(width=2)
         twin.become(row.running)
-        assert twin.see(y, f)[0] == pytest.approx(law.logpdf(y), rel=1e-11)
+        assert twin.see(y, f)[0] == pytest.approx(scoring.logpdf(y), rel=1e-11)
 
 
 def weighted_moment(w2: Any, dim: int, power: int) -> float:
     """E[w^2 z^power] for z ~ chi_dim."""
-    law = stats.chi(dim)
+    scoring = stats.chi(dim)
 
     def term(z: float) -> float:
-        return float(w2(z) * z**power * law.pdf(z))
+        return float(w2(z) * z**power * scoring.pdf(z))
 
     return sum(integrate.quad(term, low, high)[0] for low, high in ((0, C), (C, 30)))
 
@@ -151,7 +151,7 @@ def test_digamma_and_the_consistency_factor_agree_with_quadrature() -> None:
     assert consistency(HUBER, 20.0, 1) == pytest.approx(1.0, abs=1e-9)
 
 
-def two_rows(caution: Law) -> Any:
+def two_rows(caution: Scoring) -> Any:
     """The paper's toy: an old row with 1000 degrees of freedom, a new one with 5, centred at 0."""
     emission = StudentSpec().build(Shape(1, 1), caution)
     rows = emission.blank(2)

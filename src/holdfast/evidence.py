@@ -32,8 +32,8 @@ from holdfast.score import (
     CONTAMINATION,
     LONGEST,
     Broad,
-    Law,
     Residual,
+    Scoring,
     judge,
     log_broad,
     log_normal,
@@ -47,15 +47,15 @@ _NODES = 24  # of the quadrature over one observation's noise
 class Terms(NamedTuple):
     """How observations are judged: the law, log eps and log (1 - eps)."""
 
-    law: Law
+    scoring: Scoring
     log_rate: float = -math.inf
     log_rest: float = 0.0
 
     @classmethod
-    def of(cls, law: Law, rate: float) -> Terms:
+    def of(cls, scoring: Scoring, rate: float) -> Terms:
         """With the rate of outliers eps, which only contamination has."""
-        mixed = law.kind == CONTAMINATION
-        return cls(law, math.log(rate), math.log1p(-rate)) if mixed else cls(law)
+        mixed = scoring.kind == CONTAMINATION
+        return cls(scoring, math.log(rate), math.log1p(-rate)) if mixed else cls(scoring)
 
 
 class Belief(NamedTuple):
@@ -70,7 +70,7 @@ class Belief(NamedTuple):
         return Belief(*(array.copy() for array in self))
 
 
-class Contest(NamedTuple):
+class Takeover(NamedTuple):
     """A regime that would take over, against the one that holds.
 
     Attributes:
@@ -129,8 +129,8 @@ def quadrature() -> Quadrature:
     return Quadrature(nodes, weights / weights.sum())
 
 
-def play(signal: Array, batch: int, contest: Contest, terms: Terms) -> Course:
-    """Follow the contest over signals (C, T) of expected levels, T a multiple of `batch`.
+def play(signal: Array, batch: int, takeover: Takeover, terms: Terms) -> Course:
+    """Follow the takeover over signals (C, T) of expected levels, T a multiple of `batch`.
 
     An entry at batch i competes with never having entered: its log odds are those of entering,
     plus the evidence since, plus what staying costs. The reported regime is the largest, so the
@@ -139,14 +139,14 @@ def play(signal: Array, batch: int, contest: Contest, terms: Terms) -> Course:
     rule = quadrature()
     cases, length = signal.shape
     batches = length // batch
-    holder = contest.holder.copy()
+    holder = takeover.holder.copy()
     entries: list[_Entry] = []
     evidence, log_odds = np.empty(signal.shape), np.empty((cases, batches))
     probability = np.empty((cases, batches))
     for j in range(batches):
         part = signal[:, j * batch : (j + 1) * batch]
         held = _scores(holder, part, False, NO_BRANCH, terms, rule)
-        entries.append(_Entry(contest, cases))
+        entries.append(_Entry(takeover, cases))
         for entry in entries:
             entry.compete(part, held, terms, rule)
         evidence[:, j * batch : (j + 1) * batch] = entries[-1].latest
@@ -158,9 +158,9 @@ def play(signal: Array, batch: int, contest: Contest, terms: Terms) -> Course:
 class _Entry:
     """The rival entering with one batch: its belief, its log odds as mean and variance."""
 
-    def __init__(self, contest: Contest, cases: int) -> None:
-        self.contest, self.belief = contest, contest.rival.copy()
-        self.mean, self.variance = np.full(cases, contest.log_enter), np.zeros(cases)
+    def __init__(self, takeover: Takeover, cases: int) -> None:
+        self.takeover, self.belief = takeover, takeover.rival.copy()
+        self.mean, self.variance = np.full(cases, takeover.log_enter), np.zeros(cases)
         self.drawn = np.ones(cases)  # chance that some particle carries the entry
         self.latest = np.zeros((cases, 0))
         self.batches = 0
@@ -169,10 +169,10 @@ class _Entry:
         self, part: Array, held: tuple[Array, Array], terms: Terms, rule: Quadrature
     ) -> None:
         """Take in one batch."""
-        if self.contest.branches and self.batches == 0:
+        if self.takeover.branches and self.batches == 0:
             ours, extra = self._best_branch(part, terms, rule)
         else:
-            fresh = self.contest.fresh and self.batches == 0
+            fresh = self.takeover.fresh and self.batches == 0
             ours = _scores(self.belief, part, fresh, NO_BRANCH, terms, rule)
             extra = np.zeros(len(part))
         self.latest = ours[0] - held[0]
@@ -191,8 +191,8 @@ class _Entry:
     ) -> tuple[tuple[Array, Array], Array]:
         """The newborn's first batch: scores of the best branch, and what the others add."""
         beliefs, scores = [], []
-        for branch in range(self.contest.branches):
-            beliefs.append(self.contest.rival.copy())
+        for branch in range(self.takeover.branches):
+            beliefs.append(self.takeover.rival.copy())
             scores.append(_scores(beliefs[-1], part, True, branch, terms, rule))
         totals = np.array([score[0].sum(axis=1) for score in scores])
         best, cases = totals.argmax(axis=0), np.arange(totals.shape[1])
@@ -203,16 +203,16 @@ class _Entry:
     def _enter(self) -> Array:
         """P(at least one particle draws the rival)."""
         share = _expected_share(self.mean, self.variance)
-        return np.asarray(-np.expm1(self.contest.particles * np.log1p(-share)))
+        return np.asarray(-np.expm1(self.takeover.particles * np.log1p(-share)))
 
     def _stay(self, gained: Array) -> Array:
         """P(not every particle of the entry goes back); few particles may all do."""
-        stay, hold = self.contest.log_stay, self.contest.log_hold
+        stay, hold = self.takeover.log_stay, self.takeover.log_hold
         j = min(self.batches, stay.size) - 1
         self.mean = self.mean + stay[j]
         each = np.clip(expit(gained + hold[j]), 1e-12, 1.0 - 1e-12)
         share = _expected_share(self.mean, self.variance)
-        carried = np.maximum(self.contest.particles * share / each, 1.0)
+        carried = np.maximum(self.takeover.particles * share / each, 1.0)
         return np.asarray(-np.expm1(carried * np.log1p(-each)))
 
     def ahead(self) -> Array:
@@ -275,7 +275,7 @@ def _scores(
     expected, at_nodes = np.empty((cases, length)), np.empty((cases, length, rule.nodes.size))
     start = belief.copy()
     for b in range(length):
-        scored = belief if terms.law.sequential else start  # D4
+        scored = belief if terms.scoring.sequential else start  # D4
         trust = believed(branch, b, length // 2)
         _observe(
             belief,
@@ -297,14 +297,14 @@ def _judge(
 ) -> tuple[float, float]:
     """Score of a residual and the w^2 of its update, as the linear-Gaussian emission has them."""
     z = min(abs(r) / math.sqrt(spread), LONGEST)
-    far = z if terms.law.predictive else min(abs(r), LONGEST)  # D2; the noise is the unit
+    far = z if terms.scoring.predictive else min(abs(r), LONGEST)  # D2; the noise is the unit
     log_scale = 0.5 * math.log(spread)
     broad = no_outliers()
-    if terms.law.kind == CONTAMINATION:
+    if terms.scoring.kind == CONTAMINATION:
         log_q = log_broad(abs(y) / BROAD_SCALE, math.log(BROAD_SCALE), 1)
         broad = Broad(terms.log_rate, terms.log_rest, log_q)
     seen = Residual(log_normal(z, log_scale, 1), z, far, log_scale, 1)
-    score, _, w2 = judge(terms.law, broad, seen, fresh, trust)
+    score, _, w2 = judge(terms.scoring, broad, seen, fresh, trust)
     return score, w2
 
 

@@ -31,7 +31,7 @@ from holdfast.readers.reading import Observation, Reading, as_block
 from holdfast.readers.source import Row
 
 
-class Plan(NamedTuple):
+class Recipe(NamedTuple):
     """What is done with every series."""
 
     model: str
@@ -150,19 +150,19 @@ def run_many(
         >>> done.frame["mean"].tolist()[1:4], len(done.forecasts), done.errors
         ([0.0, 1.0, 2.0], 4, {})
     """
-    plan = _plan(model, settings, seed, level, horizon, season)
+    recipe = _recipe(model, settings, seed, level, horizon, season)
     native, layout, tasks = _tasks(frame, by, time, target, tuple(columns))
     if horizon and layout.columns:
         tasks = _with_future(tasks, future, by, layout, horizon)
-    results = run_all(tasks, plan, jobs)
+    results = run_all(tasks, recipe, jobs)
     done = list(_shown(results, len(tasks)) if progress else results)
     return _collect(done, by, time, native)
 
 
-def run_all(tasks: Iterable[Task], plan: Plan, jobs: int = 1) -> Iterator[SeriesRun]:
+def run_all(tasks: Iterable[Task], recipe: Recipe, jobs: int = 1) -> Iterator[SeriesRun]:
     """Run tasks as they come, in their order; only a few are held at a time."""
     if jobs == 1:
-        yield from (run_series(task, plan) for task in tasks)
+        yield from (run_series(task, recipe) for task in tasks)
         return
     import joblib
 
@@ -172,18 +172,18 @@ def run_all(tasks: Iterable[Task], plan: Plan, jobs: int = 1) -> Iterator[Series
     streams = getattr(backend, "supports_return_generator", False)  # Ray's does not
     returns = "generator" if streams else "list"
     pool = joblib.Parallel(n_jobs=jobs, return_as=returns, pre_dispatch="2*n_jobs")
-    yield from pool(joblib.delayed(run_series)(task, plan) for task in tasks)
+    yield from pool(joblib.delayed(run_series)(task, recipe) for task in tasks)
 
 
-def run_series(task: Task, plan: Plan) -> SeriesRun:
+def run_series(task: Task, recipe: Recipe) -> SeriesRun:
     """Run one series; whatever goes wrong is said in the result."""
     try:
-        return _run_series(task, plan)
+        return _run_series(task, recipe)
     except (HoldfastError, ArithmeticError, np.linalg.LinAlgError) as error:
         return SeriesRun(task.key, error=str(error))
 
 
-def _run_series(task: Task, plan: Plan) -> SeriesRun:
+def _run_series(task: Task, recipe: Recipe) -> SeriesRun:
     reading = Reading(task.layout, Clock(_frequency(task)))
     observations: list[Observation] = []
     for row in task.rows:
@@ -191,19 +191,21 @@ def _run_series(task: Task, plan: Plan) -> SeriesRun:
     if not observations:
         raise HoldfastError("The series has no rows.")
     block = as_block(observations)
-    model = make(plan.model, **with_seed(plan.model, plan.settings, seed_of(task.key, plan.seed)))
-    run = model.run(block.y, with_names(block.X, task.layout), level=plan.level)
-    scores = RunningScores(plan.season, plan.skip)
-    if REGISTRY[plan.model].online:
+    model = make(
+        recipe.model, **with_seed(recipe.model, recipe.settings, seed_of(task.key, recipe.seed))
+    )
+    run = model.run(block.y, with_names(block.X, task.layout), level=recipe.level)
+    scores = RunningScores(recipe.season, recipe.skip)
+    if REGISTRY[recipe.model].online:
         scores.add(block.y, run.mean, run.lower, run.upper, run.log_score)
-    ahead = model.forecast(plan.horizon, task.future) if plan.horizon else []
+    ahead = model.forecast(recipe.horizon, task.future) if recipe.horizon else []
     clock = reading.clock
     return SeriesRun(
         task.key,
         run=run_columns(block, run),
         has_row=block.has_row.tolist(),
         events=event_columns(run.events, block.times),
-        forecasts=forecast_columns(ahead, plan.level, clock.last, clock.frequency),
+        forecasts=forecast_columns(ahead, recipe.level, clock.last, clock.frequency),
         regimes=regime_columns(model, block.times),
         scores=scores.table(),
         notes=reading.words(),
@@ -229,14 +231,14 @@ def _frequency(task: Task) -> Frequency | None:
     return find_frequency(task.layout.times([row[place] for row in task.rows]))
 
 
-def _plan(
+def _recipe(
     model: str,
     settings: Mapping[str, Any] | None,
     seed: int,
     level: float,
     horizon: int,
     season: int | None,
-) -> Plan:
+) -> Recipe:
     name = default_model() if model == "auto" else model
     if name not in REGISTRY:
         raise unknown("model", name, REGISTRY)
@@ -244,7 +246,7 @@ def _plan(
         raise HoldfastError(f"level must lie strictly between 0 and 1, got {level!r}.")
     make(name, **(settings or {}))  # a bad setting is the caller's, not a series'
     whole("seed", seed, 0)
-    return Plan(name, dict(settings or {}), seed, level, whole("horizon", horizon, 0), season)
+    return Recipe(name, dict(settings or {}), seed, level, whole("horizon", horizon, 0), season)
 
 
 def _tasks(

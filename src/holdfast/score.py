@@ -54,7 +54,7 @@ BROAD_SCALE = 20.0  # of q, in standard deviations of the noise
 LARGEST_RATE = 0.3  # eps stays below: outliers are a minority by definition
 
 
-class Law(NamedTuple):
+class Scoring(NamedTuple):
     """How carefully regimes are scored and learnt; the deviations D1..D4 as switches.
 
     Attributes:
@@ -117,24 +117,24 @@ def no_outliers() -> Broad:
 
 @bare
 def judge(
-    law: Law, broad: Broad, seen: Residual, fresh: bool, belief: int
+    scoring: Scoring, broad: Broad, seen: Residual, fresh: bool, belief: int
 ) -> tuple[float, float, float]:
     """Score of the regime, weight that is reported, and w^2 of its update."""
-    if law.kind == CONTAMINATION:
-        return judge_mixture(law, broad, seen.log_plain, belief)
-    w2 = update_weight2(law.kind, seen.far, law.threshold)
-    learnt = 1.0 if fresh and not law.weigh_births else w2  # D3
-    if law.kind == NONE or not law.weigh_regimes:
+    if scoring.kind == CONTAMINATION:
+        return judge_mixture(scoring, broad, seen.log_plain, belief)
+    w2 = update_weight2(scoring.kind, seen.far, scoring.threshold)
+    learnt = 1.0 if fresh and not scoring.weigh_births else w2  # D3
+    if scoring.kind == NONE or not scoring.weigh_regimes:
         return seen.log_plain, w2, learnt
-    log_w2 = log_weight2(law.kind, seen.far, law.threshold)
-    if law.unit_free:  # D1
+    log_w2 = log_weight2(scoring.kind, seen.far, scoring.threshold)
+    if scoring.unit_free:  # D1
         return log_score(seen.z, seen.log_scale, log_w2, seen.dim), w2, learnt
     return math.exp(log_w2) * seen.log_plain, w2, learnt
 
 
 @bare
 def judge_mixture(
-    law: Law, broad: Broad, log_plain: float, belief: int
+    scoring: Scoring, broad: Broad, log_plain: float, belief: int
 ) -> tuple[float, float, float]:
     """The same under contamination; a newborn may be told what to believe (`BELIEVED` ..)."""
     regular = broad.log_rest + log_plain
@@ -147,7 +147,7 @@ def judge_mixture(
     log_p = top + math.log(math.exp(regular - top) + math.exp(outlier - top))
     r = math.exp(regular - log_p)
     r = r if r > FAINTEST else 0.0
-    return (log_p if law.weigh_regimes else log_plain), r, r
+    return (log_p if scoring.weigh_regimes else log_plain), r, r
 
 
 @bare

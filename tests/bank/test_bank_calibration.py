@@ -5,43 +5,45 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from holdfast.bank.calibration import Calibration, Law
+from holdfast.bank.calibration import Calibration, Components
 from holdfast.forecast import Forecast
 
 
-def normal_law(sd: float) -> Law:
-    return Law(np.ones(1), np.zeros((1, 1)), np.full((1, 1, 1), sd**2), np.full(1, np.inf))
+def normal_law(sd: float) -> Components:
+    return Components(np.ones(1), np.zeros((1, 1)), np.full((1, 1, 1), sd**2), np.full(1, np.inf))
 
 
-def coverage(calibration: Calibration, law: Law, y: np.ndarray, level: float) -> float:
-    low, high = Forecast.mixture(*calibration.apply(law)).interval(level)
+def coverage(
+    calibration: Calibration, components: Components, y: np.ndarray, level: float
+) -> float:
+    low, high = Forecast.mixture(*calibration.apply(components)).interval(level)
     return float(((low <= y) & (y <= high)).mean())
 
 
 @pytest.mark.parametrize("sd", [0.5, 1.0, 2.0])
 def test_wrong_scales_are_put_right(rng: np.random.Generator, sd: float) -> None:
-    calibration, law = Calibration(), normal_law(sd)
+    calibration, components = Calibration(), normal_law(sd)
     for y in rng.standard_normal(2000):
-        calibration.learn(law, np.array([y]))
+        calibration.learn(components, np.array([y]))
     fresh = rng.standard_normal(20_000)
     for level in (0.5, 0.8, 0.9, 0.95):
-        assert coverage(calibration, law, fresh, level) == pytest.approx(level, abs=0.04)
+        assert coverage(calibration, components, fresh, level) == pytest.approx(level, abs=0.04)
 
 
 def test_heavy_tails_are_learnt(rng: np.random.Generator) -> None:
-    calibration, law = Calibration(), normal_law(1.2)
+    calibration, components = Calibration(), normal_law(1.2)
     for y in rng.standard_t(3, 3000):
-        calibration.learn(law, np.array([y]))
+        calibration.learn(components, np.array([y]))
     fresh = rng.standard_t(3, 50_000)
     for level in (0.5, 0.8, 0.9, 0.95):
-        assert coverage(calibration, law, fresh, level) == pytest.approx(level, abs=0.04)
+        assert coverage(calibration, components, fresh, level) == pytest.approx(level, abs=0.04)
 
 
 def test_outliers_count_as_any_value_outside(rng: np.random.Generator) -> None:
     far, near = Calibration(), Calibration()
-    law = normal_law(1.0)
+    components = normal_law(1.0)
     for t, y in enumerate(rng.standard_normal(500)):
-        far.learn(law, np.array([1e300 if t % 50 == 7 else y]))
-        near.learn(law, np.array([4.0 if t % 50 == 7 else y]))
+        far.learn(components, np.array([1e300 if t % 50 == 7 else y]))
+        near.learn(components, np.array([4.0 if t % 50 == 7 else y]))
     assert far.pack() == near.pack()
     assert far.held / far.told == pytest.approx(0.9, abs=0.02)

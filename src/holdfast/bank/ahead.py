@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.bank.calibration import Law
+from holdfast.bank.calibration import Components
 from holdfast.bank.ensemble import FAINT, Ensemble, Look
 from holdfast.bank.hindcast import LinearMember, horizon_weights
 from holdfast.bank.members import RegimeMember, SimpleMembers, Spec, thinned
@@ -34,7 +34,7 @@ _FAINT_MEMBER = 0.005
 
 def simulate(
     ensemble: Ensemble, look: Look, covariates: list[Array], rng: np.random.Generator
-) -> list[Law]:
+) -> list[Components]:
     """The laws of the observations after the next one, in units."""
     horizon = len(covariates)
     affine = {
@@ -62,7 +62,7 @@ def simulate(
         state = ensemble.doubted if version == RAW and ensemble.doubted else ensemble.simple
         if mass > 0:
             _add_smooth(pieces, state, ensemble.past.values[version], mass * rest)
-    return [_law(piece) for piece in pieces]
+    return [_components(piece) for piece in pieces]
 
 
 def _weights(ensemble: Ensemble, affine: dict[int, tuple[Array, ...]], horizon: int) -> Array:
@@ -75,10 +75,10 @@ def _weights(ensemble: Ensemble, affine: dict[int, tuple[Array, ...]], horizon: 
     return np.asarray(weight / weight.sum(axis=1, keepdims=True))
 
 
-def _law(piece: list[Component]) -> Law:
+def _components(piece: list[Component]) -> Components:
     share, location, spread, dof = (np.concatenate(c) for c in zip(*piece, strict=True))
     keep = share > 0
-    return Law(share[keep] / share[keep].sum(), location[keep], spread[keep], dof[keep])
+    return Components(share[keep] / share[keep].sum(), location[keep], spread[keep], dof[keep])
 
 
 def _linear(ensemble: Ensemble, affine: dict[int, tuple[Array, ...]]) -> list[LinearMember]:
@@ -97,8 +97,8 @@ def _linear(ensemble: Ensemble, affine: dict[int, tuple[Array, ...]]) -> list[Li
 
 
 def _add(pieces: list[list[Component]], laws: list[Component], weight: Array) -> None:
-    for piece, law, own in zip(pieces, laws, weight, strict=True):
-        piece.append((own * law[0], *law[1:]))
+    for piece, components, own in zip(pieces, laws, weight, strict=True):
+        piece.append((own * components[0], *components[1:]))
 
 
 def _without_lags(member: RegimeMember, covariates: list[Array]) -> list[Component]:

@@ -34,7 +34,7 @@ _FAINT = 0.02  # a peak below this is none
 _OUTER, _INNER = 0.9, 0.5
 
 
-class Law(NamedTuple):
+class Components(NamedTuple):
     """A mixture as arrays."""
 
     share: Array
@@ -51,24 +51,24 @@ class Calibration:
         self.peak = 0.0
         self.held, self.told = 0, 0
 
-    def apply(self, law: Law) -> Law:
+    def apply(self, components: Components) -> Components:
         """The corrected mixture."""
-        centre = law.share @ law.location
+        centre = components.share @ components.location
         weight, factor = self._factors()
-        f, n = np.repeat(factor, law.share.size), factor.size
-        return Law(
-            np.outer(weight, law.share).ravel(),
-            centre + f[:, None] * (np.tile(law.location, (n, 1)) - centre),
-            f[:, None, None] ** 2 * np.tile(law.spread, (n, 1, 1)),
-            np.tile(law.dof, n),
+        f, n = np.repeat(factor, components.share.size), factor.size
+        return Components(
+            np.outer(weight, components.share).ravel(),
+            centre + f[:, None] * (np.tile(components.location, (n, 1)) - centre),
+            f[:, None, None] ** 2 * np.tile(components.spread, (n, 1, 1)),
+            np.tile(components.dof, n),
         )
 
-    def learn(self, law: Law, y: Array) -> None:
-        """One observation that `law`, not yet corrected, was the forecast of."""
+    def learn(self, components: Components, y: Array) -> None:
+        """One observation that `components`, not yet corrected, was the forecast of."""
         seen = np.flatnonzero(~np.isnan(y))
         weight, factor = self._factors()
         for j in seen:
-            away = abs(2.0 * self._below(law, int(j), float(y[j]), weight, factor) - 1.0)
+            away = abs(2.0 * self._below(components, int(j), float(y[j]), weight, factor) - 1.0)
             self.size += _SIZE_STEP * (float(away > _OUTER) - (1.0 - _OUTER)) / seen.size
             self.peak += _PEAK_STEP * (float(away <= _INNER) - _INNER) / seen.size
             self.held, self.told = self.held + (away <= _OUTER), self.told + 1
@@ -82,13 +82,15 @@ class Calibration:
         half = self.peak / 2.0
         return np.array([half, 1.0 - self.peak, half]), size * FACTORS
 
-    def _below(self, law: Law, j: int, y: float, weight: Array, factor: Array) -> float:
+    def _below(
+        self, components: Components, j: int, y: float, weight: Array, factor: Array
+    ) -> float:
         """P(Y_j <= y) under the corrected law."""
-        location, scale = law.location[:, j].copy(), np.sqrt(law.spread[:, j, j])
-        centre = float(law.share @ location)
+        location, scale = components.location[:, j].copy(), np.sqrt(components.spread[:, j, j])
+        centre = float(components.share @ location)
         points = centre + (min(max(y, -1e150), 1e150) - centre) / factor
         below = np.zeros(factor.size)
-        scores.below_points(points, law.share, location, scale, law.dof, below)
+        scores.below_points(points, components.share, location, scale, components.dof, below)
         return float(weight @ below)
 
     def pack(self) -> dict[str, Any]:

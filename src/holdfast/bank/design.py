@@ -59,7 +59,7 @@ class Wanted:
         return 0 if self.rest is None else self.rest.width(x, 1)
 
 
-class Plan:
+class Lineup:
     """Which members there are, given what the user asked for."""
 
     def __init__(self, features: Any, regime_features: Any) -> None:

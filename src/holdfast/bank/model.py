@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.bank.design import Plan
+from holdfast.bank.design import Lineup
 from holdfast.bank.explain import explain
 from holdfast.bank.stream import Stream, copied
 from holdfast.checks import Arrays, Values
@@ -27,7 +27,7 @@ class Auto(Model):
     advised = False  # it speaks for itself, as the stream goes on
 
     def __init__(self, features: Any = None, regime_features: Any = None, seed: int = 0) -> None:
-        self.plan = Plan(features, regime_features)
+        self.plan = Lineup(features, regime_features)
         self.seed = whole("seed", seed, least=0)
         self.dim: int | None = None
         self.time = 0

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from holdfast.bank import ahead, design, seasons
 from holdfast.bank.advice import Advice
-from holdfast.bank.calibration import Calibration, Law
+from holdfast.bank.calibration import Calibration, Components
 from holdfast.bank.ensemble import DEPTH, Ensemble, Heard, Look
 from holdfast.bank.members import RegimeMember, Spec
 from holdfast.bank.reading import Reading
@@ -41,14 +41,14 @@ class Expected(NamedTuple):
 
     raw: Array  # covariates as given
     look: Look
-    law: Law  # in units, not corrected
+    components: Components  # in units, not corrected
     forecast: Forecast  # corrected, in the user's units
 
 
 class Stream:
     """The state after the first observation: dimension and covariates are known."""
 
-    def __init__(self, plan: design.Plan, dim: int, x: Row | None, seed: int) -> None:
+    def __init__(self, plan: design.Lineup, dim: int, x: Row | None, seed: int) -> None:
         self.plan, self.dim, self.seed = plan, dim, seed
         self.n_x = plan.width(x)
         self.units = Units(dim, _WINDOW)
@@ -88,22 +88,22 @@ class Stream:
         key = (time, raw.tobytes())
         if self._expected is None or self._expected[0] != key:
             look = self.ensemble.look(self.scaler.scaled(raw))
-            law = self.law(look)
-            self._expected = key, Expected(raw, look, law, self.published(law))
+            components = self.components(look)
+            self._expected = key, Expected(raw, look, components, self.published(components))
         return self._expected[1]
 
-    def law(self, look: Look) -> Law:
+    def components(self, look: Look) -> Components:
         """The mixture of all members, in units, before correction."""
         keep = look.weight > _FAINT * look.weight.max()
         share = look.weight[keep]
         p = look.parts
-        return Law(share / share.sum(), p.location[keep], p.spread[keep], p.dof[keep])
+        return Components(share / share.sum(), p.location[keep], p.spread[keep], p.dof[keep])
 
-    def published(self, law: Law) -> Forecast:
-        return self.units.forecast(Forecast.mixture(*self.calibration.apply(law)))
+    def published(self, components: Components) -> Forecast:
+        return self.units.forecast(Forecast.mixture(*self.calibration.apply(components)))
 
     def observe(self, y: Array, x: Row | None, time: int) -> tuple[Forecast, Step]:
-        raw, look, law, forecast = self.expect(x, time)
+        raw, look, components, forecast = self.expect(x, time)
         self._expected = None
         z = self.units.to_units(y)
         rebuilt = self._learn_units(y, raw)
@@ -113,7 +113,7 @@ class Stream:
             weight, steps, log_scores = self.ensemble.observe(z, self.scaler.scaled(raw), look)
         seen = not np.isnan(y).all()
         if seen and not rebuilt:  # what was expected in wrong units says nothing about intervals
-            self.calibration.learn(law, z)
+            self.calibration.learn(components, z)
         if seen:
             self._advise(weight)
         events = self._read(time, steps, log_scores, weight, seen)
@@ -213,11 +213,11 @@ class Stream:
             self.scaler.scaled(self.plan.covariates(x, time + h)) for h, x in enumerate(rows)
         ]
         first = self.expect(rows[0], time).look
-        laws = [self.law(first)]
+        laws = [self.components(first)]
         if len(rows) > 1:
             rng = np.random.default_rng([self.seed, time])
             laws += ahead.simulate(self.ensemble, first, covariates, rng)
-        return [self.published(law) for law in laws]
+        return [self.published(components) for components in laws]
 
     @property
     def reader(self) -> RegimeMember:
@@ -275,7 +275,7 @@ class Stream:
 
     @classmethod
     def unpack(
-        cls, plan: design.Plan, values: Values, arrays: Arrays, dim: int, seed: int
+        cls, plan: design.Lineup, values: Values, arrays: Arrays, dim: int, seed: int
     ) -> Stream:
         """What `pack` packed, for this plan."""
         own = cls.__new__(cls)

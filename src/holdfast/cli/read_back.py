@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.cli.batch import SHOWN
-from holdfast.models.tape import in_hindsight
+from holdfast.models.recorder import in_hindsight
 from holdfast.readers.source import connect
 from holdfast.results import NO_REGIME, Event, Run
 

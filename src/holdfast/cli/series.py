@@ -15,7 +15,7 @@ from holdfast.cli.record import RECORD, record
 from holdfast.cli.voice import Voice, number
 from holdfast.columns import Columns
 from holdfast.errors import HoldfastError
-from holdfast.many import Plan, SeriesRun, Task, run_all
+from holdfast.many import Recipe, SeriesRun, Task, run_all
 from holdfast.readers.source import Row
 
 _SHEETS = {"run": "run.csv", "events": "events.csv", "regimes": "regimes.csv"}
@@ -28,7 +28,7 @@ def run_by(job: Job, out: Path, jobs: int, seed: int, form: str, voice: Voice) -
     job.check()
     with Destination(out) as destination:
         prepared = prepare(job, voice)
-        plan = Plan(
+        recipe = Recipe(
             prepared.model_name,
             job.model_settings(),
             seed,
@@ -37,7 +37,7 @@ def run_by(job: Job, out: Path, jobs: int, seed: int, form: str, voice: Voice) -
             prepared.season,
             job.burn_in,
         )
-        summary = _write_all(prepared, plan, jobs, destination, voice)
+        summary = _write_all(prepared, recipe, jobs, destination, voice)
         if form == "parquet":
             to_parquet(destination.path("run.csv"), destination.path("run.parquet"))
             destination.path("run.csv").unlink()
@@ -50,9 +50,9 @@ def run_by(job: Job, out: Path, jobs: int, seed: int, form: str, voice: Voice) -
 
 
 def _write_all(
-    prepared: Prepared, plan: Plan, jobs: int, destination: Destination, voice: Voice
+    prepared: Prepared, recipe: Recipe, jobs: int, destination: Destination, voice: Voice
 ) -> dict[str, Any]:
-    names = [*_SHEETS.values(), *(["forecasts.csv"] if plan.horizon else []), "scores.csv"]
+    names = [*_SHEETS.values(), *(["forecasts.csv"] if recipe.horizon else []), "scores.csv"]
     sheets = {name: Sheet(destination.path(name)) for name in names}
     by = str(prepared.layout.by)
     scores: dict[str, dict[str, float]] = {}
@@ -60,7 +60,7 @@ def _write_all(
     taken: set[str] = set()  # names of snapshots
     interrupted = False
     with Interruption() as stop, voice.progress("series") as show:
-        for one in run_all(_tasks(prepared), plan, jobs):
+        for one in run_all(_tasks(prepared), recipe, jobs):
             key = str(one.key)
             if one.error:
                 errors[key] = one.error
@@ -81,7 +81,7 @@ def _write_all(
         "file": prepared.job.request.file,
         "target": prepared.layout.target,
         "by": by,
-        "model": plan.model,
+        "model": recipe.model,
         "series": len(scores),
         "observations": sheets["run.csv"].rows,
         "scores": scores,

@@ -28,7 +28,7 @@ class Contaminated(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Plan:
+class _Places:
     """Where to contaminate, and by how much."""
 
     rng: np.random.Generator
@@ -101,7 +101,7 @@ def contaminate(
         shift = _shift(table, size, scale, offset)
         rng = np.random.default_rng(seed)
         points, starts = _where(len(table), rng, positions, rate, windows, whole("length", length))
-        plan = _Plan(rng, points, starts, length, shift, float(factor), float(value))
+        plan = _Places(rng, points, starts, length, shift, float(factor), float(value))
         _KINDS[kind](table, mask, plan)
     return Contaminated(table.reshape(values.shape), mask)
 
@@ -174,31 +174,31 @@ def _signs(rng: np.random.Generator, n: int) -> Array:
     return np.asarray(rng.choice([-1.0, 1.0], n))
 
 
-def _isolated(table: Array, mask: Mask, plan: _Plan) -> None:
+def _isolated(table: Array, mask: Mask, plan: _Places) -> None:
     table[plan.points] += _signs(plan.rng, plan.points.size)[:, None] * plan.offset
     mask[plan.points] = True
 
 
-def _one_sided(table: Array, mask: Mask, plan: _Plan) -> None:
+def _one_sided(table: Array, mask: Mask, plan: _Places) -> None:
     table[plan.points] += plan.offset
     mask[plan.points] = True
 
 
-def _burst(table: Array, mask: Mask, plan: _Plan) -> None:
+def _burst(table: Array, mask: Mask, plan: _Places) -> None:
     signs = _signs(plan.rng, plan.starts.size)
     for window, sign in zip(plan.windows(len(table)), signs, strict=True):
         table[window] += sign * plan.offset
         mask[window] = True
 
 
-def _alternating(table: Array, mask: Mask, plan: _Plan) -> None:
+def _alternating(table: Array, mask: Mask, plan: _Places) -> None:
     for window in plan.windows(len(table)):
         signs = 1.0 - 2.0 * (np.arange(window.stop - window.start) % 2)
         table[window] += signs[:, None] * plan.offset
         mask[window] = True
 
 
-def _drift(table: Array, mask: Mask, plan: _Plan) -> None:
+def _drift(table: Array, mask: Mask, plan: _Places) -> None:
     signs = _signs(plan.rng, plan.starts.size)
     for window, sign in zip(plan.windows(len(table)), signs, strict=True):
         ramp = np.arange(1, window.stop - window.start + 1) / plan.length
@@ -206,25 +206,25 @@ def _drift(table: Array, mask: Mask, plan: _Plan) -> None:
         mask[window] = True
 
 
-def _stuck(table: Array, mask: Mask, plan: _Plan) -> None:
+def _stuck(table: Array, mask: Mask, plan: _Places) -> None:
     for window in plan.windows(len(table)):
         table[window] = table[window.start]
         mask[window.start + 1 : window.stop] = True  # the first value is still a true one
 
 
-def _missing(table: Array, mask: Mask, plan: _Plan) -> None:
+def _missing(table: Array, mask: Mask, plan: _Places) -> None:
     for window in plan.windows(len(table)):
         table[window] = np.nan
         mask[window] = True
 
 
-def _scaled(table: Array, mask: Mask, plan: _Plan) -> None:
+def _scaled(table: Array, mask: Mask, plan: _Places) -> None:
     for window in plan.windows(len(table)):
         mask[window] = True
     table[mask] *= plan.factor  # once, where windows overlap
 
 
-def _replaced(table: Array, mask: Mask, plan: _Plan) -> None:
+def _replaced(table: Array, mask: Mask, plan: _Places) -> None:
     for window in plan.windows(len(table)):
         table[window] = plan.value
         mask[window] = True

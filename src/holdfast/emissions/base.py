@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast._numba import generic
-from holdfast.score import BROAD_SCALE, Broad, Law
+from holdfast.score import BROAD_SCALE, Broad, Scoring
 
 Array = NDArray[np.float64]
 Rows = Any  # the emission's own NamedTuple of arrays whose first axis is the row
@@ -105,7 +105,7 @@ def learn(
     row: int,
     sample: Sample,
     view: View,
-    law: Law,
+    scoring: Scoring,
     broad: Broad,
     fresh: bool,
     belief: int,
@@ -145,7 +145,7 @@ class EmissionSpec(ABC):
     """An emission's settings: a frozen dataclass of JSON values that can build it."""
 
     @abstractmethod
-    def build(self, shape: Shape, law: Law) -> Emission:
+    def build(self, shape: Shape, scoring: Scoring) -> Emission:
         """The emission for observations and features of this shape."""
 
     @abstractmethod
@@ -161,7 +161,7 @@ class Emission(ABC):
     """The distribution of one observation given a regime, with its posterior per row."""
 
     shape: Shape
-    law: Law
+    scoring: Scoring
     facts: Facts
     timeless = True  # a row says the same of an observation whenever it is asked
 

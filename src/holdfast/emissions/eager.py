@@ -21,7 +21,7 @@ from holdfast.emissions.base import (
     learn,
     look,
 )
-from holdfast.score import CONTAMINATION, Law, no_outliers
+from holdfast.score import CONTAMINATION, Scoring, no_outliers
 
 
 class Components(NamedTuple):
@@ -36,7 +36,7 @@ class Eager:
     """An emission whose rows are their own candidates."""
 
     def __init__(self, emission: Emission) -> None:
-        assert emission.law.kind != CONTAMINATION  # the outliers' rate is the engine's to learn
+        assert emission.scoring.kind != CONTAMINATION  # the outliers' rate is the engine's to learn
         self.emission = emission
         self.work = emission.work(1, 1, 1)
         at, d = (1, 1), emission.shape.dim
@@ -61,7 +61,7 @@ class Eager:
             self.emission.facts,
             sample,
             self.view,
-            self.emission.law,
+            self.emission.scoring,
             fresh,
             out_score,
             out_weight,
@@ -83,7 +83,7 @@ def _advance(
     facts: Facts,
     sample: Sample,
     view: View,
-    law: Law,
+    scoring: Scoring,
     fresh: np.ndarray,
     out_score: np.ndarray,
     out_weight: np.ndarray,
@@ -92,7 +92,9 @@ def _advance(
     for row in range(out_score.size):
         begin(rows, work, 0, 0, row)
         look(rows, work, facts, 0, 0, row, sample, view)
-        score, weight = learn(rows, work, facts, 0, 0, row, sample, view, law, broad, fresh[row], 0)
+        score, weight = learn(
+            rows, work, facts, 0, 0, row, sample, view, scoring, broad, fresh[row], 0
+        )
         out_score[row] += score
         out_weight[row] = weight
         close(rows, work, facts, 0, 0, row, row)

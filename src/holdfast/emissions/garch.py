@@ -86,7 +86,7 @@ from holdfast.score import (
     LONGEST,
     NONE,
     Broad,
-    Law,
+    Scoring,
 )
 
 
@@ -131,8 +131,8 @@ class GarchSpec(EmissionSpec):
     cloud: int = 192
     bandwidth: float = 0.7
 
-    def build(self, shape: Shape, law: Law) -> Garch:
-        return Garch(shape, self, law)
+    def build(self, shape: Shape, scoring: Scoring) -> Garch:
+        return Garch(shape, self, scoring)
 
     def dim_hint(self) -> int | None:
         return None  # `build` says more clearly what is wrong with d > 1
@@ -164,22 +164,22 @@ class Garch(Emission):
     Args:
         shape: of a single series; its features are not used.
         spec: priors, size of the cloud, bandwidth.
-        law: weight and deviations.
+        scoring: weight and deviations.
     """
 
     timeless = False  # every row's variance moves on with the series
 
-    def __init__(self, shape: Shape, spec: GarchSpec, law: Law) -> None:
+    def __init__(self, shape: Shape, spec: GarchSpec, scoring: Scoring) -> None:
         if shape.dim != 1:
             raise HoldfastError(
                 f"y has {shape.dim} coordinates; a GARCH regime describes one series. "
                 "Use one model per series."
             )
-        self.shape, self.law = shape, law
+        self.shape, self.scoring = shape, scoring
         self.size = spec.cloud
         centre, self.spread = spec.coordinates()
         self.centre, self.bandwidth = float(centre[0]), float(spec.bandwidth)
-        self.facts = GarchFacts(correction(law), self.centre, self.bandwidth, self.spread)
+        self.facts = GarchFacts(correction(scoring), self.centre, self.bandwidth, self.spread)
         self.prior = np.empty((self.size, 4))
         self.prior[:, :3] = centre + self.spread * even_cloud(self.size, 3)
         self.prior[:, 3] = self.prior[:, 0]  # a regime that has seen nothing has settled
@@ -280,7 +280,7 @@ def _learn(
     row: int,
     sample: Sample,
     view: View,
-    law: Law,
+    scoring: Scoring,
     broad: Broad,
     fresh: bool,
     belief: int,
@@ -290,19 +290,21 @@ def _learn(
     y = min(max(sample.y[0], -LONGEST), LONGEST)
     seen = Impression(np.empty(n), np.empty(n), np.empty(n), np.empty(n))
     held = work.log_weight[g, k]
-    impress(work.variance[g, k], y, law, broad, facts.correction, seen)
+    impress(work.variance[g, k], y, scoring, broad, facts.correction, seen)
     if belief == DISBELIEVED:
         seen.believed[:] = 1.0
         move_on(work.coefficients[g, k], work.variance[g, k], seen.believed)
         return broad.log_rate + broad.log_density, 0.0
-    weight = average(held, seen.w2) if law.kind != NONE else 1.0
-    if law.kind != CONTAMINATION and not law.unit_free:  # D1: the paper's w^2 log N, one w per row
+    weight = average(held, seen.w2) if scoring.kind != NONE else 1.0
+    if (
+        scoring.kind != CONTAMINATION and not scoring.unit_free
+    ):  # D1: the paper's w^2 log N, one w per row
         seen.cautious[:] = weight * seen.plain
     if belief == BELIEVED:
         seen.cautious[:] = seen.plain + broad.log_rest
-    learnt = seen.cautious if not fresh or law.weigh_births else seen.plain  # D3
-    scored = seen.cautious if law.weigh_regimes else seen.plain
-    prior = held if law.sequential else rows.log_weight[row]  # D4
+    learnt = seen.cautious if not fresh or scoring.weigh_births else seen.plain  # D3
+    scored = seen.cautious if scoring.weigh_regimes else seen.plain
+    prior = held if scoring.sequential else rows.log_weight[row]  # D4
     score = logsumexp(prior + scored, n)
     held += learnt
     held -= logsumexp(held, n)

@@ -43,7 +43,7 @@ from holdfast.emissions.linear import (
     project,
     squares,
 )
-from holdfast.score import CONTAMINATION, LONGEST, Broad, Law, Residual, judge
+from holdfast.score import CONTAMINATION, LONGEST, Broad, Residual, Scoring, judge
 
 _LOG_PI = math.log(math.pi)
 _RIDGE = 1.0 + 1e-14  # a product of factors may lose definiteness to rounding
@@ -152,7 +152,7 @@ def _learn(
     row: int,
     sample: Sample,
     view: View,
-    law: Law,
+    scoring: Scoring,
     broad: Broad,
     fresh: bool,
     belief: int,
@@ -160,17 +160,17 @@ def _learn(
     d, n_seen = sample.y.size, sample.seen.size
     sight = Sight(np.zeros((n_seen, n_seen)), np.empty((n_seen, d)), np.empty(n_seen), np.empty(d))
     see(work.factor[g, k], sample, view.location[g, k], sight)
-    if law.sequential:
-        seen = residual_of(sight, work.q[g, k], work.dof[g, k], law)
+    if scoring.sequential:
+        seen = residual_of(sight, work.q[g, k], work.dof[g, k], scoring)
     else:  # D4: score with the row as the batch began
         before = Sight(
             np.zeros((n_seen, n_seen)), np.empty((n_seen, d)), np.empty(n_seen), np.empty(d)
         )
         see(rows.factor[row], sample, view.start_location[g, k], before)
-        seen = residual_of(before, work.start_q[g, k], rows.dof[row], law)
-    score, weight, w2 = judge(law, broad, seen, fresh, belief)
+        seen = residual_of(before, work.start_q[g, k], rows.dof[row], scoring)
+    score, weight, w2 = judge(scoring, broad, seen, fresh, belief)
     if w2 > 0.0:
-        weighted = law.weigh_births or not fresh  # D3
+        weighted = scoring.weigh_births or not fresh  # D3
         kappa = facts.kappa[n_seen - 1] if weighted else 1.0
         _absorb(work, g, k, w2, kappa, n_seen, sight)
     return score, weight
@@ -208,7 +208,7 @@ def orthogonalise(factor: np.ndarray, seen: np.ndarray, out: Sight) -> None:
 
 
 @kernel
-def residual_of(sight: Sight, q: float, dof: float, law: Law) -> Residual:
+def residual_of(sight: Sight, q: float, dof: float, scoring: Scoring) -> Residual:
     """What the row sees: the Student-t density, and lengths under the geometric scale."""
     dim = sight.white.size
     squared, log_lower = 0.0, 0.0
@@ -218,13 +218,13 @@ def residual_of(sight: Sight, q: float, dof: float, law: Law) -> Residual:
     half = 0.5 * (dof + dim)
     plain = math.lgamma(half) - math.lgamma(0.5 * dof) - 0.5 * dim * (_LOG_PI + math.log1p(q))
     plain -= log_lower + half * math.log1p(squared / (1.0 + q))
-    if law.kind == CONTAMINATION:
+    if scoring.kind == CONTAMINATION:
         return Residual(plain, 0.0, 0.0, 0.0, dim)
     log_noise = log_geometric(dof, dim)
     log_scale = log_lower + 0.5 * dim * (log_noise + math.log1p(q))
     noise_sds = min(math.sqrt(squared) * math.exp(-0.5 * log_noise), LONGEST)
     z = noise_sds / math.sqrt(1.0 + q)
-    return Residual(plain, z, z if law.predictive else noise_sds, log_scale, dim)  # D2
+    return Residual(plain, z, z if scoring.predictive else noise_sds, log_scale, dim)  # D2
 
 
 @kernel

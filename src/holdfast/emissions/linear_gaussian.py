@@ -51,7 +51,7 @@ from holdfast.emissions.linear import (
 from holdfast.emissions.matrices import check_roots, read_covariance, read_vector
 from holdfast.errors import HoldfastError, numbers
 from holdfast.loops import copy, copy_matrix
-from holdfast.score import LONGEST, Broad, Law, Residual, factorise, judge, log_normal
+from holdfast.score import LONGEST, Broad, Residual, Scoring, factorise, judge, log_normal
 
 
 class GaussianRows(NamedTuple):
@@ -81,8 +81,8 @@ class GaussianSpec(EmissionSpec):
     prior_mean: Any = 0.0
     prior_var: Any = 1.0
 
-    def build(self, shape: Shape, law: Law) -> LinearGaussian:
-        return LinearGaussian(shape, self, law)
+    def build(self, shape: Shape, scoring: Scoring) -> LinearGaussian:
+        return LinearGaussian(shape, self, scoring)
 
     def dim_hint(self) -> int | None:
         noise = numbers("noise", self.noise)
@@ -106,11 +106,11 @@ class LinearGaussian(Conjugate):
     Args:
         shape: sizes of y and of the features.
         spec: R, mu0 and Sigma0.
-        law: weight and deviations.
+        scoring: weight and deviations.
     """
 
-    def __init__(self, shape: Shape, spec: GaussianSpec, law: Law) -> None:
-        self.shape, self.law = shape, law
+    def __init__(self, shape: Shape, spec: GaussianSpec, scoring: Scoring) -> None:
+        self.shape, self.scoring = shape, scoring
         self.dim, self.size = shape.dim, shape.coefficients
         self.noise = read_covariance("noise", spec.noise, self.dim)
         self.noise_root = np.linalg.cholesky(self.noise)
@@ -235,14 +235,16 @@ def _learn(
     row: int,
     sample: Sample,
     view: View,
-    law: Law,
+    scoring: Scoring,
     broad: Broad,
     fresh: bool,
     belief: int,
 ) -> tuple[float, float]:
     if sample.y.size == 1:
-        return _learn_scalar(work.steps, facts, g, k, sample.y[0], view, law, broad, fresh, belief)
-    return _learn_vector(work.steps, facts, g, k, sample, view, law, broad, fresh, belief)
+        return _learn_scalar(
+            work.steps, facts, g, k, sample.y[0], view, scoring, broad, fresh, belief
+        )
+    return _learn_vector(work.steps, facts, g, k, sample, view, scoring, broad, fresh, belief)
 
 
 @bare
@@ -253,7 +255,7 @@ def _learn_scalar(
     k: int,
     y: float,
     view: View,
-    law: Law,
+    scoring: Scoring,
     broad: Broad,
     fresh: bool,
     belief: int,
@@ -261,14 +263,14 @@ def _learn_scalar(
     noise = facts.noise[0, 0]
     residual = bounded(y - view.location[g, k, 0])
     scored, variance = residual, view.spread[g, k, 0, 0]
-    if not law.sequential:  # D4: score with the row as the batch began
+    if not scoring.sequential:  # D4: score with the row as the batch began
         scored = bounded(y - view.start_location[g, k, 0])
         variance = view.start_spread[g, k, 0, 0]
     z = min(abs(scored) / math.sqrt(variance), LONGEST)
-    far = z if law.predictive else min(abs(scored) / math.sqrt(noise), LONGEST)  # D2
+    far = z if scoring.predictive else min(abs(scored) / math.sqrt(noise), LONGEST)  # D2
     log_scale = 0.5 * math.log(variance)
     seen = Residual(log_normal(z, log_scale, 1), z, far, log_scale, 1)
-    score, weight, w2 = judge(law, broad, seen, fresh, belief)
+    score, weight, w2 = judge(scoring, broad, seen, fresh, belief)
     if w2 > 0.0:
         gain = add_step(steps, g, k, steps.ahead[g, k, 0], noise / w2)
         move_by(steps, g, k, 0, gain * residual)
@@ -283,7 +285,7 @@ def _learn_vector(
     k: int,
     sample: Sample,
     view: View,
-    law: Law,
+    scoring: Scoring,
     broad: Broad,
     fresh: bool,
     belief: int,
@@ -292,19 +294,19 @@ def _learn_vector(
     n = sample.seen.size
     log_noise = factorise(facts.noise, sample.seen, sample.lower)
     residual, lines = np.empty(n), np.empty((n, steps.u.shape[3]))
-    if law.sequential:
+    if scoring.sequential:
         whiten(sample, view.location[g, k], steps.ahead[g, k], residual, lines)
     else:
         whiten(sample, view.start_location[g, k], steps.raw[g, k], residual, lines)
     first = steps.taken[g, k]
     z, log_scale = trial(steps, g, k, residual, lines)
     steps.taken[g, k] = first
-    far = z if law.predictive else min(math.sqrt(squares(residual)), LONGEST)  # D2
+    far = z if scoring.predictive else min(math.sqrt(squares(residual)), LONGEST)  # D2
     log_scale += log_noise
     seen = Residual(log_normal(z, log_scale, n), z, far, log_scale, n)
-    score, weight, w2 = judge(law, broad, seen, fresh, belief)
+    score, weight, w2 = judge(scoring, broad, seen, fresh, belief)
     if w2 > 0.0:
-        if not law.sequential:
+        if not scoring.sequential:
             whiten(sample, view.location[g, k], steps.ahead[g, k], residual, lines)
         in_turn(steps, g, k, residual, lines, 1.0 / w2)
     return score, weight

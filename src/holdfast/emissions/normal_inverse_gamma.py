@@ -63,7 +63,7 @@ from holdfast.emissions.inverse_wishart import WishartFacts, WishartRows, Wishar
 from holdfast.emissions.linear import blank_steps
 from holdfast.emissions.matrices import check_roots, read_covariance, read_vector
 from holdfast.errors import HoldfastError, SnapshotError, numbers, positive
-from holdfast.score import BROAD_DOF, CONTAMINATION, NONE, Law, update_weight2
+from holdfast.score import BROAD_DOF, CONTAMINATION, NONE, Scoring, update_weight2
 
 _NODES, _NODE_WEIGHTS = np.polynomial.legendre.leggauss(32)
 
@@ -90,8 +90,8 @@ class StudentSpec(EmissionSpec):
     noise_scale: Any = 0.75
     consistent: bool = True
 
-    def build(self, shape: Shape, law: Law) -> NormalInverseGamma:
-        return NormalInverseGamma(shape, self, law)
+    def build(self, shape: Shape, scoring: Scoring) -> NormalInverseGamma:
+        return NormalInverseGamma(shape, self, scoring)
 
     def dim_hint(self) -> int | None:
         scale = numbers("noise_scale", self.noise_scale)
@@ -116,16 +116,16 @@ class NormalInverseGamma(Conjugate):
     Args:
         shape: sizes of y and of the features.
         spec: prior of the coefficients and of the noise.
-        law: weight and deviations.
+        scoring: weight and deviations.
     """
 
-    def __init__(self, shape: Shape, spec: StudentSpec, law: Law) -> None:
+    def __init__(self, shape: Shape, spec: StudentSpec, scoring: Scoring) -> None:
         if shape.dim > 1 and not shape.shared:
             raise HoldfastError(
                 "features that share coefficients between the coordinates of y need known noise; "
                 "use br_ihmm."
             )
-        self.shape, self.law = shape, _plain_if_unbounded(law)
+        self.shape, self.scoring = shape, _plain_if_unbounded(scoring)
         d, m = shape.dim, shape.width
         self.prior_dof = 2.0 * positive("noise_shape", spec.noise_shape)
         self.prior_noise = read_covariance("noise_scale", spec.noise_scale, d) / spec.noise_shape
@@ -135,10 +135,10 @@ class NormalInverseGamma(Conjugate):
         self.prior_root: Array = np.asarray(np.linalg.cholesky(spread), np.float64)
         factor = np.linalg.cholesky(self.prior_dof * self.prior_noise)
         self.prior_factor: Array = np.asarray(factor, np.float64)
-        kind = self.law.kind if spec.consistent else NONE
-        kappa = [consistency(kind, law.threshold, seen) for seen in range(1, d + 1)]
+        kind = self.scoring.kind if spec.consistent else NONE
+        kappa = [consistency(kind, scoring.threshold, seen) for seen in range(1, d + 1)]
         self.facts = WishartFacts(np.array(kappa))
-        if law.kind == CONTAMINATION and self.prior_dof <= BROAD_DOF + 2:
+        if scoring.kind == CONTAMINATION and self.prior_dof <= BROAD_DOF + 2:
             raise HoldfastError(
                 f"noise_shape must exceed {BROAD_DOF / 2 + 1:g} under contamination, got "
                 f"{spec.noise_shape:g}: a regime's tail must be lighter than that of outliers."
@@ -211,10 +211,10 @@ class NormalInverseGamma(Conjugate):
         rows.factor[row] = np.linalg.cholesky(square - mean @ precision @ mean.T)
 
 
-def _plain_if_unbounded(law: Law) -> Law:
+def _plain_if_unbounded(scoring: Scoring) -> Scoring:
     """An infinite threshold is no weight, in scores too."""
-    plain = math.isinf(law.threshold) and law.kind != CONTAMINATION
-    return law._replace(kind=NONE) if plain else law
+    plain = math.isinf(scoring.threshold) and scoring.kind != CONTAMINATION
+    return scoring._replace(kind=NONE) if plain else scoring
 
 
 @lru_cache(maxsize=256)

@@ -18,7 +18,7 @@ from holdfast.score import (
     LONGEST,
     MAHALANOBIS,
     Broad,
-    Law,
+    Scoring,
     judge_mixture,
     log_weight2,
     update_weight2,
@@ -46,7 +46,7 @@ class Impression(NamedTuple):
     believed: np.ndarray
 
 
-def correction(law: Law) -> Correction:
+def correction(scoring: Scoring) -> Correction:
     """kappa and lambda of a weight under Gaussian noise.
 
     With V = sigma^2 / w^2 and e = d log V / d log sigma^2 (w^2 for imq, 1 inside c and 0 beyond
@@ -54,7 +54,7 @@ def correction(law: Law) -> Correction:
     """
     z = (np.arange(4000) + 0.5) * 0.003
     chance = np.exp(-0.5 * z**2) / np.exp(-0.5 * z**2).sum()
-    kind, c = law.kind, law.threshold
+    kind, c = scoring.kind, scoring.threshold
     w2 = np.exp([log_weight2(kind, length, c) for length in z])
     slope = chance * (w2 if kind == IMQ else w2 == 1.0)
     said = chance * [update_weight2(kind, length, c) for length in z]
@@ -67,7 +67,7 @@ def correction(law: Law) -> Correction:
 def impress(
     variance: np.ndarray,
     y: float,
-    law: Law,
+    scoring: Scoring,
     broad: Broad,
     correction: Correction,
     out: Impression,
@@ -79,17 +79,17 @@ def impress(
         z = min(abs(y) / math.sqrt(variance[j]), LONGEST)
         base = -half_log - 0.5 * math.log(variance[j])
         out.plain[j] = base - 0.5 * z * z
-        if law.kind == CONTAMINATION:
-            out.cautious[j], r, _ = judge_mixture(law, broad, out.plain[j], 0)
+        if scoring.kind == CONTAMINATION:
+            out.cautious[j], r, _ = judge_mixture(scoring, broad, out.plain[j], 0)
             out.w2[j] = r
             out.believed[j] = r * z * z + (1.0 - r) if r > 0.0 else 1.0
             continue
-        log_w2 = log_weight2(law.kind, z, law.threshold)
+        log_w2 = log_weight2(scoring.kind, z, scoring.threshold)
         w2 = math.exp(log_w2) if log_w2 < 0.0 else 1.0
         out.cautious[j] = base - stretch + 0.5 * (log_w2 - w2 * z * z / correction.score)
         out.believed[j] = correction.driver * w2 * z * z
         out.w2[j] = w2
-        if law.kind == MAHALANOBIS and z > law.threshold:
+        if scoring.kind == MAHALANOBIS and z > scoring.threshold:
             out.w2[j], out.believed[j] = 0.0, 1.0
 
 

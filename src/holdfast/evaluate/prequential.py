@@ -18,7 +18,7 @@ from holdfast.evaluate import scores, segmentation
 from holdfast.forecast import Forecast
 from holdfast.frames import Series, Table, read_series, read_table
 from holdfast.models.base import Model
-from holdfast.models.tape import Tape
+from holdfast.models.recorder import Recorder
 from holdfast.results import Run
 
 Array = NDArray[np.float64]
@@ -251,14 +251,14 @@ def _stream(
     if not 0 < level < 1:
         raise HoldfastError(f"level must lie strictly between 0 and 1, got {level!r}.")
     rows = model._check_stream(series.values, table)
-    tape = Tape(level)
+    recorder = Recorder(level)
     begin = time.perf_counter()
     for block in model._blocks(series.values, rows, progress):
         record.seconds += time.perf_counter() - begin
         record.add(block.forecasts)
-        tape.add(block)
+        recorder.add(block)
         begin = time.perf_counter()
-    run = tape.run(series)
+    run = recorder.run(series)
     model._note(run)
     return run
 

@@ -45,7 +45,7 @@ from holdfast.frames import Row, Table, read_series, read_table
 _PLANS = 8  # shapes of x remembered at a time
 
 
-class _Plan(NamedTuple):
+class _Layout(NamedTuple):
     """Where each term reads and writes, for covariates of one shape."""
 
     shape: tuple[int, ...]
@@ -63,7 +63,7 @@ class Features:
     """A feature map; `+` joins two. Immutable."""
 
     terms: tuple[Term, ...]
-    _plans: dict[Any, _Plan] = field(default_factory=dict, init=False, compare=False)
+    _plans: dict[Any, _Layout] = field(default_factory=dict, init=False, compare=False)
 
     def __post_init__(self) -> None:
         if not self.terms:
@@ -220,7 +220,7 @@ class Features:
         """Covariates up to this size need no closer look."""
         return min((t.limit for t in self.terms if isinstance(t, Powers)), default=LARGEST)
 
-    def _plan(self, names: Names, shape: tuple[int, ...], dim: int) -> _Plan:
+    def _plan(self, names: Names, shape: tuple[int, ...], dim: int) -> _Layout:
         key = (names, shape, dim)
         plan = self._plans.get(key)
         if plan is None:
@@ -230,7 +230,7 @@ class Features:
             self._plans[key] = plan
         return plan
 
-    def _make_plan(self, names: Names, shape: tuple[int, ...], dim: int) -> _Plan:
+    def _make_plan(self, names: Names, shape: tuple[int, ...], dim: int) -> _Layout:
         if self.needs_x:
             self._check_shape(shape, dim)
         size = shape[-1] if shape else 0
@@ -247,7 +247,7 @@ class Features:
             parts.append((term, slice(len(labels), len(labels) + len(own)), index))
             labels += own
         lead = (dim,) if self.is_matrix and dim > 1 else ()
-        return _Plan((*lead, len(labels)), labels, parts)
+        return _Layout((*lead, len(labels)), labels, parts)
 
     def _check_shape(self, shape: tuple[int, ...], dim: int) -> None:
         first = self.terms[0]

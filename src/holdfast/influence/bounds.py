@@ -74,7 +74,7 @@ def bound(model: Any, *, clean: Any, x: Any = None, position: Position = 0) -> B
     end = outlook.follow(prefix, batch[first:], designs[first:])
     white = [np.linalg.solve(emission.noise_root, design) for design in designs[first:]]
     lengths = np.clip(outlook.left - first, 0, len(white))
-    if emission.law.kind == CONTAMINATION:
+    if emission.scoring.kind == CONTAMINATION:
         worst = _mixture(outlook, prefix, white, lengths)
     else:
         worst = _weighted(outlook, emission, prefix, white, lengths)
@@ -113,7 +113,7 @@ def _checked(outlook: Outlook, batch: Array) -> LinearGaussian:
     missing = np.isnan(batch)
     if (missing.any(axis=1) & ~missing.all(axis=1)).any():
         raise HoldfastError("clean is missing in some coordinates only; bound needs all or none.")
-    if emission.law.kind == CONTAMINATION and not emission.law.sequential:
+    if emission.scoring.kind == CONTAMINATION and not emission.scoring.sequential:
         raise HoldfastError('bound under contamination needs rule D4 as "holdfast" has it.')
     return emission
 
@@ -134,7 +134,7 @@ def _weighted(
         row = outlook.row[ours]
         mean, root = prefix.rows.mean[ours, 0], prefix.rows.root[ours]
         stage = weighted.Stage(
-            emission.law,
+            emission.scoring,
             mean,
             root,
             rows.mean[row, 0],
@@ -173,7 +173,7 @@ def _mixture(
         gain, reach = limits.gain[lengths[g], ours], limits.reach[lengths[g], ours]
         low, high = _totals(part, int(state.clock.observed[g]), gain)
         excess = high[:, None] - low[None]
-        if not plan.law.weigh_regimes:
+        if not plan.scoring.weigh_regimes:
             excess = np.full_like(excess, math.inf)
         found.append(Worst(excess, part.hypothesis, part.rows.mean[:, 0], part.rows.root, reach))
     return found

@@ -19,8 +19,8 @@ from holdfast.regimes.rule import read_rule
 from holdfast.score import (
     COLLAPSED,
     CONTAMINATION,
-    Law,
     Residual,
+    Scoring,
     judge,
     log_normal,
     no_outliers,
@@ -144,16 +144,18 @@ def _scores(
             'density of outliers, which "contamination" needs.'
         )
     log_scale = np.broadcast_to(np.log(scales), residual.shape).copy()
-    law = Law(kind, c, True, read_rule(rule).D1, True, True, True)
-    _score_all(residual, log_scale, law, out)
+    scoring = Scoring(kind, c, True, read_rule(rule).D1, True, True, True)
+    _score_all(residual, log_scale, scoring, out)
     return out
 
 
 @kernel
-def _score_all(z: np.ndarray, log_scale: np.ndarray, law: Law, out_score: np.ndarray) -> None:
+def _score_all(
+    z: np.ndarray, log_scale: np.ndarray, scoring: Scoring, out_score: np.ndarray
+) -> None:
     """The model's own score of residuals of length z."""
     lengths, scales, scores = z.ravel(), log_scale.ravel(), out_score.ravel()
     for k in range(lengths.size):
         plain = log_normal(lengths[k], scales[k], 1)
         seen = Residual(plain, lengths[k], lengths[k], scales[k], 1)
-        scores[k] = judge(law, no_outliers(), seen, False, COLLAPSED)[0]
+        scores[k] = judge(scoring, no_outliers(), seen, False, COLLAPSED)[0]

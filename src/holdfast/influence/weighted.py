@@ -19,14 +19,14 @@ from numpy.typing import NDArray
 
 from holdfast.emissions.base import Array
 from holdfast.influence.shapes import information, largest, log_det, push, squares, times
-from holdfast.score import IMQ, NONE, Law
+from holdfast.score import IMQ, NONE, Scoring
 
 
 class Stage(NamedTuple):
     """K rows of one island before the first observation that may be contaminated.
 
     Attributes:
-        law: how observations are weighed.
+        scoring: how observations are weighed.
         mean: (K, m) and `root` (K, m, m) of the rows now.
         start_mean: (K, m) and `start_root` (K, m, m) of the rows as the batch began (D4).
         fresh: (K,) whether a row has learnt nothing before this batch (D3).
@@ -34,7 +34,7 @@ class Stage(NamedTuple):
         log_noise: log |R|.
     """
 
-    law: Law
+    scoring: Scoring
     mean: Array
     root: Array
     start_mean: Array
@@ -52,11 +52,11 @@ class Admissible(NamedTuple):
     product: float
 
 
-def admissible(law: Law) -> Admissible:
+def admissible(scoring: Scoring) -> Admissible:
     """The constants of a weight of `holdfast.score`; C is infinite where nothing is bounded."""
-    if law.kind == NONE or math.isinf(law.threshold):
+    if scoring.kind == NONE or math.isinf(scoring.threshold):
         return Admissible(1.0, 1.0, math.inf)
-    return Admissible(1.0, 1.0 if law.kind == IMQ else 2.0, law.threshold**2)
+    return Admissible(1.0, 1.0 if scoring.kind == IMQ else 2.0, scoring.threshold**2)
 
 
 def stretch(ratio: Array, gap: Array) -> Array:
@@ -74,37 +74,37 @@ def reach(stage: Stage) -> Array:
 
     In standard deviations of the row as the contamination begins.
     """
-    law, product = stage.law, admissible(stage.law).product
+    scoring, product = stage.scoring, admissible(stage.scoring).product
     moved = np.zeros((len(stage.designs) + 1, stage.fresh.size))
     for b, design in enumerate(stage.designs):
         leverage = largest(squares(design @ stage.root))
-        if law.sequential:
-            step = times(np.sqrt(push(leverage, law.predictive)), math.sqrt(product))
+        if scoring.sequential:
+            step = times(np.sqrt(push(leverage, scoring.predictive)), math.sqrt(product))
         else:  # D4 off: the weight looks at the row as the batch began, the update does not
-            before = 1 + largest(squares(design @ stage.start_root)) if law.predictive else 1.0
+            before = 1 + largest(squares(design @ stage.start_root)) if scoring.predictive else 1.0
             behind = np.linalg.norm((stage.start_mean - stage.mean) @ design.T, axis=1)
             seen = math.sqrt(product) * np.sqrt(before) + behind + np.sqrt(leverage) * moved[b]
             step = times(np.sqrt(push(leverage, False)), seen)
         moved[b + 1] = moved[b] + step
-    if not law.weigh_births:  # D3 off: a newborn follows whatever it sees
+    if not scoring.weigh_births:  # D3 off: a newborn follows whatever it sees
         moved[1:, stage.fresh] = math.inf
     return moved
 
 
 def score_gaps(stage: Stage, moved: Array) -> Array:
     """(K, K): G_kl, an upper bound on score_k - score_l over the contaminated observations."""
-    law = stage.law
-    if not law.weigh_regimes or math.isinf(admissible(law).product):
+    scoring = stage.scoring
+    if not scoring.weigh_regimes or math.isinf(admissible(scoring).product):
         return np.full((stage.fresh.size,) * 2, math.inf)
     mean, root = stage.mean, stage.root
-    if not law.sequential:
+    if not scoring.sequential:
         mean, root, moved = stage.start_mean, stage.start_root, np.zeros_like(moved)
     gaps = np.zeros((stage.fresh.size,) * 2)
     shrunk = np.broadcast_to(np.eye(mean.shape[1]), root.shape).copy()
     for b, design in enumerate(stage.designs):
         box = Box.of(mean, root, design, shrunk, moved[b])
-        gaps += _unit_free_gap(box, law) if law.unit_free else _paper_gap(box, stage)
-        if law.sequential:
+        gaps += _unit_free_gap(box, scoring) if scoring.unit_free else _paper_gap(box, stage)
+        if scoring.sequential:
             shrunk += information(design @ root)
     return gaps
 
@@ -133,20 +133,20 @@ class Box(NamedTuple):
         return cls(mean @ design.T, unit + least, unit + squares(seen), moved)
 
 
-def _unit_free_gap(box: Box, law: Law) -> Array:
+def _unit_free_gap(box: Box, scoring: Scoring) -> Array:
     """G_kl of one observation under the score log N(y; yhat, S / w^2) (D1)."""
     dim = box.low.shape[1]
-    constants = admissible(law)
+    constants = admissible(scoring)
     unit = np.eye(dim)
-    metric = box.low if law.predictive else np.broadcast_to(unit, box.low.shape)
+    metric = box.low if scoring.predictive else np.broadcast_to(unit, box.low.shape)
     # Residuals of l are measured by metric_l or more, so their length is at most this one.
     factor = np.asarray(np.linalg.cholesky(metric), np.float64)
     apart = box.location[:, None] - box.location[None]
     distance = np.linalg.norm(_whitened(factor, apart[..., None])[..., 0], axis=-1)
     wander = np.sqrt(largest(_conjugate(factor, box.high - unit)))  # (k, l)
     moved = times(wander, box.reach[:, None]) + times(np.diagonal(wander), box.reach)[None]
-    gap = (distance + moved) / law.threshold
-    ratio = largest(_conjugate(factor, box.high)) if law.predictive else np.ones_like(gap)
+    gap = (distance + moved) / scoring.threshold
+    ratio = largest(_conjugate(factor, box.high)) if scoring.predictive else np.ones_like(gap)
     volume = log_det(box.high)[None] - log_det(box.low)[:, None]
     spread = math.log(constants.upper / constants.lower)
     tail = np.log(stretch(ratio, gap))
@@ -157,7 +157,7 @@ def _paper_gap(box: Box, stage: Stage) -> Array:
     """G_kl of one observation under the score w^2 log N(y; yhat, S): each score has a range."""
     constant = box.low.shape[1] * math.log(2 * math.pi) + stage.log_noise
     highest = 0.5 * np.maximum(-(constant + log_det(box.low)), 0.0)
-    product = admissible(stage.law).product
+    product = admissible(stage.scoring).product
     lowest = -0.5 * (np.maximum(constant + log_det(box.high), 0.0) + product)
     return np.asarray(highest[:, None] - lowest[None])
 

@@ -33,8 +33,8 @@ from holdfast.errors import HoldfastError, observation, whole
 from holdfast.forecast import Forecast
 from holdfast.frames import Table, read_series, read_table
 from holdfast.models import advice, explaining
+from holdfast.models.recorder import Block, Recorder
 from holdfast.models.steps import Ahead, Calendar
-from holdfast.models.tape import Block, Tape
 from holdfast.results import Regime, Run, Step, Transitions
 
 Array = NDArray[np.float64]
@@ -130,12 +130,12 @@ class Model(ABC):
         if not 0 < level < 1:
             raise HoldfastError(f"level must lie strictly between 0 and 1, got {level!r}.")
         labels = advice.labels_of(series, table, self._said)
-        tape = Tape(level)
+        recorder = Recorder(level)
         for block in self._blocks(
             series.values, self._check_stream(series.values, table), progress
         ):
-            tape.add(block)
-        run = tape.run(series._replace(index=labels))
+            recorder.add(block)
+        run = recorder.run(series._replace(index=labels))
         self._note(run)
         if self.advised:
             advice.look_at(run, self.name, self.settings(), self._said)

@@ -33,7 +33,7 @@ from holdfast.models.runlength import (
     Mixture,
     Segments,
 )
-from holdfast.score import CONTAMINATION, Law, weight_code
+from holdfast.score import CONTAMINATION, Scoring, weight_code
 
 EMISSIONS = ("linear_gaussian", "normal_inverse_gamma")
 _SCALES = {"noise", "noise_shape", "noise_scale", "prior_mean", "prior_var"}
@@ -81,12 +81,12 @@ class BocdSettings(RunLengthSettings):
     weigh_regimes: bool = True
     dim: int | None = None
 
-    def law(self) -> Law:
+    def scoring(self) -> Scoring:
         kind = weight_code(self.weight)
         if kind == CONTAMINATION:
             raise HoldfastError("bocd takes the weights imq, huber, mahalanobis and none.")
         threshold = positive("threshold", self.threshold)
-        return Law(kind, threshold, bool(self.weigh_regimes), True, True, True, True)
+        return Scoring(kind, threshold, bool(self.weigh_regimes), True, True, True, True)
 
 
 class Bocd(RunLengthModel):
@@ -101,7 +101,7 @@ class Bocd(RunLengthModel):
             moderate(scale, getattr(spec, scale))
         self.spec = spec
         self.chosen = replace(settings, features=self.features.to_json())
-        self._law = settings.law()
+        self._law = settings.scoring()
         self.dim = (
             spec.dim_hint()
             if settings.dim is None

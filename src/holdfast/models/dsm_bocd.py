@@ -22,7 +22,7 @@ from holdfast.models.base import Array
 from holdfast.models.maker import Numbers, json_value, maker
 from holdfast.models.run_length_model import RunLengthModel, RunLengthSettings
 from holdfast.models.runlength import RunLengths
-from holdfast.models.score_matching import Law, ScoreMatching, best_omega
+from holdfast.models.score_matching import ScoreMatching, Setup, best_omega
 
 # Their fourth powers meet: the prior's precision is noise^2 / prior_var, an observation's square.
 _SCALES = (
@@ -61,7 +61,7 @@ class DsmSettings(RunLengthSettings):
     training: int = 100
     threshold: float = 4.0
 
-    def law(self) -> Law:
+    def setup(self) -> Setup:
         """The settings, checked, as the kernels want them."""
         if self.variance not in VARIANCES:
             raise unknown("variance", self.variance, VARIANCES)
@@ -77,7 +77,7 @@ class DsmSettings(RunLengthSettings):
             most = positive("max_variance", self.max_variance)
         if most <= noise:
             raise HoldfastError(f"max_variance must be above noise={noise}, got {most}.")
-        return Law(
+        return Setup(
             p11=precision[0, 0],
             p12=precision[0, 1],
             p22=precision[1, 1],
@@ -123,7 +123,7 @@ class DsmBocd(RunLengthModel):
     def __init__(self, settings: DsmSettings) -> None:
         super().__init__(settings, feature_maps.intercept())
         self.chosen = settings
-        self.rows = ScoreMatching(settings.law())
+        self.rows = ScoreMatching(settings.setup())
         self._training = whole("training", settings.training, least=0, most=MOST_TRAINING)
         if settings.omega is not None:
             self._training = 0
@@ -132,7 +132,7 @@ class DsmBocd(RunLengthModel):
     @property
     def omega(self) -> float:
         """The learning rate in use."""
-        return self.rows.law.omega
+        return self.rows.setup.omega
 
     def fit(self, y: Any) -> float:
         """Choose the learning rate on a training part; the rows learnt so far are kept.
@@ -153,7 +153,7 @@ class DsmBocd(RunLengthModel):
         if values.size < 2 or not np.isfinite(values).all():
             raise HoldfastError("y must have at least two observed values, all finite, to fit.")
         self._training, self.seen = 0, []
-        self.rows.law = self.rows.law._replace(omega=best_omega(values, self.rows.law))
+        self.rows.setup = self.rows.setup._replace(omega=best_omega(values, self.rows.setup))
         return self.omega
 
     def _learn(self, lengths: RunLengths, y: Array, design: Array) -> float:
@@ -183,7 +183,7 @@ class DsmBocd(RunLengthModel):
 
     def _unpack_more(self, values: Values, arrays: Arrays) -> None:
         omega = values.number("omega", least=float(np.finfo(float).tiny))
-        self.rows.law = self.rows.law._replace(omega=omega)
+        self.rows.setup = self.rows.setup._replace(omega=omega)
         self._training = values.whole("training", 0, self._training)
         seen = arrays.floats("seen", (None,))
         if seen.size > max(self._training - 1, 0):

@@ -21,10 +21,10 @@ from holdfast.emissions.base import EmissionSpec
 from holdfast.forecast import Forecast, Forecasts, log_densities
 from holdfast.frames import Row
 from holdfast.models.coefficients import coefficient_names
+from holdfast.models.recorder import Block
 from holdfast.models.regime_model import CHUNK, RegimeModel
 from holdfast.models.regime_settings import RegimeSettings
 from holdfast.models.reporting import Reporter
-from holdfast.models.tape import Block
 from holdfast.results import NO_REGIME, OPENED, OUTLIER, Event, Regime, Step
 from holdfast.units import Units
 

@@ -21,9 +21,9 @@ from holdfast.models.base import Array
 from holdfast.models.covariates import bounded, new_past
 from holdfast.models.maker import Terms, maker
 from holdfast.models.naive import Naive
-from holdfast.score import NONE, Law
+from holdfast.score import NONE, Scoring
 
-_PLAIN = Law(NONE, np.inf, False, True, True, True, True)
+_PLAIN = Scoring(NONE, np.inf, False, True, True, True, True)
 
 
 class LeastSquares(Naive):

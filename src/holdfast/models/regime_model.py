@@ -35,9 +35,9 @@ from holdfast.models.covariates import (
 )
 from holdfast.models.limits import check_room, check_scales, within_reach
 from holdfast.models.maker import json_value
+from holdfast.models.recorder import Block
 from holdfast.models.regime_settings import RegimeSettings
 from holdfast.models.reporting import Reporter
-from holdfast.models.tape import Block
 from holdfast.regimes.engine import Engine
 from holdfast.regimes.plan import MEMORY, Plan
 from holdfast.regimes.rule import read_rule, write_rule
@@ -149,7 +149,7 @@ class RegimeModel(Model):
         for value in y[-max(self.features.depth, 1) :]:
             self.past.push(value)
         n, end = len(y), int(track.offset[-1])
-        outliers = engine.plan.law.kind == CONTAMINATION  # their component is the last one
+        outliers = engine.plan.scoring.kind == CONTAMINATION  # their component is the last one
         rate = track.share[track.offset[1:] - 1] if outliers else np.zeros(n)
         forecasts = Forecasts(
             track.offset,
@@ -251,8 +251,8 @@ class RegimeModel(Model):
         """What an engine for this shape is made of, found right and affordable."""
         wide = float(shape.coefficients) ** 2
         affordable("features and particles", wide * 64 + self.chosen.particles * 100.0)
-        emission = self.spec.build(shape, self._plan.law)
-        plan = self._plan._replace(law=emission.law, width=shape.width)
+        emission = self.spec.build(shape, self._plan.scoring)
+        plan = self._plan._replace(scoring=emission.scoring, width=shape.width)
         check_room(emission, plan, self.chosen.particles, self._islands)
         return emission, plan
 

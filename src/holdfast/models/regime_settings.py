@@ -25,7 +25,7 @@ from holdfast.regimes.prior import Concentration
 from holdfast.regimes.resampling import SCHEMES
 from holdfast.regimes.rule import Rule, read_rule
 from holdfast.regimes.schedule import Schedule, read_schedule
-from holdfast.score import CONTAMINATION, IMQ, LARGEST_RATE, Law, weight_code
+from holdfast.score import CONTAMINATION, IMQ, LARGEST_RATE, Scoring, weight_code
 
 STICKY = 10.0  # default kappa of the second edition (docs/models.md)
 RELUCTANT = (1.0, 10.0)  # default prior of gamma there: a tenth of the paper's, learnt all the same
@@ -68,10 +68,10 @@ class RegimeSettings:
         plain = self.threshold is None and read_rule(self.rule).D1
         return CONTAMINATION if plain else IMQ
 
-    def law(self) -> Law:
+    def scoring(self) -> Scoring:
         rule = read_rule(self.rule)
         switches = (bool(self.weigh_regimes), rule.D1, rule.D2, rule.D3, rule.D4)
-        return Law(self.kind(), self._threshold(), *switches)
+        return Scoring(self.kind(), self._threshold(), *switches)
 
     def _threshold(self) -> float:
         """c, or infinity for a weight that never is below one."""
@@ -86,7 +86,7 @@ class RegimeSettings:
     def plan(self) -> Plan:
         rule, schedule = read_rule(self.rule), self._schedule()
         return Plan(
-            law=self.law(),
+            scoring=self.scoring(),
             schedule=schedule,
             concentration=self.concentration(),
             ess_threshold=share("ess_threshold", self.ess_threshold),

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from holdfast.checks import Values
 from holdfast.errors import SnapshotError
 from holdfast.forecast import Forecasts, log_densities
-from holdfast.models.tape import Block
+from holdfast.models.recorder import Block
 from holdfast.regimes.drive import Track
 from holdfast.regimes.engine import Change
 from holdfast.results import NO_REGIME, OPENED, OUTLIER, PRUNED, RETURNED, Event

@@ -173,13 +173,13 @@ class RunLengthModel(Model):
         lengths = self.lengths
         if lengths is None or not lengths.n:
             return []
-        row, book = lengths.best(), lengths.book
+        row, history = lengths.best(), lengths.history
         mean, sd = lengths.segments.coefficients(lengths.rows, row)
         return [
             Regime(
                 self.announcer.regime,
-                int(book.visits[row]),
-                int(book.start[row]),
+                int(history.visits[row]),
+                int(history.start[row]),
                 lengths.time - 1 - lengths.gap,
                 mean,
                 sd,

@@ -93,7 +93,7 @@ class Segments(ABC):
         return all((np.abs(array[: visits.size]) < STORED[1]).all() for array in rows)
 
 
-class Book(NamedTuple):
+class History(NamedTuple):
     """Per kept start: time index, observations learnt, log p_t(s), log of its best path."""
 
     start: np.ndarray
@@ -115,7 +115,7 @@ class RunLengths:
         affordable("max_run_lengths", (kept + 1.0) * segments.shape.coefficients**2)
         self.segments, self.hazard, self.kept = segments, hazard, kept
         self.rows = segments.blank(kept + 1)
-        self.book = Book(
+        self.history = History(
             np.zeros(kept + 1, np.int64),
             np.zeros(kept + 1, np.int64),
             np.full(kept + 1, -np.inf),
@@ -136,12 +136,12 @@ class RunLengths:
     @property
     def mass(self) -> Array:
         """(n,) posterior probabilities of the kept starts."""
-        return np.asarray(np.exp(self.book.log_mass[: self.n]))
+        return np.asarray(np.exp(self.history.log_mass[: self.n]))
 
     @property
     def start(self) -> NDArray[np.int64]:
         """(n,) the kept starts, in no particular order."""
-        return self.book.start[: self.n]
+        return self.history.start[: self.n]
 
     def skip(self) -> None:
         """An observation that is missing: only the chance of a change grows."""
@@ -152,11 +152,11 @@ class RunLengths:
     def observe(self, y: Array, design: Array) -> float:
         """Learn one observation; the posterior mean of how much it was believed."""
         n = self.n
-        self.book.start[n], self.book.visits[n] = self.time, 0
+        self.history.start[n], self.history.visits[n] = self.time, 0
         score, weight = np.zeros(n + 1), np.ones(n + 1)
         self.segments.advance(self.rows, y, design, score, weight)
-        previous = _weigh(self.book, n, score, self.log_stay(1))
-        self.trail.push(self.time, int(self.book.start[previous]) if n else -1)
+        previous = _weigh(self.history, n, score, self.log_stay(1))
+        self.trail.push(self.time, int(self.history.start[previous]) if n else -1)
         self.n, self.gap = n + 1, 0
         self.time += 1
         believed = float(self.mass @ weight)
@@ -177,21 +177,21 @@ class RunLengths:
 
     def best(self) -> int:
         """The slot of the most probable start."""
-        return int(np.argmax(self.book.log_mass[: self.n]))
+        return int(np.argmax(self.history.log_mass[: self.n]))
 
     def segmentation(self) -> list[int]:
         """First index of every segment but the first, on the most probable path so far."""
         if not self.n:
             return []
-        winner = int(np.argmax(self.book.log_best[: self.n]))
-        return self.trail.path(int(self.book.start[winner]))[1:]
+        winner = int(np.argmax(self.history.log_best[: self.n]))
+        return self.trail.path(int(self.history.start[winner]))[1:]
 
     def _drop(self) -> None:
         """Forget the least probable start if there is one too many."""
         self.latest_dropped = 0.0
         if self.n > self.kept:
             self.n -= 1
-            self.latest_dropped = _forget(self.book, self.n, self.rows)
+            self.latest_dropped = _forget(self.history, self.n, self.rows)
             self.dropped += self.latest_dropped
         self.trail.tidy(self.start)
 
@@ -210,7 +210,7 @@ class RunLengths:
         }
         arrays: dict[str, NDArray[Any]] = {
             f"book_{name}": array[: self.n].copy()
-            for name, array in zip(Book._fields, self.book, strict=True)
+            for name, array in zip(History._fields, self.history, strict=True)
         }
         arrays |= {f"rows_{j}": array[: self.n].copy() for j, array in enumerate(self.rows)}
         arrays["trail"] = np.array(list(self.trail.before.items()), np.int64).reshape(-1, 2)
@@ -223,7 +223,7 @@ class RunLengths:
         self.n, self.gap = n, values.whole("gap", 0, self.time)
         self.dropped = values.number("dropped", least=0.0)
         self.latest_dropped = values.number("latest_dropped", 0.0, 1.0)
-        start, visits, log_mass, log_best = self.book
+        start, visits, log_mass, log_best = self.history
         start[:n] = arrays.wholes("book_start", (n,), 0, self.time - 1)
         visits[:n] = arrays.wholes("book_visits", (n,), 1, self.time)
         log_mass[:n] = arrays.log_shares("book_log_mass", (n,))
@@ -318,41 +318,41 @@ class Announcer:
 
 
 @kernel
-def _weigh(book: Book, n: int, score: np.ndarray, log_stay: float) -> int:
+def _weigh(history: History, n: int, score: np.ndarray, log_stay: float) -> int:
     """One step of the sums and of the maxima; the best predecessor of the new start n."""
     before, previous = 0.0, 0
     if n > 0:
         before = -np.inf
         for k in range(n):
-            if book.log_best[k] > before:
-                before, previous = book.log_best[k], k
+            if history.log_best[k] > before:
+                before, previous = history.log_best[k], k
         for k in range(n):
-            book.log_mass[k] += log_stay + score[k]
-            book.log_best[k] += log_stay + score[k]
+            history.log_mass[k] += log_stay + score[k]
+            history.log_best[k] += log_stay + score[k]
     log_hazard = math.log(-math.expm1(log_stay))
-    book.log_mass[n] = log_hazard + score[n]
-    book.log_best[n] = before + log_hazard + score[n]
+    history.log_mass[n] = log_hazard + score[n]
+    history.log_best[n] = before + log_hazard + score[n]
     top, heaviest = -np.inf, -np.inf
     for k in range(n + 1):
-        book.visits[k] += 1
-        top = max(top, book.log_best[k])
-        heaviest = max(heaviest, book.log_mass[k])
+        history.visits[k] += 1
+        top = max(top, history.log_best[k])
+        heaviest = max(heaviest, history.log_mass[k])
     for k in range(n + 1):
-        book.log_mass[k] -= heaviest  # scores of 1e200 would swallow the log of a sum
-        book.log_best[k] -= top  # only differences matter, and they must not drift
-    total = normalise(book.log_mass, n + 1, np.empty(n + 1))
+        history.log_mass[k] -= heaviest  # scores of 1e200 would swallow the log of a sum
+        history.log_best[k] -= top  # only differences matter, and they must not drift
+    total = normalise(history.log_mass, n + 1, np.empty(n + 1))
     for k in range(n + 1):
-        book.log_mass[k] -= total
+        history.log_mass[k] -= total
     return previous
 
 
-def _forget(book: Book, last: int, rows: Rows) -> float:
+def _forget(history: History, last: int, rows: Rows) -> float:
     """Put slot `last` in the place of the least probable start; the mass that was lost."""
-    least = int(np.argmin(book.log_mass[: last + 1]))
-    lost = math.exp(book.log_mass[least])
-    for array in (*book, *rows):
+    least = int(np.argmin(history.log_mass[: last + 1]))
+    lost = math.exp(history.log_mass[least])
+    for array in (*history, *rows):
         array[least] = array[last]
-    book.log_mass[:last] -= math.log1p(-lost)
+    history.log_mass[:last] -= math.log1p(-lost)
     return lost
 
 

@@ -57,7 +57,7 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(24)
 _FINE_NODES, _FINE_WEIGHTS = np.polynomial.legendre.leggauss(96)
 
 
-class Law(NamedTuple):
+class Setup(NamedTuple):
     """Prior precision P_0 and P_0 mu_0 in centred coordinates, and the rest of the settings.
 
     `pinned` is the known eta_2, or 0. `schur` is the prior precision of eta_2 alone.
@@ -94,12 +94,12 @@ class Sums(NamedTuple):
 
 
 @kernel
-def learn(sums: np.ndarray, y: float, law: Law) -> float:
+def learn(sums: np.ndarray, y: float, setup: Setup) -> float:
     """Add one observation to a row's sums; its weight m^2."""
-    x = min(max(y - law.center, -LONGEST * law.scale), LONGEST * law.scale)
-    u = x / law.scale
+    x = min(max(y - setup.center, -LONGEST * setup.scale), LONGEST * setup.scale)
+    u = x / setup.scale
     m = 1.0 / math.hypot(1.0, u)
-    slope = -2.0 / law.scale * (u * m) * m * m * m  # (m^2)'
+    slope = -2.0 / setup.scale * (u * m) * m * m * m  # (m^2)'
     sums[0] += m * m
     sums[1] += m * (m * x)
     sums[2] += (m * x) * (m * x)
@@ -109,34 +109,34 @@ def learn(sums: np.ndarray, y: float, law: Law) -> float:
 
 
 @kernel
-def posterior(sums: np.ndarray, law: Law) -> Posterior:
+def posterior(sums: np.ndarray, setup: Setup) -> Posterior:
     """The generalised posterior of a row."""
-    rate = 2.0 * law.omega
-    p11 = law.p11 + rate * sums[0]
-    p12 = law.p12 - rate * sums[1]
-    h1 = law.h1 - rate * sums[3]
-    h2 = law.h2 + rate * (sums[4] + sums[0])
+    rate = 2.0 * setup.omega
+    p11 = setup.p11 + rate * sums[0]
+    p12 = setup.p12 - rate * sums[1]
+    h1 = setup.h1 - rate * sums[3]
+    h2 = setup.h2 + rate * (sums[4] + sums[0])
     # a Schur complement never falls below the prior's; rounding must not say otherwise
-    precision = max(law.p22 + rate * sums[2] - p12 * p12 / p11, law.schur)
+    precision = max(setup.p22 + rate * sums[2] - p12 * p12 / p11, setup.schur)
     return Posterior(p11, p12, h1, (h2 - p12 * h1 / p11) / precision, precision)
 
 
 @kernel
 def spread_nodes(
     belief: Posterior,
-    law: Law,
+    setup: Setup,
     nodes: np.ndarray,
     weights: np.ndarray,
     out_eta: np.ndarray,
     out_share: np.ndarray,
 ) -> None:
     """Values of eta_2 and their shares: a quadrature of its truncated normal."""
-    if law.pinned > 0.0:
-        out_eta[0], out_share[0] = law.pinned, 1.0
+    if setup.pinned > 0.0:
+        out_eta[0], out_share[0] = setup.pinned, 1.0
         return
     root = math.sqrt(belief.precision)
-    cut = (law.floor - belief.mean) * root
-    low = math.sqrt(max(belief.mean - _REACH / root, law.floor))
+    cut = (setup.floor - belief.mean) * root
+    low = math.sqrt(max(belief.mean - _REACH / root, setup.floor))
     high = math.sqrt(belief.mean + math.hypot(max(cut, 0.0), _REACH) / root)
     nearest = max(cut, 0.0)  # the largest density among the nodes is at this many sd
     total = 0.0
@@ -159,15 +159,15 @@ def component(belief: Posterior, eta: float) -> tuple[float, float]:
 
 @kernel
 def log_predictive(
-    y: float, belief: Posterior, eta: np.ndarray, share: np.ndarray, law: Law
+    y: float, belief: Posterior, eta: np.ndarray, share: np.ndarray, setup: Setup
 ) -> float:
     """Log of the nodes' mixture at y, with the evidence bounded beyond the threshold."""
     terms = np.empty(eta.size)
     top = -np.inf
     for j in range(eta.size):
         location, spread = component(belief, eta[j])
-        z = min(abs(y - law.center - location) / math.sqrt(spread), LONGEST)
-        log_w2 = log_weight2(IMQ, z, law.threshold)
+        z = min(abs(y - setup.center - location) / math.sqrt(spread), LONGEST)
+        log_w2 = log_weight2(IMQ, z, setup.threshold)
         terms[j] = log_score(z, 0.5 * math.log(spread), log_w2, 1)
         if share[j] > 0.0:
             top = max(top, terms[j])
@@ -182,26 +182,26 @@ def log_predictive(
 def _advance(
     rows: Sums,
     y: float,
-    law: Law,
+    setup: Setup,
     nodes: np.ndarray,
     weights: np.ndarray,
     out_score: np.ndarray,
     out_weight: np.ndarray,
 ) -> None:
     """Score y under every row, then learn it."""
-    n_nodes = 1 if law.pinned > 0.0 else nodes.size
+    n_nodes = 1 if setup.pinned > 0.0 else nodes.size
     eta, share = np.empty(n_nodes), np.empty(n_nodes)
     for k in range(out_score.size):
-        belief = posterior(rows.sums[k], law)
-        spread_nodes(belief, law, nodes, weights, eta, share)
-        out_score[k] = log_predictive(y, belief, eta, share, law)
-        out_weight[k] = learn(rows.sums[k], y, law)
+        belief = posterior(rows.sums[k], setup)
+        spread_nodes(belief, setup, nodes, weights, eta, share)
+        out_score[k] = log_predictive(y, belief, eta, share, setup)
+        out_weight[k] = learn(rows.sums[k], y, setup)
 
 
 @kernel
 def _predictive(
     rows: Sums,
-    law: Law,
+    setup: Setup,
     nodes: np.ndarray,
     weights: np.ndarray,
     out_share: np.ndarray,
@@ -212,20 +212,20 @@ def _predictive(
     n, n_nodes = out_share.shape
     eta = np.empty(n_nodes)
     for k in range(n):
-        belief = posterior(rows.sums[k], law)
-        spread_nodes(belief, law, nodes, weights, eta, out_share[k])
+        belief = posterior(rows.sums[k], setup)
+        spread_nodes(belief, setup, nodes, weights, eta, out_share[k])
         for j in range(n_nodes):
             location, out_spread[k, j] = component(belief, eta[j])
-            out_location[k, j] = location + law.center
+            out_location[k, j] = location + setup.center
 
 
 class ScoreMatching(Segments):
-    """Rows of generalised posteriors. `law` may be replaced when omega is fitted: the sums stay."""
+    """Rows of generalised posteriors; `setup` may be replaced when omega is fitted."""
 
     shape = Shape(1, 1)
 
-    def __init__(self, law: Law) -> None:
-        self.law = law
+    def __init__(self, setup: Setup) -> None:
+        self.setup = setup
 
     def blank(self, capacity: int) -> Sums:
         return Sums(np.zeros((capacity, 5)))
@@ -234,75 +234,75 @@ class ScoreMatching(Segments):
         rows[0][row] = 0.0
 
     def advance(self, rows: Rows, y: Array, design: Array, score: Array, weight: Array) -> None:
-        _advance(rows, y[0], self.law, _NODES, _WEIGHTS, score, weight)
+        _advance(rows, y[0], self.setup, _NODES, _WEIGHTS, score, weight)
 
     def predictive(self, rows: Rows, n: int, design: Array) -> Mixture:
-        shape = (n, 1 if self.law.pinned else _NODES.size)
+        shape = (n, 1 if self.setup.pinned else _NODES.size)
         share, location, spread = np.empty(shape), np.empty(shape), np.empty(shape)
-        _predictive(rows, self.law, _NODES, _WEIGHTS, share, location, spread)
+        _predictive(rows, self.setup, _NODES, _WEIGHTS, share, location, spread)
         return Mixture(share, location[..., None], spread[..., None, None], np.full(shape, np.inf))
 
     def coefficients(self, rows: Rows, row: int) -> tuple[Array, Array]:
-        belief, eta, share = quadrature(rows[0][row], self.law)
+        belief, eta, share = quadrature(rows[0][row], self.setup)
         level = (belief.h1 / eta - belief.p12) / belief.p11
         mean = share @ level
         variance = share @ ((level - mean) ** 2 + 1.0 / (belief.p11 * eta**2))
-        return np.array([mean + self.law.center]), np.sqrt([variance])
+        return np.array([mean + self.setup.center]), np.sqrt([variance])
 
     def possible(self, rows: Rows, visits: NDArray[np.int64]) -> bool:
         """Each observation adds at most so much to each sum, and less than nothing to no square."""
-        scale = self.law.scale
+        scale = self.setup.scale
         most = np.outer(1.01 * visits, [1.0, scale, scale**2, 1.0 / scale, 1.0])
         sums = rows[0][: visits.size]
         return bool((np.abs(sums) <= most).all() and (sums[:, [0, 2]] >= 0.0).all())
 
 
-def quadrature(sums: Array, law: Law) -> tuple[Posterior, Array, Array]:
+def quadrature(sums: Array, setup: Setup) -> tuple[Posterior, Array, Array]:
     """A row's posterior with a fine grid of eta_2 and its shares."""
-    belief = posterior(sums, law)
-    size = 1 if law.pinned else _FINE_NODES.size
+    belief = posterior(sums, setup)
+    size = 1 if setup.pinned else _FINE_NODES.size
     eta, share = np.empty(size), np.empty(size)
-    spread_nodes(belief, law, _FINE_NODES, _FINE_WEIGHTS, eta, share)
+    spread_nodes(belief, setup, _FINE_NODES, _FINE_WEIGHTS, eta, share)
     return belief, eta, share
 
 
-def divergence(omega: float, x: Array, law: Law) -> float:
+def divergence(omega: float, x: Array, setup: Setup) -> float:
     """KL of the generalised posterior to the Bayesian one, up to a constant in omega.
 
     Args:
         omega: learning rate.
         x: training values.
-        law: prior and weight.
+        setup: prior and weight.
     """
-    sums, centred = np.zeros(5), np.clip(x, -_FARTHEST, _FARTHEST) - law.center
+    sums, centred = np.zeros(5), np.clip(x, -_FARTHEST, _FARTHEST) - setup.center
     for value in x:
-        learn(sums, value, law)
-    belief, eta, share = quadrature(sums, law._replace(omega=omega))
-    prior = posterior(np.zeros(5), law)
+        learn(sums, value, setup)
+    belief, eta, share = quadrature(sums, setup._replace(omega=omega))
+    prior = posterior(np.zeros(5), setup)
     mean, variance = (belief.h1 - belief.p12 * eta) / belief.p11, 1.0 / belief.p11
     gap = mean - (prior.h1 - prior.p12 * eta) / prior.p11
     log_prior = -0.5 * prior.p11 * (gap**2 + variance)
     n, total, squares = x.size, centred.sum(), (centred**2).sum()
     log_likelihood = 0.5 * (n * np.log(eta) - eta * squares - n * (mean**2 + variance) / eta)
     log_ratio = 0.5 * math.log(belief.p11) - log_prior - log_likelihood - mean * total
-    if not law.pinned:
-        log_ratio += _log_truncated(eta, belief, law) - _log_truncated(eta, prior, law)
+    if not setup.pinned:
+        log_ratio += _log_truncated(eta, belief, setup) - _log_truncated(eta, prior, setup)
     return float(share @ log_ratio)
 
 
-def _log_truncated(eta: Array, belief: Posterior, law: Law) -> Array:
+def _log_truncated(eta: Array, belief: Posterior, setup: Setup) -> Array:
     """Log density of eta_2 under a belief, without the constant log 2 pi / 2."""
     root = math.sqrt(belief.precision)
-    above = special.log_ndtr((belief.mean - law.floor) * root)
+    above = special.log_ndtr((belief.mean - setup.floor) * root)
     return np.asarray(math.log(root) - 0.5 * ((eta - belief.mean) * root) ** 2 - above)
 
 
-def best_omega(x: Array, law: Law) -> float:
+def best_omega(x: Array, setup: Setup) -> float:
     """The learning rate with the least `divergence`: a coarse search, then a fine one."""
-    log_rates = math.log(law.omega) + np.linspace(-9.0, 6.0, 31)
+    log_rates = math.log(setup.omega) + np.linspace(-9.0, 6.0, 31)
 
     def cost(log_rate: float) -> float:
-        return divergence(math.exp(log_rate), x, law)
+        return divergence(math.exp(log_rate), x, setup)
 
     at = int(np.argmin([cost(log_rate) for log_rate in log_rates]))
     bounds = log_rates[max(at - 1, 0)], log_rates[min(at + 1, log_rates.size - 1)]

@@ -264,7 +264,7 @@ class Engine:
     @property
     def outlier_rate(self) -> float:
         """eps as learnt so far; 0 without contamination."""
-        if self.plan.law.kind != CONTAMINATION:
+        if self.plan.scoring.kind != CONTAMINATION:
             return 0.0
         a, b = self.state.clock.outliers.tolist()
         return float(min(a / (a + b), LARGEST_RATE))

@@ -84,7 +84,7 @@ def centre_of(state: State, out_centre: np.ndarray) -> None:
 @kernel
 def broad_at(state: State, plan: Plan, scale: np.ndarray, sample: Sample) -> Broad:
     """The outliers' density q at the observation: t around the forecast, scale matrix `scale`."""
-    if plan.law.kind != CONTAMINATION:
+    if plan.scoring.kind != CONTAMINATION:
         return no_outliers()
     n = sample.seen.size
     centre, white = np.empty(sample.y.size), np.empty(n)
@@ -141,7 +141,7 @@ def observe(
         for k in range(clock.candidates[g]):
             weight += candidates.mass[g, k] * candidates.weight[g, k] / islands
     clock.time[0] += 1
-    if seen and plan.law.kind == CONTAMINATION:
+    if seen and plan.scoring.kind == CONTAMINATION:
         learn_rate(state, plan, min(weight, 1.0))
     return weight, change
 
@@ -164,7 +164,7 @@ def see(
     fresh = state.ledger.visits[row] == 0
     trust = belief(candidates.branch[g, k], clock.observed[g], clock.size[g] // 2)
     score, weight = learn(
-        rows, work, facts, g, k, row, sample, state.ahead, plan.law, broad, fresh, trust
+        rows, work, facts, g, k, row, sample, state.ahead, plan.scoring, broad, fresh, trust
     )
     candidates.score[g, k] += score
     candidates.weight[g, k] = weight
@@ -223,7 +223,7 @@ def write_components(
     """
     clock, candidates, view = state.clock, state.candidates, state.ahead
     islands, at = clock.size.size, first
-    rate = outlier_rate(state) if plan.law.kind == CONTAMINATION else 0.0
+    rate = outlier_rate(state) if plan.scoring.kind == CONTAMINATION else 0.0
     for g in range(islands):
         for k in range(clock.candidates[g]):
             mass = candidates.mass[g, k] if plan.mixture else math.exp(candidates.log_now[g, k])

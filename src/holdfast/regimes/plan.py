@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from holdfast.regimes.prior import Concentration
 from holdfast.regimes.schedule import Schedule
-from holdfast.score import Law
+from holdfast.score import Scoring
 
 RATE_MEMORY = 1000.0  # observations over which the rate of outliers is remembered
 MEMORY = 0.5  # a regime counts as known when particles with this much weight remember it
@@ -16,7 +16,7 @@ class Plan(NamedTuple):
     """What the kernels need to know, checked by the facade.
 
     Attributes:
-        law: how observations are scored.
+        scoring: how observations are scored.
         schedule: how long batches are.
         concentration: priors of the transitions.
         ess_threshold: resample when the effective sample size falls to this share.
@@ -31,7 +31,7 @@ class Plan(NamedTuple):
         newborn: D10. merge: D11. agree: D12.
     """
 
-    law: Law
+    scoring: Scoring
     schedule: Schedule
     concentration: Concentration
     ess_threshold: float

@@ -22,7 +22,7 @@ from holdfast import features as feature_maps
 from holdfast.emissions.base import Array
 from holdfast.emissions.linear_gaussian import GaussianSpec
 from holdfast.errors import HoldfastError, numbers, positive, share, whole
-from holdfast.evidence import Contest, Course, Terms, believe, play
+from holdfast.evidence import Course, Takeover, Terms, believe, play
 from holdfast.models.ihmm import br_ihmm
 from holdfast.models.regime_model import RegimeModel
 from holdfast.regimes.chances import Chances, prior_chances
@@ -265,8 +265,8 @@ class _Situation(NamedTuple):
 
     @property
     def threshold(self) -> float:
-        law = self.terms.law
-        return math.inf if law.kind == CONTAMINATION else law.threshold
+        scoring = self.terms.scoring
+        return math.inf if scoring.kind == CONTAMINATION else scoring.threshold
 
 
 def read_model(model: Any) -> RegimeModel:
@@ -309,7 +309,7 @@ def _situation(model: RegimeModel, visits: int | None, openness: float | None) -
     particles = model.chosen.particles // model.chosen.n_islands()  # of one island
     return _Situation(
         batch,
-        Terms.of(model.chosen.law(), rate),
+        Terms.of(model.chosen.scoring(), rate),
         rate,
         batch // 2 + 1 if model.chosen.plan().newborn else 0,
         (prior_mean - level) / math.sqrt(noise),
@@ -325,7 +325,7 @@ def _rate(model: RegimeModel) -> float:
     """eps: as learnt, or as guessed; 0 without contamination."""
     if model.engine is not None:
         return model.engine.outlier_rate
-    mixed = model.chosen.law().kind == CONTAMINATION
+    mixed = model.chosen.scoring().kind == CONTAMINATION
     return float(model.chosen.outlier_rate) if mixed else 0.0
 
 
@@ -347,7 +347,7 @@ def _learnt(model: RegimeModel) -> tuple[float, float, float]:
     return float(regime.mean[0]), visits, math.log(new / stay)
 
 
-def _contest(s: _Situation, cases: int, known: Array | None) -> Contest:
+def _takeover(s: _Situation, cases: int, known: Array | None) -> Takeover:
     """A new regime, or one known at the levels `known`, against the present one."""
     holder = believe(0.0, s.present_var, cases, s.present_var)
     if known is None:
@@ -356,7 +356,7 @@ def _contest(s: _Situation, cases: int, known: Array | None) -> Contest:
         rival, enter = believe(known, s.present_var, cases, s.present_var), s.chances.back
     chances, fresh = s.chances, known is None
     branches = s.branches if fresh else 0
-    return Contest(holder, rival, fresh, branches, enter, chances.stay, chances.hold, s.particles)
+    return Takeover(holder, rival, fresh, branches, enter, chances.stay, chances.hold, s.particles)
 
 
 def _shift_course(
@@ -366,8 +366,8 @@ def _shift_course(
     time = np.arange(horizon * s.batch)
     signal = shifts[:, None, None] * (time >= phases[:, None])
     levels = None if known is None else np.repeat(known, phases.size)
-    contest = _contest(s, shifts.size * phases.size, levels)
-    return play(signal.reshape(-1, time.size), s.batch, contest, s.terms)
+    takeover = _takeover(s, shifts.size * phases.size, levels)
+    return play(signal.reshape(-1, time.size), s.batch, takeover, s.terms)
 
 
 def _opened(course: Course, batch: int, phases: Array) -> Array:
@@ -405,7 +405,7 @@ def _burst_opens(s: _Situation, lengths: Array, heights: Array, phases: Array) -
     for k, length in enumerate(lengths):
         inside = (time >= phases[:, None]) & (time < phases[:, None] + length)
         signal = (heights[:, None, None] * inside).reshape(-1, time.size)
-        course = play(signal, s.batch, _contest(careful, len(signal), None), s.terms)
+        course = play(signal, s.batch, _takeover(careful, len(signal), None), s.terms)
         worst = course.probability.max(axis=1).reshape(heights.size, phases.size)
         opens[k] = worst.max(axis=1)
     return opens

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 from pyspark.sql import DataFrame
 
-from holdfast.spark.plan import in_order, make_plan
+from holdfast.spark.recipe import in_order, make_recipe
 
 
 def run_groups(
@@ -37,9 +37,9 @@ def run_groups(
         settings: the model's settings.
         level: probability that the interval `lower` .. `upper` should hold.
     """
-    plan = make_plan(df, key, time, target, covariates, model, settings, level)
+    recipe = make_recipe(df, key, time, target, covariates, model, settings, level)
 
     def run(rows: pd.DataFrame) -> pd.DataFrame:
-        return plan.learn(plan.start(), in_order(rows, plan.time))
+        return recipe.learn(recipe.start(), in_order(rows, recipe.time))
 
-    return plan.needed(df).groupBy(*plan.key).applyInPandas(run, plan.schema(df))
+    return recipe.needed(df).groupBy(*recipe.key).applyInPandas(run, recipe.schema(df))

@@ -20,7 +20,7 @@ from pyspark.sql.types import LongType, StringType, TimestampType
 
 import holdfast as hf
 from holdfast.errors import HoldfastError
-from holdfast.spark.plan import Plan, in_order, make_plan, unlearnt
+from holdfast.spark.recipe import Recipe, in_order, make_recipe, unlearnt
 
 STATE_STORE = "spark.sql.streaming.stateStore.providerClass"
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -56,7 +56,7 @@ def follow(
     The columns are the key, the time, the results of `run_groups`, `kind` ("observation", "late" or
     "silence") and `late`, how many late rows the key has had.
     """
-    plan = make_plan(df, key, time, target, covariates, model, settings, level)
+    recipe = make_recipe(df, key, time, target, covariates, model, settings, level)
     if df.sparkSession.conf.get(STATE_STORE, "") != ROCKSDB:
         raise HoldfastError(
             f"The state store must be RocksDB: spark.conf.set({STATE_STORE!r}, "
@@ -66,11 +66,11 @@ def follow(
         raise HoldfastError(f"time={time!r} must be a timestamp, got {df.schema[time].dataType}.")
     wait = None if silence is None else int(pd.Timedelta(silence) / pd.Timedelta("1ms"))
     return (
-        plan.needed(df)
-        .groupBy(*plan.key)
+        recipe.needed(df)
+        .groupBy(*recipe.key)
         .transformWithStateInPandas(
-            statefulProcessor=Follower(plan, wait),
-            outputStructType=plan.schema(df, kind=StringType(), late=LongType()),
+            statefulProcessor=Follower(recipe, wait),
+            outputStructType=recipe.schema(df, kind=StringType(), late=LongType()),
             outputMode="append",
             timeMode="eventTime",
         )
@@ -86,8 +86,8 @@ def late_rows(query: StreamingQuery) -> int:
 class Follower(StatefulProcessor):
     """One key at a time: its state in, its rows learnt, its state out."""
 
-    def __init__(self, plan: Plan, silence: int | None) -> None:
-        self.plan = plan
+    def __init__(self, recipe: Recipe, silence: int | None) -> None:
+        self.recipe = recipe
         self.silence = silence  # milliseconds
 
     def init(self, handle: StatefulProcessorHandle) -> None:
@@ -97,16 +97,16 @@ class Follower(StatefulProcessor):
     def handleInputRows(
         self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any
     ) -> Iterator[pd.DataFrame]:
-        arrived = in_order(pd.concat(list(rows), ignore_index=True), self.plan.time)
+        arrived = in_order(pd.concat(list(rows), ignore_index=True), self.recipe.time)
         packed, last, late, timer = self.state.get() or (None, None, 0, None)
-        stamps = _microseconds(arrived[self.plan.time])
+        stamps = _microseconds(arrived[self.recipe.time])
         after = stamps > (last if last is not None else stamps.min() - 1)
         late += int((~after).sum())
         if not after.all():
-            yield unlearnt(arrived[~after], self.plan).assign(kind="late", late=late)
+            yield unlearnt(arrived[~after], self.recipe).assign(kind="late", late=late)
         if after.any():
-            model = self.plan.start() if packed is None else hf.from_bytes(bytes(packed))
-            yield self.plan.learn(model, arrived[after], kind="observation", late=late)
+            model = self.recipe.start() if packed is None else hf.from_bytes(bytes(packed))
+            yield self.recipe.learn(model, arrived[after], kind="observation", late=late)
             packed, last = model.to_bytes(), int(stamps.max())
             timer = self._wait(last, timer)
         self.state.update((packed, last, late, timer))
@@ -115,11 +115,11 @@ class Follower(StatefulProcessor):
         self, key: Any, timerValues: Any, expiredTimerInfo: Any
     ) -> Iterator[pd.DataFrame]:
         packed, last, late, _ = self.state.get() or (None, None, 0, None)
-        row = pd.DataFrame([key], columns=list(self.plan.key))
-        row[self.plan.time] = pd.Series([last]).astype(_MICROSECONDS)
-        row[self.plan.target] = float("nan")
+        row = pd.DataFrame([key], columns=list(self.recipe.key))
+        row[self.recipe.time] = pd.Series([last]).astype(_MICROSECONDS)
+        row[self.recipe.target] = float("nan")
         self.state.update((packed, last, late, None))
-        yield unlearnt(row, self.plan).assign(kind="silence", late=late)
+        yield unlearnt(row, self.recipe).assign(kind="silence", late=late)
 
     def close(self) -> None:
         """Nothing is held beyond the state."""

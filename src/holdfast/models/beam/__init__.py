@@ -33,7 +33,7 @@ from holdfast.models.beam.sampler import Sampler, Trace
 from holdfast.models.beam.settings import BeamSettings, read_pair
 from holdfast.models.covariates import LARGEST, bounded, new_past, pack_first, read_first, read_past
 from holdfast.models.maker import Numbers, Pair, Terms, json_value, maker
-from holdfast.models.tape import Block, Tape
+from holdfast.models.recorder import Block, Recorder
 from holdfast.notices import say_once
 from holdfast.results import OPENED, RETURNED, Event, Regime, Run, Step, Transitions
 
@@ -112,7 +112,7 @@ class BeamIhmm(Model):
         first = len(self._y)
         self._append(y, X)
         say_once(self._said, "hindsight", HINDSIGHT.format(name=self.name), stacklevel=4)
-        tape = Tape(level)
+        recorder = Recorder(level)
         fit = self._fitted(progress)
         steps = _steps(fit)
         for start in range(first, len(fit), _BLOCK):
@@ -121,9 +121,9 @@ class BeamIhmm(Model):
             for i, forecast in enumerate(forecasts, start):
                 score = float(forecast.log_density(fit.data.y[i]))
                 told.append(steps[i]._replace(log_score=score))
-            tape.add(Block.of(forecasts, told, start))
+            recorder.add(Block.of(forecasts, told, start))
         series = read_series(y)
-        run = tape.run(series._replace(values=series.values.reshape(-1, 1)))
+        run = recorder.run(series._replace(values=series.values.reshape(-1, 1)))
         self._note(run)
         return run
 

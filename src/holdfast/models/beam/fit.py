@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.forecast import Forecast
-from holdfast.models.beam.regression import Data, Posterior, Prior, learn
+from holdfast.models.beam.regression import Data, Emissions, Prior, learn
 from holdfast.models.beam.sampler import Draw, Trace
 from holdfast.results import Regime, Transitions
 
@@ -116,7 +116,7 @@ class BeamFit:
         n = self.best.n_regimes
         return Transitions(list(range(n)), self.best.rows[1:, :n].copy())
 
-    def _regime(self, k: int, known: Posterior, noise: float) -> Regime:
+    def _regime(self, k: int, known: Emissions, noise: float) -> Regime:
         times = np.flatnonzero(self.path == k)
         root = np.tril(known.root[k])
         inverse = np.linalg.inv(root)
@@ -180,7 +180,7 @@ def prior_spread(prior: Prior, phi: Array) -> tuple[float, float]:
     return prior.scale / prior.shape * inflation, 2 * prior.shape
 
 
-def typical_noise(known: Posterior, prior: Prior) -> Array:
+def typical_noise(known: Emissions, prior: Prior) -> Array:
     """Posterior mean of each regime's noise variance, infinite where it has none."""
     if prior.known:
         return np.full(len(known.seen), prior.noise)

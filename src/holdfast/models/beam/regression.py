@@ -54,7 +54,7 @@ class Prior(NamedTuple):
     concentration: np.ndarray
 
 
-class Posterior(NamedTuple):
+class Emissions(NamedTuple):
     """Emissions of K regimes given the path.
 
     Attributes:
@@ -101,7 +101,7 @@ def residual(data: Data, t: int, coefficients: np.ndarray) -> float:
 
 
 @kernel
-def learn(path: np.ndarray, n: int, data: Data, prior: Prior) -> Posterior:
+def learn(path: np.ndarray, n: int, data: Data, prior: Prior) -> Emissions:
     """Posterior of the n regimes' emissions given who belongs to whom."""
     seen, precision, moment = gather(path, n, data, prior)
     mean, misfit = np.empty((n, prior.mean.size)), np.empty(n)
@@ -114,7 +114,7 @@ def learn(path: np.ndarray, n: int, data: Data, prior: Prior) -> Posterior:
     for t in range(path.size):
         if not math.isnan(data.y[t]):
             misfit[path[t]] += residual(data, t, mean[path[t]]) ** 2
-    return Posterior(seen, mean, precision, misfit)
+    return Emissions(seen, mean, precision, misfit)
 
 
 @kernel
@@ -143,7 +143,7 @@ def gather(
 
 @kernel
 def draw_coefficients(
-    posterior: Posterior, k: int, noise: float, rng: np.random.Generator, out: np.ndarray
+    posterior: Emissions, k: int, noise: float, rng: np.random.Generator, out: np.ndarray
 ) -> None:
     """theta ~ N(mean, v P^-1)."""
     for i in range(out.size):
@@ -154,7 +154,7 @@ def draw_coefficients(
 
 
 @kernel
-def log_evidence(posterior: Posterior, prior: Prior) -> float:
+def log_evidence(posterior: Emissions, prior: Prior) -> float:
     """log p(y | path) with coefficients, and the noise where unknown, integrated out."""
     total = 0.0
     for k in range(posterior.seen.size):

@@ -14,7 +14,7 @@ from holdfast.models.beam.regression import Data, Prior
 Array = NDArray[np.float64]
 
 
-class Plan(NamedTuple):
+class Sampling(NamedTuple):
     """How to sample.
 
     Attributes:
@@ -79,7 +79,7 @@ class Trace(NamedTuple):
     cut: NDArray[np.bool_]
 
 
-class Sample(NamedTuple):
+class Found(NamedTuple):
     """What the chains found: a trace, the draws kept, and the draw of highest log joint."""
 
     trace: Trace
@@ -93,7 +93,7 @@ class Sampler:
     The generator of a chain depends on the seed, the length of y and the chain's number alone.
     """
 
-    def __init__(self, data: Data, prior: Prior, plan: Plan) -> None:
+    def __init__(self, data: Data, prior: Prior, plan: Sampling) -> None:
         self.data, self.prior, self.plan = data, prior, plan
         shape = (plan.chains, plan.iterations)
         self.trace = Trace(
@@ -107,7 +107,7 @@ class Sampler:
         self.best: Draw | None = None
         self.highest = -np.inf
 
-    def run(self, seed: int, progress: bool = False) -> Sample:
+    def run(self, seed: int, progress: bool = False) -> Found:
         """Every chain, one after the other."""
         sweeps = _ticks(self.plan.chains * self.plan.iterations, progress)
         chain: Chain | None = None
@@ -120,7 +120,7 @@ class Sampler:
             log_joint, cut = sweep(chain, self.data, self.prior, rng)
             self._record(number, iteration, chain, log_joint, cut)
         assert self.best is not None
-        return Sample(self.trace, self.draws, self.best)
+        return Found(self.trace, self.draws, self.best)
 
     def _record(
         self, number: int, iteration: int, chain: Chain, log_joint: float, cut: bool
@@ -138,7 +138,7 @@ class Sampler:
             self.best, self.highest = copy_out(chain), log_joint
 
 
-def begin(data: Data, prior: Prior, plan: Plan, rng: np.random.Generator) -> Chain:
+def begin(data: Data, prior: Prior, plan: Sampling, rng: np.random.Generator) -> Chain:
     """A complete chain whose path is a few segments, one regime each, cut at random."""
     length, room = len(data.y), plan.max_regimes
     n = min(plan.initial_regimes, length)

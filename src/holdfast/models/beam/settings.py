@@ -19,7 +19,7 @@ from holdfast.errors import (
 )
 from holdfast.models.base import Array
 from holdfast.models.beam.regression import Prior
-from holdfast.models.beam.sampler import Plan
+from holdfast.models.beam.sampler import Sampling
 from holdfast.models.maker import Numbers, Pair, Terms
 
 UNKNOWN = "unknown"
@@ -47,7 +47,7 @@ class BeamSettings:
     noise_prior: Pair = (2.0, 0.5)
     seed: int = 0
 
-    def plan(self) -> Plan:
+    def plan(self) -> Sampling:
         iterations = whole("iterations", self.iterations, most=MOST_SWEEPS)
         half = iterations // 2
         burn_in = half if self.burn_in is None else whole("burn_in", self.burn_in, least=0)
@@ -59,7 +59,7 @@ class BeamSettings:
             raise HoldfastError(f"initial_regimes must be at most max_regimes={room}, got {first}.")
         thin, chains = whole("thin", self.thin), whole("chains", self.chains, most=MOST_CHAINS)
         affordable("chains * iterations", 5.0 * chains * iterations)  # the trace
-        return Plan(iterations, burn_in, thin, chains, first, room)
+        return Sampling(iterations, burn_in, thin, chains, first, room)
 
     def known_noise(self) -> float | None:
         """The noise variance, or None where it is to be found out."""

@@ -64,7 +64,7 @@ _KINDS: dict[str, Any] = {
 }
 
 
-class Tape:
+class Recorder:
     """Collects blocks into the columns of a Run."""
 
     def __init__(self, level: float) -> None:

@@ -37,7 +37,7 @@ RESULTS: dict[str, DataType] = {
 }
 
 
-class Plan(NamedTuple):
+class Recipe(NamedTuple):
     """Names of the columns, and the model that every key begins with."""
 
     key: tuple[str, ...]
@@ -76,7 +76,7 @@ class Plan(NamedTuple):
         return df.select(*columns).where(df[self.time].isNotNull())
 
 
-def make_plan(
+def make_recipe(
     df: DataFrame,
     key: str | Sequence[str],
     time: str,
@@ -85,8 +85,8 @@ def make_plan(
     model: str | None,
     settings: Mapping[str, Any] | None,
     level: float,
-) -> Plan:
-    """The plan, refused on the driver if a column is missing or the model cannot be made."""
+) -> Recipe:
+    """The recipe, refused on the driver if a column is missing or the model cannot be made."""
     keys = (key,) if isinstance(key, str) else tuple(key)
     for argument, names in {
         "key": keys,
@@ -103,11 +103,11 @@ def make_plan(
         raise HoldfastError(f"The column {taken[0]!r} has the name of a result; rename it.")
     if not 0 < level < 1:
         raise HoldfastError(f"level must lie strictly between 0 and 1, got {level!r}.")
-    plan = Plan(
+    recipe = Recipe(
         keys, time, target, tuple(covariates), model or default_model(), dict(settings or {}), level
     )
-    plan.start()
-    return plan
+    recipe.start()
+    return recipe
 
 
 def in_order(rows: pd.DataFrame, time: str) -> pd.DataFrame:
@@ -115,10 +115,10 @@ def in_order(rows: pd.DataFrame, time: str) -> pd.DataFrame:
     return rows.sort_values(time, kind="stable").drop_duplicates(time).reset_index(drop=True)
 
 
-def unlearnt(rows: pd.DataFrame, plan: Plan) -> pd.DataFrame:
+def unlearnt(rows: pd.DataFrame, recipe: Recipe) -> pd.DataFrame:
     """Rows that are reported but not learnt: keys, time and y, the results empty."""
-    table = rows[[*plan.key, plan.time]].reset_index(drop=True)
-    table["y"] = rows[plan.target].to_numpy(float)
+    table = rows[[*recipe.key, recipe.time]].reset_index(drop=True)
+    table["y"] = rows[recipe.target].to_numpy(float)
     for name, kind in RESULTS.items():
         if name != "y":
             empty = np.nan if isinstance(kind, DoubleType) else None
