@@ -47,3 +47,13 @@ def test_outliers_count_as_any_value_outside(rng: np.random.Generator) -> None:
         near.learn(components, np.array([4.0 if t % 50 == 7 else y]))
     assert far.pack() == near.pack()
     assert far.held / far.told == pytest.approx(0.9, abs=0.02)
+
+
+@pytest.mark.parametrize("size", [-0.7, 0.7])
+def test_a_faint_component_far_away_moves_no_other(size: float) -> None:
+    share, location = np.array([0.999, 0.001]), np.array([[0.5], [1e6]])
+    spread, dof = np.full((2, 1, 1), 0.01), np.full(2, np.inf)
+    calibration = Calibration()
+    calibration.size = size
+    corrected = Forecast.mixture(*calibration.apply(Components(share, location, spread, dof)))
+    assert corrected.median == pytest.approx(0.5, abs=0.01)

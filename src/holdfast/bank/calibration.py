@@ -1,6 +1,6 @@
 """Intervals that hold what they say: an online correction on top of the mixture.
 
-The mixture's law of Y is replaced by that of c + f (Y - c), c its mean, with a random factor
+The mixture's law of Y is replaced by that of c + f (Y - c), c its middle, with a random factor
 
     f = exp(s) F_j,   F = 0.5, 1, 1.8 with probability p / 2, 1 - p, p / 2
 
@@ -32,6 +32,7 @@ _LARGEST = 1.5  # of the logarithm of the size
 _FLATTEST = -0.3  # below 0 the peak is none, but it must be earned again
 _FAINT = 0.02  # a peak below this is none
 _OUTER, _INNER = 0.9, 0.5
+_TAIL = 0.05  # of the shares at either end count as no farther away than the rest
 
 
 class Components(NamedTuple):
@@ -53,7 +54,8 @@ class Calibration:
 
     def apply(self, components: Components) -> Components:
         """The corrected mixture."""
-        centre = components.share @ components.location
+        columns = components.location.T
+        centre = np.array([_middle(components.share, column) for column in columns])
         weight, factor = self._factors()
         f, n = np.repeat(factor, components.share.size), factor.size
         return Components(
@@ -87,7 +89,7 @@ class Calibration:
     ) -> float:
         """P(Y_j <= y) under the corrected law."""
         location, scale = components.location[:, j].copy(), np.sqrt(components.spread[:, j, j])
-        centre = float(components.share @ location)
+        centre = _middle(components.share, location)
         points = centre + (min(max(y, -1e150), 1e150) - centre) / factor
         below = np.zeros(factor.size)
         scores.below_points(points, components.share, location, scale, components.dof, below)
@@ -103,3 +105,15 @@ class Calibration:
         self.peak = values.number("peak", _FLATTEST, 1.0)
         self.told = values.whole("told")
         self.held = values.whole("held", most=self.told)
+
+
+def _middle(share: Array, location: Array) -> float:
+    """Mean of the locations with both tails drawn in: a faint component far away moves it little.
+
+    Everything is stretched around it, so the plain mean would let such a component, a regime that
+    has not been opened yet, move all others.
+    """
+    order = np.argsort(location)
+    below = np.cumsum(share[order])
+    ends = location[order][np.searchsorted(below, below[-1] * np.array([_TAIL, 1.0 - _TAIL]))]
+    return float(share @ np.clip(location, ends[0], ends[1]))
