@@ -279,7 +279,8 @@ def _upper_quantile(p: float, mixture: Mixture) -> float:
             high = x
         newton = math.nan  # between components far apart, or beyond all, nothing says how far
         if above > 0.0 and density > 0.0:
-            newton = x + above * math.log1p(excess) / density
+            ratio = math.log1p(excess) if excess > -0.5 else math.log(above / p)
+            newton = x + above * ratio / density
             if abs(excess) < _SQUARED or abs(newton - x) < _CLOSE * abs(x):
                 return min(max(newton, low), high)
         elif abs(excess) < _CLOSE:
