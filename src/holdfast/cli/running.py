@@ -171,7 +171,7 @@ def greet_compiler(voice: Voice) -> None:
     from holdfast._numba import cache_root
 
     if not cache_root().exists() and os.environ.get("NUMBA_DISABLE_JIT", "0") in ("", "0"):
-        voice.say("compiling kernels, once (a minute or two)")
+        voice.say("compiling kernels, once (about half a minute)")
 
 
 def tell(summary: dict[str, Any], voice: Voice) -> None:
