@@ -388,7 +388,7 @@ def test_remembered_shapes_are_bounded() -> None:
     f = F.columns()
     for n in range(1, 100):
         f.check(np.ones(n))
-    assert len(f._plans) <= 8
+    assert len(f._layouts) <= 8
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,7 @@ class _Unplaced:
         """Compiled code reaches Python objects by its environment; kernels reach for none."""
 
 
-class _Part(_library):  # type: ignore[misc]
+class _Part(_library):
     """Code of one function and all it calls, optimised when its address is asked for."""
 
     whole = False

@@ -92,7 +92,7 @@ def _random_words(interface: Any) -> Iterator[int]:
         yield part if isinstance(part, int) else ctypes.cast(part, ctypes.c_void_p).value or 0
 
 
-class Pointer(types.Type):  # type: ignore[misc]
+class Pointer(types.Type):
     """The type of a reference to a NamedTuple of type `kind`."""
 
     def __init__(self, kind: Any) -> None:
@@ -120,7 +120,7 @@ def _kind(value: Reference, context: Any) -> Any:
 
 
 @extending.register_model(Pointer)
-class _PointerModel(extending.models.PrimitiveModel):  # type: ignore[misc]
+class _PointerModel(extending.models.PrimitiveModel):
     def __init__(self, manager: Any, kind: Any) -> None:
         super().__init__(manager, kind, cgutils.intp_t.as_pointer())
 
@@ -133,7 +133,7 @@ def _unbox(kind: Any, value: Any, c: Any) -> Any:
 
 
 @extending.infer_getattr
-class _Fields(attribute_template):  # type: ignore[misc]
+class _Fields(attribute_template):
     key = Pointer
 
     def generic_resolve(self, pointer: Any, name: str) -> Any:

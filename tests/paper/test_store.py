@@ -51,7 +51,7 @@ def test_a_ledger_gives_back_what_it_was_given(tmp_path: Path):
     assert drawn is not None and set(drawn.columns) == {"mean", "sd", "path"}
     for name, column in outcomes[0][1].columns.items():
         np.testing.assert_array_equal(drawn.columns[name], column)
-    assert fresh.get(SCORED).columns == fresh.get(REAL).columns == {}  # type: ignore[union-attr]
+    assert fresh.get(SCORED).columns == fresh.get(REAL).columns == {}
 
 
 def test_a_ledger_is_readable_and_short(tmp_path: Path):
@@ -102,7 +102,7 @@ def test_two_processes_do_not_write_over_each_other(tmp_path: Path):
     second.keep([(DRAWN, run_part(DRAWN))], drawn=[])  # an item that does not draw it
     kept = Ledger(tmp_path)
     assert {line.part.seed for line in kept.lines()} == {0, 1}
-    assert kept.get(DRAWN).columns  # type: ignore[union-attr]
+    assert kept.get(DRAWN).columns
 
 
 def test_a_damaged_file_is_run_again(tmp_path: Path):

@@ -393,7 +393,7 @@ def test_a_body_that_does_not_come_is_not_waited_for() -> None:
 
     with ThreadPoolExecutor(1) as apart, pytest.raises(HTTPException) as caught:
         # In a thread of its own: a browser may keep this one's event loop running.
-        apart.submit(lambda: asyncio.run(_body(Stalled(), Hasty()))).result()  # type: ignore[arg-type]
+        apart.submit(lambda: asyncio.run(_body(Stalled(), Hasty()))).result()
     assert caught.value.status_code == 408
 
 

@@ -17,19 +17,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from holdfast.errors import HoldfastError, whole
 from holdfast.features.covariates import aligned, read_row
+from holdfast.features.layout import Layout
 from holdfast.features.past import Past as Past
 from holdfast.features.terms import (
     LARGEST,
     MOST,
     Array,
     Columns,
-    Index,
     Intercept,
     Lags,
     Matrix,
@@ -42,20 +42,7 @@ from holdfast.features.terms import (
 )
 from holdfast.frames import Row, Table, read_series, read_table
 
-_PLANS = 8  # shapes of x remembered at a time
-
-
-class _Layout(NamedTuple):
-    """Where each term reads and writes, for covariates of one shape."""
-
-    shape: tuple[int, ...]
-    labels: list[str]
-    parts: list[tuple[Term, slice, Index | None]]
-
-    def fill(self, out: Array, moment: Moment) -> Array:
-        for term, where, index in self.parts:
-            term.fill(out[..., where], index, moment)
-        return out
+_LAYOUTS = 8  # shapes of x remembered at a time
 
 
 @dataclass(frozen=True, repr=False)
@@ -63,7 +50,7 @@ class Features:
     """A feature map; `+` joins two. Immutable."""
 
     terms: tuple[Term, ...]
-    _plans: dict[Any, _Layout] = field(default_factory=dict, init=False, compare=False)
+    _layouts: dict[Any, Layout] = field(default_factory=dict, init=False, compare=False)
 
     def __post_init__(self) -> None:
         if not self.terms:
@@ -111,7 +98,7 @@ class Features:
         row = row if like is None else aligned(row, like)
         if self.is_matrix and row.values.ndim == 2 and len(row.values) == 1:
             row = Row(row.values[0], row.names)
-        self._plan(row.names, row.values.shape, len(row.values) if row.values.ndim == 2 else 1)
+        self._layout(row.names, row.values.shape, len(row.values) if row.values.ndim == 2 else 1)
         if not np.maximum.reduce(np.abs(row.values), axis=None) <= self._limit:
             row = Row(self._used_only(row.values, row.names), row.names)
             self._refuse(row)
@@ -144,8 +131,8 @@ class Features:
         if self._constant is not None:
             return self._constant
         values, names = (None, None) if x is None else x
-        plan = self._plan(names, () if values is None else values.shape, past.shape[1])
-        return plan.fill(np.empty(plan.shape), Moment(values, t, past))
+        layout = self._layout(names, () if values is None else values.shape, past.shape[1])
+        return layout.fill(np.empty(layout.shape), Moment(values, t, past))
 
     def block(self, rows: Sequence[Row | None], t: int, past: Past, y: Array) -> Array:
         """Features of consecutive observations y (T, d) from time t on: (T, k).
@@ -163,17 +150,17 @@ class Features:
         if rows[0] is not None:
             values, names = np.stack([row.values for row in rows if row is not None]), rows[0].names
         windows = self._windows(y, past.values)
-        plan = self._plan(names, () if values is None else values.shape[1:], y.shape[1])
-        return plan.fill(np.empty((n, *plan.shape)), Moment(values, t + np.arange(n), windows))
+        layout = self._layout(names, () if values is None else values.shape[1:], y.shape[1])
+        return layout.fill(np.empty((n, *layout.shape)), Moment(values, t + np.arange(n), windows))
 
     def many(self, x: Row | None, t: int, pasts: Array) -> Array:
         """Features of one moment for many pasts (P, depth, d): (P, k)."""
         values, names = (None, None) if x is None else x
         n = len(pasts)
-        plan = self._plan(names, () if values is None else values.shape, pasts.shape[2])
+        layout = self._layout(names, () if values is None else values.shape, pasts.shape[2])
         if values is not None:
             values = np.broadcast_to(values, (n, *values.shape))
-        return plan.fill(np.empty((n, *plan.shape)), Moment(values, np.full(n, t), pasts))
+        return layout.fill(np.empty((n, *layout.shape)), Moment(values, np.full(n, t), pasts))
 
     def frame(self, X: Any, y: Any = None, dim: int = 1) -> Array:
         """Features of a whole stream, (T, k); row t is what `row` gives at time t.
@@ -190,8 +177,8 @@ class Features:
         values, names = table.values, table.names
         n = len(values) if series is None else len(series)
         past = self._windows(np.full((n, whole("dim", dim)), np.nan) if series is None else series)
-        plan = self._plan(names, values.shape[1:] if self.needs_x else (), past.shape[2])
-        return plan.fill(np.empty((n, *plan.shape)), Moment(values, np.arange(n), past))
+        layout = self._layout(names, values.shape[1:] if self.needs_x else (), past.shape[2])
+        return layout.fill(np.empty((n, *layout.shape)), Moment(values, np.arange(n), past))
 
     def width(self, x: Row | None, dim: int) -> int:
         """How many features there are, for covariates of this shape."""
@@ -200,7 +187,7 @@ class Features:
     def names(self, x: Row | None, dim: int) -> list[str]:
         """What the features are, in words."""
         values, names = (None, None) if x is None else x
-        return list(self._plan(names, () if values is None else values.shape, dim).labels)
+        return list(self._layout(names, () if values is None else values.shape, dim).labels)
 
     def to_json(self) -> list[dict[str, Any]]:
         """The map as JSON values, to be read by `from_json`."""
@@ -220,17 +207,17 @@ class Features:
         """Covariates up to this size need no closer look."""
         return min((t.limit for t in self.terms if isinstance(t, Powers)), default=LARGEST)
 
-    def _plan(self, names: Names, shape: tuple[int, ...], dim: int) -> _Layout:
+    def _layout(self, names: Names, shape: tuple[int, ...], dim: int) -> Layout:
         key = (names, shape, dim)
-        plan = self._plans.get(key)
-        if plan is None:
-            plan = self._make_plan(names, shape, dim)
-            if len(self._plans) >= _PLANS:
-                self._plans.clear()
-            self._plans[key] = plan
-        return plan
+        layout = self._layouts.get(key)
+        if layout is None:
+            layout = self._make_layout(names, shape, dim)
+            if len(self._layouts) >= _LAYOUTS:
+                self._layouts.clear()
+            self._layouts[key] = layout
+        return layout
 
-    def _make_plan(self, names: Names, shape: tuple[int, ...], dim: int) -> _Layout:
+    def _make_layout(self, names: Names, shape: tuple[int, ...], dim: int) -> Layout:
         if self.needs_x:
             self._check_shape(shape, dim)
         size = shape[-1] if shape else 0
@@ -247,7 +234,7 @@ class Features:
             parts.append((term, slice(len(labels), len(labels) + len(own)), index))
             labels += own
         lead = (dim,) if self.is_matrix and dim > 1 else ()
-        return _Layout((*lead, len(labels)), labels, parts)
+        return Layout((*lead, len(labels)), labels, parts)
 
     def _check_shape(self, shape: tuple[int, ...], dim: int) -> None:
         first = self.terms[0]
