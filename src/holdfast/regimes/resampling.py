@@ -30,37 +30,11 @@ def ancestors(log_weight: np.ndarray, scheme: int, rng: np.random.Generator) -> 
     for i in range(n):
         points[i] = rng.random() if i == 0 or scheme != SYSTEMATIC else points[0]
     if scheme == MULTINOMIAL:
-        sort(points)
+        points.sort()
     else:
         for i in range(n):
             points[i] = (points[i] + i) / n
     return select(log_weight, points)
-
-
-@bare
-def sort(values: np.ndarray) -> None:
-    """Ascending, in place: a heap whose largest goes last, again and again."""
-    n = values.size
-    for start in range(n // 2 - 1, -1, -1):
-        sift(values, start, n)
-    for end in range(n - 1, 0, -1):
-        values[0], values[end] = values[end], values[0]
-        sift(values, 0, end)
-
-
-@bare
-def sift(values: np.ndarray, start: int, n: int) -> None:
-    """Let the value at `start` sink until both below it are smaller."""
-    value, at = values[start], start
-    while 2 * at + 1 < n:
-        child = 2 * at + 1
-        if child + 1 < n and values[child + 1] > values[child]:
-            child += 1
-        if values[child] <= value:
-            break
-        values[at] = values[child]
-        at = child
-    values[at] = value
 
 
 @kernel
