@@ -1,10 +1,10 @@
 """The state of the source: a short name of all code that decides an outcome, and of no other.
 
 From a module, or from a file beside the library, imports are followed through the library; who
-reaches the registry may make any model, so all of them are followed. Of each file the meaning
-counts: comments, docstrings and layout may change, and modules that only speak (`_SPEAKING`) may
-change altogether, without throwing hours of runs away. The versions of NumPy and Numba belong to
-the state.
+reaches the registry may make any model, so all of them are followed, unless it is said which are
+made. Of each file the meaning counts: comments, docstrings and layout may change, and modules that
+only speak (`_SPEAKING`) may change altogether, without throwing hours of runs away. The versions of
+NumPy and Numba belong to the state.
 """
 
 from __future__ import annotations
@@ -29,6 +29,9 @@ _SPEAKING = (
     "holdfast.notices",
     "holdfast.snapshot",
     "holdfast.containers",
+    "holdfast.regimes.snapshots",
+    "holdfast.regimes.soundness",
+    "holdfast.regimes.retrace",
     "holdfast.models.advice",
     "holdfast.models.explaining",
     "holdfast.bank.advice",
@@ -41,6 +44,7 @@ def state(
     files: Iterable[Path] = (),
     beside: Iterable[Path] = (),
     root: Path = SOURCE,
+    made: Iterable[str] | None = None,
 ) -> str:
     """A short name of what these modules and files mean, and of all that they import.
 
@@ -49,6 +53,7 @@ def state(
         files: outside of the library; what they import from it is followed too.
         beside: further files, of which the imports are named already.
         root: folder that holds the library.
+        made: the modules of the models that may be made; all of the registry where none are named.
 
     Example:
         >>> state(["holdfast.models.bocd"]) == state(["holdfast.models.naive"])
@@ -60,15 +65,18 @@ def state(
         digest.update(meaning(path).encode())
     for path in files:
         queue += imported(path)
-    for name in sorted(reached(queue, root)):
+    for name in sorted(reached(queue, root, made)):
         digest.update(f"{name}\n{meaning(_path(name, root))}\n".encode())
     return digest.hexdigest()[:12]
 
 
-def reached(modules: Iterable[str], root: Path = SOURCE) -> set[str]:
+def reached(
+    modules: Iterable[str], root: Path = SOURCE, made: Iterable[str] | None = None
+) -> set[str]:
     """Modules of the library that decide what these do, themselves included."""
     found: set[str] = set()
     queue = list(modules)
+    models = [entry.module for entry in REGISTRY.values()] if made is None else list(made)
     while queue:
         name = queue.pop()
         if name in found or _speaks(name):
@@ -76,7 +84,7 @@ def reached(modules: Iterable[str], root: Path = SOURCE) -> set[str]:
         found.add(name)
         queue += imported(_path(name, root))
         if name == _REGISTRY:
-            queue += [entry.module for entry in REGISTRY.values()]
+            queue += models
     return found
 
 

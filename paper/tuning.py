@@ -122,7 +122,8 @@ class Search(NamedTuple):
             seen = _seen(self.stream, self.variant == HINDSIGHT)
         except HoldfastError:
             return ""
-        code = state((REGISTRY[self.model].module, "holdfast.tuning", *JUDGES))
+        made = (REGISTRY[self.model].module,)  # a search makes no other model
+        code = state((*made, "holdfast.tuning", *JUDGES), made=made)
         space = {name: RANGES[name] for name in self.space()}
         terms = [seen, code, space, start(*self), PARTICLES, SKIP, DEGREES]
         return hashlib.sha256(json.dumps(terms, sort_keys=True).encode()).hexdigest()[:12]
