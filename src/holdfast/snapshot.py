@@ -42,7 +42,8 @@ class Content(NamedTuple):
         """Raise if the model's state is of another version than this holdfast reads."""
         if self.state == wanted:
             return
-        writer = f"holdfast {_WRITERS[self.state]}" if self.state in _WRITERS else "a newer one"
+        other = "an earlier one" if self.state < wanted else "a newer one"
+        writer = f"holdfast {_WRITERS[self.state]}" if self.state in _WRITERS else other
         raise SnapshotError(
             f"The snapshot's {self.model} is of state version {self.state}, which {writer} wrote; "
             f"this holdfast reads version {wanted}. Read it with {writer}."

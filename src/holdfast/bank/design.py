@@ -127,11 +127,11 @@ class Lineup:
         if self.reader is not None:
             specs.append(Spec("your regime features", self.reader.steps, (n_x - read, n_x)))
         if self.wanted is not None:
-            return [*specs, Spec("your features", self.wanted.steps, main, squares=True)]
+            return self._marked([*specs, Spec("your features", self.wanted.steps, main, True)])
         if main[1]:
             specs.append(Spec("columns", (), main, squares=True))
         lags = "columns and lags" if main[1] else "lags 1 to 3"
-        return [*specs, Spec(lags, (1, 2, 3), main, squares=True)]
+        return self._marked([*specs, Spec(lags, (1, 2, 3), main, squares=True)])
 
     def _reading_width(self, n_x: int) -> int:
         assert self.reader is not None
@@ -142,17 +142,18 @@ class Lineup:
         steps = sorted({1, 2, 3} | {k for s in periods for k in (s, s + 1)})
         read = 0 if self.reader is None else self._reading_width(n_x)
         given = tuple(steps), (0, n_x - read)
-        return [Spec("season", *given, forecasts=False), Spec("season lags", *given, squares=True)]
+        pair = [Spec("season", *given, forecasts=False), Spec("season lags", *given, squares=True)]
+        return self._marked(pair)
 
     @property
     def first_reader(self) -> int:
         """Which reader is believed at first: the one asked for, or lag 1."""
         return 0 if self.reader is not None else 1
 
-    def readers(self, specs: list[Spec]) -> list[int]:
-        """Which members read regimes."""
+    def _marked(self, specs: list[Spec]) -> list[Spec]:
+        """The same members, with a mark for those that read regimes."""
         names = READERS if self.reader is None else ("your regime features",)
-        return [i for i, spec in enumerate(specs) if spec.name in names]
+        return [spec._replace(reads=spec.name in names) for spec in specs]
 
     def pack(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """What the first covariates were."""

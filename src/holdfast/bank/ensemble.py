@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from holdfast.bank import scores, simple
 from holdfast.bank.members import Parts, RegimeMember, SimpleMembers, Spec, thinned
 from holdfast.bank.mixing import Mixer
+from holdfast.bank.parking import Parking
 from holdfast.bank.past import CLEAN, LARGEST, RAW, TwoPasts, log_broad
 from holdfast.checks import Arrays, Part, Values
 from holdfast.forecast import Forecast
@@ -47,7 +48,7 @@ class Heard(NamedTuple):
     """What one observation did."""
 
     weight: float  # probability that it was no outlier
-    steps: list[Step]  # of the regime members
+    steps: dict[int, Step]  # of the regime members that are awake
     log_scores: Array  # of the regime members, contaminated and so bounded below
 
 
@@ -70,6 +71,7 @@ class Ensemble:
         self.rate = RATE.copy()
         self.time = 0
         self.mixer = Mixer(self.forecasting)
+        self.parking = Parking(specs)
 
     @property
     def forecasting(self) -> NDArray[np.bool_]:
@@ -112,6 +114,7 @@ class Ensemble:
         r = 1.0 / (1.0 + math.exp(min(log_q - regular, 700.0)))
         version = self._decide(each, rate, log_q)
         self._score(look, z)
+        self._park()
         self.rate = RATE + _FADE * (self.rate - RATE) + np.array([1.0 - r, r])
         steps = self._learn(z, covariates, version, r)
         self._remember(z, look, r, error, rate)
@@ -126,6 +129,7 @@ class Ensemble:
         for mine in [self.simple] + ([self.doubted] if self.doubted else []):
             mine.take(season, other.simple)
         self.mixer.regroup(old, self.names, self.forecasting)
+        self.parking = Parking([member.spec for member in self.regimes])
 
     def _seat(self, newcomer: RegimeMember) -> None:
         at = [i for i, member in enumerate(self.regimes) if member.spec.name == newcomer.spec.name]
@@ -137,9 +141,9 @@ class Ensemble:
     def _parts(self, version: int, covariates: Array) -> Parts:
         chunks = [
             thinned(member.model.predict(member.x(self.past, version, covariates)), FAINT)
-            for member in self.regimes
+            for member in self._awake.values()
         ]
-        owner = np.repeat(np.arange(len(chunks)), [len(chunk[0]) for chunk in chunks])
+        owner = np.repeat(list(self._awake), [len(chunk[0]) for chunk in chunks])
         state = self.doubted if version == RAW and self.doubted is not None else self.simple
         location, variance = state.points(self.past, version, covariates)
         n = len(location)
@@ -167,7 +171,8 @@ class Ensemble:
             location = p.location[:, 0].copy()
             scores.log_densities(float(z[0]), share, location, scale, p.dof, p.owner, out)
             return out
-        for m in range(out.size):
+        out[:] = -np.inf
+        for m in np.unique(p.owner):
             own = p.owner == m
             f = Forecast.mixture(share[own], p.location[own], p.spread[own], p.dof[own])
             out[m] = f.log_density(z)
@@ -205,9 +210,31 @@ class Ensemble:
         self.mixer.learn(total)
         self.mixer.count(losses, mixed)
 
-    def _learn(self, z: Array, covariates: Array, version: int, r: float) -> list[Step]:
+    @property
+    def _awake(self) -> dict[int, RegimeMember]:
+        """The regime members that do not rest, by their place."""
+        return {i: m for i, m in enumerate(self.regimes) if self.parking.awake[i]}
+
+    def _park(self) -> None:
+        """Let those rest that do not matter, and wake those that have rested."""
+        n = len(self.regimes)
+        if self.parking.watch(self.mixer.weight[:n]):
+            self.mixer.attend(self._present())
+
+    def _present(self) -> NDArray[np.bool_]:
+        """Which of all members are awake."""
+        return np.append(self.parking.awake, np.ones(len(self.simple.names), bool))
+
+    def _update(self, z: Array, covariates: Array, version: int) -> dict[int, Step]:
+        """Teach the regime models that are awake."""
+        return {
+            i: m.model.update(z, m.x(self.past, version, covariates))
+            for i, m in self._awake.items()
+        }
+
+    def _learn(self, z: Array, covariates: Array, version: int, r: float) -> dict[int, Step]:
         bounded = np.clip(z, -LARGEST, LARGEST)  # no regime of theirs is born farther away
-        steps = [m.model.update(bounded, m.x(self.past, version, covariates)) for m in self.regimes]
+        steps = self._update(bounded, covariates, version)
         if r >= DOUBT:
             self.simple.learn(z, self.past, version, covariates, 0.0)
             return steps
@@ -227,7 +254,7 @@ class Ensemble:
 
     def _miss(self, z: Array, covariates: Array, look: Look) -> Heard:
         """Nothing was seen: regimes move on, the past repeats what was expected."""
-        steps = [m.model.update(z, m.x(self.past, CLEAN, covariates)) for m in self.regimes]
+        steps = self._update(z, covariates, CLEAN)
         for members in [self.simple] + ([self.doubted] if self.doubted else []):
             members.learn(z, self.past, CLEAN, covariates, 0.0)
         raw = self.past.values[RAW, -1] if self.past.pending else look.centre
@@ -238,7 +265,7 @@ class Ensemble:
         """State for a snapshot."""
         values, arrays = self.past.pack()
         values["time"] = self.time
-        arrays |= {"rate": self.rate.copy()} | self.mixer.pack()
+        arrays |= {"rate": self.rate.copy()} | self.mixer.pack() | self.parking.pack()
         arrays |= {f"regimes.{i}": member.pack() for i, member in enumerate(self.regimes)}
         arrays |= {f"simple.{key}": array for key, array in self.simple.pack().items()}
         if self.doubted is not None:
@@ -266,6 +293,9 @@ class Ensemble:
         own.rate, own.time = arrays.floats("rate", (2,), 0.5, 1e4), values.whole("time")
         own.mixer = Mixer(own.forecasting)
         own.mixer.unpack(arrays)
+        own.parking = Parking(specs)
+        own.parking.unpack(arrays)
+        own.mixer.attend(own._present())
         return own
 
 

@@ -57,7 +57,14 @@ def _features(stream: Stream) -> str:
 def _members(stream: Stream) -> str:
     pairs = list(stream.weights().items())[:_LISTED]
     told = [f"{name} {share:.0%}" for name, share in pairs if share >= 0.005]
-    return f"The forecast mixes: {'; '.join(told)}."
+    text = f"The forecast mixes: {'; '.join(told)}."
+    ensemble = stream.ensemble
+    resting = [
+        name for name, up in zip(ensemble.names, ensemble.mixer.present, strict=True) if not up
+    ]
+    if resting:
+        text += f" At rest, for they had not mattered: {'; '.join(resting)}."
+    return text
 
 
 def _intervals(stream: Stream) -> str:

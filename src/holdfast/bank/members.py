@@ -58,6 +58,7 @@ class Spec(NamedTuple):
     columns: tuple[int, int] = (0, 0)
     squares: bool = False  # whether least squares on the same design is a member too
     forecasts: bool = True  # False: it only reads regimes
+    reads: bool = False  # whether regimes may be read off it
 
     @property
     def width(self) -> int:

@@ -32,7 +32,7 @@ _LARGEST_SUM = 1e18  # losses are bounded by the grid they are taken on
 
 
 class Mixer:
-    """Weights over members; some may only watch, others join late.
+    """Weights over members; some may only watch, some rest, others join late.
 
     Args:
         active: (M,) which members take part.
@@ -47,21 +47,29 @@ class Mixer:
 
     def __init__(self, active: NDArray[np.bool_]) -> None:
         self.active = active
+        self.present = np.ones(active.size, bool)  # the others rest: time stands still for them
         self.regret, self.square, self.largest = (np.zeros(active.size) for _ in _SUMS)
         self.tally = np.zeros((3, active.size))
         self._weigh()
 
     def learn(self, gradient: Array) -> None:
         """One observation: the derivative of the mixture's loss along each member."""
-        r = float(self.weight @ gradient) - gradient
+        r = np.where(self.present, float(self.weight @ gradient) - gradient, 0.0)
+        fade = np.where(self.present, _FADE, 1.0)
         np.maximum(self.largest, np.abs(r), out=self.largest)
-        self.square = _FADE * self.square + r * r
-        self.regret = _FADE * self.regret + r * (1.0 - self._rate() * r)
+        self.square = fade * self.square + r * r
+        self.regret = fade * self.regret + r * (1.0 - self._rate() * r)
+        self._weigh()
+
+    def attend(self, present: NDArray[np.bool_]) -> None:
+        """Say who is there; who is not has no weight, and keeps its sums as they are."""
+        self.present = present
         self._weigh()
 
     def count(self, losses: Array, mixed: float) -> None:
         """Keep the books: each member's loss, the mixture's beside it, and how many."""
-        self.tally += np.stack([losses, np.full(losses.size, mixed), np.ones(losses.size)])
+        books = np.stack([losses, np.full(losses.size, mixed), np.ones(losses.size)])
+        self.tally += np.where(self.present, books, 0.0)
 
     def against_members(self) -> Array:
         """(M,) the mixture's mean loss over each member's, since that member joined; 1 is even."""
@@ -76,7 +84,7 @@ class Mixer:
         nothing = np.zeros(3)
         self.tally = np.stack([self.tally[:, at[n]] if n in at else nothing for n in now], axis=1)
         self.active = active
-        self._weigh()
+        self.attend(np.ones(active.size, bool))
 
     def _rate(self) -> Array:
         square = np.maximum(self.square, _TINY)
@@ -87,8 +95,9 @@ class Mixer:
         eta = self._rate()
         known = self.square > 0
         eta = np.where(known, eta, eta[known].max() if known.any() else 1.0)
-        exponent = np.where(self.active, eta * self.regret, -np.inf)
-        share = eta * np.exp(exponent - exponent.max()) if self.active.any() else eta
+        heard = self.active & self.present
+        exponent = np.where(heard, eta * self.regret, -np.inf)
+        share = eta * np.exp(exponent - exponent.max()) if heard.any() else eta
         self.weight = share / share.sum() if share.size else share
 
     def pack(self) -> dict[str, NDArray[Any]]:

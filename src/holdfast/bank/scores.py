@@ -68,7 +68,7 @@ def log_densities(
     owner: NDArray[np.int64],
     out: Array,
 ) -> None:
-    """out[m]: log density of member m at y, finite for every finite y."""
+    """out[m]: log density of member m at y, finite for every finite y if it has components."""
     top = np.full(out.size, -np.inf)
     term = np.empty(share.size)
     for k in range(share.size):
@@ -79,7 +79,7 @@ def log_densities(
     for k in range(share.size):
         out[owner[k]] += math.exp(term[k] - top[owner[k]])
     for m in range(out.size):
-        out[m] = top[m] + math.log(out[m])
+        out[m] = top[m] + math.log(out[m]) if out[m] > 0.0 else -np.inf
 
 
 @kernel

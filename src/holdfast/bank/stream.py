@@ -67,7 +67,7 @@ class Stream:
 
     def _readers(self) -> list[int]:
         """Which regime members read regimes."""
-        return self.plan.readers([member.spec for member in self.ensemble.regimes])
+        return [i for i, member in enumerate(self.ensemble.regimes) if member.spec.reads]
 
     def _fresh(self) -> Ensemble:
         return Ensemble(self._members(), self.dim, self.seed, self._season)
@@ -139,7 +139,7 @@ class Stream:
         self.scaler.learn(np.array(self.rows).reshape(len(self.rows), -1), self.units.spread())
         self.ensemble = self._fresh()
         self.readers = self._readers()
-        heard = Heard(1.0, [], np.zeros(0))
+        heard = Heard(1.0, {}, np.zeros(0))
         for i, (y, raw) in enumerate(zip(self.units.buffer, self.rows, strict=True)):
             heard = self._feed(self.ensemble, y, raw)
             if i < len(self.rows) - 1:
@@ -152,7 +152,7 @@ class Stream:
         return ensemble.observe(self.units.to_units(y), covariates, ensemble.look(covariates))
 
     def _read(
-        self, time: int, steps: list[Step], log_scores: Array, weight: float, seen: bool
+        self, time: int, steps: dict[int, Step], log_scores: Array, weight: float, seen: bool
     ) -> list[Event]:
         readers, events = self.readers, []
         if seen and weight < _OUTLIER:
@@ -166,7 +166,7 @@ class Stream:
         self,
         forecast: Forecast,
         y: Array,
-        steps: list[Step],
+        steps: dict[int, Step],
         weight: float,
         seen: bool,
         events: list[Event],
