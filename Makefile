@@ -59,9 +59,8 @@ SOAK ?= 1000000
 soak-model: venv
 	$(BIN)/python -m benchmarks.soak --observations $(SOAK)
 
-# holdfast against peers on public series: about twenty minutes, or what is missing of a run before and
-# what another source of holdfast has made, and docs/benchmarks.md anew. The peers live in an
-# environment of their own.
+# holdfast against peers on public series, and docs/benchmarks.md anew: what docs/benchmarks has not yet,
+# or has of other data, sources or versions. The peers live in an environment of their own.
 bench-venv: .venv-bench/.made
 
 .venv-bench/.made: pyproject.toml benchmarks/public/constraints.txt
@@ -72,7 +71,7 @@ bench-venv: .venv-bench/.made
 	@touch $@
 
 bench-public: bench-venv
-	.venv-bench/bin/python -m benchmarks.public --renew --page docs/benchmarks.md
+	.venv-bench/bin/python -m benchmarks.public --page docs/benchmarks.md
 
 # The paper's tables and figures: all of them in full (hours), or small to see that they run. In full every
 # model is tuned first by the same search; what was searched or run from this source is not done again,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
-import json
+import shutil
 
 import numpy as np
 import pytest
 
 from benchmarks.public import __main__ as command
-from benchmarks.public import forecasters, nab, report, series, tasks
+from benchmarks.public import corpus, forecasters, nab, origin, report, results, series, tasks
+from paper.state import SOURCE
 
 
 def test_windows_share_a_tenth_of_the_series_and_join_where_they_meet():
@@ -110,63 +111,179 @@ def test_a_guest_works_in_the_units_of_the_series_and_is_scored_in_scaled_ones()
 
 @pytest.fixture
 def small(monkeypatch):
-    """One generated series and three peers, one of which fails."""
+    """One generated series, peers of two tasks, one of which fails; the peers that were run."""
     y = np.repeat([0.0, 3.0], 60) + np.random.default_rng(0).standard_normal(120)
     made = {"two_levels": lambda: series.Series("two_levels", y, annotations={"truth": [60]})}
+    run = []
 
     def fails(y):
         raise RuntimeError("this peer fails")
 
-    peers = {"no_change": lambda y: [], "right": lambda y: [60], "broken": fails}
+    def noted(measure):
+        def measured(one, peer):
+            run.append(peer)
+            return measure(one, peer)
+
+        return measured
+
+    peers = {"broken": fails, "no_change": lambda y: [], "right": lambda y: [60]}
     monkeypatch.setattr(tasks.detectors, "CHANGES", peers)
-    task = tasks.Task(made, peers, tasks.find_changes)
-    names = {
-        "last_value": forecasters.PEERS["last_value"],
-        "least_squares": forecasters.PEERS["least_squares"],
+    ours = {name: forecasters.PEERS[name] for name in ("last_value", "least_squares")}
+    both = {
+        "changes": tasks.Task(made, peers, noted(tasks.find_changes)),
+        "forecasts": tasks.Task(made, ours, noted(tasks.forecast)),
     }
-    both = {"changes": task, "forecasts": tasks.Task(made, names, tasks.forecast)}
     monkeypatch.setattr(command, "TASKS", both)
+    return run
 
 
-def test_results_resume_and_failures_are_shown(small, tmp_path):
-    command.main(["--out", str(tmp_path)])
-    text = (tmp_path / "report.md").read_text()
+ALL = ["broken", "no_change", "right", "last_value", "least_squares"]
+
+
+def _main(folder, *further):
+    command.main(["--out", str(folder), *further])
+
+
+def _changed(folder, task, peer, **values):
+    before = results.read(folder, task)["two_levels", peer]
+    results.keep(folder, before | values)
+
+
+def test_a_stored_result_is_found_again_and_failures_are_shown(small, tmp_path):
+    _main(tmp_path, "--page", str(tmp_path / "page.md"))
+    assert small == ALL
+    text = (tmp_path / "page.md").read_text()
     assert "| right | 1 of 1 | 1.000 | 1.000 | - | - |" in text  # none that all managed
     assert "| broken | 0 of 1 | - | - | - | - |" in text
     assert "| two_levels | failed | 0.50, 0.67, 0 | 1.00, 1.00, 1 |" in text
-    assert f"`{command.source()}` (2)" in text
     assert "RuntimeError: this peer fails" in text
-    path = tmp_path / "changes" / "two_levels" / "right.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"covering": 0.25}))
-    command.main(["--out", str(tmp_path)])
-    assert "| right | 1 of 1 | 0.250 | 1.000 |" in (tmp_path / "report.md").read_text()
+    assert f"numpy {np.__version__}" in text
+    _changed(tmp_path, "changes", "right", covering=0.25)
+    _main(tmp_path, "--page", str(tmp_path / "page.md"))
+    assert small == ALL  # none was run again, not even the one that fails
+    assert "| right | 1 of 1 | 0.250 | 1.000 |" in (tmp_path / "page.md").read_text()
 
 
-def test_models_are_measured_again_when_their_source_has_changed(small, tmp_path):
-    command.main(["--out", str(tmp_path)])
-    ours, theirs = (
-        tmp_path / "forecasts" / "two_levels" / "last_value.json",
-        tmp_path / "changes" / "two_levels" / "right.json",
-    )
-    for path in (ours, theirs):
-        path.write_text(json.dumps(json.loads(path.read_text()) | {"source": "of before"}))
+def test_an_interrupted_run_is_taken_up_where_it_was(small, tmp_path, monkeypatch):
+    def interrupted(one, peer):
+        raise KeyboardInterrupt
+
+    whole = command.TASKS["forecasts"]
+    monkeypatch.setitem(command.TASKS, "forecasts", whole._replace(measure=interrupted))
+    with pytest.raises(KeyboardInterrupt):
+        _main(tmp_path)
+    assert small == ALL[:3]
+    monkeypatch.setitem(command.TASKS, "forecasts", whole)
+    _main(tmp_path)
+    assert small == ALL
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["changes.jsonl", "forecasts.jsonl"]
+
+
+def test_a_result_that_cannot_be_written_leaves_the_file_as_it_was(tmp_path):
+    one = {"task": "changes", "series": "s", "peer": "b", "covering": 0.5}
+    results.keep(tmp_path, one)
+    with pytest.raises(TypeError):
+        results.keep(tmp_path, one | {"peer": "a", "covering": object()})
+    results.keep(tmp_path, one | {"peer": "a"})
+    assert list(results.read(tmp_path, "changes")) == [("s", "a"), ("s", "b")]
+    assert results.read(tmp_path, "changes")["s", "b"] == one
+
+
+@pytest.fixture
+def edited(tmp_path):
+    """A copy of the library in which a module can be edited."""
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(SOURCE / "holdfast", tmp_path / "source" / "holdfast", ignore=ignored)
+
+    def edit(module, text):
+        with (tmp_path / "source" / "holdfast" / module).open("a") as file:
+            file.write(text)
+        return tmp_path / "source"
+
+    return edit
+
+
+def test_a_changed_source_makes_our_own_peers_stale_and_no_others(
+    small, edited, tmp_path, monkeypatch
+):
+    _main(tmp_path / "out")
+    small.clear()
+    root, source = edited("models/naive.py", "\nFURTHER = 1\n"), origin.source
+    monkeypatch.setattr(origin, "source", lambda task, peer: source(task, peer, root=root))
     page = tmp_path / "page.md"
-    command.main(["--out", str(tmp_path), "--page", str(page)])
-    assert "`of before` (1)" in page.read_text()
-    command.main(["--out", str(tmp_path), "--renew"])
-    assert json.loads(ours.read_text())["source"] == command.source()
-    assert json.loads(theirs.read_text())["source"] == "of before"
+    with pytest.raises(SystemExit, match="2 results are missing or out of date"):
+        _main(tmp_path / "out", "--peers", "right", "--page", str(page))
+    assert not page.exists()
+    _main(tmp_path / "out", "--page", str(page))
+    assert small == ["last_value", "least_squares"]
+    assert page.exists()
+
+
+def test_what_cannot_change_numbers_leaves_all_results_as_they_are(edited):
+    edited("models/naive.py", "\n# A comment.\n")
+    edited("errors.py", "\nFURTHER = 1\n")
+    root = edited("cli/app.py", "\nFURTHER = 1\n")
+    for task, peer in (("changes", "holdfast"), ("forecasts", "last_value")):
+        assert origin.source(task, peer, root=root) == origin.source(task, peer)
+
+
+def test_holdfast_goes_by_what_auto_is_made_of(edited):
+    root = edited("bank/mixing.py", "\nFURTHER = 1\n")
+    for task in tasks.TASKS:
+        assert origin.source(task, "holdfast", root=root) != origin.source(task, "holdfast")
+
+
+def test_other_data_or_versions_make_a_result_stale_and_what_is_not_here_does_not():
+    one = series.Series("s", np.zeros(3))
+    now = origin.origin("forecasts", "river_snarimax", one)
+    assert not origin.stale(now, now)
+    newer = now | {"versions": now["versions"] | {"river": "later"}}
+    assert origin.stale(now, newer)
+    assert origin.renewable(newer)
+    without = now | {"versions": now["versions"] | {"river": origin.ABSENT}}
+    assert not origin.stale(now, without)
+    assert not origin.renewable(without)
+    assert origin.stale(without, newer)
+    other = origin.origin("forecasts", "river_snarimax", series.Series("s", np.ones(3)))
+    assert origin.stale(now, other)
+    nowhere = origin.origin("forecasts", "river_snarimax", corpus.Absent("no file"))
+    assert not origin.stale(now, nowhere)
+    assert origin.stale(nowhere, now)
+
+
+def test_the_version_of_holdfast_alone_makes_nothing_stale():
+    now = origin.origin("forecasts", "holdfast", series.Series("s", np.zeros(3)))
+    assert not origin.stale(now | {"versions": now["versions"] | {"holdfast": "0.0.0"}}, now)
+
+
+def test_a_peer_is_ours_or_trivial_or_named_after_its_library():
+    trivial = {"no_change", "never", "always"}
+    for task in tasks.TASKS.values():
+        for peer in set(task.peers) - origin.OURS - trivial:
+            assert set(origin.versions(peer)) & set(origin.LIBRARIES), peer
+
+
+def test_the_page_says_what_the_committed_results_say():
+    found = []
+    for name, task in tasks.TASKS.items():
+        stored = results.read(command.RESULTS, name)
+        for key in sorted(itertools.product(task.series, task.peers)):
+            if key not in stored:
+                pytest.skip(f"{name} of {key} is not run yet, so the page is not written yet")
+            found.append(stored[key])
+    page = command.RESULTS.with_suffix(".md").read_text()
+    assert page == report.markdown(sorted(found, key=lambda one: one["task"]))
 
 
 def test_what_was_cut_is_said():
-    row = {"task": "forecasts", "series": "long", "peer": "x", "error": "no"}
-    text = report.markdown([row | {"taken": 30, "length": 90}], {})
+    row = {"task": "forecasts", "series": "long", "peer": "x", "error": "no", "versions": {}}
+    text = report.markdown([row | {"taken": 30, "length": 90}])
     assert "forecasts, long: the first 30 of 90 rows." in text
 
 
 def test_quick_runs_on_what_is_installed(small, tmp_path):
-    command.main(["--quick", "--out", str(tmp_path)])
-    result = json.loads((tmp_path / "forecasts" / "two_levels" / "least_squares.json").read_text())
+    _main(tmp_path, "--quick")
+    result = results.read(tmp_path, "forecasts")["two_levels", "least_squares"]
     assert result["rows"] == 100
     assert result["crps"] < result["mae"]
     assert result["borrowed"] == 0
@@ -181,6 +298,8 @@ def test_scaling_looks_at_the_first_tenth_only():
 
 
 def test_series_of_packages_that_are_not_here_are_a_failure_too():
-    with pytest.raises(series.Absent, match="no_such_package is not installed"):
-        series._file("no_such_package", "x.csv")
-    assert "None." in report.markdown([], {})
+    with pytest.raises(corpus.Absent, match="no_such_package is not installed"):
+        corpus._file("no_such_package", "x.csv")
+    with pytest.raises(corpus.Absent, match=r"holdfast has no x\.csv"):
+        corpus._file("holdfast", "x.csv")
+    assert "None." in report.markdown([])

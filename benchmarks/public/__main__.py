@@ -1,28 +1,30 @@
-"""`python -m benchmarks.public`: run what is not there yet, then write the tables.
+"""`python -m benchmarks.public`: run what is missing or out of date, then show the tables.
 
---quick takes two short series per task, to see that everything runs. Results that are there are
-kept; --renew measures holdfast's own models again where their source has changed since.
+Results are kept in docs/benchmarks, with the versions, the data and the source they were made by.
+What the same made before is not run again, in this checkout or another; a run that is stopped is
+taken up where it was. --quick takes two short series per task, to see that everything runs.
 """
 
 from __future__ import annotations
 
 import argparse
-import hashlib
-import importlib.metadata
-import json
+import sys
 import time
-from functools import cache
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 from rich.console import Console
 
-import holdfast
-from benchmarks.public import report
-from benchmarks.public.series import Absent, Series, scaled
-from benchmarks.public.tasks import OURS, TASKS, Task
+from benchmarks.public import report, results
+from benchmarks.public.corpus import Absent, loaded
+from benchmarks.public.origin import Origin, origin, renewable, stale
+from benchmarks.public.results import Result
+from benchmarks.public.series import Series, scaled
+from benchmarks.public.tasks import TASKS
 
-PACKAGES = ("numpy", "river", "statsforecast", "ruptures", "sktime", "statsmodels")
+RESULTS = Path(__file__).parents[2] / "docs" / "benchmarks"
+QUICK = Path("out/public-quick")
 QUICK_SERIES, QUICK_ROWS = 2, 120
 QUICK_ANOMALIES = 500  # rows; the first anomalies come late
 console = Console()
@@ -30,91 +32,97 @@ console = Console()
 
 def main(arguments: list[str] | None = None) -> None:
     options = _options(arguments)
-    options.out.mkdir(parents=True, exist_ok=True)
-    for name in options.tasks:
-        _run(name, TASKS[name], options)
-    results = [json.loads(path.read_text()) for path in sorted(options.out.rglob("*.json"))]
-    text = report.markdown(results, _versions())
-    for path in filter(None, (options.out / "report.md", options.page)):
-        path.write_text(text)
-    console.print(text)
+    for asked in _asked(options.quick):
+        if asked.task in options.tasks and asked.peer in options.peers:
+            _renew(asked, options.out)
+    found, lacking = _collected(options)
+    text = report.markdown(found)
+    console.print(text, markup=False, soft_wrap=True)
+    if options.page and lacking:
+        sys.exit(f"{options.page} is as it was: {lacking} results are missing or out of date.")
+    if options.page:
+        options.page.write_text(text)
 
 
 def _options(arguments: list[str] | None) -> argparse.Namespace:
+    peers = sorted({peer for task in TASKS.values() for peer in task.peers})
     parser = argparse.ArgumentParser(prog="python -m benchmarks.public", description=__doc__)
     parser.add_argument("--out", type=Path, default=None, help="folder of the results")
     parser.add_argument("--quick", action="store_true", help="two short series per task")
-    parser.add_argument("--renew", action="store_true", help="measure changed models again")
-    parser.add_argument("--page", type=Path, default=None, help="a copy of the report")
-    parser.add_argument("--tasks", nargs="+", choices=list(TASKS), default=list(TASKS))
+    parser.add_argument("--page", type=Path, default=None, help="write it, if all is there")
+    _several(parser, "--tasks", list(TASKS))
+    _several(parser, "--peers", peers)
     options = parser.parse_args(arguments)
-    options.out = options.out or Path("out/public-quick" if options.quick else "out/public")
+    options.out = options.out or (QUICK if options.quick else RESULTS)
     return options
 
 
-def _run(name: str, task: Task, options: argparse.Namespace) -> None:
-    for key in list(task.series)[: QUICK_SERIES if options.quick else None]:
-        for peer in task.peers:
-            path = options.out / name / key.replace("/", "-") / f"{peer}.json"
-            if not path.is_file() or (options.renew and _outdated(path)):
-                result = {"task": name, "series": key, "peer": peer}
-                _write(path, result | _measured(task, key, peer, options.quick))
+def _several(parser: argparse.ArgumentParser, name: str, known: list[str]) -> None:
+    told = f"run only these of {', '.join(known)}"
+    parser.add_argument(name, nargs="+", choices=known, default=known, metavar="NAME", help=told)
 
 
-def _outdated(path: Path) -> bool:
-    """Whether a result is of one of holdfast's own models, made from another source."""
-    result = json.loads(path.read_text())
-    return result["peer"] in OURS and result.get("source") != source()
+class Asked(NamedTuple):
+    """A question to a peer."""
+
+    task: str
+    series: str
+    peer: str
+    whole: Series | Absent
+
+    def now(self) -> Origin:
+        """What an answer would be made by here and now."""
+        return origin(self.task, self.peer, self.whole)
 
 
-@cache
-def source() -> str:
-    """Which holdfast this is: a digest of all its modules."""
-    folder = Path(holdfast.__file__).parent
-    digest = hashlib.sha256()
-    for path in sorted(folder.rglob("*.py")):
-        digest.update(path.relative_to(folder).as_posix().encode() + path.read_bytes())
-    return digest.hexdigest()[:12]
+def _asked(quick: bool) -> Iterator[Asked]:
+    """Every task, series and peer."""
+    for name, task in TASKS.items():
+        for series, maker in list(task.series.items())[: QUICK_SERIES if quick else None]:
+            whole = _shortened(loaded(maker)) if quick else loaded(maker)
+            yield from (Asked(name, series, peer, whole) for peer in task.peers)
 
 
-def _measured(task: Task, key: str, peer: str, quick: bool) -> dict[str, Any]:
+def _shortened(whole: Series | Absent) -> Series | Absent:
+    if isinstance(whole, Absent):
+        return whole
+    return whole.first(QUICK_ANOMALIES if whole.anomalies else QUICK_ROWS)
+
+
+def _renew(asked: Asked, folder: Path) -> None:
+    """Run a peer unless its result is there, or cannot be had again here."""
+    before = results.read(folder, asked.task).get((asked.series, asked.peer))
+    now = asked.now()
+    if before is None or (stale(before, now) and renewable(now)):
+        names = {"task": asked.task, "series": asked.series, "peer": asked.peer}
+        numbers = _measured(asked)
+        results.keep(folder, names | now | numbers)
+        console.print(*names.values(), numbers.get("error", "done"), markup=False)
+
+
+def _collected(options: argparse.Namespace) -> tuple[list[Result], int]:
+    """The results that are there, and how many are missing or out of date."""
+    stored = {task: results.read(options.out, task) for task in TASKS}
+    found, lacking = [], 0
+    for asked in sorted(_asked(options.quick), key=lambda one: one[:3]):
+        result = stored[asked.task].get((asked.series, asked.peer))
+        found += [result] if result else []
+        lacking += result is None or stale(result, asked.now())
+    return found, lacking
+
+
+def _measured(asked: Asked) -> Result:
     """The numbers, or why there are none: a peer may fail in any way it likes."""
-    begun, made = time.perf_counter(), {"versions": _versions(), "source": source()}
+    if isinstance(asked.whole, Absent):
+        return {"error": f"series: {asked.whole}"}
+    one = scaled(asked.whole)
+    made: Result = {"taken": len(one.y), "length": len(asked.whole.y)}
+    begun = time.process_time()  # what else the machine does is not the point
     try:
-        whole = task.series[key]()
-        one = scaled(whole)
-        made |= {"taken": len(one.y), "length": len(whole.y)}
-        made |= task.measure(one.first(_quick_rows(one)) if quick else one, peer)
-    except Absent as error:
-        made["error"] = f"series: {error}"
+        made |= TASKS[asked.task].measure(one, asked.peer)
     except Exception as error:
         made["error"] = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0][:200]}"
-    return made | {"seconds": round(time.perf_counter() - begun, 2)}
-
-
-def _quick_rows(one: Series) -> int:
-    return QUICK_ANOMALIES if one.anomalies else QUICK_ROWS
-
-
-def _write(path: Path, result: dict[str, Any]) -> None:
-    """Whole or not at all: a stopped run leaves no half file."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps(result, indent=1))
-    partial.replace(path)
-    console.print(
-        f"{result['task']} {result['series']} {result['peer']}: {result.get('error', 'done')}"
-    )
-
-
-def _versions() -> dict[str, str]:
-    found = {"holdfast": holdfast.__version__}  # of the source, which an install may be behind
-    for name in PACKAGES:
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            found[name] = "absent"
-    return found
+    return made | {"seconds": round(time.process_time() - begun, 2)}
 
 
 if __name__ == "__main__":

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
 import numpy as np
 
 from benchmarks.public import nab
-from benchmarks.public.tasks import OURS
+from benchmarks.public.results import Result
 
-Result = dict[str, Any]
 BASE = "last_value"
 _INTRODUCTION = """\
 `make bench-public` runs holdfast and its peers on public series and writes this page. No peer has
@@ -19,7 +17,11 @@ after looking at these series, and are told below. What a peer could not do is c
 [failures](#failures), and means are over what a peer managed, so compare peers with equal counts.
 `holdfast` is `auto` with nothing set. Six series with changepoints, two with anomalies and
 fifteen to forecast are few: read the tables series by series, and no difference in the second
-digit as one."""
+digit as one. Seconds are processor time.
+
+Every result is kept with the data, the source and the versions it was made by, so that what has not
+changed since is not run again: [changes](benchmarks/changes.jsonl),
+[anomalies](benchmarks/anomalies.jsonl), [forecasts](benchmarks/forecasts.jsonl)."""
 _CHANGES = """\
 Covering and F1 against the annotations of all annotators (one law for the seat belts). `bocd` and
 `dsm_bocd` are told the noise level, read off the first tenth of the series, and read as their
@@ -52,9 +54,9 @@ river's example on the first 700 rows of five of the series. No such choice was 
 in these runs; its defaults were developed with some of these series at hand."""
 
 
-def markdown(results: list[Result], versions: dict[str, str]) -> str:
+def markdown(results: list[Result]) -> str:
     """The whole report."""
-    parts = ["# Public benchmarks", _INTRODUCTION, _versions(versions), _sources(results)]
+    parts = ["# Public benchmarks", _INTRODUCTION, _versions(results)]
     for task, table in (
         ("changes", _changes),
         ("anomalies", _anomalies),
@@ -67,15 +69,10 @@ def markdown(results: list[Result], versions: dict[str, str]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _versions(versions: dict[str, str]) -> str:
-    return "Versions: " + ", ".join(f"{name} {number}" for name, number in versions.items()) + "."
-
-
-def _sources(results: list[Result]) -> str:
-    """Which source holdfast's own results are of; more than one if not all were made anew."""
-    found = Counter(row.get("source", "unknown") for row in results if row["peer"] in OURS)
-    listed = ", ".join(f"`{source}` ({count})" for source, count in found.most_common())
-    return f"Digest of holdfast's source, with its own results made from it: {listed or 'none'}."
+def _versions(results: list[Result]) -> str:
+    """All that occur, each with its name."""
+    found = {item for row in results for item in row["versions"].items()}
+    return "Versions: " + ", ".join(f"{name} {number}" for name, number in sorted(found)) + "."
 
 
 def _peers(rows: list[Result]) -> dict[str, list[Result]]:

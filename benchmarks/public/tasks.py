@@ -6,27 +6,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from benchmarks.public import detectors, forecasters, nab, series
+from benchmarks.public import corpus, detectors, forecasters, nab
 from benchmarks.public.series import Series
 from holdfast import evaluate
 
 WARM_UP = 20  # first rows that are learnt but not scored, for every peer
 
-# Peers whose code is holdfast's: what they do changes with its source.
-OURS = {
-    "holdfast",
-    "bocd",
-    "dsm_bocd",
-    "last_value",
-    "seasonal_last_value",
-    "least_squares",
-}
-
 
 class Task(NamedTuple):
     """Series and peers of a task; `measure(series, peer name)` gives numbers."""
 
-    series: dict[str, series.Maker]
+    series: dict[str, corpus.Maker]
     peers: dict[str, Any]
     measure: Any
 
@@ -68,7 +58,7 @@ def forecast(one: Series, peer: str) -> dict[str, Any]:
 
 
 TASKS = {
-    "changes": Task(series.CHANGES, detectors.CHANGES, find_changes),
-    "anomalies": Task(series.ANOMALIES, detectors.ANOMALIES, find_anomalies),
-    "forecasts": Task(series.FORECASTS, forecasters.PEERS, forecast),
+    "changes": Task(corpus.CHANGES, detectors.CHANGES, find_changes),
+    "anomalies": Task(corpus.ANOMALIES, detectors.ANOMALIES, find_anomalies),
+    "forecasts": Task(corpus.FORECASTS, forecasters.PEERS, forecast),
 }
