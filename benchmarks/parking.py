@@ -28,7 +28,7 @@ def streams() -> Iterator[tuple[str, np.ndarray]]:
 
 
 def measure(y: np.ndarray, heard: float) -> tuple[float, float]:
-    """Seconds, and the mean absolute error of one-step forecasts, with this weight to stay awake."""
+    """Seconds, and the mean absolute error one step ahead, with this weight to stay awake."""
     with mock.patch.object(parking, "HEARD", heard):
         model = hf.auto()
         model.run(y[:50])  # compiled, and the members are there

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from paper import elsewhere
 from paper.parts import Part
 from paper.plan import Plan
 from paper.settings import SECOND, UNTUNED
@@ -104,6 +105,7 @@ def _targets(results: Results) -> Made:
         name = target.score if target.score == PER_TRUE else measure(target.score)
         row: list[Value] = [target.about, f"{target.stream}, {target.model}", name]
         rows.append([*row, target.wanted, cell, target.met(cell)])
+    rows += elsewhere.rows()
     columns = ["what", "stream", "measure", "wanted", "came out", "met"]
     tuned = [(one.stream, one.model, one.variant) for one in TARGETS]
     return Made([Table(columns, rows, f"{_tally(rows)} {untuned(tuned)}".strip())])
@@ -191,8 +193,9 @@ ITEMS = (
         "generated streams (`benchmarks.auto`; the best of the simple forecasters is chosen in "
         "hindsight, for each stream) and the paper's streams with its features. *The rule, "
         "tuned*: `br_ihmm`, settings found on training parts by CRPS, scored on the rest; on "
-        "well-log by what was known at the time. Speed is in `make bench`, the public series are "
-        "in `make bench-public`.",
+        "well-log by what was known at the time. The last rows are read off the pages of other "
+        "commands, which say how they were measured: the engine's speed, the size of snapshots, "
+        "and real series with features of our own. The public series are in `make bench-public`.",
         _targets,
         _parts,
     ),

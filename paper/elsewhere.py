@@ -1,0 +1,109 @@
+"""Goals that other commands measure, read off the pages these write: speed, size, real series.
+
+A page is the only place where such a figure stands; here it is looked up, not copied, so that all
+goals can be seen together and none can be told differently in two places.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+from paper.tables import Cell, Value
+
+ROOT = Path(__file__).parents[1]
+SPEED, SIZE, REAL = "benchmarks/RESULTS.md", "docs/spark.md", "docs/measured/auto.md"
+_ENGINE, _STATE, _AUTO = "the engine (`make bench`)", "snapshots (`benchmarks.snapshots`)", "auto"
+_NUMBER = re.compile(r"-?[0-9.]+(?:e[-+]?\d+)?")
+_JAX = "dense JAX, 30 slots"
+
+
+class Goal(NamedTuple):
+    """A number in a table of a page that should be at most, or at least, a value."""
+
+    about: str
+    page: str
+    row: str
+    column: str
+    words: str
+    value: float
+    at_least: bool = False
+    table: int = 0  # of those that have the row
+
+    def met(self, found: float) -> bool:
+        return found >= self.value if self.at_least else found <= self.value
+
+
+GOALS = (
+    *(
+        Goal(_ENGINE, SPEED, _JAX, setting, f"{_JAX}, over holdfast, {setting}", ratio, True, 1)
+        for setting, ratio in (
+            ("m = 1, B = 1", 20.0),
+            ("m = 1, B = 6", 40.0),
+            ("m = 13, B = 6", 35.0),
+            ("m = 100, B = 2", 30.0),
+        )
+    ),
+    Goal(_ENGINE, SPEED, "1000 particles beside 100", "", "1000 particles beside 100, times", 6.0),
+    Goal(
+        _ENGINE, SPEED, "`predict` and `update` of one observation", "", "ms an observation", 0.08
+    ),
+    Goal(_ENGINE, SPEED, "exact CRPS of a mixture of 20 Student-t", "", "ms of an exact CRPS", 0.2),
+    Goal(_ENGINE, SPEED, "first compilation of `br_ihmm`", "", "s of the first compilation", 20.0),
+    Goal(_ENGINE, SPEED, "`import holdfast`", "", "s to import holdfast", 0.6),
+    Goal(_ENGINE, SPEED, "`holdfast --help`", "", "s of holdfast --help", 0.5),
+    *(
+        Goal(_STATE, SIZE, model, column, f"{column}: {model.replace('`', '')}", most)
+        for model in ("`br_ihmm`, level, noise told", "`br_ihmm`, level, units learnt")
+        for column, most in (("kB", 8.0), ("ms to load", 0.3))
+    ),
+)
+
+
+def rows() -> list[list[Value]]:
+    """All of them as rows of the table of targets; a page that is not here gives none."""
+    return [row for goal in GOALS if (row := _row(goal))] + _told(REAL)
+
+
+def _row(goal: Goal) -> list[Value] | None:
+    found = look_up(goal.page, goal.row, goal.column, goal.table)
+    if found is None:
+        return None
+    wanted = f"{'>=' if goal.at_least else '<='} {goal.value:g}"
+    met = "yes" if goal.met(found) else "no"
+    return [goal.about, "", goal.words, wanted, Cell(found, None, 1), met]
+
+
+def _told(page: str) -> list[list[Value]]:
+    """The rows of a page that tells goals itself: stream, measure, wanted, mean, runs, met."""
+    lines = [cells for table in tables(page) for cells in table[1:] if len(cells) == 6 and cells[2]]
+    return [
+        [_AUTO, stream, measure, wanted, Cell(float(mean), None, int(runs)), met]
+        for stream, measure, wanted, mean, runs, met in lines
+    ]
+
+
+def look_up(page: str, row: str, column: str, table: int = 0) -> float | None:
+    """A number by the names of its row and column; without a column the row's last."""
+    found = [one for one in tables(page) if any(cells[0] == row for cells in one[1:])]
+    if len(found) <= table:
+        return None
+    head, *lines = found[table]
+    at = head.index(column) if column else -1
+    cells = next(cells for cells in lines if cells[0] == row)
+    number = _NUMBER.match(cells[at])
+    return float(number.group()) if number else None
+
+
+def tables(page: str) -> list[list[list[str]]]:
+    """The Markdown tables of a page: lines of cells, the heads first; none without the page."""
+    path = ROOT / page
+    text = path.read_text("utf-8") if path.exists() else ""
+    blocks = re.findall(r"(?:^\|.*\|$\n?)+", text, re.MULTILINE)
+    split = [[_cells(line) for line in block.strip().splitlines()] for block in blocks]
+    return [[head, *lines[1:]] for head, *lines in split]
+
+
+def _cells(line: str) -> list[str]:
+    return [cell.strip() for cell in line.strip().strip("|").split("|")]
