@@ -416,6 +416,15 @@ def test_steps_are_told_in_few_numbers_and_made_again(
     assert saved > 50, "or nothing is gained"
 
 
+def test_what_long_batches_have_learnt_is_read_again() -> None:
+    """One bit for each observation, beyond what a float tells apart."""
+    model = hf.br_ihmm(particles=6, islands=1, batch=62, noise=1.0)
+    model.run(np.random.default_rng(0).standard_normal(61))
+    data = model.to_bytes()
+    assert array_of(data, "work_learnt").max() > 2**53
+    assert hf.from_bytes(data).to_bytes() == data
+
+
 @pytest.mark.parametrize("islands", [1, 3])
 def test_resumed_at_every_moment_it_goes_on_to_the_bit(islands: int) -> None:
     """In the middle of batches of every island, at changes and in gaps."""

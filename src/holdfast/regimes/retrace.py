@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from holdfast.regimes.engine import Engine
 
 _MOST_BITS = 62  # of a batch: which observations were learnt is one number for each candidate
+MOST_LEARNT = 2**_MOST_BITS - 1  # that number at its largest
 FARTHEST = 8  # floats between a gain and what it should be
 
 

@@ -332,7 +332,7 @@ def _work(engine: Engine, stored: Arrays) -> None:
 def _make_steps(engine: Engine, stored: Arrays, shape: tuple[int, int]) -> None:
     """The steps that were told, each of an observation that its batch has seen."""
     longest = engine.work.steps.shrink.shape[2]
-    learnt = stored.wholes("work_learnt", shape)
+    learnt = stored.wholes("work_learnt", shape, most=retrace.MOST_LEARNT)
     off = stored.wholes("work_off", (*shape, longest), -retrace.FARTHEST, retrace.FARTHEST)
     if not retrace.possible(engine) or (learnt & ~retrace.seen_bits(engine)[:, None]).any():
         raise SnapshotError("The snapshot's work_learnt names what its batch has not seen.")
