@@ -16,6 +16,7 @@ import pytest
 import holdfast as hf
 from benchmarks import snapshots as benchmark
 from holdfast import snapshot
+from holdfast.checks import Arrays
 from holdfast.containers import compact
 from holdfast.regimes import retrace
 
@@ -115,6 +116,46 @@ def test_every_array_comes_back_to_the_bit(array: np.ndarray) -> None:
     assert found.form("a") == (array.dtype.kind, array.shape)
     assert found["a"].tobytes() == np.ascontiguousarray(array).tobytes()
     assert found["b"].tolist() == [0, 1, 2]
+
+
+def asked_of(arrays: Arrays, name: str, shape: tuple[int, ...], **limits: Any) -> Any:
+    """What comes of asking for floats and for whole numbers: bytes, or a refusal."""
+    found = []
+    for ask in (arrays.floats, arrays.wholes):
+        try:
+            array = ask(name, shape, **limits)
+            found.append((array.tobytes(), array.dtype, array.shape, array.flags.writeable))
+        except hf.SnapshotError as error:
+            found.append(str(error))
+    return found
+
+
+@pytest.mark.parametrize("limits", [{}, {"least": 0}, {"most": 0}, {"least": -1, "most": 1}])
+def test_packed_arrays_are_given_and_refused_as_others_are(limits: Any) -> None:
+    """Their ranges are known beforehand, whichever form they lie in; that must not be seen."""
+    rng = np.random.default_rng(0)
+    arrays: dict[str, np.ndarray] = {
+        "narrow": rng.uniform(-0.9, 0.9, (4, 3)),
+        "positive": rng.uniform(0.1, 2.0, (4, 3)),
+        "nothing": np.zeros((4, 3)),
+        "some": np.eye(4, 3) * rng.uniform(0.5, 2.0, (4, 3)),
+        "missing": np.where(np.arange(12).reshape(4, 3) == 5, np.nan, 0.1),
+        "endless": np.where(np.arange(12).reshape(4, 3) == 5, -np.inf, 0.1),
+        "wholes": rng.integers(-1, 2, (4, 3)),
+        "counts": rng.integers(0, 2**40, (4, 3)),
+        "bytes": np.ones((4, 3), np.int8),
+        "flags": np.ones((4, 3), np.bool_),
+        "turned": rng.standard_normal((3, 4)),
+        "empty": np.zeros((0, 3)),
+    }
+    arrays |= {f"many {n}": np.tile(a, (9, 1)) for n, a in arrays.items()}
+    packed = compact.read(compact.write({}, arrays))[1]
+    for name, array in arrays.items():
+        for shape in (array.shape, (4, 3)):
+            plain = asked_of(Arrays(arrays), name, shape, **limits)
+            assert asked_of(packed, name, shape, **limits) == plain, name
+    first, second = (packed.floats("narrow", (4, 3)) for _ in range(2))
+    assert not np.shares_memory(first, second)
 
 
 def test_equal_states_are_equal_bytes(data: bytes) -> None:

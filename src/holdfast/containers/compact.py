@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.checks import Arrays
+from holdfast.checks import LATEST, Arrays, Sizes
 from holdfast.containers import LARGEST, LARGEST_HEADER, MOST_ARRAYS, not_whole
 from holdfast.containers.lanes import (
     FORMS,
@@ -41,6 +41,7 @@ MOST_IN_LANES = 2**18  # bytes of the lanes of one snapshot
 _LARGE = 2**16  # an array of more bytes is no part of the lanes
 _LEVEL = 6
 _SIZES = struct.Struct("<III")
+_MOST = float(np.finfo(np.float64).max)  # the largest that is not infinite
 _START = len(MAGIC) + 1
 
 
@@ -142,7 +143,7 @@ def _inflated(packed: bytes, size: int, words: bytes, what: str) -> bytes:
 
 def _add_places(places: dict[str, Place | Large], lanes: Lanes, table: Any) -> None:
     """The places of all arrays in the lanes, in the order they were written."""
-    if not isinstance(table, dict) or not table.keys() <= set(FORMS):
+    if not isinstance(table, dict) or not table.keys() <= FORMS:
         raise SnapshotError("The snapshot's header garbles the arrays.")
     for form, entries in table.items():
         if not isinstance(entries, dict):
@@ -178,7 +179,11 @@ def _put(places: dict[str, Place | Large], name: str, place: Place | Large) -> N
 
 
 class PackedArrays(Arrays):
-    """Arrays in their lanes: each is made when it is asked for, large ones are inflated then."""
+    """Arrays in their lanes: each is made when it is asked for, large ones are inflated then.
+
+    The range of every array in a lane is known once one of them was asked for. Where it is right
+    there is nothing to look at; where it is not, or not known, `checks` looks and says what is.
+    """
 
     def __init__(self, places: dict[str, Place | Large], lanes: Lanes) -> None:
         super().__init__()
@@ -208,3 +213,36 @@ class PackedArrays(Arrays):
         if place is None:
             return super().form(name)
         return STORED[place.code].kind, place.shape
+
+    def floats(
+        self,
+        name: str,
+        shape: Sizes,
+        least: float = -math.inf,
+        most: float = math.inf,
+        missing: bool = False,
+        endless: bool = False,
+    ) -> NDArray[np.float64]:
+        found = self._sure(name, np.float64, shape, max(least, -_MOST), min(most, _MOST))
+        if found is None:
+            return super().floats(name, shape, least, most, missing, endless)
+        return found
+
+    def wholes(
+        self, name: str, shape: Sizes, least: int = 0, most: int = LATEST
+    ) -> NDArray[np.int64]:
+        found = self._sure(name, np.int64, shape, least, most)
+        return super().wholes(name, shape, least, most) if found is None else found
+
+    def _sure(
+        self, name: str, kind: type, shape: Sizes, least: float, most: float
+    ) -> NDArray[Any] | None:
+        """An array of its own if kind, shape and range are known to be these."""
+        place = self._places.get(name)
+        if not isinstance(place, Place) or place.shape != shape or KINDS[place.code] is not kind:
+            return None
+        low, high = self._lanes.reach(place)
+        if not (least <= low and high <= most):
+            return None
+        self.asked.add(name)
+        return self._lanes.array(name, place).copy()
