@@ -16,7 +16,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from holdfast._numba import kernel
 from holdfast.emissions.linear import Steps, bounded, dot, pass_through, project, squares
@@ -68,11 +67,14 @@ def tell(engine: Engine) -> Told | None:
     return told if _tell(_batches(engine), steps, again, told) else None
 
 
-def make(engine: Engine, told: Told) -> None:
-    """Make the steps that were told, of which the engine has `shrink` already."""
+def make(engine: Engine, told: Told) -> bool:
+    """Make the steps that were told, of which the engine has `shrink` already.
+
+    False, and nothing is made, where one has learnt what its batch has not seen.
+    """
     steps = steps_of(engine)
     assert steps is not None
-    _make(_batches(engine), steps, told)
+    return possible(engine) and bool(_make(_batches(engine), steps, told))
 
 
 def steps_of(engine: Engine) -> Steps | None:
@@ -85,15 +87,6 @@ def steps_of(engine: Engine) -> Steps | None:
 def possible(engine: Engine) -> bool:
     """Whether a batch's observations have room in the bits of one number."""
     return int(engine.state.clock.position.max()) <= _MOST_BITS
-
-
-def seen_bits(engine: Engine) -> NDArray[np.int64]:
-    """(G,) the bits of the observations that each island's batch has seen."""
-    position = engine.state.clock.position
-    longest = int(position.max())
-    latest = engine.recent.y[len(engine.recent.y) - longest :].reshape(-1)
-    seen = int((1 << np.flatnonzero(~np.isnan(latest))).sum())  # all batches end here
-    return np.asarray(seen >> (longest - position), np.int64)
 
 
 def _batches(engine: Engine) -> Batches:
@@ -135,7 +128,12 @@ def _tell(batches: Batches, steps: Steps, again: Steps, out: Told) -> bool:
 
 
 @kernel
-def _make(batches: Batches, steps: Steps, told: Told) -> None:
+def _make(batches: Batches, steps: Steps, told: Told) -> bool:
+    for g in range(batches.counts.size):
+        seen = _seen(batches, g)
+        for k in range(told.learnt.shape[1]):
+            if told.learnt[g, k] & ~seen:
+                return False
     for g in range(batches.counts.size):
         n = batches.position[g]
         for k in range(batches.counts[g]):
@@ -147,6 +145,17 @@ def _make(batches: Batches, steps: Steps, told: Told) -> None:
                     expected = _expect(batches, steps, g, k, at, steps.shrink[g, k, b])
                     steps.gain[g, k, b, 0] = _moved(expected, told.off[g, k, b])
                     steps.taken[g, k] = b + 1
+    return True
+
+
+@kernel
+def _seen(batches: Batches, g: int) -> int:
+    """The bits of the observations that an island's batch has seen."""
+    n, bits = batches.position[g], 0
+    for i in range(n):
+        if not np.isnan(batches.y[batches.y.shape[0] - n + i, 0]):
+            bits |= 1 << i
+    return bits
 
 
 @kernel
