@@ -20,8 +20,10 @@ from numpy.typing import NDArray
 
 from holdfast.errors import SnapshotError
 
-# What a lane holds, and what its numbers become again. "s1" are bytes that stay bytes.
+# What a lane holds, and what its numbers become again, in the order of the lanes. "r1" are bytes
+# that nothing makes fewer, "s1" others: both stay bytes.
 KINDS: dict[str, Any] = {
+    "r1": np.int8,
     "f8": np.float64,
     "f4": np.float64,
     "i1": np.int64,
@@ -31,30 +33,36 @@ KINDS: dict[str, Any] = {
     "b1": np.bool_,
     "s1": np.int8,
 }
-STORED = {code: np.dtype("<i1" if code == "s1" else f"<{code}") for code in KINDS}
+STORED = {code: np.dtype("<i1" if KINDS[code] is np.int8 else f"<{code}") for code in KINDS}
+NOISE = 6  # bytes of an eight-byte float, its last ones, that nothing makes fewer either
 PLAIN, SPARSE, DISTINCT = "", "sparse ", "distinct "
 FORMS = frozenset((*KINDS, SPARSE + "f8", SPARSE + "f4", DISTINCT + "f8"))
 _REACH = [(code, np.iinfo(code).max) for code in ("i1", "i2", "i4", "i8")]
 _MOST_PLACES = 2**15  # different numbers of an array that are told apart by their places
+_NONE = (math.inf, -math.inf)  # from where to where no numbers go
 _SMALL = 16  # numbers that are not worth a form
 _BITS = 7.0 / 8  # of an eight-byte float that deflate leaves, about
 
 
-class Part(NamedTuple):
-    """Numbers of a lane: which lane, the first of them, how many."""
-
-    code: str
-    first: int
-    length: int
-
-
 class Place(NamedTuple):
-    """Where an array lies: its form, the type of its numbers, its shape, its parts."""
+    """Where an array lies: its form, the type of its numbers, its shape, and these in their lane.
+
+    Other forms than the plain one have bits or places beside their numbers, in a lane of theirs.
+    """
 
     form: str
     code: str
     shape: tuple[int, ...]
-    parts: tuple[Part, ...]
+    first: int
+    length: int
+    beside: tuple[str, int, int] = ("", 0, 0)
+
+
+class Lane(NamedTuple):
+    """Numbers of one type, and from where to where those of each array go, by its first place."""
+
+    numbers: NDArray[Any]
+    reach: dict[int, tuple[float, float]]
 
 
 def encode(array: NDArray[Any]) -> tuple[str, list[int], list[tuple[str, NDArray[Any]]]]:
@@ -64,15 +72,14 @@ def encode(array: NDArray[Any]) -> tuple[str, list[int], list[tuple[str, NDArray
     if code not in ("f8", "f4") or array.size <= _SMALL:
         return code, shape, [(code, flat)]
     bits = flat.astype(np.float64, copy=False).view(np.int64)
-    n = int(np.count_nonzero(bits))
-    if code == "f8":
-        values = _different(bits)
-        by_index = 8 * _BITS * values.size + n * math.log2(values.size + 1) / 8
-        by_zeros = 8 * _BITS * n + (array.size / 24 if n < array.size else 0)
-        if by_index < by_zeros and values.size <= _MOST_PLACES:
-            index = np.searchsorted(values, bits)
-            own = [("f8", values.view(np.float64)), (_places(values.size), index)]
-            return f"{DISTINCT}f8", [values.size, *shape], own
+    n, width = int(np.count_nonzero(bits)), STORED[code].itemsize
+    values = _different(bits)
+    by_index = 8 * _BITS * values.size + n * math.log2(values.size + 1) / 8
+    by_zeros = width * _BITS * n + (array.size / 24 if n < array.size else 0)
+    if by_index < by_zeros and values.size <= _MOST_PLACES:
+        index = np.searchsorted(values, bits)
+        own = [("f8", values.view(np.float64)), (_places(values.size), index)]
+        return f"{DISTINCT}f8", [values.size, *shape], own
     if n > 0.8 * array.size:
         return code, shape, [(code, flat)]
     used = bits != 0
@@ -94,10 +101,12 @@ def _code(array: NDArray[Any]) -> str:
     if array.dtype.kind == "b":
         return "b1"
     if array.dtype == np.int8:
-        return "s1"
+        return "r1"
     if array.dtype.kind == "i":
         low, high = (int(array.min()), int(array.max())) if array.size else (0, 0)
         return next(code for code, most in _REACH if -most - 1 <= low and high <= most)
+    if not array.size:
+        return "f8"
     wide = np.ascontiguousarray(array, np.float64)
     with np.errstate(all="ignore"):
         # Few arrays pass, and the last number alone tells of most that they do not.
@@ -129,40 +138,56 @@ class Lanes:
 
     def __init__(self) -> None:
         self.sizes = dict.fromkeys(KINDS, 0)
-        self._parts: dict[str, list[NDArray[Any]]] = {code: [] for code in KINDS}  # written
+        self._parts: dict[str, list[NDArray[Any]]] = {}  # written
         self._firsts: dict[str, list[int]] = {code: [] for code in KINDS}  # of those to be read
         self._content = b""
-        self._read: dict[str, NDArray[Any]] = {}
-        self._reaches: dict[str, dict[int, tuple[float, float]]] = {}
+        self._lanes: dict[str, Lane] = {}
 
     def write(self, code: str, numbers: NDArray[Any]) -> None:
         """Add numbers to a lane."""
-        self._parts[code].append(np.ascontiguousarray(numbers, STORED[code]))
+        part = np.ascontiguousarray(numbers, STORED[code])
+        self._parts.setdefault(code, []).append(part)
         self.sizes[code] += numbers.size
 
-    def content(self) -> bytes:
-        """All that was written."""
-        return b"".join(turned(np.concatenate(lane)) for lane in self._parts.values() if lane)
+    def content(self) -> tuple[bytes, int]:
+        """All that was written, and how many of the first bytes nothing makes fewer."""
+        lanes = [self._parts[code] for code in KINDS if code in self._parts]
+        noise = self.sizes["r1"] + NOISE * self.sizes["f8"]
+        return b"".join(turned(np.concatenate(lane)) for lane in lanes), noise
 
-    def place(self, name: str, form: str, entry: Any) -> Place:
-        """Where the next array of this form lies, which must be a possible one."""
+    def places(self, form: str, entries: dict[str, Any]) -> dict[str, Place]:
+        """Where the next arrays of this form lie, all of which must be possible ones."""
         code, kind = form[-2:], form[:-2]
-        numbers = _entry(name, entry)
-        if kind == PLAIN:
-            return Place(kind, code, numbers, (self._next(code, math.prod(numbers)),))
-        n, shape = numbers[0] if numbers else 0, numbers[1:]
+        if kind != PLAIN:
+            return {name: self._place(name, kind, code, entries[name]) for name in entries}
+        found = {}
+        firsts, first = self._firsts[code], self.sizes[code]
+        for name, entry in entries.items():
+            shape = _entry(name, entry)
+            n = math.prod(shape)
+            found[name] = Place(PLAIN, code, shape, first, n)
+            if n:
+                firsts.append(first)
+                first += n
+        self.sizes[code] = first
+        return found
+
+    def _place(self, name: str, kind: str, code: str, entry: Any) -> Place:
+        """The same of an array that has bits or places beside its numbers."""
+        n, *shape = _entry(name, entry) or (0,)
         count = math.prod(shape)
         if n > count:
             raise SnapshotError(f"The snapshot's {name} has a garbled type or shape.")
-        second = ("s1", (count + 7) // 8) if kind == SPARSE else (_places(n), count)
-        return Place(kind, code, shape, (self._next(code, n), self._next(*second)))
+        first = self._next(code, n)
+        where, size = ("s1", (count + 7) // 8) if kind == SPARSE else (_places(n), count)
+        return Place(kind, code, tuple(shape), first, n, (where, self._next(where, size), size))
 
-    def _next(self, code: str, count: int) -> Part:
+    def _next(self, code: str, count: int) -> int:
         first = self.sizes[code]
         if count:
-            self.sizes[code] += count
+            self.sizes[code] = first + count
             self._firsts[code].append(first)
-        return Part(code, first, count)
+        return first
 
     def open(self, content: bytes) -> None:
         """Read from these bytes, which must be as many as the places say."""
@@ -171,45 +196,51 @@ class Lanes:
         self._content = content
 
     def array(self, name: str, place: Place) -> NDArray[Any]:
-        """The array of this place, which may share its memory with the lane."""
-        flat = self._numbers(place.parts[0])
+        """The array of this place, in memory of its own."""
+        flat = self._lane(place.code).numbers[place.first : place.first + place.length]
+        made = flat.copy() if place.form == PLAIN else self._made(name, place, flat)
+        return made.reshape(place.shape)
+
+    def within(self, place: Place, least: float, most: float) -> bool:
+        """Whether all numbers of an array are known to be in a range. NaN is in none."""
+        low, high = self._lane(place.code).reach.get(place.first, _NONE)
         if place.form == SPARSE:
-            flat = _spread(name, flat, self._numbers(place.parts[1]), math.prod(place.shape))
-        elif place.form == DISTINCT:
-            index = place.parts[1]
-            low, high = self._reach(index)
-            if low < 0 or high >= flat.size:
-                raise SnapshotError(f"The snapshot's {name} names numbers that are not there.")
-            flat = flat[self._numbers(index)]
-        return flat.reshape(place.shape)
+            low, high = min(low, 0.0), max(high, 0.0)
+        return least <= low and high <= most
 
-    def reach(self, place: Place) -> tuple[float, float]:
-        """From where to where an array's numbers go, at most; NaN where one of them is."""
-        low, high = self._reach(place.parts[0])
-        return (min(low, 0.0), max(high, 0.0)) if place.form == SPARSE else (low, high)
+    def _made(self, name: str, place: Place, values: NDArray[Any]) -> NDArray[Any]:
+        """The numbers of a form that is not plain."""
+        code, first, count = place.beside
+        lane = self._lane(code)
+        beside = lane.numbers[first : first + count]
+        if place.form == SPARSE:
+            return _spread(name, values, beside, math.prod(place.shape))
+        low, high = lane.reach.get(first, _NONE)
+        if count and (low < 0 or high >= values.size):
+            raise SnapshotError(f"The snapshot's {name} names numbers that are not there.")
+        found: NDArray[Any] = values[beside]
+        return found
 
-    def _reach(self, part: Part) -> tuple[float, float]:
-        """The least and the largest number of a part; those of a whole lane are found at once."""
-        if not part.length:
-            return math.inf, -math.inf
-        if part.code not in self._reaches:
-            lane, firsts = self._lane(part.code), self._firsts[part.code]
-            low, high = (of.reduceat(lane, firsts).tolist() for of in (np.minimum, np.maximum))
-            self._reaches[part.code] = dict(zip(firsts, zip(low, high, strict=True), strict=True))
-        return self._reaches[part.code][part.first]
-
-    def _numbers(self, part: Part) -> NDArray[Any]:
-        return self._lane(part.code)[part.first : part.first + part.length]
-
-    def _lane(self, wanted: str) -> NDArray[Any]:
-        if wanted not in self._read:
+    def _lane(self, wanted: str) -> Lane:
+        found = self._lanes.get(wanted)
+        if found is None:
             first = 0
             for code, size in self.sizes.items():
                 if code == wanted:
                     break
                 first += size * STORED[code].itemsize
-            self._read[wanted] = turned_back(self._content, first, self.sizes[wanted], wanted)
-        return self._read[wanted]
+            numbers = turned_back(self._content, first, self.sizes[wanted], wanted)
+            found = Lane(numbers, _reaches(numbers, self._firsts[wanted]))
+            self._lanes[wanted] = found
+        return found
+
+
+def _reaches(numbers: NDArray[Any], firsts: list[int]) -> dict[int, tuple[float, float]]:
+    """The least and the largest number from each place to the next one; NaN where there is one."""
+    if not firsts:
+        return {}
+    low, high = (of.reduceat(numbers, firsts).tolist() for of in (np.minimum, np.maximum))
+    return dict(zip(firsts, zip(low, high, strict=True), strict=True))
 
 
 def _places(n: int) -> str:

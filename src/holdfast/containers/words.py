@@ -1,7 +1,7 @@
 """Words that headers are made of, so that deflate need not be told them by every snapshot.
 
-They belong to format 2 for good: bytes packed with other words cannot be read. A word that is not
-here costs its letters, nothing else. What is most often met stands last.
+They belong to formats 2 and 3 for good: bytes packed with other words cannot be read. A word that
+is not here costs its letters, nothing else. What is most often met stands last.
 """
 
 from __future__ import annotations
