@@ -162,7 +162,8 @@ def _seen(batches: Batches, g: int) -> int:
 def _expect(batches: Batches, steps: Steps, g: int, k: int, at: int, shrink: float) -> float:
     """Write u of the step that learns observation `at` now, and give its gain times residual."""
     row, f = batches.row[g, k], batches.design[at, 0]
-    u, moved = steps.u[g, k, steps.taken[g, k]], np.empty(1)
+    b = steps.taken[g, k]
+    u, moved = steps.u[g, k, b], steps.gain[g, k, b]  # which is not known yet: room for a sum
     project(batches.root[row], f, u)
     moved[0] = dot(f, batches.mean[row, 0])
     pass_through(steps, g, k, 0, u, moved)

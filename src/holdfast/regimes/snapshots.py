@@ -132,11 +132,11 @@ def unpack(engine: Engine, values: dict[str, Any], arrays: dict[str, NDArray[Any
     _rows(engine, stored, live)
     soundness.check_rows(engine.emission, engine.rows, live, prior)
     _ledger(engine, stored, live)
-    used = _candidates(engine, stored)
+    _candidates(engine, stored)
     _recent(engine, stored)
-    _work(engine, stored, used.shape)
+    _work(engine, stored)
     steps = [engine.emission.most_steps(n) for n in clock.observed.tolist()]
-    soundness.check_work(engine.work, used, steps, prior)
+    soundness.check_work(engine.work, clock, steps, prior)
     _report(engine, told)
 
 
@@ -216,7 +216,7 @@ def _live(engine: Engine, stored: Arrays) -> NDArray[np.int64]:
     soundness.count_owners(p, owners)
     if not owners[-1]:
         raise SnapshotError("The snapshot's particle_slots name rows that nobody holds.")
-    live = np.flatnonzero(owners)
+    live = owners.nonzero()[0]
     _same(stored, "live", live)
     while capacity < owners.size:
         capacity *= 2
@@ -247,27 +247,20 @@ def _ledger(engine: Engine, stored: Arrays, live: NDArray[np.int64]) -> None:
     soundness.check_ledger(state.particles, state.ledger, engine.plan)
 
 
-def _candidates(engine: Engine, stored: Arrays) -> NDArray[np.bool_]:
-    """Every row that a particle of the island holds is a candidate once, and nothing else is.
-
-    Gives (G, most) which places of the islands are candidates.
-    """
-    clock = engine.state.clock
+def _candidates(engine: Engine, stored: Arrays) -> None:
+    """Every row that a particle of the island holds is a candidate once, and nothing else is."""
     _compete(engine)
-    shape = (clock.size.size, int(clock.candidates.max()))
-    candidates, most = engine.state.candidates, shape[1]
+    candidates, clock = engine.state.candidates, engine.state.clock
+    most = max(clock.candidates.tolist())
+    shape = (clock.size.size, most)
     for name in ("row", "branch"):
         _same(stored, f"candidate_{name}", getattr(candidates, name)[:, :most])
     _same(stored, "clock_candidates", clock.candidates)
     if "candidate_weight" in stored:  # nobody asks for it
         stored.floats("candidate_weight", shape, 0.0, 1.0)
-    outliers = stored.wholes("candidate_outliers", shape)
-    candidates.outliers[:, :most] = outliers
+    candidates.outliers[:, :most] = stored.wholes("candidate_outliers", shape)
     candidates.score[:, :most] = stored.floats("candidate_score", shape, -_LARGEST, _LARGEST)
-    used: NDArray[np.bool_] = np.arange(most) < clock.candidates[:, None]
-    if ((outliers > clock.observed[:, None]) & used).any():
-        raise SnapshotError("The snapshot's candidate_outliers are more than was observed.")
-    return used
+    soundness.check_outliers(clock, candidates.outliers)
 
 
 def _compete(engine: Engine) -> None:
@@ -311,9 +304,10 @@ def find_candidates(
     return most
 
 
-def _work(engine: Engine, stored: Arrays, shape: tuple[int, ...]) -> None:
+def _work(engine: Engine, stored: Arrays) -> None:
     """What the candidates have learnt of the batch under way."""
-    islands, most = shape
+    counts = engine.state.clock.candidates
+    islands, most = counts.size, max(counts.tolist())
     told = retrace.steps_of(engine) and not any(f"work_{name}" in stored for name in _RETRACED)
     for name, array in kept(engine.work).items():
         sizes = (islands, most, *array.shape[2:])

@@ -50,6 +50,10 @@ FAULTS = (
     "The snapshot's particle_counts are more transitions than there were batches.",
     "The snapshot's ledger_identity is not that of opened regimes.",
     "The snapshot's particles have priors of their own.",
+    "The snapshot's coefficients are beyond all measure.",
+    "The snapshot's covariance is not positive definite.",
+    "The snapshot's covariance is larger than that of the prior.",
+    "The snapshot's candidate_outliers are more than was observed.",
     "The snapshot's candidates have learnt more than there was to see.",
     "The snapshot's candidates have taken steps that no observation leads to.",
 )
@@ -64,6 +68,10 @@ FAULTS = (
     _COUNTS,
     _IDENTITY,
     _PRIORS,
+    _MEAN,
+    _SINGULAR,
+    _LARGE,
+    _OUTLIERS,
     _TOO_MANY,
     _STEP,
 ) = range(1, len(FAULTS))
@@ -80,7 +88,7 @@ def check_particles(p: Particles, clock: Clock, plan: Plan) -> None:
     refuse(_clock_fault(clock))
     refuse(_particle_fault(p, clock))
     # No more tables are drawn than there were transitions: few streams ask for a closer look.
-    most = p.alpha.size * (2.0 * int(clock.commits.max()) + p.start.shape[1] + 1.0)
+    most = p.alpha.size * (2.0 * max(clock.commits.tolist()) + p.start.shape[1] + 1.0)
     if most * max(plan.sweeps, 1) > _MOST_TABLES:
         _check_tables(p, plan.sweeps)
 
@@ -175,40 +183,70 @@ def _ledger_fault(p: Particles, identity: np.ndarray, shared_prior: bool) -> int
 
 def check_rows(emission: Emission, rows: Rows, live: NDArray[np.int64], prior: Prior) -> None:
     """Refuse rows that no filter could have written."""
-    own = {name: array[live] for name, array in rows._asdict().items()}
+    parts = rows._asdict()
     if live[0] == PRIOR_ROW and emission.timeless:
-        same = all(np.array_equal(own[name][0], array) for name, array in prior.items())
+        same = all((array[PRIOR_ROW] == prior[name]).all() for name, array in parts.items())
         _demand(same, "prior row is not that of its settings")
-    _check_named(own, prior)
+    if "root" in parts:
+        whole = float(np.sqrt((prior["root"] ** 2).sum()))
+        refuse(_linear_fault(parts["mean"], parts["root"], live, whole))
+    _check_named({name: array[live] for name, array in parts.items() if name in _NAMED}, prior)
     emission.check_rows(rows, live)
 
 
-def check_work(work: Any, used: NDArray[np.bool_], most_steps: list[int], prior: Prior) -> None:
+@kernel
+def _linear_fault(mean: np.ndarray, root: np.ndarray, live: np.ndarray, whole: float) -> int:
+    """A covariance only shrinks from that of the prior, of size `whole`, and never vanishes."""
+    for row in live:
+        for j in range(mean.shape[1]):
+            for a in range(mean.shape[2]):
+                if not abs(mean[row, j, a]) <= _COEFFICIENT:
+                    return _MEAN
+        for a in range(root.shape[1]):
+            square = 0.0
+            for b in range(root.shape[2]):
+                square += root[row, a, b] * root[row, a, b]
+            size = np.sqrt(square)
+            if not size >= _SHORTEST:
+                return _SINGULAR
+            if not size <= 2.0 * whole:
+                return _LARGE
+    return 0
+
+
+def check_work(work: Any, clock: Clock, most_steps: list[int], prior: Prior) -> None:
     """Refuse what no candidate could have made of its batch, in at most so many steps."""
-    own = {n: a[:, : used.shape[1]][used] for n, a in work._asdict().items() if n in _NAMED}
-    _check_named(own, prior)
+    own = {name: array for name, array in work._asdict().items() if name in _NAMED}
+    if own:
+        used = np.arange(next(iter(own.values())).shape[1]) < clock.candidates[:, None]
+        _check_named({name: array[used] for name, array in own.items()}, prior)
     if hasattr(work, "steps"):
-        refuse(_step_fault(work.steps, used, np.array(most_steps)))
+        refuse(_step_fault(work.steps, clock.candidates, np.array(most_steps)))
+
+
+def check_outliers(clock: Clock, outliers: NDArray[np.int64]) -> None:
+    """No candidate has taken more for outliers than its batch has seen."""
+    refuse(_outlier_fault(clock.candidates, clock.observed, outliers))
+
+
+@kernel
+def _outlier_fault(counts: np.ndarray, observed: np.ndarray, outliers: np.ndarray) -> int:
+    for g in range(counts.size):
+        for k in range(counts[g]):
+            if outliers[g, k] > observed[g]:
+                return _OUTLIERS
+    return 0
 
 
 def _check_named(own: Mapping[str, NDArray[Any]], prior: Prior) -> None:
+    if not own:
+        return
     with np.errstate(all="ignore"):
         for name, array in own.items():
             if name in _CHECKS:
                 _CHECKS[name](array, prior)
         if "coefficients" in own:
             _check_cloud(own, prior)
-
-
-def _check_mean(mean: Array, prior: Prior) -> None:
-    _demand((abs(mean) <= _COEFFICIENT).all(), "coefficients are beyond all measure")
-
-
-def _check_root(root: Array, prior: Prior) -> None:
-    """A covariance only shrinks, and never vanishes."""
-    size, whole = np.sqrt((root**2).sum(axis=-1)), np.sqrt((prior["root"] ** 2).sum())
-    _demand((size >= _SHORTEST).all(), "covariance is not positive definite")
-    _demand((size <= 2.0 * whole).all(), "covariance is larger than that of the prior")
 
 
 def _check_factor(factor: Array, prior: Prior) -> None:
@@ -225,8 +263,6 @@ def _check_dof(dof: Array, prior: Prior) -> None:
 
 
 _CHECKS: dict[str, Callable[[Array, Prior], None]] = {
-    "mean": _check_mean,
-    "root": _check_root,
     "factor": _check_factor,
     "dof": _check_dof,
 }
@@ -248,12 +284,10 @@ def _check_cloud(own: Mapping[str, NDArray[Any]], prior: Prior) -> None:
 
 
 @kernel
-def _step_fault(steps: Steps, used: np.ndarray, most: np.ndarray) -> int:
+def _step_fault(steps: Steps, counts: np.ndarray, most: np.ndarray) -> int:
     """No candidate has learnt more than its batch has seen, and every step makes it surer."""
-    for g in range(used.shape[0]):
-        for k in range(used.shape[1]):
-            if not used[g, k]:
-                continue
+    for g in range(counts.size):
+        for k in range(counts[g]):
             if steps.taken[g, k] > most[g]:  # there would be no room for the rest of the batch
                 return _TOO_MANY
             for b in range(steps.taken[g, k]):
