@@ -32,6 +32,7 @@ from holdfast.containers.lanes import (
     STORED,
     Lanes,
     Place,
+    codes,
     encode,
     turned,
     turned_back,
@@ -69,11 +70,11 @@ def write(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> byte
     table: dict[str, dict[str, list[int]]] = {}
     parts: dict[str, list[tuple[str, NDArray[Any]]]] = {}
     large, behind, room = [], [], MOST_IN_LANES
-    for name, array in arrays.items():
-        form, entry, own = encode(np.asarray(array))
+    given = {name: _plain(array) for name, array in arrays.items()}
+    for (name, array), code in zip(given.items(), codes(given.values()), strict=True):
+        form, entry, own = encode(array, code)
         size = sum(STORED[code].itemsize * numbers.size for code, numbers in own)
         if size > min(room, _LARGE):
-            code = form[-2:]
             plain = np.ascontiguousarray(array, STORED[code]).reshape(-1)
             behind.append(_packed(turned(plain), _noise(code, plain.size), b""))
             large.append([name, code, len(behind[-1]), list(np.shape(array))])
@@ -87,6 +88,14 @@ def write(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> byte
             lanes.write(code, numbers)
     text = json.dumps({**header, "arrays": table, "large": large}, separators=(",", ":")).encode()
     return sealed(text, *lanes.content(), behind=behind)
+
+
+def _plain(given: NDArray[Any]) -> NDArray[Any]:
+    """Floats or whole numbers of eight bytes; flags and single bytes stay what they are."""
+    array = np.asarray(given)
+    if array.dtype.kind == "b" or array.dtype == np.int8:
+        return array
+    return np.asarray(array, np.int64 if array.dtype.kind == "i" else np.float64)
 
 
 def _noise(code: str, count: int) -> int:

@@ -13,6 +13,7 @@ every number of it, in the form that takes fewest bytes:
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,6 +38,12 @@ STORED = {code: np.dtype("<i1" if KINDS[code] is np.int8 else f"<{code}") for co
 NOISE = 6  # bytes of an eight-byte float, its last ones, that nothing makes fewer either
 PLAIN, SPARSE, DISTINCT = "", "sparse ", "distinct "
 FORMS = frozenset((*KINDS, SPARSE + "f8", SPARSE + "f4", DISTINCT + "f8"))
+_NARROWEST = {
+    np.dtype(np.bool_): "b1",
+    np.dtype(np.int8): "r1",
+    np.dtype(np.int64): "i1",
+    np.dtype(np.float64): "f8",  # where there is no number, this is the lane of others
+}
 _REACH = [(code, np.iinfo(code).max) for code in ("i1", "i2", "i4", "i8")]
 _MOST_PLACES = 2**15  # different numbers of an array that are told apart by their places
 _NONE = (math.inf, -math.inf)  # from where to where no numbers go
@@ -65,10 +72,9 @@ class Lane(NamedTuple):
     reach: dict[int, tuple[float, float]]
 
 
-def encode(array: NDArray[Any]) -> tuple[str, list[int], list[tuple[str, NDArray[Any]]]]:
+def encode(array: NDArray[Any], code: str) -> tuple[str, list[int], list[tuple[str, NDArray[Any]]]]:
     """Form with type, what its entry says, and its parts as (lane, numbers)."""
-    code, flat = _code(array), array.reshape(-1)
-    shape = list(array.shape)
+    flat, shape = array.reshape(-1), list(array.shape)
     if code not in ("f8", "f4") or array.size <= _SMALL:
         return code, shape, [(code, flat)]
     bits = flat.astype(np.float64, copy=False).view(np.int64)
@@ -96,25 +102,34 @@ def _different(bits: NDArray[np.int64]) -> NDArray[np.int64]:
     return ordered[first]
 
 
-def _code(array: NDArray[Any]) -> str:
-    """The smallest type that holds every number of an array to the bit."""
-    if array.dtype.kind == "b":
-        return "b1"
-    if array.dtype == np.int8:
-        return "r1"
-    if array.dtype.kind == "i":
-        low, high = (int(array.min()), int(array.max())) if array.size else (0, 0)
-        return next(code for code, most in _REACH if -most - 1 <= low and high <= most)
-    if not array.size:
-        return "f8"
-    wide = np.ascontiguousarray(array, np.float64)
+def codes(arrays: Iterable[NDArray[Any]]) -> list[str]:
+    """The smallest types that hold every number of each array to the bit.
+
+    All of one kind are looked at together: most arrays are small.
+    """
+    given = list(arrays)
+    found = [_NARROWEST[array.dtype] for array in given]
+    for kind, narrowest in ((np.int64, _wholes), (np.float64, _floats)):
+        some = [i for i, array in enumerate(given) if array.size and array.dtype == kind]
+        if some:
+            firsts = np.cumsum([0, *(given[i].size for i in some[:-1])])
+            numbers = np.concatenate([given[i].reshape(-1) for i in some])
+            for i, code in zip(some, narrowest(numbers, firsts), strict=True):
+                found[i] = code
+    return found
+
+
+def _wholes(numbers: NDArray[np.int64], firsts: NDArray[np.int64]) -> Iterator[str]:
+    low, high = (of.reduceat(numbers, firsts).tolist() for of in (np.minimum, np.maximum))
+    for least, largest in zip(low, high, strict=True):
+        yield next(code for code, most in _REACH if -most - 1 <= least and largest <= most)
+
+
+def _floats(numbers: NDArray[np.float64], firsts: NDArray[np.int64]) -> Iterator[str]:
     with np.errstate(all="ignore"):
-        # Few arrays pass, and the last number alone tells of most that they do not.
-        for some in (wide.reshape(-1)[-1:], wide):
-            again = some.astype(np.float32).astype(np.float64)
-            if (some.view(np.int64) != again.view(np.int64)).any():
-                return "f8"
-    return "f4"
+        again = numbers.astype(np.float32).astype(np.float64)
+    lost = numbers.view(np.int64) != again.view(np.int64)
+    return ("f8" if wide else "f4" for wide in np.logical_or.reduceat(lost, firsts).tolist())
 
 
 def turned(numbers: NDArray[Any]) -> bytes:

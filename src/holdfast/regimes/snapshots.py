@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 _KEPT = ("score", "outliers")  # of the candidates
 _LOOKED = frozenset({"raw", "ahead", "q", "start_q"})  # a forecast must leave no trace
 _STEPS = ("u", "shrink", "gain")  # of which `taken` are in use
-_RETRACED = ("u", "gain", "taken")  # of the steps, where they can be made again
+_RETRACED = frozenset({"u", "gain", "taken"})  # of the steps, where they can be made again
 _FOLLOWS = ("first", "candidates")  # of the clock
 _LARGEST = 1e300
 _LARGEST_DESIGN = 1e50  # features are kept below it: see `models.covariates`
@@ -49,7 +49,7 @@ def pack(engine: Engine) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """Values and arrays of the whole state."""
     state = engine.state
     p, clock = state.particles, state.clock
-    live = np.flatnonzero(state.ledger.owners)
+    live = state.ledger.owners.nonzero()[0]
     values = {
         "reported": engine.reported,
         "changed": engine.changed,
@@ -85,25 +85,24 @@ def _used_slots(p: Particles) -> dict[str, NDArray[Any]]:
 
 def _used(array: NDArray[Any], clock: Clock) -> NDArray[Any]:
     """What belongs to candidates; what earlier batches left behind is not worth keeping."""
-    found = array[:, : int(clock.candidates.max())].copy()
-    for g, n in enumerate(clock.candidates):
-        found[g, n:] = 0
+    counts = clock.candidates
+    found = array[:, : max(counts.tolist())].copy()
+    found[np.arange(found.shape[1]) >= counts[:, None]] = 0
     return found
 
 
 def _used_work(engine: Engine) -> dict[str, NDArray[Any]]:
     """The candidates' work space, without steps of earlier batches."""
-    clock = engine.state.clock
-    found = {name: _used(array, clock) for name, array in kept(engine.work).items()}
-    if "taken" in found:
-        for name in _STEPS:
-            array = found[name]
-            array[np.arange(array.shape[2]) >= found["taken"][..., None]] = 0
+    clock, work = engine.state.clock, kept(engine.work)
     told = retrace.tell(engine)
-    if told is None:
-        return found
-    shorter = {name: array for name, array in found.items() if name not in _RETRACED}
-    return shorter | {name: _used(array, clock) for name, array in told._asdict().items()}
+    names = work.keys() - _RETRACED if told else work.keys()
+    found = {name: _used(array, clock) for name, array in work.items() if name in names}
+    if "taken" in work:
+        taken = _used(work["taken"], clock)[..., None]
+        for name in names & set(_STEPS):
+            found[name][np.arange(found[name].shape[2]) >= taken] = 0
+    shorter = told._asdict() if told else {}
+    return found | {name: _used(array, clock) for name, array in shorter.items()}
 
 
 def kept(work: Any) -> dict[str, NDArray[Any]]:
