@@ -257,7 +257,8 @@ def npy(array: np.ndarray, allow_pickle: bool = False) -> bytes:
 
 
 @pytest.mark.parametrize(
-    "name", ["particle_alpha", "particle_counts", "work_learnt", "work_off", "row_root", "past"]
+    "name",
+    ["particle_alpha", "particle_counts", "work_learnt", "work_step_off", "row_root", "past"],
 )
 def test_an_array_of_another_shape_is_refused(data: bytes, name: str) -> None:
     array = array_of(data, name)
@@ -366,10 +367,10 @@ CRAFTED = [
     ("work_learnt", HUGE),
     ("work_learnt", -1),
     ("work_learnt", 8),
-    ("work_off", HUGE),
-    ("work_off", 9),
-    ("work_shrink", np.nan),
-    ("work_shrink", 1e200),
+    ("work_step_off", HUGE),
+    ("work_step_off", 9),
+    ("work_step_shrink", np.nan),
+    ("work_step_shrink", 1e200),
 ]
 
 
@@ -455,6 +456,43 @@ def test_steps_are_told_in_few_numbers_and_made_again(
         assert hf.from_bytes(long).to_bytes() == short
         saved += "work_learnt" in opened(short)[1]
     assert saved > 50, "or nothing is gained"
+
+
+@pytest.mark.parametrize("regimes", [1, 4, 30])
+def test_the_largest_share_is_left_out_and_put_back(regimes: int) -> None:
+    """To the bit, of shares as they are drawn: alike, tiny, or nearly all in one."""
+    rng = np.random.default_rng(regimes)
+    saved = 0
+    for scale in (0.01, 0.3, 1.0, 30.0):
+        drawn = np.log(rng.gamma(scale, size=(50, regimes + 1)) + 1e-290)
+        known = rng.integers(1, regimes + 1, 50)
+        drawn[np.arange(regimes + 1) > known[:, None]] = -np.inf
+        shares = drawn - np.logaddexp.reduce(drawn, axis=1)[:, None]
+        shares[np.arange(regimes + 1) > known[:, None]] = 0
+        left = retrace.leave_out(shares, known)
+        if left is not None:
+            saved += 1
+            assert left.shares.shape == (50, regimes)
+            assert retrace.put_back(left, known).tobytes() == shares.tobytes()
+    assert saved, "or nothing is gained"
+    shares[0, 0] -= 1e-3
+    assert retrace.leave_out(shares, known) is None
+
+
+def test_shares_that_are_none_are_refused_where_one_is_left_out() -> None:
+    model = hf.br_ihmm(particles=8, noise=0.25)
+    model.run(np.repeat([0.0, 6.0], 40) + 0.5 * np.random.default_rng(0).standard_normal(80))
+    data = model.to_bytes()
+    for name, at, value in (
+        ("particle_shares", (0, 0), 0.0),
+        ("particle_shares", (0, 0), np.nan),
+        ("particle_told", (0, 0), -1),
+        ("particle_told", (0, 0), 9),
+        ("particle_told", (1, 0), 128),
+    ):
+        array = array_of(data, name)
+        array[at] = value
+        assert "particle_" in refused(with_array(data, name, array))
 
 
 def test_what_long_batches_have_learnt_is_read_again() -> None:

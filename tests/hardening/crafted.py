@@ -122,7 +122,7 @@ def sealed(
     text: bytes, body: bytes = b"", behind: bytes = b"", version: int = 3, **claims: int
 ) -> bytes:
     """A compact snapshot with any header, lanes and large arrays, and with wrong sizes."""
-    packer = zlib.compressobj(9, zdict=WORDS)
+    packer = zlib.compressobj(9, zdict=WORDS[version])
     packed = packer.compress(text + body) + packer.flush()
     sizes = {"header": len(text), "lanes": len(body), "packed": len(packed)}
     sizes |= {"noise": 0} if version == 3 else {}

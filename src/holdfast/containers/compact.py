@@ -105,7 +105,7 @@ def _noise(code: str, count: int) -> int:
 
 def sealed(text: bytes, body: bytes, noise: int = 0, behind: Sequence[bytes] = ()) -> bytes:
     """Header and lanes packed, with their sizes before them and large arrays behind."""
-    packed = _packed(body[:noise] + text + body[noise:], noise, WORDS)
+    packed = _packed(body[:noise] + text + body[noise:], noise, WORDS[FORMAT])
     sizes = _SIZES[_VERSION].pack(len(text), len(body), len(packed), noise)
     return b"".join((MAGIC, _VERSION, sizes, packed, *behind))
 
@@ -157,7 +157,7 @@ def _opened(data: bytes, version: bytes) -> tuple[bytes, bytes, bytes]:
         )
     start = _START + _SIZES[version].size
     end = start + packed
-    content = _unpacked(data[start:end], header + lanes, noise, WORDS, "header")
+    content = _unpacked(data[start:end], header + lanes, noise, WORDS[version[0]], "header")
     stop = noise + header
     return content[noise:stop], content[:noise] + content[stop:], data[end:]
 

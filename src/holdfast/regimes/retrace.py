@@ -1,4 +1,7 @@
-"""The steps of batches under way told in few numbers, and made from them again, to the bit.
+"""What follows from the rest up to some floats: told in few numbers, made again to the bit.
+
+The log shares of a particle are those of a whole: the largest follows from the others. How many
+floats lie between it and this is told in its place.
 
 A step of a scalar observation (y, f) is u, s and gain r, with its residual r (`emissions.linear`).
 The row and the latest observations are known, so u = A' f under the steps before it follows, and
@@ -7,15 +10,19 @@ so does r = y - f' mu. Potter's s gives the gain: with q = u'u,
     gain = s (2 - s q).
 
 What is left to tell of a step is s, which observation it has learnt, and how many floats lie
-between gain r and this: none or one. Only sums and products are used, which are the same on every
-machine.
+between gain r and this: none or one.
+
+Only sums, products and quotients are used, which are the same on every machine: its own exp and log
+might not be.
 """
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from holdfast._numba import kernel
 from holdfast.emissions.linear import Steps, bounded, dot, pass_through, project, squares
@@ -25,6 +32,10 @@ if TYPE_CHECKING:
 
 _MOST_BITS = 62  # of a batch: which observations were learnt is one number for each candidate
 MOST_LEARNT = 2**_MOST_BITS - 1  # that number at its largest
+MOST_LEFT = 127  # floats between the largest share and what it should be
+_LN2 = (0.6931471803691238, 1.9082149292705877e-10)  # its first bits, and the rest
+_EXP = tuple(1.0 / math.factorial(k) for k in range(13, -1, -1))  # of the series, last one first
+_LOG = tuple(2.0 / k for k in range(23, 0, -2))
 FARTHEST = 8  # floats between a gain and what it should be
 
 
@@ -51,10 +62,17 @@ class Batches(NamedTuple):
 
 
 class Told(NamedTuple):
-    """learnt: (G, K) a bit for each observation of the batch. off: (G, K, S) floats between."""
+    """Steps in few numbers, those of one candidate after those of another.
+
+    Attributes:
+        learnt: (G, K) a bit for each observation of the batch.
+        step_shrink: (T,) s of each step.
+        step_off: (T,) floats between its gain times residual and what this should be.
+    """
 
     learnt: np.ndarray
-    off: np.ndarray
+    step_shrink: np.ndarray
+    step_off: np.ndarray
 
 
 def tell(engine: Engine) -> Told | None:
@@ -62,19 +80,23 @@ def tell(engine: Engine) -> Told | None:
     steps = steps_of(engine)
     if steps is None or not possible(engine):
         return None
-    told = Told(np.zeros(steps.taken.shape, np.int64), np.zeros(steps.shrink.shape, np.int64))
+    size = steps.shrink.size
+    told = Told(np.zeros(steps.taken.shape, np.int64), np.zeros(size), np.zeros(size, np.int64))
     again = Steps(*(np.zeros_like(part) for part in steps))
-    return told if _tell(_batches(engine), steps, again, told) else None
+    n = _tell(_batches(engine), steps, again, told)
+    return None if n < 0 else Told(told.learnt, told.step_shrink[:n], told.step_off[:n])
 
 
-def make(engine: Engine, told: Told) -> bool:
-    """Make the steps that were told, of which the engine has `shrink` already.
+def seen(engine: Engine, learnt: NDArray[np.int64]) -> bool:
+    """Whether candidates have learnt nothing that their batch has not seen."""
+    return possible(engine) and bool(_seen(_batches(engine), learnt))
 
-    False, and nothing is made, where one has learnt what its batch has not seen.
-    """
+
+def make(engine: Engine, told: Told) -> None:
+    """Make the steps that were told, as many as `learnt` has bits."""
     steps = steps_of(engine)
     assert steps is not None
-    return possible(engine) and bool(_make(_batches(engine), steps, told))
+    _make(_batches(engine), steps, told)
 
 
 def steps_of(engine: Engine) -> Steps | None:
@@ -103,8 +125,9 @@ def _batches(engine: Engine) -> Batches:
 
 
 @kernel
-def _tell(batches: Batches, steps: Steps, again: Steps, out: Told) -> bool:
-    """Find which observation each step has learnt; False where one has learnt none of them."""
+def _tell(batches: Batches, steps: Steps, again: Steps, out: Told) -> int:
+    """Find which observation each step has learnt, and count them; -1 if one has learnt none."""
+    t = 0
     for g in range(batches.counts.size):
         n = batches.position[g]
         for k in range(batches.counts[g]):
@@ -117,23 +140,20 @@ def _tell(batches: Batches, steps: Steps, again: Steps, out: Told) -> bool:
                 between = _between(expected, steps.gain[g, k, b, 0])
                 same = (again.u[g, k, b] == steps.u[g, k, b]).all()
                 if same and abs(between) <= FARTHEST:
-                    again.shrink[g, k, b] = steps.shrink[g, k, b]
+                    again.shrink[g, k, b] = out.step_shrink[t] = steps.shrink[g, k, b]
                     again.gain[g, k, b, 0] = steps.gain[g, k, b, 0]
                     again.taken[g, k] = b + 1
                     out.learnt[g, k] |= 1 << i
-                    out.off[g, k, b] = between
+                    out.step_off[t] = between
+                    t += 1
             if again.taken[g, k] < steps.taken[g, k]:
-                return False
-    return True
+                return -1
+    return t
 
 
 @kernel
-def _make(batches: Batches, steps: Steps, told: Told) -> bool:
-    for g in range(batches.counts.size):
-        seen = _seen(batches, g)
-        for k in range(told.learnt.shape[1]):
-            if told.learnt[g, k] & ~seen:
-                return False
+def _make(batches: Batches, steps: Steps, told: Told) -> None:
+    t = 0
     for g in range(batches.counts.size):
         n = batches.position[g]
         for k in range(batches.counts[g]):
@@ -142,20 +162,24 @@ def _make(batches: Batches, steps: Steps, told: Told) -> bool:
                 if told.learnt[g, k] >> i & 1:
                     b = steps.taken[g, k]
                     at = batches.y.shape[0] - n + i
-                    expected = _expect(batches, steps, g, k, at, steps.shrink[g, k, b])
-                    steps.gain[g, k, b, 0] = _moved(expected, told.off[g, k, b])
+                    expected = _expect(batches, steps, g, k, at, told.step_shrink[t])
+                    steps.shrink[g, k, b] = told.step_shrink[t]
+                    steps.gain[g, k, b, 0] = _moved(expected, told.step_off[t])
                     steps.taken[g, k] = b + 1
-    return True
+                    t += 1
 
 
 @kernel
-def _seen(batches: Batches, g: int) -> int:
-    """The bits of the observations that an island's batch has seen."""
-    n, bits = batches.position[g], 0
-    for i in range(n):
-        if not np.isnan(batches.y[batches.y.shape[0] - n + i, 0]):
-            bits |= 1 << i
-    return bits
+def _seen(batches: Batches, learnt: np.ndarray) -> bool:
+    for g in range(batches.counts.size):
+        n, bits = batches.position[g], 0
+        for i in range(n):
+            if not np.isnan(batches.y[batches.y.shape[0] - n + i, 0]):
+                bits |= 1 << i
+        for k in range(learnt.shape[1]):
+            if learnt[g, k] & ~(bits if k < batches.counts[g] else 0):
+                return False
+    return True
 
 
 @kernel
@@ -189,3 +213,101 @@ def _moved(value: float, floats: int) -> float:
     for _ in range(abs(floats)):
         value = np.nextafter(value, end)
     return value
+
+
+def leave_out(log_beta: NDArray[np.float64], n_regimes: NDArray[np.int64]) -> Left | None:
+    """The shares but the largest of each particle; None where these do not lead to it."""
+    n, width = log_beta.shape
+    left = Left(np.zeros((n, width - 1)), np.zeros((2, n), np.int64))
+    bits = np.ascontiguousarray(log_beta).view(np.int64)
+    return left if _leave_out(log_beta, bits, n_regimes, left) else None
+
+
+def put_back(left: Left, n_regimes: NDArray[np.int64]) -> NDArray[np.float64]:
+    """All shares again."""
+    n, width = left.shares.shape
+    log_beta = np.zeros((n, width + 1))
+    _put_back(left, n_regimes, log_beta, log_beta.view(np.int64))
+    return log_beta
+
+
+class Left(NamedTuple):
+    """shares: (N, C) without the largest. told: (2, N) its place, and the floats between."""
+
+    shares: np.ndarray
+    told: np.ndarray
+
+
+@kernel
+def _leave_out(log_beta: np.ndarray, bits: np.ndarray, n_regimes: np.ndarray, out: Left) -> bool:
+    expected = np.empty(1)
+    for i in range(n_regimes.size):
+        n = n_regimes[i]
+        largest = 0
+        for l in range(n + 1):
+            if log_beta[i, l] > log_beta[i, largest]:
+                largest = l
+        for l in range(n):
+            out.shares[i, l] = log_beta[i, l + 1 if l >= largest else l]
+        expected[0] = _rest(out.shares[i], n)
+        # Neither is above zero: of such floats the bits differ by the floats between.
+        between = min(bits[i, largest], 0) - expected.view(np.int64)[0]
+        if log_beta[i, largest] > 0.0 or not -MOST_LEFT <= between <= MOST_LEFT:
+            return False
+        out.told[0, i] = largest
+        out.told[1, i] = between
+    return True
+
+
+@kernel
+def _put_back(
+    left: Left, n_regimes: np.ndarray, out_log_beta: np.ndarray, out_bits: np.ndarray
+) -> None:
+    """`out_bits` are the bits of `out_log_beta`, in the same memory."""
+    for i in range(n_regimes.size):
+        n, largest = n_regimes[i], left.told[0, i]
+        for l in range(n):
+            out_log_beta[i, l + 1 if l >= largest else l] = left.shares[i, l]
+        out_log_beta[i, largest] = _rest(left.shares[i], n)
+        out_bits[i, largest] += left.told[1, i]
+
+
+@kernel
+def _rest(log_shares: np.ndarray, n: int) -> float:
+    """log(1 - the sum of n shares); 0 where they are no shares, or there are none."""
+    total = 0.0
+    for l in range(n):
+        total += _exp(log_shares[l])
+    if not 0.0 < total < 1.0:
+        return 0.0
+    if total < 0.25:
+        return _log_ratio(-total / (2.0 - total))
+    mantissa, exponent = math.frexp(1.0 - total)
+    # From 1 / sqrt(2) to sqrt(2), where the series is short.
+    if mantissa < 0.7071067811865476:
+        mantissa *= 2.0
+        exponent -= 1
+    log = _log_ratio((mantissa - 1.0) / (mantissa + 1.0))
+    return exponent * _LN2[0] + (log + exponent * _LN2[1])
+
+
+@kernel
+def _exp(x: float) -> float:
+    """exp of a number that is not above zero by more than rounding."""
+    if not x > -700.0:
+        return 0.0
+    n = math.floor(x / (_LN2[0] + _LN2[1]) + 0.5)
+    r = (x - n * _LN2[0]) - n * _LN2[1]
+    series = 0.0
+    for c in _EXP:
+        series = series * r + c
+    return math.ldexp(series, int(n))
+
+
+@kernel
+def _log_ratio(s: float) -> float:
+    """log((1 + s) / (1 - s)) for |s| below 0.18."""
+    square, series = s * s, 0.0
+    for c in _LOG:
+        series = series * square + c
+    return s * series

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 _KEPT = ("score", "outliers")  # of the candidates
 _LOOKED = frozenset({"raw", "ahead", "q", "start_q"})  # a forecast must leave no trace
 _STEPS = ("u", "shrink", "gain")  # of which `taken` are in use
-_RETRACED = frozenset({"u", "gain", "taken"})  # of the steps, where they can be made again
+_RETRACED = frozenset({"u", "shrink", "gain", "taken"})  # of the steps, where made again
 _FOLLOWS = ("first", "candidates")  # of the clock
 _LARGEST = 1e300
 _LARGEST_DESIGN = 1e50  # features are kept below it: see `models.covariates`
@@ -80,6 +80,10 @@ def _used_slots(p: Particles) -> dict[str, NDArray[Any]]:
     kept_slots["start"][beyond[:, 1:]] = 0
     kept_slots["counts"][beyond[:, 1:]] = 0
     kept_slots["counts"].transpose(0, 2, 1)[beyond[:, 1:]] = 0
+    left = retrace.leave_out(kept_slots["log_beta"], p.n_regimes)
+    if left is not None:
+        del kept_slots["log_beta"]
+        kept_slots |= left._asdict()
     return kept_slots
 
 
@@ -101,8 +105,9 @@ def _used_work(engine: Engine) -> dict[str, NDArray[Any]]:
         taken = _used(work["taken"], clock)[..., None]
         for name in names & set(_STEPS):
             found[name][np.arange(found[name].shape[2]) >= taken] = 0
-    shorter = told._asdict() if told else {}
-    return found | {name: _used(array, clock) for name, array in shorter.items()}
+    if told:
+        found |= told._asdict() | {"learnt": _used(told.learnt, clock)}
+    return found
 
 
 def kept(work: Any) -> dict[str, NDArray[Any]]:
@@ -180,18 +185,31 @@ def _particles(engine: Engine, stored: Arrays) -> Particles:
     w = held[1] if len(held) == 2 else -1
     if not 0 <= w <= engine.plan.max_regimes:
         raise SnapshotError(f"The snapshot's particle_start of shape {held} is none of the model.")
+    n_regimes = stored.wholes("particle_n_regimes", (n,), most=w)
     p = Particles(
         log_weight=stored.floats("particle_log_weight", (n,), most=1e-6, endless=True),
         current=stored.wholes("particle_current", (n,), START, w - 1),
-        n_regimes=stored.wholes("particle_n_regimes", (n,), most=w),
+        n_regimes=n_regimes,
         slots=stored.wholes("particle_slots", (n, w + 1), most=last),
         counts=stored.wholes("particle_counts", (n, w, w)),
         start=stored.wholes("particle_start", (n, w)),
-        log_beta=stored.floats("particle_log_beta", (n, w + 1), most=1e-6, endless=True),
+        log_beta=_log_beta(stored, n_regimes, w),
         alpha=stored.floats("particle_alpha", (n,), LEAST, _LARGEST),
         gamma=stored.floats("particle_gamma", (n,), LEAST, _LARGEST),
     )
     return _roomy(p, blank)
+
+
+def _log_beta(stored: Arrays, n_regimes: NDArray[np.int64], w: int) -> NDArray[np.float64]:
+    """The log shares of each particle, where the largest was left out with it put back."""
+    n = n_regimes.size
+    if not ("particle_shares" in stored or "particle_told" in stored):
+        return stored.floats("particle_log_beta", (n, w + 1), most=1e-6, endless=True)
+    shares = stored.floats("particle_shares", (n, w), most=1e-6, endless=True)
+    told = stored.wholes("particle_told", (2, n), -retrace.MOST_LEFT, retrace.MOST_LEFT)
+    if (told[0] < 0).any() or (told[0] > n_regimes).any():
+        raise SnapshotError("The snapshot's particle_told are places that no share has.")
+    return retrace.put_back(retrace.Left(shares, told), n_regimes)
 
 
 def _roomy(p: Particles, blank: Particles) -> Particles:
@@ -307,24 +325,37 @@ def _work(engine: Engine, stored: Arrays) -> None:
     """What the candidates have learnt of the batch under way."""
     counts = engine.state.clock.candidates
     islands, most = counts.size, max(counts.tolist())
-    told = retrace.steps_of(engine) and not any(f"work_{name}" in stored for name in _RETRACED)
+    whole = any(f"work_{name}" in stored for name in ("u", "gain", "taken"))
+    made = retrace.steps_of(engine) is not None and not whole
     for name, array in kept(engine.work).items():
         sizes = (islands, most, *array.shape[2:])
-        if told and name in _RETRACED:
+        if made and name in _RETRACED:
             continue
         if array.dtype.kind == "i":
             array[:, :most] = stored.wholes(f"work_{name}", sizes)
         else:
             array[:, :most] = stored.floats(f"work_{name}", sizes, -_LARGEST, _LARGEST)
-    if told:
-        longest = engine.work.steps.shrink.shape[2]
-        off = (islands, most, longest)
-        steps = retrace.Told(
-            stored.wholes("work_learnt", (islands, most), most=retrace.MOST_LEARNT),
-            stored.wholes("work_off", off, -retrace.FARTHEST, retrace.FARTHEST),
-        )
-        if not retrace.make(engine, steps):
-            raise SnapshotError("The snapshot's work_learnt names what its batch has not seen.")
+    if made:
+        retrace.make(engine, _told(engine, stored, (islands, most)))
+
+
+def _told(engine: Engine, stored: Arrays, shape: tuple[int, int]) -> retrace.Told:
+    """The steps as they were told, each of an observation that its batch has seen."""
+    bound, far = _LARGEST, retrace.FARTHEST
+    learnt = stored.wholes("work_learnt", shape, most=retrace.MOST_LEARNT)
+    if not retrace.seen(engine, learnt):
+        raise SnapshotError("The snapshot's work_learnt names what its batch has not seen.")
+    taken = [n.bit_count() for n in learnt.reshape(-1).tolist()]
+    if (
+        "work_shrink" in stored or "work_off" in stored
+    ):  # files of before have room for as many steps of each candidate
+        room = (*shape, engine.longest)
+        used = np.arange(engine.longest) < np.reshape(taken, (*shape, 1))
+        shrink = stored.floats("work_shrink", room, -bound, bound)[used]
+        return retrace.Told(learnt, shrink, stored.wholes("work_off", room, -far, far)[used])
+    n = (sum(taken),)
+    shrink = stored.floats("work_step_shrink", n, -bound, bound)
+    return retrace.Told(learnt, shrink, stored.wholes("work_step_off", n, -far, far))
 
 
 def _recent(engine: Engine, stored: Arrays) -> None:
