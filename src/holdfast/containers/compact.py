@@ -245,7 +245,8 @@ class PackedArrays(Arrays):
         if isinstance(place, Large):
             content = _unpacked(place.packed, place.size, place.noise, b"", name)
             count = math.prod(place.shape)
-            array = turned_back(content, 0, count, place.code).reshape(place.shape)
+            numbers = turned_back(content, 0, count, place.code)
+            array = numbers.astype(KINDS[place.code]).reshape(place.shape)
         else:
             array = self._lanes.array(name, place)
         self[name] = array

@@ -138,14 +138,13 @@ def turned(numbers: NDArray[Any]) -> bytes:
 
 
 def turned_back(content: bytes, first: int, count: int, code: str) -> NDArray[Any]:
-    """`count` numbers of a lane whose bytes begin at `first`, as the models want them."""
+    """`count` numbers of a lane whose bytes begin at `first`, of the type they are stored as."""
     stored = STORED[code]
     width = stored.itemsize
     if width == 1:
-        return np.frombuffer(content, stored, count, first).astype(KINDS[code])
+        return np.frombuffer(content, stored, count, first)
     planes = np.frombuffer(content, np.uint8, count * width, first).reshape(width, count)
-    numbers = np.ascontiguousarray(planes.T).view(stored).reshape(count)
-    return numbers.astype(KINDS[code], copy=False)
+    return np.ascontiguousarray(planes.T).view(stored).reshape(count)
 
 
 class Lanes:
@@ -245,7 +244,8 @@ class Lanes:
                     break
                 first += size * STORED[code].itemsize
             numbers = turned_back(self._content, first, self.sizes[wanted], wanted)
-            found = Lane(numbers, _reaches(numbers, self._firsts[wanted]))
+            reach = _reaches(numbers, self._firsts[wanted])
+            found = Lane(numbers.astype(KINDS[wanted]), reach)
             self._lanes[wanted] = found
         return found
 
@@ -254,7 +254,8 @@ def _reaches(numbers: NDArray[Any], firsts: list[int]) -> dict[int, tuple[float,
     """The least and the largest number from each place to the next one; NaN where there is one."""
     if not firsts:
         return {}
-    low, high = (of.reduceat(numbers, firsts).tolist() for of in (np.minimum, np.maximum))
+    at = np.array(firsts)
+    low, high = (of.reduceat(numbers, at).tolist() for of in (np.minimum, np.maximum))
     return dict(zip(firsts, zip(low, high, strict=True), strict=True))
 
 

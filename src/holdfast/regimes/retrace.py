@@ -223,12 +223,12 @@ def leave_out(log_beta: NDArray[np.float64], n_regimes: NDArray[np.int64]) -> Le
     return left if _leave_out(log_beta, bits, n_regimes, left) else None
 
 
-def put_back(left: Left, n_regimes: NDArray[np.int64]) -> NDArray[np.float64]:
-    """All shares again."""
+def put_back(left: Left, n_regimes: NDArray[np.int64]) -> NDArray[np.float64] | None:
+    """All shares again; None where the largest is told to be in a place that is none."""
     n, width = left.shares.shape
     log_beta = np.zeros((n, width + 1))
-    _put_back(left, n_regimes, log_beta, log_beta.view(np.int64))
-    return log_beta
+    right = _put_back(left, n_regimes, log_beta, log_beta.view(np.int64))
+    return log_beta if right else None
 
 
 class Left(NamedTuple):
@@ -262,14 +262,17 @@ def _leave_out(log_beta: np.ndarray, bits: np.ndarray, n_regimes: np.ndarray, ou
 @kernel
 def _put_back(
     left: Left, n_regimes: np.ndarray, out_log_beta: np.ndarray, out_bits: np.ndarray
-) -> None:
+) -> bool:
     """`out_bits` are the bits of `out_log_beta`, in the same memory."""
     for i in range(n_regimes.size):
         n, largest = n_regimes[i], left.told[0, i]
+        if not 0 <= largest <= n:
+            return False
         for l in range(n):
             out_log_beta[i, l + 1 if l >= largest else l] = left.shares[i, l]
         out_log_beta[i, largest] = _rest(left.shares[i], n)
         out_bits[i, largest] += left.told[1, i]
+    return True
 
 
 @kernel

@@ -207,9 +207,10 @@ def _log_beta(stored: Arrays, n_regimes: NDArray[np.int64], w: int) -> NDArray[n
         return stored.floats("particle_log_beta", (n, w + 1), most=1e-6, endless=True)
     shares = stored.floats("particle_shares", (n, w), most=1e-6, endless=True)
     told = stored.wholes("particle_told", (2, n), -retrace.MOST_LEFT, retrace.MOST_LEFT)
-    if (told[0] < 0).any() or (told[0] > n_regimes).any():
+    log_beta = retrace.put_back(retrace.Left(shares, told), n_regimes)
+    if log_beta is None:
         raise SnapshotError("The snapshot's particle_told are places that no share has.")
-    return retrace.put_back(retrace.Left(shares, told), n_regimes)
+    return log_beta
 
 
 def _roomy(p: Particles, blank: Particles) -> Particles:
