@@ -489,7 +489,7 @@ def test_shares_that_are_none_are_refused_where_one_is_left_out() -> None:
         ("particle_shares", (0, 0), np.nan),
         ("particle_told", (0, 0), -1),
         ("particle_told", (0, 0), 9),
-        ("particle_told", (1, 0), 128),
+        ("particle_told", (1, 0), 2**31),
     ):
         array = array_of(data, name)
         array[at] = value

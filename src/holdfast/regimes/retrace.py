@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _MOST_BITS = 62  # of a batch: which observations were learnt is one number for each candidate
 MOST_LEARNT = 2**_MOST_BITS - 1  # that number at its largest
-MOST_LEFT = 127  # floats between the largest share and what it should be
+MOST_LEFT = 2**31 - 1  # floats between the largest share and what it should be
 _LN2 = (0.6931471803691238, 1.9082149292705877e-10)  # its first bits, and the rest
 _EXP = tuple(1.0 / math.factorial(k) for k in range(13, -1, -1))  # of the series, last one first
 _LOG = tuple(2.0 / k for k in range(23, 0, -2))
