@@ -185,7 +185,9 @@ def check_rows(emission: Emission, rows: Rows, live: NDArray[np.int64], prior: P
     """Refuse rows that no filter could have written."""
     parts = rows._asdict()
     if live[0] == PRIOR_ROW and emission.timeless:
-        same = all((array[PRIOR_ROW] == prior[name]).all() for name, array in parts.items())
+        same = all(
+            array[PRIOR_ROW].tobytes() == prior[name].tobytes() for name, array in parts.items()
+        )
         _demand(same, "prior row is not that of its settings")
     if "root" in parts:
         whole = float(np.sqrt((prior["root"] ** 2).sum()))
