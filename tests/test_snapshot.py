@@ -475,7 +475,7 @@ def test_the_largest_share_is_left_out_and_put_back(regimes: int) -> None:
             assert left.shares.shape == (50, regimes)
             again = retrace.put_back(left, known)
             assert again is not None and again.tobytes() == shares.tobytes()
-    assert saved, "or nothing is gained"
+    assert saved >= 3, "or nothing is gained"
     shares[0, 0] -= 1e-3
     assert retrace.leave_out(shares, known) is None
 

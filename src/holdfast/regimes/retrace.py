@@ -1,7 +1,8 @@
 """What follows from the rest up to some floats: told in few numbers, made again to the bit.
 
 The log shares of a particle are those of a whole: the largest follows from the others. How many
-floats lie between it and this is told in its place.
+floats lie between it and this is told in its place; where it is nearly all, how many steps of a
+grid, since near zero floats are finer than any log that was computed.
 
 A step of a scalar observation (y, f) is u, s and gain r, with its residual r (`emissions.linear`).
 The row and the latest observations are known, so u = A' f under the steps before it follows, and
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 _MOST_BITS = 62  # of a batch: which observations were learnt is one number for each candidate
 MOST_LEARNT = 2**_MOST_BITS - 1  # that number at its largest
 MOST_LEFT = 2**31 - 1  # floats between the largest share and what it should be
+_NEAR, _GRID = 2.0**-8, 2.0**60  # to zero, and the grid there, of which all is a multiple
 _LN2 = (0.6931471803691238, 1.9082149292705877e-10)  # its first bits, and the rest
 _EXP = tuple(1.0 / math.factorial(k) for k in range(13, -1, -1))  # of the series, last one first
 _LOG = tuple(2.0 / k for k in range(23, 0, -2))
@@ -219,16 +221,26 @@ def leave_out(log_beta: NDArray[np.float64], n_regimes: NDArray[np.int64]) -> Le
     """The shares but the largest of each particle; None where these do not lead to it."""
     n, width = log_beta.shape
     left = Left(np.zeros((n, width - 1)), np.zeros((2, n), np.int64))
-    bits = np.ascontiguousarray(log_beta).view(np.int64)
-    return left if _leave_out(log_beta, bits, n_regimes, left) else None
+    return left if _leave_out(log_beta, n_regimes, left, _scratch()) else None
 
 
 def put_back(left: Left, n_regimes: NDArray[np.int64]) -> NDArray[np.float64] | None:
     """All shares again; None where the largest is told to be in a place that is none."""
     n, width = left.shares.shape
     log_beta = np.zeros((n, width + 1))
-    right = _put_back(left, n_regimes, log_beta, log_beta.view(np.int64))
-    return log_beta if right else None
+    return log_beta if _put_back(left, n_regimes, log_beta, _scratch()) else None
+
+
+class Scratch(NamedTuple):
+    """A float, and its bits in the same memory, (1,) each."""
+
+    value: np.ndarray
+    bits: np.ndarray
+
+
+def _scratch() -> Scratch:
+    value = np.zeros(1)
+    return Scratch(value, value.view(np.int64))
 
 
 class Left(NamedTuple):
@@ -239,8 +251,7 @@ class Left(NamedTuple):
 
 
 @kernel
-def _leave_out(log_beta: np.ndarray, bits: np.ndarray, n_regimes: np.ndarray, out: Left) -> bool:
-    expected = np.empty(1)
+def _leave_out(log_beta: np.ndarray, n_regimes: np.ndarray, out: Left, scratch: Scratch) -> bool:
     for i in range(n_regimes.size):
         n = n_regimes[i]
         largest = 0
@@ -249,10 +260,12 @@ def _leave_out(log_beta: np.ndarray, bits: np.ndarray, n_regimes: np.ndarray, ou
                 largest = l
         for l in range(n):
             out.shares[i, l] = log_beta[i, l + 1 if l >= largest else l]
-        expected[0] = _rest(out.shares[i], n)
-        # Neither is above zero: of such floats the bits differ by the floats between.
-        between = min(bits[i, largest], 0) - expected.view(np.int64)[0]
-        if log_beta[i, largest] > 0.0 or not -MOST_LEFT <= between <= MOST_LEFT:
+        expected = _rest(out.shares[i], n)
+        between = _places_between(expected, log_beta[i, largest], scratch)
+        if not -MOST_LEFT <= between <= MOST_LEFT:
+            return False
+        bits = _bits(log_beta[i, largest], scratch)
+        if _bits(_further(expected, between, scratch), scratch) != bits:
             return False
         out.told[0, i] = largest
         out.told[1, i] = between
@@ -261,18 +274,43 @@ def _leave_out(log_beta: np.ndarray, bits: np.ndarray, n_regimes: np.ndarray, ou
 
 @kernel
 def _put_back(
-    left: Left, n_regimes: np.ndarray, out_log_beta: np.ndarray, out_bits: np.ndarray
+    left: Left, n_regimes: np.ndarray, out_log_beta: np.ndarray, scratch: Scratch
 ) -> bool:
-    """`out_bits` are the bits of `out_log_beta`, in the same memory."""
     for i in range(n_regimes.size):
         n, largest = n_regimes[i], left.told[0, i]
         if not 0 <= largest <= n:
             return False
         for l in range(n):
             out_log_beta[i, l + 1 if l >= largest else l] = left.shares[i, l]
-        out_log_beta[i, largest] = _rest(left.shares[i], n)
-        out_bits[i, largest] += left.told[1, i]
+        expected = _rest(left.shares[i], n)
+        out_log_beta[i, largest] = _further(expected, left.told[1, i], scratch)
     return True
+
+
+@kernel
+def _places_between(first: float, second: float, scratch: Scratch) -> int:
+    """Places of the grid, or floats, from the first to the second; neither is above zero."""
+    if first > -_NEAR:
+        steps = second * _GRID - math.floor(first * _GRID + 0.5)
+        return int(steps) if abs(steps) <= MOST_LEFT else MOST_LEFT + 1
+    # Of floats that are not above zero the bits differ by the floats between.
+    return _bits(min(second, -_NEAR), scratch) - _bits(first, scratch)
+
+
+@kernel
+def _further(value: float, places: int, scratch: Scratch) -> float:
+    """The number so many places further on."""
+    if value > -_NEAR:
+        return (math.floor(value * _GRID + 0.5) + places) / _GRID
+    scratch.value[0] = value
+    scratch.bits[0] += places
+    return float(scratch.value[0])
+
+
+@kernel
+def _bits(value: float, scratch: Scratch) -> int:
+    scratch.value[0] = value
+    return int(scratch.bits[0])
 
 
 @kernel
