@@ -118,12 +118,16 @@ def packed(parts: dict[str, bytes], method: int = zipfile.ZIP_STORED) -> bytes:
     return target.getvalue()
 
 
-def sealed(text: bytes, body: bytes = b"", behind: bytes = b"", **claims: int) -> bytes:
+def sealed(
+    text: bytes, body: bytes = b"", behind: bytes = b"", version: int = 3, **claims: int
+) -> bytes:
     """A compact snapshot with any header, lanes and large arrays, and with wrong sizes."""
-    packer = zlib.compressobj(9, zdict=WORDS)
+    packer = zlib.compressobj(9, zdict=WORDS[version])
     packed = packer.compress(text + body) + packer.flush()
-    sizes = {"header": len(text), "lanes": len(body), "deflated": len(packed)} | claims
-    return b"holdfast\x02" + struct.pack("<III", *sizes.values()) + packed + behind
+    sizes = {"header": len(text), "lanes": len(body), "packed": len(packed)}
+    sizes |= {"noise": 0} if version == 3 else {}
+    told = struct.pack(f"<{len(sizes)}I", *(sizes | claims).values())
+    return b"holdfast" + bytes([version]) + told + packed + behind
 
 
 def npy(array: np.ndarray, allow_pickle: bool = False) -> bytes:

@@ -35,6 +35,11 @@ FOLLOWS = {  # from the rest: no longer written
     "work_gain",
     "work_taken",
 }
+INSTEAD = {  # written of what was before, from which it follows
+    "work_shrink": {"work_learnt", "work_step_shrink", "work_step_off"},
+    "work_off": set(),
+    "particle_log_beta": {"particle_shares", "particle_told"},
+}
 
 
 def refused(data: bytes) -> str:
@@ -102,7 +107,8 @@ def test_a_compact_bomb_is_not_inflated(place: str) -> None:
     assert words.get(place, "snapshot") in refused_cheaply(data)
 
 
-def test_wrong_sizes_of_a_compact_snapshot_are_refused() -> None:
+@pytest.mark.parametrize("version", [2, 3])
+def test_wrong_sizes_of_a_compact_snapshot_are_refused(version: int) -> None:
     header, _ = crafted.opened(crafted.stored("bocd"))
     text = json.dumps(header | {"arrays": {}, "large": []}).encode()
     for claims in (
@@ -111,13 +117,31 @@ def test_wrong_sizes_of_a_compact_snapshot_are_refused() -> None:
         {"header": len(text) - 1},
         {"lanes": 1},
         {"lanes": 2**31},
-        {"deflated": 10},
-        {"deflated": 2**31},
+        {"packed": 10},
+        {"packed": 2**31},
     ):
-        assert refused_cheaply(crafted.sealed(text, **claims))
+        assert refused_cheaply(crafted.sealed(text, version=version, **claims))
+    for noise in (1, 8, 2**31):
+        assert refused_cheaply(crafted.sealed(text, noise=noise))
+        assert refused_cheaply(crafted.sealed(text, bytes(8), noise=noise))
     whole = crafted.stored("bocd")
     assert "truncated" in refused(whole + b"more")
-    assert "newer format" in refused(whole[:8] + b"\x03" + whole[9:])
+    assert "newer format" in refused(whole[:8] + b"\x04" + whole[9:])
+
+
+def test_what_is_not_deflated_has_a_checksum() -> None:
+    """Also in large arrays, of which each has its own."""
+    whole = crafted.stored("bocd")
+    for at in range(25, 200, 7):
+        damaged = bytearray(whole)
+        damaged[at] ^= 1
+        assert "checksum" in refused(bytes(damaged))
+    large = {"a": np.random.default_rng(0).standard_normal(10_000)}
+    data = bytearray(compact.write({}, large))
+    assert compact.read(bytes(data))[1]["a"].tobytes() == large["a"].tobytes()
+    data[-70_000] ^= 1
+    with pytest.raises(hf.SnapshotError, match="checksum"):
+        compact.read(bytes(data))[1]["a"]
 
 
 @pytest.mark.parametrize(
@@ -253,17 +277,47 @@ def test_a_snapshot_of_the_first_release_loads() -> None:
     assert hf.from_bytes(crafted.packed(first)).to_bytes() == data
 
 
+def test_a_snapshot_of_format_2_loads_and_goes_on() -> None:
+    """A file kept as it was written: what is written now says the same."""
+    data = (STORED / "br_ihmm.holdfast").read_bytes()
+    assert data.startswith(b"holdfast\x02")
+    model = hf.from_bytes(data)
+    (header, arrays), (written, found) = crafted.opened(data), crafted.opened(model.to_bytes())
+    assert header | {"format": snapshot.FORMAT} == written
+    assert arrays.keys() - found.keys() <= INSTEAD.keys()
+    assert found.keys() - arrays.keys() <= set().union(*INSTEAD.values())
+    for name in arrays.keys() & found.keys():
+        np.testing.assert_array_equal(found[name], arrays[name])
+    state, steps = model.engine.state, model.engine.work.steps
+    shape = arrays["particle_log_beta"].shape
+    np.testing.assert_array_equal(
+        state.particles.log_beta[: shape[0], : shape[1]], arrays["particle_log_beta"]
+    )
+    most = int(state.clock.candidates.max())
+    np.testing.assert_array_equal(steps.shrink[:, :most], arrays["work_shrink"])
+    crafted.goes_on(model)
+
+
+def test_a_large_array_of_format_2_is_read() -> None:
+    array = np.random.default_rng(0).standard_normal(10_000)
+    planes = array.view(np.uint8).reshape(-1, 8).T.tobytes()
+    deflated = zlib.compress(planes)
+    table = {"arrays": {}, "large": [["a", "f8", len(deflated), [10_000]]]}
+    data = crafted.sealed(json.dumps(table).encode(), behind=deflated, version=2)
+    np.testing.assert_array_equal(compact.read(data)[1]["a"], array)
+
+
 @pytest.mark.parametrize("name", ["bocd", "student_t_ihmm"])
-def test_a_snapshot_of_the_format_before_loads_and_goes_on(name: str) -> None:
-    """Files written by format 1, kept as they were: every number is in what is written now."""
+def test_a_snapshot_of_format_1_loads_and_goes_on(name: str) -> None:
+    """Files kept as they were written: every number is in what is written now."""
     data = (STORED / f"{name}.holdfast").read_bytes()
     model = hf.from_bytes(data)
     again = crafted.opened(model.to_bytes())[1]
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         names = [part for part in archive.namelist() if part.endswith(".npy")]
         before = {part[:-4]: np.load(io.BytesIO(archive.read(part))) for part in names}
-    assert again.keys() - before.keys() <= {"work_learnt", "work_off"}, "of what follows, less"
-    assert before.keys() - again.keys() <= FOLLOWS
+    assert again.keys() - before.keys() <= set().union(*INSTEAD.values()), "of what follows, less"
+    assert before.keys() - again.keys() <= FOLLOWS | INSTEAD.keys()
     for array in again.keys() & before.keys():
         np.testing.assert_array_equal(again[array], before[array])
     crafted.goes_on(model)

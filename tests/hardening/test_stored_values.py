@@ -147,7 +147,7 @@ CRAFTED = [
     ("br_ihmm", "work_learnt", 0, 10**6),
     ("br_ihmm", "ledger_identity", 1, 10**6),
     ("br_ihmm", "row_root", 0, 1e6),
-    ("br_ihmm", "work_shrink", 0, 1e200),
+    ("br_ihmm", "work_step_shrink", 0, 1e200),
     ("student_t_ihmm", "row_dof", 0, 1e-300),
     ("student_t_ihmm", "row_factor", 0, 0.0),
     ("garch_ihmm", "row_coefficients", 1, 1.0),

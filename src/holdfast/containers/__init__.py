@@ -1,6 +1,6 @@
 """How a snapshot's header and arrays become bytes, and bytes become them again.
 
-    compact   what is written now (format 2): few bytes, quickly read
+    compact   what is written now (format 3) or was (format 2): few bytes, quickly read
     zipped    what was written before (format 1): a zip of JSON and .npy files; only read
 
 Both know nothing of models. Bytes may come from anywhere: sizes are compared with limits before

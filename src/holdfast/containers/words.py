@@ -1,7 +1,7 @@
 """Words that headers are made of, so that deflate need not be told them by every snapshot.
 
-They belong to format 2 for good: bytes packed with other words cannot be read. A word that is not
-here costs its letters, nothing else. What is most often met stands last.
+They belong to their formats for good: bytes packed with other words cannot be read. A word that
+is not here costs its letters, nothing else. What is most often met stands last.
 """
 
 from __future__ import annotations
@@ -46,4 +46,9 @@ _REGIMES = (
     '"clock_time":[1]},"f4":{"recent_design":[24,1,1],"past":[0,1]},"b1":{"units/alive":[1]}},'
     '"large":[]}'
 )
-WORDS = (_PLAIN + _REGIMES).encode()
+_LATER = (
+    '"format":3,"particle_shares":[100,4],"particle_told":[2,100],"work_learnt":[6,15],'
+    '"work_step_shrink":[100],"work_step_off":[100],"distinct f8":{"candidate_score":[30,6,15],'
+    '"recent_design":[1,24,1,1]'
+)
+WORDS = {2: (_PLAIN + _REGIMES).encode(), 3: (_PLAIN + _REGIMES + _LATER).encode()}

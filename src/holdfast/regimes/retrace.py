@@ -1,4 +1,8 @@
-"""The steps of batches under way told in few numbers, and made from them again, to the bit.
+"""What follows from the rest up to some floats: told in few numbers, made again to the bit.
+
+The log shares of a particle are those of a whole: the largest follows from the others. How many
+floats lie between it and this is told in its place; where it is nearly all, how many steps of a
+grid, since near zero floats are finer than any log that was computed.
 
 A step of a scalar observation (y, f) is u, s and gain r, with its residual r (`emissions.linear`).
 The row and the latest observations are known, so u = A' f under the steps before it follows, and
@@ -7,12 +11,15 @@ so does r = y - f' mu. Potter's s gives the gain: with q = u'u,
     gain = s (2 - s q).
 
 What is left to tell of a step is s, which observation it has learnt, and how many floats lie
-between gain r and this: none or one. Only sums and products are used, which are the same on every
-machine.
+between gain r and this: none or one.
+
+Only sums, products and quotients are used, which are the same on every machine: its own exp and log
+might not be.
 """
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -25,6 +32,12 @@ if TYPE_CHECKING:
     from holdfast.regimes.engine import Engine
 
 _MOST_BITS = 62  # of a batch: which observations were learnt is one number for each candidate
+MOST_LEARNT = 2**_MOST_BITS - 1  # that number at its largest
+MOST_LEFT = 2**31 - 1  # floats between the largest share and what it should be
+_NEAR, _GRID = 2.0**-8, 2.0**60  # to zero, and the grid there, of which all is a multiple
+_LN2 = (0.6931471803691238, 1.9082149292705877e-10)  # its first bits, and the rest
+_EXP = tuple(1.0 / math.factorial(k) for k in range(13, -1, -1))  # of the series, last one first
+_LOG = tuple(2.0 / k for k in range(23, 0, -2))
 FARTHEST = 8  # floats between a gain and what it should be
 
 
@@ -51,10 +64,17 @@ class Batches(NamedTuple):
 
 
 class Told(NamedTuple):
-    """learnt: (G, K) a bit for each observation of the batch. off: (G, K, S) floats between."""
+    """Steps in few numbers, those of one candidate after those of another.
+
+    Attributes:
+        learnt: (G, K) a bit for each observation of the batch.
+        step_shrink: (T,) s of each step.
+        step_off: (T,) floats between its gain times residual and what this should be.
+    """
 
     learnt: np.ndarray
-    off: np.ndarray
+    step_shrink: np.ndarray
+    step_off: np.ndarray
 
 
 def tell(engine: Engine) -> Told | None:
@@ -62,13 +82,20 @@ def tell(engine: Engine) -> Told | None:
     steps = steps_of(engine)
     if steps is None or not possible(engine):
         return None
-    told = Told(np.zeros(steps.taken.shape, np.int64), np.zeros(steps.shrink.shape, np.int64))
+    size = steps.shrink.size
+    told = Told(np.zeros(steps.taken.shape, np.int64), np.zeros(size), np.zeros(size, np.int64))
     again = Steps(*(np.zeros_like(part) for part in steps))
-    return told if _tell(_batches(engine), steps, again, told) else None
+    n = _tell(_batches(engine), steps, again, told)
+    return None if n < 0 else Told(told.learnt, told.step_shrink[:n], told.step_off[:n])
+
+
+def seen(engine: Engine, learnt: NDArray[np.int64]) -> bool:
+    """Whether candidates have learnt nothing that their batch has not seen."""
+    return possible(engine) and bool(_seen(_batches(engine), learnt))
 
 
 def make(engine: Engine, told: Told) -> None:
-    """Make the steps that were told, of which the engine has `shrink` already."""
+    """Make the steps that were told, as many as `learnt` has bits."""
     steps = steps_of(engine)
     assert steps is not None
     _make(_batches(engine), steps, told)
@@ -86,15 +113,6 @@ def possible(engine: Engine) -> bool:
     return int(engine.state.clock.position.max()) <= _MOST_BITS
 
 
-def seen_bits(engine: Engine) -> NDArray[np.int64]:
-    """(G,) the bits of the observations that each island's batch has seen."""
-    position = engine.state.clock.position
-    longest = int(position.max())
-    latest = engine.recent.y[len(engine.recent.y) - longest :].reshape(-1)
-    seen = int((1 << np.flatnonzero(~np.isnan(latest))).sum())  # all batches end here
-    return np.asarray(seen >> (longest - position), np.int64)
-
-
 def _batches(engine: Engine) -> Batches:
     clock, rows, recent = engine.state.clock, engine.rows, engine.recent
     return Batches(
@@ -109,8 +127,9 @@ def _batches(engine: Engine) -> Batches:
 
 
 @kernel
-def _tell(batches: Batches, steps: Steps, again: Steps, out: Told) -> bool:
-    """Find which observation each step has learnt; False where one has learnt none of them."""
+def _tell(batches: Batches, steps: Steps, again: Steps, out: Told) -> int:
+    """Find which observation each step has learnt, and count them; -1 if one has learnt none."""
+    t = 0
     for g in range(batches.counts.size):
         n = batches.position[g]
         for k in range(batches.counts[g]):
@@ -123,18 +142,20 @@ def _tell(batches: Batches, steps: Steps, again: Steps, out: Told) -> bool:
                 between = _between(expected, steps.gain[g, k, b, 0])
                 same = (again.u[g, k, b] == steps.u[g, k, b]).all()
                 if same and abs(between) <= FARTHEST:
-                    again.shrink[g, k, b] = steps.shrink[g, k, b]
+                    again.shrink[g, k, b] = out.step_shrink[t] = steps.shrink[g, k, b]
                     again.gain[g, k, b, 0] = steps.gain[g, k, b, 0]
                     again.taken[g, k] = b + 1
                     out.learnt[g, k] |= 1 << i
-                    out.off[g, k, b] = between
+                    out.step_off[t] = between
+                    t += 1
             if again.taken[g, k] < steps.taken[g, k]:
-                return False
-    return True
+                return -1
+    return t
 
 
 @kernel
 def _make(batches: Batches, steps: Steps, told: Told) -> None:
+    t = 0
     for g in range(batches.counts.size):
         n = batches.position[g]
         for k in range(batches.counts[g]):
@@ -143,16 +164,32 @@ def _make(batches: Batches, steps: Steps, told: Told) -> None:
                 if told.learnt[g, k] >> i & 1:
                     b = steps.taken[g, k]
                     at = batches.y.shape[0] - n + i
-                    expected = _expect(batches, steps, g, k, at, steps.shrink[g, k, b])
-                    steps.gain[g, k, b, 0] = _moved(expected, told.off[g, k, b])
+                    expected = _expect(batches, steps, g, k, at, told.step_shrink[t])
+                    steps.shrink[g, k, b] = told.step_shrink[t]
+                    steps.gain[g, k, b, 0] = _moved(expected, told.step_off[t])
                     steps.taken[g, k] = b + 1
+                    t += 1
+
+
+@kernel
+def _seen(batches: Batches, learnt: np.ndarray) -> bool:
+    for g in range(batches.counts.size):
+        n, bits = batches.position[g], 0
+        for i in range(n):
+            if not np.isnan(batches.y[batches.y.shape[0] - n + i, 0]):
+                bits |= 1 << i
+        for k in range(learnt.shape[1]):
+            if learnt[g, k] & ~(bits if k < batches.counts[g] else 0):
+                return False
+    return True
 
 
 @kernel
 def _expect(batches: Batches, steps: Steps, g: int, k: int, at: int, shrink: float) -> float:
     """Write u of the step that learns observation `at` now, and give its gain times residual."""
     row, f = batches.row[g, k], batches.design[at, 0]
-    u, moved = steps.u[g, k, steps.taken[g, k]], np.empty(1)
+    b = steps.taken[g, k]
+    u, moved = steps.u[g, k, b], steps.gain[g, k, b]  # which is not known yet: room for a sum
     project(batches.root[row], f, u)
     moved[0] = dot(f, batches.mean[row, 0])
     pass_through(steps, g, k, 0, u, moved)
@@ -178,3 +215,140 @@ def _moved(value: float, floats: int) -> float:
     for _ in range(abs(floats)):
         value = np.nextafter(value, end)
     return value
+
+
+def leave_out(log_beta: NDArray[np.float64], n_regimes: NDArray[np.int64]) -> Left | None:
+    """The shares but the largest of each particle; None where these do not lead to it."""
+    n, width = log_beta.shape
+    left = Left(np.zeros((n, width - 1)), np.zeros((2, n), np.int64))
+    return left if _leave_out(log_beta, n_regimes, left, _scratch()) else None
+
+
+def put_back(left: Left, n_regimes: NDArray[np.int64]) -> NDArray[np.float64] | None:
+    """All shares again; None where the largest is told to be in a place that is none."""
+    n, width = left.shares.shape
+    log_beta = np.zeros((n, width + 1))
+    return log_beta if _put_back(left, n_regimes, log_beta, _scratch()) else None
+
+
+class Scratch(NamedTuple):
+    """A float, and its bits in the same memory, (1,) each."""
+
+    value: np.ndarray
+    bits: np.ndarray
+
+
+def _scratch() -> Scratch:
+    value = np.zeros(1)
+    return Scratch(value, value.view(np.int64))
+
+
+class Left(NamedTuple):
+    """shares: (N, C) without the largest. told: (2, N) its place, and the floats between."""
+
+    shares: np.ndarray
+    told: np.ndarray
+
+
+@kernel
+def _leave_out(log_beta: np.ndarray, n_regimes: np.ndarray, out: Left, scratch: Scratch) -> bool:
+    for i in range(n_regimes.size):
+        n = n_regimes[i]
+        largest = 0
+        for l in range(n + 1):
+            if log_beta[i, l] > log_beta[i, largest]:
+                largest = l
+        for l in range(n):
+            out.shares[i, l] = log_beta[i, l + 1 if l >= largest else l]
+        expected = _rest(out.shares[i], n)
+        between = _places_between(expected, log_beta[i, largest], scratch)
+        if not -MOST_LEFT <= between <= MOST_LEFT:
+            return False
+        bits = _bits(log_beta[i, largest], scratch)
+        if _bits(_further(expected, between, scratch), scratch) != bits:
+            return False
+        out.told[0, i] = largest
+        out.told[1, i] = between
+    return True
+
+
+@kernel
+def _put_back(
+    left: Left, n_regimes: np.ndarray, out_log_beta: np.ndarray, scratch: Scratch
+) -> bool:
+    for i in range(n_regimes.size):
+        n, largest = n_regimes[i], left.told[0, i]
+        if not 0 <= largest <= n:
+            return False
+        for l in range(n):
+            out_log_beta[i, l + 1 if l >= largest else l] = left.shares[i, l]
+        expected = _rest(left.shares[i], n)
+        out_log_beta[i, largest] = _further(expected, left.told[1, i], scratch)
+    return True
+
+
+@kernel
+def _places_between(first: float, second: float, scratch: Scratch) -> int:
+    """Places of the grid, or floats, from the first to the second; neither is above zero."""
+    if first > -_NEAR:
+        steps = second * _GRID - math.floor(first * _GRID + 0.5)
+        return int(steps) if abs(steps) <= MOST_LEFT else MOST_LEFT + 1
+    # Of floats that are not above zero the bits differ by the floats between.
+    return _bits(min(second, -_NEAR), scratch) - _bits(first, scratch)
+
+
+@kernel
+def _further(value: float, places: int, scratch: Scratch) -> float:
+    """The number so many places further on."""
+    if value > -_NEAR:
+        return (math.floor(value * _GRID + 0.5) + places) / _GRID
+    scratch.value[0] = value
+    scratch.bits[0] += places
+    return float(scratch.value[0])
+
+
+@kernel
+def _bits(value: float, scratch: Scratch) -> int:
+    scratch.value[0] = value
+    return int(scratch.bits[0])
+
+
+@kernel
+def _rest(log_shares: np.ndarray, n: int) -> float:
+    """log(1 - the sum of n shares); 0 where they are no shares, or there are none."""
+    total = 0.0
+    for l in range(n):
+        total += _exp(log_shares[l])
+    if not 0.0 < total < 1.0:
+        return 0.0
+    if total < 0.25:
+        return _log_ratio(-total / (2.0 - total))
+    mantissa, exponent = math.frexp(1.0 - total)
+    # From 1 / sqrt(2) to sqrt(2), where the series is short.
+    if mantissa < 0.7071067811865476:
+        mantissa *= 2.0
+        exponent -= 1
+    log = _log_ratio((mantissa - 1.0) / (mantissa + 1.0))
+    return exponent * _LN2[0] + (log + exponent * _LN2[1])
+
+
+@kernel
+def _exp(x: float) -> float:
+    """exp of a number that is not above zero by more than rounding."""
+    if not x > -700.0:
+        return 0.0
+    n = math.floor(x / (_LN2[0] + _LN2[1]) + 0.5)
+    r = (x - n * _LN2[0]) - n * _LN2[1]
+    series = 0.0
+    for c in _EXP:
+        series = series * r + c
+    return math.ldexp(series, int(n))
+
+
+@kernel
+def _log_ratio(s: float) -> float:
+    """log((1 + s) / (1 - s)) for |s| below 0.18."""
+    square, series = s * s, 0.0
+    for c in _LOG:
+        series = series * square + c
+    return s * series

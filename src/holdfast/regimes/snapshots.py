@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast._numba import kernel
 from holdfast.checks import LATEST, Arrays, Values, affordable
 from holdfast.errors import SnapshotError
 from holdfast.regimes import retrace, soundness
@@ -29,9 +30,7 @@ from holdfast.regimes.state import (
     Clock,
     Ledger,
     Particles,
-    blank_ledger,
-    blank_particles,
-    padded,
+    wider,
 )
 
 if TYPE_CHECKING:
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
 _KEPT = ("score", "outliers")  # of the candidates
 _LOOKED = frozenset({"raw", "ahead", "q", "start_q"})  # a forecast must leave no trace
 _STEPS = ("u", "shrink", "gain")  # of which `taken` are in use
-_RETRACED = ("u", "gain", "taken")  # of the steps, where they can be made again
+_RETRACED = frozenset({"u", "shrink", "gain", "taken"})  # of the steps, where made again
 _FOLLOWS = ("first", "candidates")  # of the clock
 _LARGEST = 1e300
 _LARGEST_DESIGN = 1e50  # features are kept below it: see `models.covariates`
@@ -50,7 +49,7 @@ def pack(engine: Engine) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """Values and arrays of the whole state."""
     state = engine.state
     p, clock = state.particles, state.clock
-    live = np.flatnonzero(state.ledger.owners)
+    live = state.ledger.owners.nonzero()[0]
     values = {
         "reported": engine.reported,
         "changed": engine.changed,
@@ -81,30 +80,34 @@ def _used_slots(p: Particles) -> dict[str, NDArray[Any]]:
     kept_slots["start"][beyond[:, 1:]] = 0
     kept_slots["counts"][beyond[:, 1:]] = 0
     kept_slots["counts"].transpose(0, 2, 1)[beyond[:, 1:]] = 0
+    left = retrace.leave_out(kept_slots["log_beta"], p.n_regimes)
+    if left is not None:
+        del kept_slots["log_beta"]
+        kept_slots |= left._asdict()
     return kept_slots
 
 
 def _used(array: NDArray[Any], clock: Clock) -> NDArray[Any]:
     """What belongs to candidates; what earlier batches left behind is not worth keeping."""
-    found = array[:, : int(clock.candidates.max())].copy()
-    for g, n in enumerate(clock.candidates):
-        found[g, n:] = 0
+    counts = clock.candidates
+    found = array[:, : max(counts.tolist())].copy()
+    found[np.arange(found.shape[1]) >= counts[:, None]] = 0
     return found
 
 
 def _used_work(engine: Engine) -> dict[str, NDArray[Any]]:
     """The candidates' work space, without steps of earlier batches."""
-    clock = engine.state.clock
-    found = {name: _used(array, clock) for name, array in kept(engine.work).items()}
-    if "taken" in found:
-        for name in _STEPS:
-            array = found[name]
-            array[np.arange(array.shape[2]) >= found["taken"][..., None]] = 0
+    clock, work = engine.state.clock, kept(engine.work)
     told = retrace.tell(engine)
-    if told is None:
-        return found
-    shorter = {name: array for name, array in found.items() if name not in _RETRACED}
-    return shorter | {name: _used(array, clock) for name, array in told._asdict().items()}
+    names = work.keys() - _RETRACED if told else work.keys()
+    found = {name: _used(array, clock) for name, array in work.items() if name in names}
+    if "taken" in work:
+        taken = _used(work["taken"], clock)[..., None]
+        for name in names & set(_STEPS):
+            found[name][np.arange(found[name].shape[2]) >= taken] = 0
+    if told:
+        found |= told._asdict() | {"learnt": _used(told.learnt, clock)}
+    return found
 
 
 def kept(work: Any) -> dict[str, NDArray[Any]]:
@@ -121,19 +124,23 @@ def kept(work: Any) -> dict[str, NDArray[Any]]:
 def unpack(engine: Engine, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
     """Take up what `pack` gave, into an engine as it was made; `spread` does the rest."""
     stored, told = Arrays.of(arrays), Values.of(values)
-    clock = _clock(engine, stored)
-    particles = _particles(engine, stored, clock)
-    live = _live(engine, stored, particles)
+    prior = {name: array[PRIOR_ROW].copy() for name, array in engine.rows._asdict().items()}
+    clock, particles = _clock(engine, stored), _particles(engine, stored)
+    _same(stored, "clock_first", clock.first)
+    soundness.check_particles(particles, clock, engine.plan)
+    log_row = engine.state.log_row
+    if log_row.shape != particles.log_beta.shape:
+        log_row = np.zeros(particles.log_beta.shape)
+    engine.state = engine.state._replace(particles=particles, clock=clock, log_row=log_row)
+    live = _live(engine, stored)
     _rows(engine, stored, live)
-    _ledger(engine, stored, particles, clock, live)
-    engine.state = engine.state._replace(
-        particles=particles,
-        clock=clock,
-        log_row=np.zeros((particles.alpha.size, particles.log_beta.shape[1])),
-    )
+    soundness.check_rows(engine.emission, engine.rows, live, prior)
+    _ledger(engine, stored, live)
     _candidates(engine, stored)
     _recent(engine, stored)
     _work(engine, stored)
+    steps = [engine.emission.most_steps(n) for n in clock.observed.tolist()]
+    soundness.check_work(engine.work, clock, steps, prior)
     _report(engine, told)
 
 
@@ -147,7 +154,7 @@ def spread(engine: Engine) -> None:
 def _clock(engine: Engine, stored: Arrays) -> Clock:
     old, longest = engine.state.clock, engine.longest
     g, n = old.size.size, engine.state.particles.alpha.size
-    clock = Clock(
+    return Clock(
         first=old.first,
         candidates=np.zeros(g, np.int64),  # counted when the particles are known
         size=stored.wholes("clock_size", (g,), 1, longest),
@@ -161,14 +168,6 @@ def _clock(engine: Engine, stored: Arrays) -> Clock:
         batch_outliers=stored.floats("clock_batch_outliers", (2,), 0.0, float(LATEST)),
         vote=stored.wholes("clock_vote", (3,), UNBORN),
     )
-    _same(stored, "clock_first", clock.first)
-    if (clock.position >= clock.size).any() or (clock.observed > clock.position).any():
-        raise SnapshotError("The snapshot stands beyond the end of a batch.")
-    if max(clock.position.max(), clock.commits.max()) > clock.time[0]:
-        raise SnapshotError("The snapshot's clock_time is before the end of batches it has seen.")
-    if clock.vote[0] >= max(clock.next_id[0], 1) or clock.vote[1:].min() < 0:
-        raise SnapshotError("The snapshot's clock_vote names a regime that was never born.")
-    return clock
 
 
 def _same(stored: Arrays, name: str, found: NDArray[np.int64]) -> None:
@@ -177,166 +176,187 @@ def _same(stored: Arrays, name: str, found: NDArray[np.int64]) -> None:
         raise SnapshotError(f"The snapshot's {name} is not that of its particles.")
 
 
-def _live(engine: Engine, stored: Arrays, p: Particles) -> NDArray[np.int64]:
-    """The rows in use: those that a particle holds."""
-    held = np.zeros(int(p.slots.max()) + 1, np.bool_)
-    held[p.slots[np.arange(p.slots.shape[1]) <= p.n_regimes[:, None]]] = True
-    live = np.flatnonzero(held)
-    if live[-1] < p.slots.max():
-        raise SnapshotError("The snapshot's particle_slots name rows that nobody holds.")
-    _same(stored, "live", live)
-    return live
-
-
-def _particles(engine: Engine, stored: Arrays, clock: Clock) -> Particles:
-    n = engine.state.particles.alpha.size
+def _particles(engine: Engine, stored: Arrays) -> Particles:
+    blank = engine.state.particles
+    n = blank.alpha.size
     # A row's number is below the most that were ever in use at once.
     last = 2 * (n * (engine.plan.max_regimes + 4) + 64) - 1
     held = stored.form("particle_start")[1]
     w = held[1] if len(held) == 2 else -1
     if not 0 <= w <= engine.plan.max_regimes:
         raise SnapshotError(f"The snapshot's particle_start of shape {held} is none of the model.")
+    n_regimes = stored.wholes("particle_n_regimes", (n,), most=w)
     p = Particles(
         log_weight=stored.floats("particle_log_weight", (n,), most=1e-6, endless=True),
         current=stored.wholes("particle_current", (n,), START, w - 1),
-        n_regimes=stored.wholes("particle_n_regimes", (n,), most=w),
+        n_regimes=n_regimes,
         slots=stored.wholes("particle_slots", (n, w + 1), most=last),
         counts=stored.wholes("particle_counts", (n, w, w)),
         start=stored.wholes("particle_start", (n, w)),
-        log_beta=stored.floats("particle_log_beta", (n, w + 1), most=1e-6, endless=True),
+        log_beta=_log_beta(stored, n_regimes, w),
         alpha=stored.floats("particle_alpha", (n,), LEAST, _LARGEST),
         gamma=stored.floats("particle_gamma", (n,), LEAST, _LARGEST),
     )
-    if (p.current >= p.n_regimes).any() or ((p.current == START) & (p.n_regimes > 0)).any():
-        raise SnapshotError("The snapshot has particles in regimes that they do not have.")
-    soundness.check_particles(p, clock, engine.plan)
-    return _wide(p)
+    return _roomy(p, blank)
 
 
-def _wide(p: Particles) -> Particles:
+def _log_beta(stored: Arrays, n_regimes: NDArray[np.int64], w: int) -> NDArray[np.float64]:
+    """The log shares of each particle, where the largest was left out with it put back."""
+    n = n_regimes.size
+    if not ("particle_shares" in stored or "particle_told" in stored):
+        return stored.floats("particle_log_beta", (n, w + 1), most=1e-6, endless=True)
+    shares = stored.floats("particle_shares", (n, w), most=1e-6, endless=True)
+    told = stored.wholes("particle_told", (2, n), -retrace.MOST_LEFT, retrace.MOST_LEFT)
+    log_beta = retrace.put_back(retrace.Left(shares, told), n_regimes)
+    if log_beta is None:
+        raise SnapshotError("The snapshot's particle_told are places that no share has.")
+    return log_beta
+
+
+def _roomy(p: Particles, blank: Particles) -> Particles:
     """The same particles with room for regimes to come."""
-    width, c = p.start.shape[1], blank_particles(1).start.shape[1]
-    while c <= width:
-        c *= 2
+    w = p.start.shape[1]
+    while blank.start.shape[1] <= w:
+        blank = wider(blank)
+    blank.slots[:, : w + 1] = p.slots
+    blank.counts[:, :w, :w] = p.counts
+    blank.start[:, :w] = p.start
+    blank.log_beta[:, : w + 1] = p.log_beta
     return p._replace(
-        slots=padded(p.slots, 1, c + 1),
-        counts=padded(padded(p.counts, 1, c), 2, c),
-        start=padded(p.start, 1, c),
-        log_beta=padded(p.log_beta, 1, c + 1),
+        slots=blank.slots, counts=blank.counts, start=blank.start, log_beta=blank.log_beta
     )
 
 
-def _rows(engine: Engine, stored: Arrays, live: NDArray[np.int64]) -> None:
-    each = sum(array[0].size for array in engine.rows)
-    capacity = engine.state.ledger.owners.size
-    while capacity <= live[-1]:
+def _live(engine: Engine, stored: Arrays) -> NDArray[np.int64]:
+    """The rows in use: those that a particle holds. There is room for all, and owners are told."""
+    p, capacity = engine.state.particles, engine.state.ledger.owners.size
+    owners = np.zeros(int(p.slots.max()) + 1, np.int64)
+    soundness.count_owners(p, owners)
+    if not owners[-1]:
+        raise SnapshotError("The snapshot's particle_slots name rows that nobody holds.")
+    live = owners.nonzero()[0]
+    _same(stored, "live", live)
+    while capacity < owners.size:
         capacity *= 2
-    affordable("the snapshot's live", float(capacity) * each)
-    engine.rows = engine.emission.blank(capacity)
-    engine.emission.write_prior(engine.rows, PRIOR_ROW)
-    engine.state = engine.state._replace(ledger=blank_ledger(capacity))
+    affordable("the snapshot's live", float(capacity) * sum(a[0].size for a in engine.rows))
+    engine.ensure_rows(capacity)
+    engine.state.ledger.owners[: owners.size] = owners
+    return live
+
+
+def _rows(engine: Engine, stored: Arrays, live: NDArray[np.int64]) -> None:
     for name, array in engine.rows._asdict().items():
         shape = (live.size, *array.shape[1:])
         if array.dtype.kind == "i":
             array[live] = stored.wholes(f"row_{name}", shape)
         else:
             array[live] = stored.floats(f"row_{name}", shape, -_LARGEST, _LARGEST)
-    soundness.check_rows(engine.emission, engine.rows, live)
 
 
-def _ledger(
-    engine: Engine, stored: Arrays, p: Particles, clock: Clock, live: NDArray[np.int64]
-) -> None:
-    """The rows' facts, and who holds them: nobody holds a row that is not there."""
-    ledger, time = engine.state.ledger, int(clock.time[0])
-    most = {"identity": int(clock.next_id[0]) - 1, "told": 1, "first_seen": time, "last_seen": time}
+def _ledger(engine: Engine, stored: Arrays, live: NDArray[np.int64]) -> None:
+    """The rows' facts."""
+    state, time = engine.state, engine.time
+    newest = int(state.clock.next_id[0]) - 1
+    most = {"identity": newest, "told": 1, "first_seen": time, "last_seen": time}
     for name in Ledger._fields[1:]:
         least = UNBORN if name == "identity" else 0
         column = stored.wholes(f"ledger_{name}", (live.size,), least, most.get(name, LATEST))
-        getattr(ledger, name)[live] = column
-    slot = np.arange(p.slots.shape[1])
-    opened, fresh = slot < p.n_regimes[:, None], slot == p.n_regimes[:, None]
-    ledger.owners[:] = np.bincount(p.slots[opened | fresh], minlength=ledger.owners.size)
-    unborn = ledger.identity == UNBORN
-    if unborn[p.slots[opened]].any() or not unborn[p.slots[fresh]].all():
-        raise SnapshotError("The snapshot's ledger_identity is not that of opened regimes.")
-    if engine.plan.shared_prior and (p.slots[fresh] != PRIOR_ROW).any():
-        raise SnapshotError("The snapshot's particles have priors of their own.")
+        getattr(state.ledger, name)[live] = column
+    soundness.check_ledger(state.particles, state.ledger, engine.plan)
 
 
 def _candidates(engine: Engine, stored: Arrays) -> None:
     """Every row that a particle of the island holds is a candidate once, and nothing else is."""
-    clock = engine.state.clock
-    held, clock.candidates[:] = _expected(engine)
-    most = int(clock.candidates.max())
-    engine.ensure_candidates(most)
-    candidates, shape = engine.state.candidates, (clock.size.size, most)
-    used = _in_use(clock, candidates.row.shape[1])
-    for name, column in zip(("row", "branch"), held.T, strict=True):
-        getattr(candidates, name)[used] = column
-        _same(stored, f"candidate_{name}", _used(getattr(candidates, name), clock))
+    _compete(engine)
+    candidates, clock = engine.state.candidates, engine.state.clock
+    most = max(clock.candidates.tolist())
+    shape = (clock.size.size, most)
+    for name in ("row", "branch"):
+        _same(stored, f"candidate_{name}", getattr(candidates, name)[:, :most])
     _same(stored, "clock_candidates", clock.candidates)
     if "candidate_weight" in stored:  # nobody asks for it
         stored.floats("candidate_weight", shape, 0.0, 1.0)
     candidates.outliers[:, :most] = stored.wholes("candidate_outliers", shape)
     candidates.score[:, :most] = stored.floats("candidate_score", shape, -_LARGEST, _LARGEST)
-    outliers, observed = candidates.outliers[used], np.repeat(clock.observed, clock.candidates)
-    if (outliers > observed).any():
-        raise SnapshotError("The snapshot's candidate_outliers are more than was observed.")
+    soundness.check_outliers(clock, candidates.outliers)
 
 
-def _in_use(clock: Clock, width: int) -> NDArray[np.bool_]:
-    """(G, width) which places of the islands are candidates."""
-    return np.arange(width) < clock.candidates[:, None]
+def _compete(engine: Engine) -> None:
+    """Who competes, as `start_batch` finds it; done again where there was too little room."""
+    most, room = 1, 0
+    while room < most:
+        engine.ensure_candidates(most)
+        state = engine.state
+        room, row, branch = state.candidates.row.shape[1], *state.candidates[:2]
+        held = np.zeros(state.ledger.owners.size, np.bool_)
+        most = find_candidates(state.particles, state.clock, engine.plan.newborn, held, row, branch)
 
 
-def _expected(engine: Engine) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """(row, branch) of all islands' candidates, and how many each island has.
-
-    It is what `start_batch` makes of the particles.
-    """
-    p, clock, plan = engine.state.particles, engine.state.clock, engine.plan
-    islands, capacity = clock.size.size, engine.state.ledger.owners.size
-    used = np.arange(p.slots.shape[1]) <= p.n_regimes[:, None]
-    island = np.repeat(np.arange(islands), np.diff(clock.first))
-    held = np.unique((island[:, None] * capacity + p.slots)[used])
-    island, rows = np.divmod(held, capacity)
-    times = np.where((rows == PRIOR_ROW) & plan.newborn, clock.size[island] // 2 + 1, 1)
-    sizes = np.bincount(np.repeat(island, times), minlength=islands)
-    place = np.arange(times.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)  # in its island
-    branch = np.where(np.repeat(times > 1, times), place, -1)
-    return np.column_stack([np.repeat(rows, times), branch]), sizes
+@kernel
+def find_candidates(
+    p: Particles,
+    clock: Clock,
+    newborn: bool,
+    held: np.ndarray,
+    out_row: np.ndarray,
+    out_branch: np.ndarray,
+) -> int:
+    """Rows and branches of each island's candidates as far as there is room, and the most."""
+    most = 0
+    for g in range(clock.size.size):
+        held[:] = False
+        for i in range(clock.first[g], clock.first[g + 1]):
+            for l in range(p.n_regimes[i] + 1):
+                held[p.slots[i, l]] = True
+        k = 0
+        for row in range(held.size):
+            if held[row]:
+                branches = clock.size[g] // 2 + 1 if newborn and row == PRIOR_ROW else 1
+                for branch in range(branches):
+                    if k < out_row.shape[1]:
+                        out_row[g, k] = row
+                        out_branch[g, k] = branch if branches > 1 else -1
+                    k += 1
+        clock.candidates[g] = k
+        most = max(most, k)
+    return most
 
 
 def _work(engine: Engine, stored: Arrays) -> None:
     """What the candidates have learnt of the batch under way."""
-    clock = engine.state.clock
-    work, most = kept(engine.work), int(clock.candidates.max())
-    told = retrace.steps_of(engine) and not any(f"work_{name}" in stored for name in _RETRACED)
-    for name, array in work.items():
-        shape = (clock.size.size, most, *array.shape[2:])
-        if told and name in _RETRACED:
+    counts = engine.state.clock.candidates
+    islands, most = counts.size, max(counts.tolist())
+    whole = any(f"work_{name}" in stored for name in ("u", "gain", "taken"))
+    made = retrace.steps_of(engine) is not None and not whole
+    for name, array in kept(engine.work).items():
+        sizes = (islands, most, *array.shape[2:])
+        if made and name in _RETRACED:
             continue
         if array.dtype.kind == "i":
-            array[:, :most] = stored.wholes(f"work_{name}", shape)
+            array[:, :most] = stored.wholes(f"work_{name}", sizes)
         else:
-            array[:, :most] = stored.floats(f"work_{name}", shape, -_LARGEST, _LARGEST)
-    if told:
-        _make_steps(engine, stored, (clock.size.size, most))
-    used = _in_use(clock, most)
-    own = {name: array[:, :most][used] for name, array in work.items()}
-    steps = [engine.emission.most_steps(int(n)) for n in clock.observed]
-    soundness.check_work(engine.emission, own, np.repeat(steps, clock.candidates))
+            array[:, :most] = stored.floats(f"work_{name}", sizes, -_LARGEST, _LARGEST)
+    if made:
+        retrace.make(engine, _told(engine, stored, (islands, most)))
 
 
-def _make_steps(engine: Engine, stored: Arrays, shape: tuple[int, int]) -> None:
-    """The steps that were told, each of an observation that its batch has seen."""
-    longest = engine.work.steps.shrink.shape[2]
-    learnt = stored.wholes("work_learnt", shape)
-    off = stored.wholes("work_off", (*shape, longest), -retrace.FARTHEST, retrace.FARTHEST)
-    if not retrace.possible(engine) or (learnt & ~retrace.seen_bits(engine)[:, None]).any():
+def _told(engine: Engine, stored: Arrays, shape: tuple[int, int]) -> retrace.Told:
+    """The steps as they were told, each of an observation that its batch has seen."""
+    bound, far = _LARGEST, retrace.FARTHEST
+    learnt = stored.wholes("work_learnt", shape, most=retrace.MOST_LEARNT)
+    if not retrace.seen(engine, learnt):
         raise SnapshotError("The snapshot's work_learnt names what its batch has not seen.")
-    retrace.make(engine, retrace.Told(learnt, off))
+    taken = [n.bit_count() for n in learnt.reshape(-1).tolist()]
+    if (
+        "work_shrink" in stored or "work_off" in stored
+    ):  # files of before have room for as many steps of each candidate
+        room = (*shape, engine.longest)
+        used = np.arange(engine.longest) < np.reshape(taken, (*shape, 1))
+        shrink = stored.floats("work_shrink", room, -bound, bound)[used]
+        return retrace.Told(learnt, shrink, stored.wholes("work_off", room, -far, far)[used])
+    n = (sum(taken),)
+    shrink = stored.floats("work_step_shrink", n, -bound, bound)
+    return retrace.Told(learnt, shrink, stored.wholes("work_step_off", n, -far, far))
 
 
 def _recent(engine: Engine, stored: Arrays) -> None:
