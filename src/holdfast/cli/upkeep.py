@@ -73,7 +73,9 @@ def warm_up() -> None:
     greet_compiler(voice)
     rng = np.random.default_rng(0)
     for name in hf.models():
-        hf.make(name).run(rng.standard_normal(20))
+        model = hf.make(name)
+        model.run(rng.standard_normal(20))
+        hf.from_bytes(model.to_bytes())  # what a snapshot is checked by is compiled too
     hf.br_ihmm().run(rng.standard_normal((20, 2)))
     voice.say(f"kernels are ready in {cache_root()}")
 
