@@ -32,6 +32,7 @@ _SPEAKING = (
     "holdfast.regimes.snapshots",
     "holdfast.regimes.soundness",
     "holdfast.regimes.retrace",
+    "holdfast.regimes.shares",
     "holdfast.models.advice",
     "holdfast.models.explaining",
     "holdfast.bank.advice",

@@ -19,6 +19,7 @@ from holdfast import snapshot
 from holdfast.checks import Arrays
 from holdfast.containers import compact
 from holdfast.regimes import retrace
+from holdfast.regimes import shares as shares_of
 
 
 def small_model(updates: int = 9) -> Any:
@@ -469,15 +470,15 @@ def test_the_largest_share_is_left_out_and_put_back(regimes: int) -> None:
         drawn[np.arange(regimes + 1) > known[:, None]] = -np.inf
         shares = drawn - np.logaddexp.reduce(drawn, axis=1)[:, None]
         shares[np.arange(regimes + 1) > known[:, None]] = 0
-        left = retrace.leave_out(shares, known)
+        left = shares_of.leave_out(shares, known)
         if left is not None:
             saved += 1
             assert left.shares.shape == (50, regimes)
-            again = retrace.put_back(left, known)
+            again = shares_of.put_back(left, known)
             assert again is not None and again.tobytes() == shares.tobytes()
     assert saved >= 3, "or nothing is gained"
     shares[0, 0] -= 1e-3
-    assert retrace.leave_out(shares, known) is None
+    assert shares_of.leave_out(shares, known) is None
 
 
 def test_shares_that_are_none_are_refused_where_one_is_left_out() -> None:

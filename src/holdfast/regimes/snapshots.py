@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from holdfast._numba import kernel
 from holdfast.checks import LATEST, Arrays, Values, affordable
 from holdfast.errors import SnapshotError
-from holdfast.regimes import retrace, soundness
+from holdfast.regimes import retrace, shares, soundness
 from holdfast.regimes.commit import write_prior_mass
 from holdfast.regimes.filter import spread_mass
 from holdfast.regimes.prior import LEAST
@@ -80,7 +80,7 @@ def _used_slots(p: Particles) -> dict[str, NDArray[Any]]:
     kept_slots["start"][beyond[:, 1:]] = 0
     kept_slots["counts"][beyond[:, 1:]] = 0
     kept_slots["counts"].transpose(0, 2, 1)[beyond[:, 1:]] = 0
-    left = retrace.leave_out(kept_slots["log_beta"], p.n_regimes)
+    left = shares.leave_out(kept_slots["log_beta"], p.n_regimes)
     if left is not None:
         del kept_slots["log_beta"]
         kept_slots |= left._asdict()
@@ -205,9 +205,9 @@ def _log_beta(stored: Arrays, n_regimes: NDArray[np.int64], w: int) -> NDArray[n
     n = n_regimes.size
     if not ("particle_shares" in stored or "particle_told" in stored):
         return stored.floats("particle_log_beta", (n, w + 1), most=1e-6, endless=True)
-    shares = stored.floats("particle_shares", (n, w), most=1e-6, endless=True)
-    told = stored.wholes("particle_told", (2, n), -retrace.MOST_LEFT, retrace.MOST_LEFT)
-    log_beta = retrace.put_back(retrace.Left(shares, told), n_regimes)
+    others = stored.floats("particle_shares", (n, w), most=1e-6, endless=True)
+    told = stored.wholes("particle_told", (2, n), -shares.MOST_LEFT, shares.MOST_LEFT)
+    log_beta = shares.put_back(shares.Left(others, told), n_regimes)
     if log_beta is None:
         raise SnapshotError("The snapshot's particle_told are places that no share has.")
     return log_beta
