@@ -31,7 +31,7 @@ class Parking:
     Example:
         >>> parking = Parking([Spec("level", reads=True), Spec("lags 1 to 3", (1, 2, 3))])
         >>> for _ in range(TRIAL):
-        ...     parking.watch(np.array([0.01, 0.01]))
+        ...     _ = parking.watch(np.array([0.01, 0.01]))
         >>> parking.awake.tolist()
         [True, False]
     """
