@@ -396,7 +396,7 @@ class Reference:
         if not known and any({one, other} <= ids for ids in held):
             return False
         agreed = not self._on("D12") or (
-            a.apart(b) <= 3.0 and self._main(one).apart(self._main(other)) <= 5.0
+            a.within(b, 3.0) and self._main(one).within(self._main(other), 5.0)
         )
         self.happened.disagreed += not agreed
         return agreed
@@ -414,13 +414,31 @@ class Reference:
         )
 
     def _main(self, identity: int) -> Regime:
-        """The version that has most batches in most of the weight, present or not."""
-        return self._largest(
+        """The heaviest of those versions, present or not, that agree and together weigh most."""
+        left = self._totals(
             (regime, math.exp(p.log_weight) * regime.batches)
             for p in self.particles
             for regime in p.regimes
             if regime.identity == identity
         )
+        groups = []
+        while left:
+            leader = max(left, key=lambda version: version[1])[0]
+            near = [v for v in left if v[0] is leader or v[0].apart(leader) <= 5.0]
+            groups.append((leader, sum(mass for _, mass in near)))
+            left = [v for v in left if all(v[0] is not other for other, _ in near)]
+        return max(groups, key=lambda group: group[1])[0]
+
+    @staticmethod
+    def _totals(versions: Iterable[tuple[Regime, float]]) -> list[tuple[Regime, float]]:
+        """Each version once, with its total, in the order they come."""
+        totals: list[tuple[Regime, float]] = []
+        for regime, weight in versions:
+            at = next((k for k, (other, _) in enumerate(totals) if regime.like(other)), len(totals))
+            if at == len(totals):
+                totals.append((regime, 0.0))
+            totals[at] = totals[at][0], totals[at][1] + weight
+        return totals
 
     @staticmethod
     def _largest(versions: Iterable[tuple[Regime, float]]) -> Regime:

@@ -92,6 +92,15 @@ class Regime:
         farthest = float((abs(self.mean - other.mean) / np.sqrt(variance)).max())
         return max(0.0, farthest - math.sqrt(2.0 * math.log(self.mean.size)))
 
+    def within(self, other: Regime, most: float) -> bool:
+        """So near in standard deviations: each coefficient, and all of them along any direction.
+
+        The length of m standard normals is about sqrt(m - 1), give or take one.
+        """
+        gap = self.mean - other.mean
+        length = math.sqrt(gap @ np.linalg.solve(self.covariance + other.covariance, gap))
+        return self.apart(other) <= most and length - math.sqrt(gap.size - 1) <= most
+
     def live(self, observed: int) -> list[Candidate]:
         """Branches that have parted: the others have disbelieved everything, as one more does."""
         return self.candidates[: observed + 1] if len(self.candidates) > 1 else self.candidates

@@ -13,7 +13,8 @@ nothing unless they are):
     rest     it sees nothing for a moment
     carry    what time does to the candidate's row at the end of a batch, chosen or not
     close    the candidate becomes a row
-    apart    how far two rows are from being the same regime
+    apart    how far two rows are from being the same regime, coefficient by coefficient
+    apart_anyhow   the same along any direction
 """
 
 from __future__ import annotations
@@ -138,6 +139,15 @@ def draw_prior(rows: Rows, facts: Facts, prior: int, row: int, rng: np.random.Ge
 def apart(rows: Rows, a: int, b: int) -> float:
     """Largest distance between coefficients of two rows, in posterior standard deviations."""
     raise NotImplementedError  # every emission registers its own
+
+
+@generic
+def apart_anyhow(rows: Rows, a: int, b: int) -> float:
+    """The same along the direction in which they differ most; dear where there are many.
+
+    A level and the coefficient of a lag may each be in doubt while what they say together is not.
+    """
+    return 0.0  # where there is one coefficient `apart` has said it
 
 
 @dataclass(frozen=True)

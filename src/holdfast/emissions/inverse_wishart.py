@@ -25,6 +25,7 @@ from holdfast.emissions.base import (
     Sample,
     View,
     apart,
+    apart_anyhow,
     begin,
     close,
     draw_prior,
@@ -33,11 +34,14 @@ from holdfast.emissions.base import (
 )
 from holdfast.emissions.linear import (
     Steps,
+    add_covariance,
     add_step,
     apply_steps,
     beyond_chance,
+    beyond_chance_anyhow,
     bounded,
     dot,
+    mahalanobis,
     move_by,
     pass_through,
     project,
@@ -355,3 +359,17 @@ def _apart(rows: WishartRows, a: int, b: int) -> float:
             gap = rows.mean[a, i, j] - rows.mean[b, i, j]
             farthest = max(farthest, gap * gap / variance)
     return beyond_chance(farthest, rows.mean.shape[1] * rows.mean.shape[2])
+
+
+@apart_anyhow.of(WishartRows)
+@kernel
+def _apart_anyhow(rows: WishartRows, a: int, b: int) -> float:
+    """Of the coefficients of each coordinate of y."""
+    d, m = rows.mean.shape[1:]
+    farthest = 0.0
+    for i in range(d):
+        cover = np.zeros((m, m))
+        add_covariance(rows.root[a], squares(rows.factor[a, i]) / rows.dof[a], cover)
+        add_covariance(rows.root[b], squares(rows.factor[b, i]) / rows.dof[b], cover)
+        farthest = max(farthest, mahalanobis(cover, rows.mean[a, i] - rows.mean[b, i]))
+    return beyond_chance_anyhow(farthest, d * m)

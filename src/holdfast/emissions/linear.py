@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from holdfast._numba import bare
+from holdfast._numba import bare, kernel
 from holdfast.loops import copy
 
 FARTHEST = 1e100  # residuals beyond this are taken for this
@@ -162,3 +162,40 @@ def squares(v: np.ndarray) -> float:
 def beyond_chance(squared: float, n: int) -> float:
     """How far the largest of n standardised distances exceeds what chance alone would give."""
     return max(0.0, math.sqrt(squared) - math.sqrt(2.0 * math.log(float(n))))
+
+
+@kernel
+def add_covariance(root: np.ndarray, noise: float, out: np.ndarray) -> None:
+    """out <- out + noise root root', below and on the diagonal."""
+    for i in range(root.shape[0]):
+        for j in range(i + 1):
+            out[i, j] += noise * dot(root[i], root[j])
+
+
+@kernel
+def mahalanobis(cover: np.ndarray, gap: np.ndarray) -> float:
+    """gap' cover^-1 gap by a Cholesky factor, in place; directions that rounding ate are left out.
+
+    Of n coefficients that differ by chance alone its root is about sqrt(n - 1) or less.
+    """
+    total = 0.0
+    for i in range(gap.size):
+        variance = cover[i, i]
+        for j in range(i):
+            rest = cover[i, j]
+            for k in range(j):
+                rest -= cover[i, k] * cover[j, k]
+            cover[i, j] = rest / cover[j, j] if cover[j, j] > 0.0 else 0.0
+            variance -= cover[i, j] * cover[i, j]
+            gap[i] -= cover[i, j] * gap[j]
+        whole = variance > 1e-12 * cover[i, i]
+        cover[i, i] = math.sqrt(variance) if whole else 0.0
+        gap[i] = gap[i] / cover[i, i] if whole else 0.0
+        total += gap[i] * gap[i]
+    return total
+
+
+@bare
+def beyond_chance_anyhow(squared: float, n: int) -> float:
+    """How far the distance along the worst direction of n exceeds what chance alone would give."""
+    return max(0.0, math.sqrt(squared) - math.sqrt(float(n - 1)))

@@ -28,6 +28,7 @@ from holdfast.emissions.base import (
     Shape,
     View,
     apart,
+    apart_anyhow,
     begin,
     close,
     draw_prior,
@@ -38,12 +39,15 @@ from holdfast.emissions.conjugate import Conjugate, Natural
 from holdfast.emissions.coordinates import in_turn, trial, whiten
 from holdfast.emissions.linear import (
     Steps,
+    add_covariance,
     add_step,
     apply_steps,
     beyond_chance,
+    beyond_chance_anyhow,
     blank_steps,
     bounded,
     dot,
+    mahalanobis,
     move_by,
     pass_through,
     project,
@@ -349,3 +353,13 @@ def _apart(rows: GaussianRows, a: int, b: int) -> float:
         gap = rows.mean[a, 0, j] - rows.mean[b, 0, j]
         farthest = max(farthest, gap * gap / variance)
     return beyond_chance(farthest, rows.mean.shape[2])
+
+
+@apart_anyhow.of(GaussianRows)
+@kernel
+def _apart_anyhow(rows: GaussianRows, a: int, b: int) -> float:
+    m = rows.mean.shape[2]
+    cover, gap = np.zeros((m, m)), rows.mean[a, 0] - rows.mean[b, 0]
+    add_covariance(rows.root[a], 1.0, cover)
+    add_covariance(rows.root[b], 1.0, cover)
+    return beyond_chance_anyhow(mahalanobis(cover, gap), m)

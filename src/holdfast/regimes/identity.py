@@ -20,7 +20,7 @@ import math
 import numpy as np
 
 from holdfast._numba import bare, kernel
-from holdfast.emissions.base import Rows, apart
+from holdfast.emissions.base import Rows, apart, apart_anyhow
 from holdfast.loops import fill
 from holdfast.regimes.plan import MEMORY, Plan
 from holdfast.regimes.state import START, UNBORN, State
@@ -210,12 +210,22 @@ def joins(
             known = plan.agree and established(state, plan, a) and established(state, plan, b)
             if not known and side_by_side(state, ids[member], ids[at]):
                 return False
-            if plan.agree and not apart(rows, a, b) <= AGREE:  # D12
+            if plan.agree and not within(rows, a, b, AGREE):  # D12
                 return False
-            mains = main_row(state, weight, ids[member]), main_row(state, weight, ids[at])
-            if plan.agree and apart(rows, mains[0], mains[1]) > APART:  # they would part again
+            a, b = (
+                main_row(rows, state, weight, ids[member]),
+                main_row(rows, state, weight, ids[at]),
+            )
+            if plan.agree and not within(rows, a, b, APART):  # they would part again
                 return False
     return True
+
+
+@bare
+def within(rows: Rows, a: int, b: int, most: float) -> bool:
+    """Whether two rows are so near, by each coefficient and by all of them together."""
+    near: bool = apart(rows, a, b) <= most
+    return near and bool(apart_anyhow(rows, a, b) <= most)
 
 
 @bare
@@ -239,7 +249,7 @@ def split(
     n = present_shares(state, weight, ids, shares)
     fresh = clock.next_id[0]
     for a in range(n):
-        head = main_row(state, weight, ids[a])
+        head = main_row(rows, state, weight, ids[a])
         for row in range(ledger.owners.size):
             if ledger.owners[row] == 0 or ledger.identity[row] != ids[a] or row == head:
                 continue
@@ -282,18 +292,45 @@ def heaviest_row(state: State, weight: np.ndarray, identity: int) -> int:
 
 
 @kernel
-def main_row(state: State, weight: np.ndarray, identity: int) -> int:
-    """The version of a regime that has most batches in most of the weight, present or not."""
+def main_row(rows: Rows, state: State, weight: np.ndarray, identity: int) -> int:
+    """The heaviest of those versions of a regime, present or not, that agree and weigh most.
+
+    A version weighs its particles' weight times its batches. Every island has versions of its own,
+    so one that has been dragged along by a change may outweigh each of those that have not; it
+    does not outweigh all of them.
+    """
     p, ledger = state.particles, state.ledger
-    mass, best = np.empty(ledger.owners.size), -1
-    fill(mass, mass.size, 0.0)
+    held, mass, n = np.empty(ledger.owners.size, np.int64), np.empty(ledger.owners.size), 0
     for i in range(weight.size):
         for l in range(p.n_regimes[i]):
             row = p.slots[i, l]
             if ledger.identity[row] == identity:
-                mass[row] += weight[i] * ledger.batches[row]
-                if best < 0 or mass[row] > mass[best]:
-                    best = row
+                at = find(held, n, row)
+                if at == n:
+                    held[n], mass[n] = row, 0.0
+                    n += 1
+                mass[at] += weight[i] * ledger.batches[row]
+    best, most, left = -1, -1.0, n
+    while left > 0:
+        leader = heaviest(mass[:n], held[:n])
+        row, support = held[leader], 0.0
+        for k in range(n):
+            if held[k] >= 0 and (k == leader or apart(rows, held[k], row) <= APART):
+                support += mass[k]
+                held[k] = -1
+                left -= 1
+        if support > most:
+            best, most = row, support
+    return best
+
+
+@bare
+def heaviest(mass: np.ndarray, held: np.ndarray) -> int:
+    """Place of the largest mass among those still held, of equals the first."""
+    best = -1
+    for k in range(mass.size):
+        if held[k] >= 0 and (best < 0 or mass[k] > mass[best]):
+            best = k
     return best
 
 
