@@ -30,6 +30,18 @@ def test_wrong_scales_are_put_right(rng: np.random.Generator, sd: float) -> None
         assert coverage(calibration, components, fresh, level) == pytest.approx(level, abs=0.04)
 
 
+def test_intervals_far_too_short_are_half_mended_after_fifty() -> None:
+    """The mean over 20 streams, whose standard error is below .01; uncorrected 59 % are held."""
+    held = []
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        calibration, components = Calibration(), normal_law(0.5)
+        for y in rng.standard_normal(50):
+            calibration.learn(components, np.array([y]))
+        held.append(coverage(calibration, components, rng.standard_normal(2000), 0.9))
+    assert np.mean(held) > (0.59 + 0.9) / 2
+
+
 def test_heavy_tails_are_learnt(rng: np.random.Generator) -> None:
     calibration, components = Calibration(), normal_law(1.2)
     for y in rng.standard_t(3, 3000):

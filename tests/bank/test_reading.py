@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from holdfast.bank.reading import EARLY, HOLD, WARM, Reading
+from holdfast.bank.reading import EARLY, HOLD, TRACE, WARM, Reading
 from holdfast.checks import Arrays, Values
 from holdfast.results import Event, Step
 
@@ -43,6 +43,29 @@ def test_ids_do_not_jump_when_the_reader_changes() -> None:
     reported = np.array(reading.public)
     assert (reported != truth[-reported.size :]).mean() < 0.15
     assert set(reading.public) == {0, 1}
+
+
+def test_names_are_remembered_when_a_reader_is_believed_again() -> None:
+    """Another one is believed for longer than the two are compared over; regime 0 comes back."""
+    reading = Reading(2, start=0)
+    spans = [(0, 0, 100), (1, 0, 100), (1, 1, 2 * TRACE), (1, 0, 300), (0, 0, 100)]
+    t = 0
+    for regime, believed, length in spans:
+        for _ in range(length):
+            hear(reading, t, [7 + regime, 3], [-2.0, -1.0] if believed else [-1.0, -2.0])
+            t += 1
+        assert reading.chosen == believed
+    assert reading.regime == 0 and len(reading.book) == 2
+
+
+def test_a_new_reader_may_have_to_earn_belief() -> None:
+    for believed in (False, True):
+        reading = Reading(1)
+        for t in range(WARM + 20):
+            hear(reading, t, [0], [-1.0])
+        reading.enlarge(None, believed)
+        hear(reading, t + 1, [0, 0], [-1.0, -1.0])
+        assert reading.chosen == int(believed)
 
 
 def test_snapshot_of_a_reading() -> None:

@@ -17,10 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.bank.calibration import Components
-from holdfast.bank.ensemble import FAINT, Ensemble, Look
+from holdfast.bank.ensemble import Ensemble, Look
 from holdfast.bank.hindcast import LinearMember, horizon_weights
-from holdfast.bank.members import RegimeMember, SimpleMembers, Spec, thinned
-from holdfast.bank.past import CLEAN, RAW
+from holdfast.bank.members import FAINT, RegimeMember, SimpleMembers, Spec, thinned
+from holdfast.bank.past import CLEAN, RAW, TwoPasts
+from holdfast.bank.seasonal import points, variances
 from holdfast.bank.simple import DOF, SMOOTHERS, gains
 
 Array = NDArray[np.float64]
@@ -61,7 +62,7 @@ def simulate(
     for version, mass in zip((CLEAN, RAW), look.masses, strict=True):
         state = ensemble.doubted if version == RAW and ensemble.doubted else ensemble.simple
         if mass > 0:
-            _add_smooth(pieces, state, ensemble.past.values[version], mass * rest)
+            _add_smooth(pieces, state, ensemble.past, version, mass * rest)
     return [_components(piece) for piece in pieces]
 
 
@@ -201,7 +202,11 @@ def _squares_paths(
 
 
 def _add_smooth(
-    pieces: list[list[Component]], state: SimpleMembers, past: Array, weight: Array
+    pieces: list[list[Component]],
+    state: SimpleMembers,
+    past: TwoPasts,
+    version: int,
+    weight: Array,
 ) -> None:
     """Smoothing and seasonal members at every horizon, in closed form."""
     n = len(SMOOTHERS)
@@ -214,16 +219,9 @@ def _add_smooth(
         grown = grown + (a + b * h) ** 2
         piece.append(_diagonal(weight[h - 1, :n], level + (h + 1) * slope, variance * grown))
         if state.season:
-            piece.append(_seasonal(state, past, weight[h - 1, n:], h))
-
-
-def _seasonal(state: SimpleMembers, past: Array, weight: Array, h: int) -> Component:
-    s = state.season
-    back = past[-s + h % s]
-    drift = past[-1] + back - past[-s - 1]
-    scale = np.column_stack([one.variance for one in state.seasonal])
-    times = np.array([[1.0 + h // s], [1.0 + h]])
-    return _diagonal(weight, np.stack([back, drift]), scale * times)
+            location = points(past, version, state.season, h)
+            grown_scale = [variances(one, state.season, h) for one in state.seasonal]
+            piece.append(_diagonal(weight[h - 1, n:], location, np.column_stack(grown_scale)))
 
 
 def _diagonal(weight: Array, location: Array, variance: Array) -> Component:

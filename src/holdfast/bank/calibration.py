@@ -27,7 +27,8 @@ from holdfast.checks import Values
 Array = NDArray[np.float64]
 
 FACTORS = np.array([0.5, 1.0, 1.8])
-_SIZE_STEP = _PEAK_STEP = 0.02
+_SIZE_STEP = _PEAK_STEP = 0.02  # G in the long run, and H
+_SLOWER = 10  # after n observations G is 1 / (n + this), until that is smaller
 _LARGEST = 1.5  # of the logarithm of the size
 _FLATTEST = -0.3  # below 0 the peak is none, but it must be earned again
 _FAINT = 0.02  # a peak below this is none
@@ -69,9 +70,10 @@ class Calibration:
         """One observation that `components`, not yet corrected, was the forecast of."""
         seen = np.flatnonzero(~np.isnan(y))
         weight, factor = self._factors()
+        step = max(_SIZE_STEP, 1.0 / (self.told + _SLOWER))
         for j in seen:
             away = abs(2.0 * self._below(components, int(j), float(y[j]), weight, factor) - 1.0)
-            self.size += _SIZE_STEP * (float(away > _OUTER) - (1.0 - _OUTER)) / seen.size
+            self.size += step * (float(away > _OUTER) - (1.0 - _OUTER)) / seen.size
             self.peak += _PEAK_STEP * (float(away <= _INNER) - _INNER) / seen.size
             self.held, self.told = self.held + (away <= _OUTER), self.told + 1
         self.size = min(max(self.size, -_LARGEST), _LARGEST)

@@ -141,9 +141,9 @@ class Lineup:
         """The members that know the seasons: one reads regimes, one forecasts."""
         steps = sorted({1, 2, 3} | {k for s in periods for k in (s, s + 1)})
         read = 0 if self.reader is None else self._reading_width(n_x)
-        given = tuple(steps), (0, n_x - read)
-        pair = [Spec("season", *given, forecasts=False), Spec("season lags", *given, squares=True)]
-        return self._marked(pair)
+        columns = (0, n_x - read)
+        reader = Spec("season", (1,), columns, forecasts=False, season=_longest(periods))
+        return self._marked([reader, Spec("season lags", tuple(steps), columns, squares=True)])
 
     @property
     def first_reader(self) -> int:
@@ -214,6 +214,12 @@ class Scaler:
         shape = self.centre.shape
         self.centre = arrays.floats("x_centre", shape, -LARGEST, LARGEST)
         self.scale = arrays.floats("x_scale", shape, _NARROWEST, 10 * LARGEST)
+
+
+def _longest(periods: list[int]) -> int:
+    """The season that holds the others too, as a week holds days; failing that the strongest."""
+    longest = max(periods)
+    return longest if all(longest % period == 0 for period in periods) else periods[0]
 
 
 def names(spec: Spec, dim: int) -> list[str]:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.bank import scores, simple
-from holdfast.bank.members import Parts, RegimeMember, SimpleMembers, Spec, thinned
+from holdfast.bank.members import Parts, RegimeMember, SimpleMembers, Spec, worth
 from holdfast.bank.mixing import Mixer
 from holdfast.bank.parking import Parking
 from holdfast.bank.past import CLEAN, LARGEST, RAW, TwoPasts, log_broad
@@ -25,9 +25,9 @@ from holdfast.results import Step
 Array = NDArray[np.float64]
 
 DOUBT = 0.5  # an observation less likely regular than this is looked at twice
-FAINT = 1e-3  # components with a smaller share of their member are left out
 RATE = np.array([1.0, 49.0])  # prior of the rate of outliers: additive, regular
 HIGHEST = 0.3  # of that rate
+FOLLOWS = 0.25  # of the way to a doubtful value: a component that far along believes it
 _FADE = 0.999
 _FINEST = 1e-12  # of a scale, relative to where it is
 DEPTH = 512  # how far back lags may reach
@@ -70,7 +70,7 @@ class Ensemble:
         self.past = TwoPasts(_depth(specs), dim)
         self.rate = RATE.copy()
         self.time = 0
-        self.mixer = Mixer(self.forecasting)
+        self.mixer = Mixer(self.forecasting, worth(self.names))
         self.parking = Parking(specs)
 
     @property
@@ -91,7 +91,8 @@ class Ensemble:
         masses = (1.0 - p_raw, p_raw)
         parts, cut = clean, clean.share.size
         if self.past.pending:
-            parts = _joined(clean, self._parts(RAW, covariates), masses)
+            clean = unmoved(clean, self.past.jump)
+            parts, cut = _joined(clean, self._parts(RAW, covariates), masses), clean.share.size
         weight = parts.share * self.mixer.weight[parts.owner]
         weight /= weight.sum()
         scale = np.sqrt(np.einsum("kii->ki", parts.spread))
@@ -128,7 +129,7 @@ class Ensemble:
             self._seat(newcomer)
         for mine in [self.simple] + ([self.doubted] if self.doubted else []):
             mine.take(season, other.simple)
-        self.mixer.regroup(old, self.names, self.forecasting)
+        self.mixer.regroup(old, self.names, self.forecasting, worth(self.names))
         self.parking = Parking([member.spec for member in self.regimes])
 
     def _seat(self, newcomer: RegimeMember) -> None:
@@ -139,10 +140,7 @@ class Ensemble:
             self.regimes.append(newcomer)
 
     def _parts(self, version: int, covariates: Array) -> Parts:
-        chunks = [
-            thinned(member.model.predict(member.x(self.past, version, covariates)), FAINT)
-            for member in self._awake.values()
-        ]
+        chunks = [member.expect(self.past, version, covariates) for member in self._awake.values()]
         owner = np.repeat(list(self._awake), [len(chunk[0]) for chunk in chunks])
         state = self.doubted if version == RAW and self.doubted is not None else self.simple
         location, variance = state.points(self.past, version, covariates)
@@ -152,14 +150,14 @@ class Ensemble:
         chunks.append((np.ones(n), location, spread, np.full(n, simple.DOF)))
         owner = np.append(owner, np.arange(n) + len(self.regimes))
         share, location, spread, dof = (np.concatenate(c) for c in zip(*chunks, strict=True))
-        return Parts(share, location, spread, dof, owner)
+        return Parts(share, self.past.within_reach(version, location), spread, dof, owner)
 
     def _log_densities(self, look: Look, z: Array) -> list[Array]:
         """Log density of z under each member, for each version of the past."""
         p, cut = look.parts, look.cut
         pieces = [slice(0, cut)] + ([slice(cut, None)] if self.past.pending else [])
         return [
-            self._log_density(Parts(*(a[piece] for a in p)), z, mass)
+            self._log_density(p.some(piece), z, mass)
             for piece, mass in zip(pieces, look.masses, strict=False)
         ]
 
@@ -227,10 +225,7 @@ class Ensemble:
 
     def _update(self, z: Array, covariates: Array, version: int) -> dict[int, Step]:
         """Teach the regime models that are awake."""
-        return {
-            i: m.model.update(z, m.x(self.past, version, covariates))
-            for i, m in self._awake.items()
-        }
+        return {i: m.learn(z, self.past, version, covariates) for i, m in self._awake.items()}
 
     def _learn(self, z: Array, covariates: Array, version: int, r: float) -> dict[int, Step]:
         bounded = np.clip(z, -LARGEST, LARGEST)  # no regime of theirs is born farther away
@@ -291,7 +286,7 @@ class Ensemble:
         if own.doubted is not None:
             own.doubted.unpack(Part(arrays, "doubted."))
         own.rate, own.time = arrays.floats("rate", (2,), 0.5, 1e4), values.whole("time")
-        own.mixer = Mixer(own.forecasting)
+        own.mixer = Mixer(own.forecasting, worth(own.names))
         own.mixer.unpack(arrays)
         own.parking = Parking(specs)
         own.parking.unpack(arrays)
@@ -311,6 +306,22 @@ def _mixed(each: list[Array], masses: tuple[float, ...], weight: Array) -> float
         for mass, e in zip(masses, each, strict=False)
     ]
     return float(np.logaddexp.reduce(np.concatenate(terms)))
+
+
+def unmoved(parts: Parts, jump: Array) -> Parts:
+    """The components that do not follow the latest value where that is taken for a spike.
+
+    A regime member has a regime that believed it, with little weight but far away; whether the
+    value was real is asked by the version of the past in which it was.
+    """
+    order = np.lexsort((-parts.share, parts.owner))
+    first = np.unique(parts.owner[order], return_index=True)[1]  # the largest of each member
+    main = np.zeros((int(parts.owner.max()) + 1, jump.size))
+    main[parts.owner[order[first]]] = parts.location[order[first]]
+    along = (parts.location - main[parts.owner]) @ jump / max(float(jump @ jump), 1e-300)
+    kept = parts.some(along <= FOLLOWS)
+    total = np.bincount(kept.owner, kept.share, len(main))
+    return kept._replace(share=kept.share / total[kept.owner])
 
 
 def _joined(clean: Parts, raw: Parts, masses: tuple[float, float]) -> Parts:

@@ -23,7 +23,7 @@ class Auto(Model):
     """Regimes and honest forecasts of any stream, in its own units, with nothing to set."""
 
     name = "auto"
-    state_version = 4
+    state_version = 5
     advised = False  # it speaks for itself, as the stream goes on
 
     def __init__(self, features: Any = None, regime_features: Any = None, seed: int = 0) -> None:

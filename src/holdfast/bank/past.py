@@ -29,6 +29,7 @@ Array = NDArray[np.float64]
 CLEAN, RAW = 0, 1
 BROAD = 20.0  # scale of the density of outliers, in noise scales
 LARGEST = 1e6  # of a lag, in units
+REACH = 0.25  # of the width of the past, beyond which nothing is expected
 _HEAVY = 3.0
 _FADE = 0.99  # of what is known about large errors, per large error
 
@@ -45,12 +46,14 @@ class TwoPasts:
     def __init__(self, depth: int, dim: int) -> None:
         affordable("features", 2.0 * depth * dim)
         self.values = np.zeros((2, depth, dim))
+        self.count = 0  # of them that were pushed; those before are zero
         self.real = np.ones(2)
         self.p_raw = 0.0
         self.pending = False
 
     def push(self, clean: Array, raw: Array) -> None:
         """One more value, in its two versions."""
+        self.count = min(self.count + 1, self.values.shape[1])
         self.values[:, :-1] = self.values[:, 1:]
         self.values[CLEAN, -1] = np.clip(clean, -LARGEST, LARGEST)
         self.values[RAW, -1] = np.clip(raw, -LARGEST, LARGEST)
@@ -62,6 +65,11 @@ class TwoPasts:
         log_spike = math.log((1 - rho) * rate) + log_broad(error)
         self.pending = True
         self.p_raw = 1.0 / (1.0 + math.exp(min(log_spike - log_real, 700.0)))
+
+    @property
+    def jump(self) -> Array:
+        """(d,) from what was believed of the latest value to what was observed."""
+        return np.asarray(self.values[RAW, -1] - self.values[CLEAN, -1])
 
     def decide(self, log_clean: float, log_raw: float) -> int:
         """The version under which the next value had the larger evidence; the other is dropped."""
@@ -78,20 +86,41 @@ class TwoPasts:
         self.values[1 - version] = self.values[version]
         self.pending, self.p_raw = False, 0.0
 
-    def design(self, version: int, steps: NDArray[np.int64]) -> Array:
-        """The lag of the first step, then the differences of the others to it: (k, d)."""
+    def design(self, version: int, steps: NDArray[np.int64], season: Array | None = None) -> Array:
+        """The lag of the first step, then the differences of the others to it: (k, d).
+
+        Less the season, (period, d) from the phase of the next value on, if one is given.
+        """
         values = self.values[version, -steps]
+        if season is not None:
+            values -= season[-steps % len(season)]
         values[1:] -= values[0]
         return np.asarray(values)
 
+    def within_reach(self, version: int, location: Array) -> Array:
+        """Expectations (k, d), none of them far beyond all that the past holds.
+
+        A regime that has just been born among large lags may expect anything.
+        """
+        values = self.values[version]
+        low, high = values.min(axis=0), values.max(axis=0)
+        margin = REACH * (high - low) + BROAD
+        return np.clip(location, low - margin, high + margin)
+
+    def seasons(self, version: int, period: int, most: int) -> Array:
+        """The latest whole periods, at most so many: (k period, d)."""
+        whole = min(self.count // period, most) * period
+        return self.values[version, self.values.shape[1] - whole :]
+
     def pack(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """State for a snapshot."""
-        values = {"p_raw": self.p_raw, "pending": self.pending}
+        values = {"p_raw": self.p_raw, "pending": self.pending, "count": self.count}
         return values, {"past": self.values.copy(), "real": self.real.copy()}
 
     def unpack(self, values: Values, arrays: Arrays) -> None:
         """Take up what `pack` gave."""
         self.pending = values.flag("pending")
+        self.count = values.whole("count", 0, self.values.shape[1])
         self.p_raw = values.number("p_raw", 0.0, 1.0 if self.pending else 0.0)
         self.values = arrays.floats("past", self.values.shape, -LARGEST, LARGEST)
         self.real = arrays.floats("real", (2,), 0.5, 1e3)

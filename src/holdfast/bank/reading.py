@@ -14,7 +14,8 @@ is reported:
     a regime of the reader counts when it has been the reader's vote for `HOLD` observations; it
     is dated as the reader dates it
     ids are 0, 1, 2, .. in the order first reported, and belong to this module: when the reader
-    changes, its regimes are given the ids they overlap with in the recent past
+    changes, its regimes are given the ids they overlap with in the recent past, or those that
+    they had when it was believed before
 """
 
 from __future__ import annotations
@@ -61,14 +62,19 @@ class Reading:
         self.heard = 0
         self.lead = np.zeros((readers, readers))  # [i, j] of j over i
         self.regime = NO_REGIME
-        self.names: dict[int, int] = {}  # of the chosen reader's regimes: its id -> ours
         self.book: list[Entry] = []
         self.moves = np.zeros((0, 0))
         self.candidate, self.since = NO_REGIME, 0
         self.began = 0  # since when the present regime holds
         self.public: list[int] = []
         self.traces: list[list[int]] = [[] for _ in range(readers)]
+        self.memory: list[dict[int, int]] = [{} for _ in range(readers)]  # each one's ids -> ours
         self.ages = [0] * readers  # observations that belong to each reader's present vote
+
+    @property
+    def names(self) -> dict[int, int]:
+        """Of the chosen reader's regimes: its id -> ours."""
+        return self.memory[self.chosen]
 
     def hear(self, time: int, steps: list[Step], log_scores: Array) -> list[Event]:
         """One observation, as all readers saw it; events that are known now."""
@@ -100,30 +106,33 @@ class Reading:
     def restart(self, readers: int) -> None:
         """The readers are new and will be shown the recent past by `watch`, then `rejoin`."""
         self.traces, self.ages = [[] for _ in range(readers)], [0] * readers
+        self.memory = [{} for _ in range(readers)]
         kept = np.zeros((readers, readers))
         n = min(readers, len(self.lead))
         kept[:n, :n] = self.lead[:n, :n]
         self.lead = kept
 
-    def enlarge(self, replaced: int | None) -> None:
-        """One more reader, or another in the place of one.
-
-        A new one is believed at first: it comes because the others miss something.
-        """
+    def enlarge(self, replaced: int | None, believed: bool) -> None:
+        """One more reader, or another in the place of one; one more may be believed at once."""
         if replaced is None:
             self.lead = np.pad(self.lead, (0, 1))
-            self.lead[:-1, -1], self.lead[-1, :-1] = AHEAD + STAY, -AHEAD - STAY
+            if believed:
+                self.lead[:-1, -1], self.lead[-1, :-1] = AHEAD + STAY, -AHEAD - STAY
             self.traces.append([])
+            self.memory.append({})
             self.ages.append(0)
             return
         self.lead[replaced] = self.lead[:, replaced] = 0.0
-        self.traces[replaced], self.ages[replaced] = [], 0
+        self.traces[replaced], self.memory[replaced], self.ages[replaced] = [], {}, 0
         if self.chosen == replaced:
             self.rejoin()
 
     def rejoin(self) -> None:
-        """Give the chosen reader's regimes the ids they overlap with."""
-        self.names = self._overlaps(self.traces[self.chosen])
+        """Give the chosen reader's regimes the ids they overlap with, or had before."""
+        recent = self._overlaps(self.traces[self.chosen])
+        taken = set(recent.values())
+        before = {theirs: own for theirs, own in self.names.items() if own not in taken}
+        self.memory[self.chosen] = before | recent
         self.candidate = NO_REGIME
 
     def _choose(self) -> None:
@@ -199,7 +208,7 @@ class Reading:
             "candidate": self.candidate,
             "since": self.since,
             "began": self.began,
-            "names": [list(pair) for pair in self.names.items()],
+            "names": [[i, *pair] for i, own in enumerate(self.memory) for pair in own.items()],
             "book": [list(entry) for entry in self.book],
             "public": list(self.public),
             "traces": [list(trace) for trace in self.traces],
@@ -220,10 +229,12 @@ class Reading:
         self.regime = values.whole("regime", NO_REGIME if last < 0 else 0, last)
         self.candidate = values.whole("candidate", NO_REGIME)
         self.since, self.began = values.whole("since"), values.whole("began")
-        pairs = [entry.wholes("names", 2, NO_REGIME) for entry in values.entries("names")]
-        if any(not 0 <= ours <= last for _, ours in pairs):
-            raise SnapshotError("The snapshot's names of regimes are not in its book.")
-        self.names = {pair[0]: pair[1] for pair in pairs}
+        self.memory = [{} for _ in range(readers)]
+        for entry in values.entries("names"):
+            reader, theirs, ours = entry.wholes("names", 3, NO_REGIME)
+            if not (0 <= reader < readers and 0 <= ours <= last):
+                raise SnapshotError("The snapshot's names of regimes are not in its book.")
+            self.memory[reader][theirs] = ours
         self.public = values.wholes("public", None, 0, max(last, 0))[-TRACE:]
         if self.public and not book:
             raise SnapshotError("The snapshot's public regimes are not in its book.")

@@ -2,6 +2,7 @@
 
 Values are ranked within the window (an outlier is one more rank), a slow level is taken out, and
 peaks of the autocorrelation that stand above their surroundings and above chance are proposed.
+Periods that clocks and calendars have are believed on less evidence than others.
 Whether a season helps is not decided here: it becomes a member and the mixture decides.
 """
 
@@ -12,9 +13,11 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
-LEAST = 40  # observations before a season can be proposed
-CYCLES = 3  # how often a season must have been seen
-SURE = 4.5  # standard errors above zero
+LEAST = 20  # observations before a season can be proposed
+CYCLES, SURE = 3.0, 4.5  # how often a season must have been seen; standard errors above zero
+CALENDAR = (4, 7, 12, 24, 48, 52, 96, 144, 168, 288)  # quarters, days, months, hours, parts of them
+CALENDAR_CYCLES, CALENDAR_SURE = 2.2, 3.0  # the latter of values; of steps it must be as sure
+_PLAIN, _STEPS = 0.4, 0.15  # least correlation of values, and of steps from one to the next
 
 
 def propose(values: Array, most: int = 2) -> list[int]:
@@ -30,7 +33,7 @@ def propose(values: Array, most: int = 2) -> list[int]:
     z = _flat_ranks(values)
     found: list[int] = []
     while len(found) < most:
-        period = _strongest(z, values.size // CYCLES, found)
+        period = _strongest(z, found)
         if period == 0:
             break
         found.append(period)
@@ -38,14 +41,23 @@ def propose(values: Array, most: int = 2) -> list[int]:
     return found
 
 
-def _strongest(z: Array, longest: int, known: list[int]) -> int:
+def _strongest(z: Array, known: list[int]) -> int:
     """By the correlation of the values, where it must be plain; failing that, by that of steps."""
-    rho, error = _autocorrelation(z - z.mean(), longest)
-    period = _plain_peak(rho, np.maximum(SURE * error, 0.4), known)
+    rho, error = _autocorrelation(z - z.mean())
+    period = _plain_peak(rho, _demanded(error, z.size, _PLAIN, CALENDAR_SURE), known)
     if period == 0:
-        rho, error = _autocorrelation(np.diff(z), longest)
-        period = _peak(rho, np.maximum(SURE * error, 0.15), known)
-    return _refined(rho, period)
+        rho, error = _autocorrelation(np.diff(z))
+        period = _peak(rho, _demanded(error, z.size, _STEPS, SURE), known)
+    return _refined(rho[: int(z.size / CYCLES) + 1], period)
+
+
+def _demanded(error: Array, n: int, least: float, calendar: float) -> Array:
+    """The correlation asked for at each lag: more than there can be where the lag is too long."""
+    lag = np.arange(error.size)
+    usual = np.isin(lag, CALENDAR)
+    longest = np.where(usual, n / CALENDAR_CYCLES, n / CYCLES)
+    sure = np.where(usual, calendar, SURE)
+    return np.where(lag <= longest, np.maximum(sure * error, least), np.inf)
 
 
 def _flat_ranks(values: Array) -> Array:
@@ -69,8 +81,9 @@ def _robust_line(t: Array, y: Array) -> Array:
     return np.asarray(left + slope * (t - np.median(t[:third])))
 
 
-def _autocorrelation(z: Array, longest: int) -> tuple[Array, Array]:
-    """Correlation at lags 0 .. longest, and its standard error under independence."""
+def _autocorrelation(z: Array) -> tuple[Array, Array]:
+    """Correlation at lags up to half the length, and its standard error under independence."""
+    longest = z.size // 2
     size = 1 << (2 * z.size - 1).bit_length()
     cover = np.fft.irfft(np.abs(np.fft.rfft(z, size)) ** 2, size)[: longest + 1]
     if cover[0] <= 1e-12 * z.size:

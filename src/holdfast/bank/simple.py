@@ -8,7 +8,6 @@ the robust estimate of a t with nu degrees of freedom. The same w weighs what it
 
     smoothing     level += a w e, slope += b w e     a = max(limit, gain of least squares after n)
     least squares on the design of lags, forgetting slowly, each observation weighed by w
-    season        the value one period ago
 
 Gains that begin as those of least squares make the first forecasts good: after n observations the
 running mean has a = 1 / n, the line a = 2 (2n - 1) / (n (n + 1)), b = 6 / (n (n + 1)).
@@ -41,6 +40,7 @@ SMOOTHERS: dict[str, tuple[float, float, float]] = {
     "last value": (1.0, 0.0, 0.0),
     "slow trend": (0.02, 0.0001, 1.0),
     "trend": (0.2, 0.011, 1.0),
+    "fast trend": (0.9, 0.05, 1.0),
 }
 _RATES = np.array(list(SMOOTHERS.values()))
 
@@ -67,18 +67,6 @@ def smoothers() -> Smoothers:
     """Fresh smoothing members."""
     n = len(SMOOTHERS)
     return Smoothers(np.zeros(n), np.zeros(n), np.ones(n), np.zeros(1))
-
-
-class Seasonal(NamedTuple):
-    """Scales of the two seasonal members of one coordinate."""
-
-    variance: Array  # (2,)
-    seen: Array  # (1,)
-
-
-def last_season() -> Seasonal:
-    """Fresh seasonal members."""
-    return Seasonal(np.ones(2), np.zeros(1))
 
 
 def squares(width: int) -> Squares:

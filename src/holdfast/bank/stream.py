@@ -28,7 +28,8 @@ Array = NDArray[np.float64]
 
 _WINDOW = 1024  # observations kept to begin again from
 _REPLAY = 500  # of which a member that joins late is shown so many
-_SEASON_LOOKS = (50, 75, 100, 125, 150, 200, 300, 400, 600, 800, 1000)  # then every 1000
+_LOOKS = 1000  # observations between looks for seasons; oftener at first, from the 20th on:
+_FIRST_LOOKS = frozenset(round(20 * 1.1**k) for k in range(42))
 _OUTLIER = 0.2  # an observation less likely regular than this is reported
 _FAINT = 1e-4  # components of the forecast with a smaller share are left out
 _SEASONS = 2  # known at a time
@@ -188,13 +189,14 @@ class Stream:
     def _look_for_seasons(self) -> None:
         """Now and then: propose seasons, and let a member that knows them join."""
         n = self.units.count
-        if not (n in _SEASON_LOOKS or (n > 1000 and n % 1000 == 0)) or self.plan.explicit:
+        if (n not in _FIRST_LOOKS and n % _LOOKS) or self.plan.explicit:
             return
         values = np.array(self.units.buffer)[:, 0]
         found = [s for s in seasons.propose(values, _SEASONS) if s + 1 < DEPTH]
         again, self.proposed = found == self.proposed, found
-        if not found or set(found) <= set(self.seasons) or (self.seasons and not again):
-            return  # a season that is there gives way only to one that is proposed twice
+        likely = not self.seasons and set(found) <= set(seasons.CALENDAR)
+        if not found or set(found) <= set(self.seasons) or not (likely or again):
+            return  # what no calendar has, or would take the place of another, is proposed twice
         self.seasons = found
         specs = self.plan.season(found, self.n_x)
         newcomer = Ensemble(specs, self.dim, self.seed + 7, found[0])
@@ -205,7 +207,9 @@ class Stream:
         self.readers = self._readers()
         if self.plan.reader is None:
             known = len(self.readers) == len(before)
-            self.reading.enlarge(len(before) - 1 if known else None)
+            # Where a calendar's season is found, the other readers take it for regimes.
+            calendar = set(found) <= set(seasons.CALENDAR)
+            self.reading.enlarge(len(before) - 1 if known else None, believed=calendar)
 
     def ahead(self, rows: list[Row | None], time: int) -> list[Forecast]:
         """Forecasts of the next len(rows) observations."""
