@@ -24,15 +24,15 @@ from paper.probes import PROBES
 
 MANY, FEW = 20, 5
 SEEDS = {
-    "synthetic": 8,
+    "synthetic": MANY,
     "electricity": FEW,
-    "ofi": 10,
-    "well_log": 10,
+    "ofi": MANY,
+    "well_log": MANY,
     "iid_gauss": MANY,
     "iid_t": MANY,
     "garch": MANY,
     "untuned": MANY,
-    "auto": 10,
+    "auto": MANY,
     "bursts": 60,
     "torture": 12,
 }
