@@ -2,17 +2,18 @@
 
 season ago            y_{t-s}
 season ago and step   y_{t-1} + y_{t-s} - y_{t-s-1}
-mean season           the mean of the latest seasons, on a level that follows at a rate a
+mean season           the latest seasons averaged, on a level that follows at a rate a
 
 For the last, with the latest k seasons as the rows of a table Y, whose first column is of the same
 phase as the next value, and i = 1, 2, .. counting back from the latest value,
 
-    b = (mean of the last row - mean of the first) / ((k - 1) s)              what a step adds
-    S_j = mean over rows of (Y_j - mean of the row) - b (j - (s - 1) / 2)     the season
-    L = sum_i w_i (y_{t-i} - S + b i),   w_i ~ (1 - a)^i over the table       the level
+    b = median of the differences between the means of successive rows / s     what a step adds
+    S_j = median over rows of (Y_j - mean of the row) - b (j - (s - 1) / 2)    the season
+    L = sum_i w_i (y_{t-i} - S + b i),   w_i ~ (1 - a)^i over the table        the level
     y_{t+h} is expected at L + b h + S_h
 
-All of it is read off the cleaned past, so there is nothing to learn but how large the errors are.
+Averages are medians, so that a level which shifts in the middle of a season does not bend it. All
+of it is read off the cleaned past, so there is nothing to learn but how large the errors are.
 """
 
 from __future__ import annotations
