@@ -95,7 +95,7 @@ def regression(seed: int) -> dict[str, float]:
     run = hf.auto(seed=seed).run(stream.y, stream.X)
     clean = stream.y if stream.clean is None else stream.clean
     oracle = hf.evaluate.rmse(clean, hf.evaluate.oracle(stream, 1.0, 1.0).mean)
-    told = hf.br_ihmm(hf.features.columns(), noise=1.0, prior_var=1.0, batch=2, seed=seed)
+    told = hf.br_ihmm(features=hf.features.columns(), noise=1.0, prior_var=1.0, batch=2, seed=seed)
     return {
         "RMSE over the oracle's": hf.evaluate.rmse(clean, run.mean) / oracle,
         "the same of br_ihmm that is told noise and prior, B 2": hf.evaluate.rmse(
