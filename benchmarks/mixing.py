@@ -18,6 +18,7 @@ import numpy as np
 import holdfast as hf
 from benchmarks.auto import generated
 from holdfast.bank import ensemble, mixing, scores
+from holdfast.bank.members import worth
 from holdfast.bank.mixing import Mixer
 
 Array = np.ndarray
@@ -84,24 +85,29 @@ class Uniform(Rule):
 class Bernstein(Rule):
     """`holdfast.bank.mixing`, on the derivative or on the plain loss, with a share for all."""
 
-    def __init__(self, memory: float, linear: bool = True, share: float = 0.0) -> None:
+    def __init__(
+        self, memory: float, linear: bool = True, share: float = 0.0, known: bool = False
+    ) -> None:
         self.fade, self.linear, self.share = 1.0 - 1.0 / memory, linear, share
+        self.known = known  # what members are worth beforehand
         self.names: list[str] = []
         self.mixer: Mixer | None = None
 
     def weigh(self, row: Row) -> Array:
+        prior = worth(row.names) if self.known else np.ones(len(row.names))
         if self.mixer is None:
-            self.mixer = Mixer(row.active)
+            self.mixer = Mixer(row.active, prior)
         elif row.names != self.names:
-            self.mixer.regroup(self.names, row.names, row.active)
+            self.mixer.regroup(self.names, row.names, row.active, prior)
         self.names = row.names
         return (1 - self.share) * self.mixer.weight + self.share * row.active / row.active.sum()
 
     def learn(self, row: Row, weight: Array) -> None:
-        _, loss, gradient = row.losses(weight)
+        mixed, loss, gradient = row.losses(weight)
         assert self.mixer is not None
         with mock.patch.object(mixing, "_FADE", self.fade):
             self.mixer.learn(gradient if self.linear else loss)
+            self.mixer.count(loss, mixed)
 
 
 class Exponential(Rule):
@@ -125,7 +131,8 @@ class Exponential(Rule):
 
 RULES: dict[str, Callable[[], Rule]] = {
     "Bernstein aggregation, linearised, no discount": lambda: Bernstein(math.inf),
-    "the same, memory 500 (taken)": lambda: Bernstein(500),
+    "the same, memory 500": lambda: Bernstein(500),
+    "memory 500 and what members are worth beforehand (taken)": lambda: Bernstein(500, known=True),
     "the same, memory 200": lambda: Bernstein(200),
     "the same, memory 100": lambda: Bernstein(100),
     "the same, memory 50": lambda: Bernstein(50),
