@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import holdfast
 from holdfast import plot
 from holdfast.errors import HoldfastError
+from holdfast.models.registry import REGISTRY
 from paper import store
 from paper.parts import Part, code_state
 from paper.probes import PROBES
@@ -185,8 +186,9 @@ def outdated(sources: Sequence[str]) -> bool:
     """Whether any of the models or probes has changed since (`model:state`)."""
     for source in sources:
         name, _, state = source.partition(":")
-        part = Part(name, "") if name in PROBES else Part("", name)
-        if state != code_state(part):
+        asked = [Part(name, "")] if name in PROBES else []  # `auto` is a probe and a model
+        asked += [Part("", name)] if name in REGISTRY else []
+        if state not in [code_state(part) for part in asked]:
             return True
     return False
 
