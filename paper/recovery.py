@@ -72,7 +72,12 @@ def _attempt(results: Results) -> Made:
         rows.append([stream, "gap, summed", 0.0, *gaps])
     columns = ["stream", "measure", "paper prints", *(TITLES[variant] for variant in _TRIED)]
     searched = [(stream, MODEL, variant) for stream in _SEARCHED for variant in _TRIED]
-    return Made([Table(columns, rows, untuned(searched))])
+    caption = (
+        "What `br_ihmm` under the paper's rule comes to beside what the paper prints, from left to "
+        "right with more freedom in what the paper leaves open; a gap of 0 means that all printed "
+        "numbers of a stream are reached."
+    )
+    return Made([Table(columns, rows, f"{caption} {untuned(searched)}".strip())])
 
 
 def mended_parts(plan: Plan, stream: str, mended: Mended) -> list[Part]:

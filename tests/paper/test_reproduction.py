@@ -447,11 +447,11 @@ def test_ablation_takes_one_piece_at_a_time():
                 assert changed == base | changes
                 hf.make("br_ihmm", **changed)
     pieces = ablation.taken_from_second("iid_t")
-    without = hf.make(
-        "br_ihmm",
-        **settings.of("iid_t", "br_ihmm", SECOND) | pieces["contamination score: IMQ, c = 2"],
-    )
-    assert without._islands == 6  # what the weight would decide by default stays
+    whole = settings.of("iid_t", "br_ihmm", SECOND)
+    without = hf.make("br_ihmm", **whole | pieces["contamination score: IMQ, c = 2"])
+    assert (
+        without._islands == hf.make("br_ihmm", **whole)._islands > 1
+    )  # what the weight would decide by default stays
 
 
 def test_mending_starts_from_the_text_and_ends_with_the_first_edition():
