@@ -44,7 +44,7 @@ def test_it_is_the_mahalanobis_distance_beyond_chance() -> None:
 
 
 def test_chance_alone_seldom_parts_two() -> None:
-    """Of 2000 pairs that differ by chance alone at most 1 in 100 disagree (expected: 1 in 1000)."""
+    """Of 2000 pairs that differ by chance alone at most 1 in 100 disagree (expected: 1 in 3000)."""
     rng, cover = np.random.default_rng(2), lag_posterior(3.0, 30)
     root = np.linalg.cholesky(2 * cover)
     gaps = (root @ rng.standard_normal((2, 2000))).T
@@ -55,8 +55,8 @@ def test_chance_alone_seldom_parts_two() -> None:
 def test_a_shift_under_a_lag_keeps_its_own_name() -> None:
     """A level that shifts by 9 under correlated noise: opened once and never taken for the old.
 
-    Of 10 such streams 9 had this when it was written; 7 of 10 did not where coefficients were
-    compared one by one.
+    Of ten runs, two on each of five such streams, nine had this when it was written; seven had
+    not where coefficients were compared one by one.
     """
     f = hf.features.intercept() + hf.features.lags(1)
     settings = {"noise_shape": 5.0, "noise_scale": 5.0, "prior_var": [100.0, 1.0]}

@@ -74,7 +74,7 @@ def test_what_a_calendar_has_is_found_early(rng: np.random.Generator) -> None:
 
 
 def test_short_noise_has_no_season() -> None:
-    """At most 5 of 100 streams of 60 values, noise or a walk, have any (3 when it was written)."""
+    """At most 5 of 100 streams of 60 values, noise or a walk, have any (0 when it was written)."""
     found = 0
     for seed in range(50):
         steps = np.random.default_rng(seed).standard_normal(60)

@@ -54,7 +54,7 @@ _SEASON = Guess(0.1, 2.5, (1.0, 1.0))
 
 # What a member is worth beforehand beside the others, which count 1: most streams resemble their
 # latest values, and a season that was found is rather used than not. Chosen on twenty short real
-# series (docs/auto.md); after some fifty observations it hardly matters.
+# series (docs/auto.md), and forgotten over a hundred observations or so (`mixing.SWAYED`).
 _WORTH = {
     "last value": 6.0,
     "smoothing .5": 3.0,
