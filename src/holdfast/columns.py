@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 
 from holdfast.forecast import Forecast
+from holdfast.frequency import Frequency, Time
 from holdfast.models.base import Model
 from holdfast.models.coefficients import labels
-from holdfast.readers.cells import Time
-from holdfast.readers.clock import Frequency
 from holdfast.readers.reading import Block
 from holdfast.results import Event, Regime, Run
 

@@ -23,9 +23,10 @@ from holdfast.columns import (
 from holdfast.errors import HoldfastError, unknown, whole
 from holdfast.evaluate.running import RunningScores
 from holdfast.frames import Table
+from holdfast.frequency import Frequency, find_frequency, seasons_of
 from holdfast.models.registry import REGISTRY, make
 from holdfast.readers import cells
-from holdfast.readers.clock import Clock, Frequency, find_frequency
+from holdfast.readers.clock import Clock
 from holdfast.readers.layout import Layout
 from holdfast.readers.reading import Observation, Reading, as_block
 from holdfast.readers.source import Row
@@ -184,16 +185,16 @@ def run_series(task: Task, recipe: Recipe) -> SeriesRun:
 
 
 def _run_series(task: Task, recipe: Recipe) -> SeriesRun:
-    reading = Reading(task.layout, Clock(_frequency(task)))
+    frequency = _frequency(task)
+    reading = Reading(task.layout, Clock(frequency))
     observations: list[Observation] = []
     for row in task.rows:
         observations += reading.take(row)
     if not observations:
         raise HoldfastError("The series has no rows.")
     block = as_block(observations)
-    model = make(
-        recipe.model, **with_seed(recipe.model, recipe.settings, seed_of(task.key, recipe.seed))
-    )
+    settings = with_seed(recipe.model, recipe.settings, seed_of(task.key, recipe.seed))
+    model = make(recipe.model, **with_seasons(recipe.model, settings, seasons_of(frequency)))
     run = model.run(block.y, with_names(block.X, task.layout), level=recipe.level)
     scores = RunningScores(recipe.season, recipe.skip)
     if REGISTRY[recipe.model].online:
@@ -217,6 +218,15 @@ def with_seed(model: str, settings: Mapping[str, Any], seed: int) -> dict[str, A
     """The settings with a seed, where the model has one and none is set."""
     takes = "seed" in make(model, **settings).settings()
     return ({"seed": seed} if takes else {}) | dict(settings)
+
+
+def with_seasons(model: str, settings: Mapping[str, Any], seasons: Sequence[int]) -> dict[str, Any]:
+    """The settings with the seasons that times suggest, where the model would look for some."""
+    free = not settings.get("features") and settings.get("seasons") is None
+    if not seasons or not free:
+        return dict(settings)
+    takes = "seasons" in make(model, **settings).settings()
+    return dict(settings) | ({"seasons": list(seasons)} if takes else {})
 
 
 def with_names(X: Any, layout: Layout) -> Table | None:

@@ -126,6 +126,60 @@ def test_a_season_is_found_and_explained(rng: np.random.Generator) -> None:
     assert twin.run([20.0, 25.0]).mean.tolist() == model.run([20.0, 25.0]).mean.tolist()
 
 
+@pytest.mark.parametrize("size", [50.0, 1000.0])
+def test_a_fault_that_lasted_does_not_drag_what_follows(
+    rng: np.random.Generator, size: float
+) -> None:
+    """Twelve values far off are a regime by any evidence; it is remembered and harms nothing."""
+    y = np.repeat([-1.0, 1.0, -1.0], 60) + 0.5 * rng.standard_normal(180)
+    faulty = y.copy()
+    faulty[90:102] += size
+    late = slice(126, None)  # two batches after the fault, and later
+    errors = [
+        float(np.sqrt(np.mean((y - hf.auto().run(seen).mean)[late] ** 2))) for seen in (faulty, y)
+    ]
+    assert errors[0] < 3.0 * errors[1]  # 40 times without holding members together
+
+
+def test_dates_name_the_season(rng: np.random.Generator) -> None:
+    """Months are believed to have a season of 12 before two of them have passed."""
+    pandas = pytest.importorskip("pandas")
+    t = np.arange(36)
+    y = 100 + t + 8 * np.sin(2 * np.pi * t / 12) + 0.5 * rng.standard_normal(36)
+    dated = hf.auto()
+    dated.run(pandas.Series(y, pandas.date_range("2020-01", periods=36, freq="MS"))[:20])
+    assert dated.stream is not None and dated.stream.seasons == [12]
+    assert dated.settings()["seasons"] == [12]
+    again = hf.from_bytes(dated.to_bytes())
+    assert again.settings()["seasons"] == [12]
+    assert again.predict().mean == dated.predict().mean
+    undated = hf.auto()
+    undated.run(y[:20])
+    assert undated.stream is not None and undated.stream.seasons == []
+    assert undated.settings()["seasons"] is None
+
+
+def test_a_season_that_is_named_and_not_there_is_not_used(rng: np.random.Generator) -> None:
+    """Of 20 streams of noise at most 8 take it; chance takes 3 (false alarms below 1 in 50)."""
+    taken = 0
+    for seed in range(20):
+        model = hf.auto(seasons=12)
+        model.run(np.random.default_rng(seed).standard_normal(40))
+        assert model.stream is not None
+        taken += bool(model.stream.seasons)
+    assert taken <= 8
+
+
+def test_seasons_are_whole_numbers_and_stand_alone() -> None:
+    with pytest.raises(hf.HoldfastError, match="seasons must be a whole number"):
+        hf.auto(seasons=[7.5])
+    with pytest.raises(hf.HoldfastError, match="seasons must be at least 2"):
+        hf.auto(seasons=1)
+    with pytest.raises(hf.HoldfastError, match="features are given"):
+        hf.auto(seasons=12, features=hf.features.lags(1))
+    assert hf.auto(seasons=[168, 24]).settings()["seasons"] == [24, 168]
+
+
 def test_levels_are_read_as_regimes(rng: np.random.Generator) -> None:
     truth = np.repeat([0, 1, 0, 1], 70)
     y = 1e4 + 300 * (8.0 * truth + rng.standard_normal(280))

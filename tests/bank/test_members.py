@@ -7,8 +7,8 @@ import pytest
 
 from holdfast.bank import scores, simple
 from holdfast.bank.design import GENEROUS, Scaler
-from holdfast.bank.ensemble import unmoved
-from holdfast.bank.members import PRIOR, Parts, Spec, row
+from holdfast.bank.ensemble import unmoved, weighted_median
+from holdfast.bank.members import PRIOR, PULL, RARE, Parts, SimpleMembers, Spec, held_back
 from holdfast.bank.mixing import Mixer
 from holdfast.bank.past import CLEAN, RAW, TwoPasts
 from holdfast.bank.seasons import propose
@@ -61,10 +61,50 @@ def test_designs_of_regimes_and_least_squares_agree() -> None:
         past.push(np.array([value]), np.array([value]))
     lags = past.design(CLEAN, np.array([1, 2, 3])).ravel()
     np.testing.assert_array_equal(lags, [4.0, 3.0, 1.0])
-    spec = Spec("x", (1, 2, 3), (0, 1))
+    members = SimpleMembers([Spec("x", (1, 2, 3), (0, 1))], dim=1)
     np.testing.assert_array_equal(
-        row(spec, past.values[CLEAN, :, 0], np.array([9.0])), [1, *lags, 9]
+        members._rows(past, CLEAN, np.array([9.0])), [[[1.0, *lags, 9.0]]]
     )
+
+
+def test_a_lag_from_before_the_first_value_says_nothing() -> None:
+    past = TwoPasts(6, 1)
+    for value in (5.0, 7.0):
+        past.push(np.array([value]), np.array([value]))
+    lags = past.design(CLEAN, np.array([1, 2, 4])).ravel()
+    np.testing.assert_array_equal(lags, [7.0, -2.0, 0.0])
+
+
+def test_what_is_rare_and_far_away_counts_for_little() -> None:
+    location = np.array([[0.0], [3.0], [1000.0], [1000.0]])
+    spread = np.ones((4, 1, 1))
+    share = held_back(np.array([0.65, 0.02, 0.03, 0.3]), location, spread)
+    assert share.sum() == pytest.approx(1.0)
+    assert share[2] * 1000.0 == pytest.approx(PULL, rel=0.05)  # rare and far: held back
+    assert share[3] / share[0] == pytest.approx(0.3 / 0.65)  # far but not rare: as it was
+    assert share[1] / share[0] == pytest.approx(0.02 / 0.65)  # rare but near: as it was
+    assert RARE < 0.3
+
+
+def test_what_all_expected_brings_a_lost_member_back() -> None:
+    """By its own errors alone it would take every value for an outlier, and stay away."""
+    left = {}
+    for trust in (0.0, 1.0):
+        state = simple.smoothers()
+        for value in np.tile([-1.0, 1.0], 50):
+            simple.learn(state, value)
+        state.level[:] = 1000.0
+        for value in np.tile([-1.0, 1.0], 10):
+            simple.learn(state, value, trust)
+        left[trust] = state.level[NAMES.index("smoothing .5")]
+    assert left[0.0] > 500.0
+    assert abs(left[1.0]) < 1.5
+
+
+def test_weighted_median() -> None:
+    location = np.array([[3.0, 0.0], [1.0, 5.0], [2.0, 9.0]])
+    assert weighted_median(location, np.array([0.2, 0.2, 0.6])).tolist() == [2.0, 9.0]
+    assert weighted_median(location, np.array([0.6, 0.2, 0.2])).tolist() == [3.0, 0.0]
 
 
 @pytest.mark.parametrize("error", [30.0, 100.0, 1e3, 1e9, 1e300])

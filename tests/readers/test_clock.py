@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from holdfast.errors import HoldfastError
-from holdfast.readers import Clock, Frequency, find_frequency
+from holdfast.frequency import Frequency, find_frequency
+from holdfast.readers import Clock
 from holdfast.readers.clock import FIRST, LONGEST
 
 START = datetime(2024, 1, 1)

@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 
 import holdfast as hf
 from holdfast.errors import HoldfastError
+from holdfast.frequency import seasons_of_labels
+from holdfast.many import with_seasons
 from holdfast.models.base import Model
 
 NO_REGIME = -1
@@ -58,14 +60,19 @@ def default_model() -> str:
 
 
 def fresh(
-    model: str | None, settings: Mapping[str, Any] | None, *, covariates: bool = False
+    model: str | None,
+    settings: Mapping[str, Any] | None,
+    *,
+    covariates: bool = False,
+    times: Any = None,
 ) -> Model:
     """A new model by name; with `covariates` one that regresses on all of them.
 
     `features` among the settings is always kept as it is. A model that chooses its features
-    itself keeps that choice, too.
+    itself keeps that choice, too; which seasons it may expect is read off the `times`.
     """
-    name, chosen = model or default_model(), dict(settings or {})
+    name = model or default_model()
+    chosen = with_seasons(name, settings or {}, seasons_of_labels(times))
     made = _silent(hf.make(name, **chosen))
     decided = "features" in chosen or "features" not in made.settings() or name == "auto"
     if decided or not covariates:

@@ -23,6 +23,7 @@ import numpy as np
 import holdfast as hf
 from holdfast.adapters.making import fresh
 from holdfast.errors import HoldfastError, whole
+from holdfast.frequency import find_frequency
 from holdfast.models.base import Model
 
 Frame = nw.DataFrame[Any]
@@ -37,8 +38,9 @@ class _Task(NamedTuple):  # what is asked of every series
     level: Sequence[float]
     columns: list[str]
 
-    def start(self) -> Model:
-        return fresh(self.model, self.settings, covariates=bool(self.columns))
+    def start(self, part: Frame) -> Model:
+        times = part["ds"].to_list()
+        return fresh(self.model, self.settings, covariates=bool(self.columns), times=times)
 
     def table(self, part: Frame) -> Any:
         return part.select(self.columns).to_numpy() if self.columns else None
@@ -59,7 +61,7 @@ def forecast(
         df: one row per series and time; other columns than `unique_id, ds, y` are covariates.
         h: how many steps ahead.
         X_df: `unique_id, ds` and the covariates of those steps, if `df` has covariates. Without
-            it `ds` goes on in the latest step, which months of unequal length do not.
+            it `ds` goes on in its usual step: hours, days without weekends, months, ..
         model, settings: a holdfast model by name, the default one if not given.
         level: percentages of central intervals, as in `[80, 95]`.
     """
@@ -70,7 +72,7 @@ def forecast(
         raise HoldfastError(f"X_df is missing; df has the covariates {', '.join(task.columns)}.")
     parts = []
     for (key,), part in frame.group_by("unique_id"):
-        fitted = task.start()
+        fitted = task.start(part)
         fitted.run(part["y"].to_numpy(), task.table(part))
         rows = None if future is None else future.filter(nw.col("unique_id") == key)
         if rows is not None and len(rows) != h:
@@ -106,7 +108,7 @@ def cross_validation(
 
 def _windows(part: Frame, task: _Task, cutoffs: range) -> Iterator[dict[str, Any]]:
     """Follow a series to each cutoff in turn and forecast from there."""
-    running, done = task.start(), 0
+    running, done = task.start(part), 0
     y, stamps, X = part["y"].to_numpy(), part["ds"].to_numpy(), task.table(part)
     for cutoff in cutoffs:
         running.run(y[done:cutoff], None if X is None else X[done:cutoff])
@@ -128,9 +130,14 @@ def _read(df: Any, needed: Sequence[str]) -> Frame:
 
 
 def _next(stamps: np.ndarray, h: int) -> np.ndarray:
-    """The `h` stamps after the last, as far apart as the latest two."""
+    """The `h` stamps after the last: at the usual step if dates have one, else at the latest."""
     if len(stamps) < 2:
         raise HoldfastError("A series of one row does not say how far its steps are apart.")
+    if np.issubdtype(stamps.dtype, np.datetime64):
+        dates = stamps.astype("datetime64[us]").tolist()
+        if (frequency := find_frequency(dates)) is not None:
+            ahead = [frequency.after(dates[-1], step) for step in range(1, h + 1)]
+            return np.array(ahead, dtype="datetime64[us]").astype(stamps.dtype)
     return np.asarray(stamps[-1] + (stamps[-1] - stamps[-2]) * np.arange(1, h + 1))
 
 

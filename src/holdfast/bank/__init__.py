@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from holdfast.bank.model import Auto
 from holdfast.models.maker import Terms, maker
 
 
 @maker
 def auto(
-    features: Terms | None = None, regime_features: Terms | None = None, seed: int = 0
+    features: Terms | None = None,
+    regime_features: Terms | None = None,
+    seasons: int | Sequence[int] | None = None,
+    seed: int = 0,
 ) -> Auto:
     """Regimes and honest forecasts of any stream, with nothing to set.
 
@@ -21,6 +26,9 @@ def auto(
             of X, if X is given, are features too.
         regime_features: what regimes are read from, instead of a choice between level, lag 1 and
             season.
+        seasons: lengths of seasons that the stream may have, in observations, such as 12 for
+            months or [24, 168] for hours: they are found sooner then, and used if they help. Where
+            `run` is given dates, these say it. Without, seasons are looked for all the same.
         seed: of all random draws.
 
     Example:
@@ -32,7 +40,7 @@ def auto(
         >>> 29_000 < model.predict().mean < 31_000, 500 < model.predict().sd < 1000
         (True, True)
     """
-    return Auto(features, regime_features, seed)
+    return Auto(features, regime_features, seasons, seed)
 
 
 __all__ = ["Auto", "auto"]

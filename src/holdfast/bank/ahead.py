@@ -19,7 +19,14 @@ from numpy.typing import NDArray
 from holdfast.bank.calibration import Components
 from holdfast.bank.ensemble import Ensemble, Look
 from holdfast.bank.hindcast import LinearMember, horizon_weights
-from holdfast.bank.members import FAINT, RegimeMember, SimpleMembers, Spec, thinned
+from holdfast.bank.members import (
+    FAINT,
+    RegimeMember,
+    SimpleMembers,
+    Spec,
+    held_back,
+    thinned,
+)
 from holdfast.bank.past import CLEAN, RAW, TwoPasts
 from holdfast.bank.seasonal import points, variances
 from holdfast.bank.simple import DOF, SMOOTHERS, gains
@@ -117,12 +124,13 @@ class _Paths:
         self.version = (rng.random(n) < p_raw).astype(int)
         past = ensemble.past.values[self.version, -depth:]
         self.values = np.concatenate([past, np.zeros((n, horizon, ensemble.dim))], axis=1)
-        self.depth, self.n = depth, n
+        self.depth, self.n, self.count = depth, n, ensemble.past.count
 
     def lags(self, steps: NDArray[np.int64], h: int) -> Array:
         """(n, k, d) lags of the observation h steps after the next, as the members know them."""
         values = self.values[:, self.depth + h - steps]
         values[:, 1:] -= values[:, :1]
+        values[:, 1:][:, steps[1:] > self.count + h] = 0.0  # from before the first value
         return np.asarray(values)
 
     def draw(self, h: int, location: Array, spread: Array, dof: Array, rng: Any) -> None:
@@ -166,7 +174,7 @@ def _affine(member: RegimeMember, ensemble: Ensemble, look: Look, m: int) -> tup
     keep = (at_zero.share > FAINT) & (at_zero.dof > 2)
     slopes = [member.model.predict(unit).location - at_zero.location for unit in np.eye(width)]
     own = look.parts.owner[: look.cut] == m
-    share = at_zero.share[keep] / at_zero.share[keep].sum()
+    share = held_back(at_zero.share[keep], at_zero.location[keep], at_zero.spread[keep])
     spread = look.parts.spread[: look.cut][own]
     if len(spread) != keep.sum():  # components that come and go with x: take them as they are at 0
         spread = at_zero.spread[keep]

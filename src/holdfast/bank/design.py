@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from holdfast import features as feature_maps
 from holdfast.bank.members import PRIOR, Spec
 from holdfast.checks import Arrays, Values
-from holdfast.errors import HoldfastError, SnapshotError
+from holdfast.errors import HoldfastError, SnapshotError, whole
 from holdfast.features import Features
 from holdfast.frames import Row
 from holdfast.results import Regime
@@ -31,6 +31,7 @@ GENEROUS = 4.0  # the variance that covariates may explain beforehand, in varian
 # hang together, where columns alone would tile it; lags 1 to 3 without columns see no regimes.
 READERS = ("level", "lag 1", "columns", "columns and lags", "your features", "season")
 _NO_PAST = np.zeros((0, 1))
+LONGEST = 1_000_000  # of a season that may be named; what the past does not reach is not used
 
 
 class Wanted:
@@ -62,8 +63,14 @@ class Wanted:
 class Lineup:
     """Which members there are, given what the user asked for."""
 
-    def __init__(self, features: Any, regime_features: Any) -> None:
+    def __init__(self, features: Any, regime_features: Any, seasons: Any = None) -> None:
         self.explicit = features is not None
+        self.seasons = None if seasons is None else _periods(seasons)
+        if self.explicit and self.seasons:
+            raise HoldfastError(
+                "seasons: features are given, and nothing is proposed beside them; name the lags "
+                "of the season in features, or leave one of the two out."
+            )
         self.wanted = Wanted(features) if self.explicit else None
         self.reader = None if regime_features is None else Wanted(regime_features)
         self.like: Row | None = None
@@ -72,7 +79,8 @@ class Lineup:
     def to_json(self) -> dict[str, Any]:
         """The settings as JSON values."""
         pair = {"features": self.wanted, "regime_features": self.reader}
-        return {k: None if w is None else w.features.to_json() for k, w in pair.items()}
+        told: dict[str, Any] = {"seasons": None if self.seasons is None else list(self.seasons)}
+        return told | {k: None if w is None else w.features.to_json() for k, w in pair.items()}
 
     @property
     def _maps(self) -> list[Wanted]:
@@ -214,6 +222,12 @@ class Scaler:
         shape = self.centre.shape
         self.centre = arrays.floats("x_centre", shape, -LARGEST, LARGEST)
         self.scale = arrays.floats("x_scale", shape, _NARROWEST, 10 * LARGEST)
+
+
+def _periods(given: Any) -> tuple[int, ...]:
+    """Periods in observations, shortest first."""
+    each = [given] if np.ndim(given) == 0 else list(given)
+    return tuple(sorted({whole("seasons", period, 2, LONGEST) for period in each}))
 
 
 def _longest(periods: list[int]) -> int:

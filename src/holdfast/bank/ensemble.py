@@ -29,6 +29,7 @@ RATE = np.array([1.0, 49.0])  # prior of the rate of outliers: additive, regular
 HIGHEST = 0.3  # of that rate
 FOLLOWS = 0.25  # of the way to a doubtful value: a component that far along believes it
 _FADE = 0.999
+_FARTHEST = 1e90  # of an error, in noise scales: its square must not overflow
 _FINEST = 1e-12  # of a scale, relative to where it is
 DEPTH = 512  # how far back lags may reach
 
@@ -117,7 +118,7 @@ class Ensemble:
         self._score(look, z)
         self._park()
         self.rate = RATE + _FADE * (self.rate - RATE) + np.array([1.0 - r, r])
-        steps = self._learn(z, covariates, version, r)
+        steps = self._learn(z, covariates, version, r, self._trust(look, z))
         self._remember(z, look, r, error, rate)
         by_member = np.logaddexp(each[version][: len(self.regimes)], log_q)
         return Heard(r, steps, by_member)
@@ -227,11 +228,23 @@ class Ensemble:
         """Teach the regime models that are awake."""
         return {i: m.learn(z, self.past, version, covariates) for i, m in self._awake.items()}
 
-    def _learn(self, z: Array, covariates: Array, version: int, r: float) -> dict[int, Step]:
+    def _trust(self, look: Look, z: Array) -> float:
+        """How much a value that all members together expected moves one that did not.
+
+        By its own errors alone, a member that once followed a fault far away would take every
+        value since for an outlier.
+        """
+        middle = weighted_median(look.parts.location, look.weight)
+        error = np.nanmax(np.abs((z - middle) / look.noise))
+        return float(simple.weight_of(min(error, _FARTHEST) ** 2))
+
+    def _learn(
+        self, z: Array, covariates: Array, version: int, r: float, trust: float
+    ) -> dict[int, Step]:
         bounded = np.clip(z, -LARGEST, LARGEST)  # no regime of theirs is born farther away
         steps = self._update(bounded, covariates, version)
         if r >= DOUBT:
-            self.simple.learn(z, self.past, version, covariates, 0.0)
+            self.simple.learn(z, self.past, version, covariates, trust)
             return steps
         self.doubted = self.simple.copy()
         self.doubted.learn(z, self.past, version, covariates, 1.0)
@@ -306,6 +319,14 @@ def _mixed(each: list[Array], masses: tuple[float, ...], weight: Array) -> float
         for mass, e in zip(masses, each, strict=False)
     ]
     return float(np.logaddexp.reduce(np.concatenate(terms)))
+
+
+def weighted_median(location: Array, weight: Array) -> Array:
+    """(d,) the median of locations (k, d) that have weights."""
+    order = np.argsort(location, axis=0)
+    half = np.cumsum(weight[order], axis=0) >= 0.5 * weight.sum()
+    middle = np.take_along_axis(order, np.argmax(half, axis=0)[None], axis=0)
+    return np.asarray(np.take_along_axis(location, middle, axis=0)[0])
 
 
 def unmoved(parts: Parts, jump: Array) -> Parts:

@@ -27,6 +27,7 @@ from holdfast.results import Step
 Array = NDArray[np.float64]
 
 FAINT = 1e-3  # components with a smaller share of their member are left out
+RARE, PULL = 0.1, 0.25  # a share below the one pulls the mean by the other at most, in noise scales
 PRIOR = 100.0  # prior variance of a level and of the coefficient of a covariate, in units
 _LONGEST = 1e6  # of an observation, in units, for members that have no weight of their own
 _NOTHING = np.zeros(0)
@@ -234,9 +235,8 @@ class SimpleMembers:
 
     def points(self, past: TwoPasts, version: int, covariates: Array) -> tuple[Array, Array]:
         """Locations and variances, (members, d) each."""
-        columns = [
-            self._points_of(j, past.values[version, :, j], covariates) for j in range(self.dim)
-        ]
+        rows = self._rows(past, version, covariates)
+        columns = [self._points_of(j, rows) for j in range(self.dim)]
         location, variance = (np.column_stack(both) for both in zip(*columns, strict=True))
         if not self.season:
             return location, variance
@@ -244,11 +244,22 @@ class SimpleMembers:
         scale = np.column_stack([state.variance for state in self.seasonal])
         return np.concatenate([location, ahead]), np.concatenate([variance, scale])
 
-    def _points_of(self, j: int, lags: Array, covariates: Array) -> tuple[Array, Array]:
+    def _rows(self, past: TwoPasts, version: int, covariates: Array) -> list[Array]:
+        """The designs of least squares, (d, width) each: intercept, lags, covariates."""
+        rows = []
+        for spec in self.specs:
+            lags = past.design(version, np.array(spec.steps, np.int64)).T if spec.steps else None
+            x = np.ones((self.dim, 1 + len(spec.steps) + spec.width))
+            if lags is not None:
+                x[:, 1 : 1 + len(spec.steps)] = lags
+            x[:, 1 + len(spec.steps) :] = covariates[slice(*spec.columns)]
+            rows.append(x)
+        return rows
+
+    def _points_of(self, j: int, rows: list[Array]) -> tuple[Array, Array]:
         location, variance = [], []
-        for spec, per in zip(self.specs, self.squares, strict=True):
-            x = row(spec, lags, covariates)
-            state = per[j]
+        for row, per in zip(rows, self.squares, strict=True):
+            x, state = row[j], per[j]
             location.append(float(state.theta @ x))
             variance.append(
                 float(state.variance[0] * (1.0 + min(float(x @ state.cover @ x), 1e100)))
@@ -260,16 +271,16 @@ class SimpleMembers:
     def learn(
         self, z: Array, past: TwoPasts, version: int, covariates: Array, trust: float
     ) -> None:
-        """Learn one observation; with `trust` 1 it counts in full."""
+        """Learn one observation, which counts with a weight of at least `trust`."""
         ahead = seasonal.points(past, version, self.season, 0) if self.season else None
+        rows = self._rows(past, version, covariates)
         for j in range(self.dim):
             if np.isnan(z[j]):
                 simple.drift(self.smooth[j])
                 continue
             y = float(np.clip(z[j], -_LONGEST, _LONGEST))
-            lags = past.values[version, :, j]
-            for spec, per in zip(self.specs, self.squares, strict=True):
-                simple.regress(per[j], row(spec, lags, covariates), y, trust, simple.FORGET)
+            for row, per in zip(rows, self.squares, strict=True):
+                simple.regress(per[j], row[j], y, trust, simple.FORGET)
             simple.learn(self.smooth[j], y, trust)
             if ahead is not None:
                 state = self.seasonal[j]
@@ -300,23 +311,29 @@ class SimpleMembers:
         return states
 
 
-def row(spec: Spec, lags: Array, covariates: Array) -> Array:
-    """The design of least squares on one coordinate: intercept, lags, covariates."""
-    out = np.empty(1 + len(spec.steps) + spec.width)
-    out[0] = 1.0
-    for i, step in enumerate(spec.steps):
-        out[1 + i] = lags[-step] - (lags[-spec.steps[0]] if i else 0.0)
-    out[1 + len(spec.steps) :] = covariates[slice(*spec.columns)]
-    return out
-
-
 def thinned(forecast: Forecast, faint: float) -> Components:
     """Components worth keeping; one of outliers (dof 2) is the ensemble's business."""
     keep = (forecast.share > faint) & (forecast.dof > 2)
     if not keep.any():
         keep = forecast.share == forecast.share.max()
-    share = forecast.share[keep]
-    return share / share.sum(), forecast.location[keep], forecast.spread[keep], forecast.dof[keep]
+    location, spread = forecast.location[keep], forecast.spread[keep]
+    return held_back(forecast.share[keep], location, spread), location, spread, forecast.dof[keep]
+
+
+def held_back(share: Array, location: Array, spread: Array) -> Array:
+    """Shares that sum to 1, in which what is rare and far away counts for little.
+
+    A regime that a fault of the sensor left behind may be thousands of noise scales away; then the
+    small chance of its return, which nobody knows that well, would move the mean of every forecast
+    and the ends of intervals. Were the chance right, leaving it out would cost a share of it.
+    """
+    main = int(np.argmax(share))
+    scale = np.sqrt(np.diagonal(spread[main]))
+    away = np.max(np.abs(location - location[main]) / scale, axis=1)
+    share = share / share.sum()
+    most = np.where(share < RARE, PULL / np.maximum(away, PULL), 1.0)
+    share = np.minimum(share, most)
+    return np.asarray(share / share.sum())
 
 
 def worth(names: list[str]) -> Array:

@@ -13,10 +13,11 @@ from holdfast.bank.stream import Stream, copied
 from holdfast.checks import Arrays, Values
 from holdfast.errors import whole
 from holdfast.forecast import Forecast
-from holdfast.frames import Row
+from holdfast.frames import Row, read_series, read_table
+from holdfast.frequency import seasons_of_labels
 from holdfast.models.base import Array, Model
 from holdfast.models.covariates import MOST_COORDINATES, try_out
-from holdfast.results import Regime, Step, Transitions
+from holdfast.results import Regime, Run, Step, Transitions
 
 
 class Auto(Model):
@@ -26,8 +27,14 @@ class Auto(Model):
     state_version = 5
     advised = False  # it speaks for itself, as the stream goes on
 
-    def __init__(self, features: Any = None, regime_features: Any = None, seed: int = 0) -> None:
-        self.plan = Lineup(features, regime_features)
+    def __init__(
+        self,
+        features: Any = None,
+        regime_features: Any = None,
+        seasons: Any = None,
+        seed: int = 0,
+    ) -> None:
+        self.plan = Lineup(features, regime_features, seasons)
         self.seed = whole("seed", seed, least=0)
         self.dim: int | None = None
         self.time = 0
@@ -39,6 +46,22 @@ class Auto(Model):
     @classmethod
     def _make(cls, settings: dict[str, Any]) -> Self:
         return cls(**settings)
+
+    def run(self, y: Any, X: Any = None, progress: bool = False, level: float = 0.9) -> Run:
+        """Predict and update along a stream; dates, if it has some, say which seasons to expect.
+
+        Args:
+            y: observations, (T,) or (T, d): array, list, series or frame.
+            X: covariates, one row per observation.
+            progress: show a progress bar.
+            level: probability that the interval `lower` .. `upper` should hold.
+        """
+        if self.plan.seasons is None and not self.plan.explicit:
+            index = read_series(y).index
+            if index is None and X is not None:
+                index = getattr(read_table(X), "index", None)
+            self.plan.seasons = seasons_of_labels(index) or None
+        return super().run(y, X, progress, level)
 
     def _check(self, x: Any) -> Row | None:
         return self.plan.check(x)

@@ -89,12 +89,14 @@ class TwoPasts:
     def design(self, version: int, steps: NDArray[np.int64], season: Array | None = None) -> Array:
         """The lag of the first step, then the differences of the others to it: (k, d).
 
-        Less the season, (period, d) from the phase of the next value on, if one is given.
+        Less the season, (period, d) from the phase of the next value on, if one is given. A lag
+        from before the first value differs by nothing: what is learnt then does not hang on it.
         """
         values = self.values[version, -steps]
         if season is not None:
             values -= season[-steps % len(season)]
         values[1:] -= values[0]
+        values[1:][steps[1:] > self.count] = 0.0
         return np.asarray(values)
 
     def within_reach(self, version: int, location: Array) -> Array:

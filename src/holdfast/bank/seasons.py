@@ -2,7 +2,8 @@
 
 Values are ranked within the window (an outlier is one more rank), a slow level is taken out, and
 peaks of the autocorrelation that stand above their surroundings and above chance are proposed.
-Periods that clocks and calendars have are believed on less evidence than others.
+Periods that clocks and calendars have are believed on less evidence than others, and those that
+the time stamps of the stream name on less still.
 Whether a season helps is not decided here: it becomes a member and the mixture decides.
 """
 
@@ -17,23 +18,34 @@ LEAST = 20  # observations before a season can be proposed
 CYCLES, SURE = 3.0, 4.5  # how often a season must have been seen; standard errors above zero
 CALENDAR = (4, 7, 12, 24, 48, 52, 96, 144, 168, 288)  # quarters, days, months, hours, parts of them
 CALENDAR_CYCLES, CALENDAR_SURE = 2.2, 3.0  # the latter of values; of steps it must be as sure
+TOLD_CYCLES, TOLD_SURE = (1.4, 2.0), 2.0  # of the first season that is named, and of a further one
+_FEWEST = 5  # pairs of steps one season apart
 _PLAIN, _STEPS = 0.4, 0.15  # least correlation of values, and of steps from one to the next
 
 
-def propose(values: Array, most: int = 2) -> list[int]:
+def propose(values: Array, most: int = 2, told: tuple[int, ...] = ()) -> list[int]:
     """Periods of up to `most` seasons, strongest first; NaN are left out of the sums.
 
+    Args:
+        values: the latest observations.
+        most: seasons.
+        told: periods that the stream may have by what is known of it; the shortest comes first.
+
     Example:
-        >>> t = np.arange(200)
-        >>> propose(np.sin(2 * np.pi * t / 12))
-        [12]
+        >>> wave = np.sin(2 * np.pi * np.arange(200) / 12)
+        >>> propose(wave), propose(wave[:18]), propose(wave[:18], told=(12,))
+        ([12], [], [12])
     """
-    if np.isfinite(values).sum() < LEAST:
+    if np.isfinite(values).sum() < (2 if told else LEAST):
         return []
     z = _flat_ranks(values)
     found: list[int] = []
-    while len(found) < most:
-        period = _strongest(z, found)
+    for period in sorted(told):
+        if len(found) < most and _supported(z, period, TOLD_CYCLES[bool(found)]):
+            found.append(period)
+            z = _without(z, period)
+    while len(found) < most and z.size >= LEAST:
+        period = _strongest(z, found, told or CALENDAR)
         if period == 0:
             break
         found.append(period)
@@ -41,22 +53,34 @@ def propose(values: Array, most: int = 2) -> list[int]:
     return found
 
 
-def _strongest(z: Array, known: list[int]) -> int:
+def _supported(z: Array, period: int, cycles: float) -> bool:
+    """Whether steps one period apart resemble each other more than chance would have it."""
+    steps = np.diff(z)
+    now, ago = steps[period:], steps[:-period]
+    if z.size < cycles * period or now.size < _FEWEST:
+        return False
+    size = float(np.sqrt((now @ now) * (ago @ ago)))
+    return size > 0 and float(now @ ago) / size > max(TOLD_SURE / np.sqrt(now.size), _STEPS)
+
+
+def _strongest(z: Array, known: list[int], calendar: tuple[int, ...]) -> int:
     """By the correlation of the values, where it must be plain; failing that, by that of steps."""
     rho, error = _autocorrelation(z - z.mean())
-    period = _plain_peak(rho, _demanded(error, z.size, _PLAIN, CALENDAR_SURE), known)
+    period = _plain_peak(rho, _demanded(error, z.size, _PLAIN, CALENDAR_SURE, calendar), known)
     if period == 0:
         rho, error = _autocorrelation(np.diff(z))
-        period = _peak(rho, _demanded(error, z.size, _STEPS, SURE), known)
+        period = _peak(rho, _demanded(error, z.size, _STEPS, SURE, calendar), known)
     return _refined(rho[: int(z.size / CYCLES) + 1], period)
 
 
-def _demanded(error: Array, n: int, least: float, calendar: float) -> Array:
+def _demanded(
+    error: Array, n: int, least: float, enough: float, calendar: tuple[int, ...]
+) -> Array:
     """The correlation asked for at each lag: more than there can be where the lag is too long."""
     lag = np.arange(error.size)
-    usual = np.isin(lag, CALENDAR)
+    usual = np.isin(lag, calendar)
     longest = np.where(usual, n / CALENDAR_CYCLES, n / CYCLES)
-    sure = np.where(usual, calendar, SURE)
+    sure = np.where(usual, enough, SURE)
     return np.where(lag <= longest, np.maximum(sure * error, least), np.inf)
 
 

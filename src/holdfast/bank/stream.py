@@ -28,8 +28,8 @@ Array = NDArray[np.float64]
 
 _WINDOW = 1024  # observations kept to begin again from
 _REPLAY = 500  # of which a member that joins late is shown so many
-_LOOKS = 1000  # observations between looks for seasons; oftener at first, from the 20th on:
-_FIRST_LOOKS = frozenset(round(20 * 1.1**k) for k in range(42))
+_LOOKS = 1000  # observations between looks for seasons; oftener at first:
+_FIRST_LOOKS = frozenset([*range(8, 20), *(round(20 * 1.1**k) for k in range(42))])
 _OUTLIER = 0.2  # an observation less likely regular than this is reported
 _FAINT = 1e-4  # components of the forecast with a smaller share are left out
 _SEASONS = 2  # known at a time
@@ -192,9 +192,11 @@ class Stream:
         if (n not in _FIRST_LOOKS and n % _LOOKS) or self.plan.explicit:
             return
         values = np.array(self.units.buffer)[:, 0]
-        found = [s for s in seasons.propose(values, _SEASONS) if s + 1 < DEPTH]
+        told = tuple(s for s in self.plan.seasons or () if s + 1 < DEPTH)
+        found = [s for s in seasons.propose(values, _SEASONS, told) if s + 1 < DEPTH]
         again, self.proposed = found == self.proposed, found
-        likely = not self.seasons and set(found) <= set(seasons.CALENDAR)
+        calendar = set(found) <= set(told or seasons.CALENDAR)
+        likely = calendar and not self.seasons
         if not found or set(found) <= set(self.seasons) or not (likely or again):
             return  # what no calendar has, or would take the place of another, is proposed twice
         self.seasons = found
@@ -208,7 +210,6 @@ class Stream:
         if self.plan.reader is None:
             known = len(self.readers) == len(before)
             # Where a calendar's season is found, the other readers take it for regimes.
-            calendar = set(found) <= set(seasons.CALENDAR)
             self.reading.enlarge(len(before) - 1 if known else None, believed=calendar)
 
     def ahead(self, rows: list[Row | None], time: int) -> list[Forecast]:

@@ -22,13 +22,13 @@ from holdfast.cli.voice import Voice
 from holdfast.columns import event_columns, forecast_columns, regime_columns, run_columns
 from holdfast.errors import HoldfastError
 from holdfast.evaluate import RunningCalibration, RunningScores, run_with_pit
+from holdfast.frequency import Time
 from holdfast.many import with_names
 from holdfast.models.advice import Cures, remarks
 from holdfast.models.base import Model
 from holdfast.models.registry import REGISTRY, make
 from holdfast.notices import HoldfastWarning
 from holdfast.readers import Block, Reading, blocks
-from holdfast.readers.cells import Time
 from holdfast.readers.reading import as_block, time_array
 from holdfast.results import Run
 

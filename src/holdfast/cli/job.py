@@ -16,18 +16,17 @@ from holdfast.cli.voice import Voice
 from holdfast.columns import Columns
 from holdfast.errors import HoldfastError, unknown, whole
 from holdfast.frames import Table
-from holdfast.many import default_model
+from holdfast.frequency import Frequency, find_frequency, seasons_of
+from holdfast.many import default_model, with_seasons
 from holdfast.models.base import Model
 from holdfast.models.registry import REGISTRY, make, models
 from holdfast.readers import (
     Clock,
-    Frequency,
     Layout,
     Reading,
     Request,
     Source,
     Wishes,
-    find_frequency,
     find_layout,
     open_source,
 )
@@ -95,9 +94,11 @@ class Job:
         return name
 
     def model_settings(self) -> dict[str, Any]:
-        """The settings with the features that were asked for, and a period where one is needed."""
+        """The settings with the features that were asked for, and seasons where they are told."""
         name, chosen = self.name_of_model(), dict(self.settings)
         takes = make(name).settings()
+        if "seasons" in takes and self._only_seasons():
+            return {"seasons": [int(period) for period in self.seasons]} | chosen
         wanted = self._features()
         if wanted is not None and takes_features(name):
             chosen["features"] = wanted
@@ -108,6 +109,11 @@ class Job:
         if "period" in takes and self.seasons:
             chosen.setdefault("period", int(self.seasons[0]))
         return chosen
+
+    def _only_seasons(self) -> bool:
+        """Whether whole seasons are all that the options say about features."""
+        others = self.features_set or self.wishes.columns or self.lags
+        return bool(self.seasons) and not others and all(s == int(s) for s in self.seasons)
 
     def _features(self) -> Any:
         """The features that the options name, or None for the model's own."""
@@ -152,7 +158,10 @@ class Prepared:
 
     def model(self) -> Model:
         """A fresh model."""
-        return make(self.model_name, **self.job.model_settings())
+        chosen = self.job.model_settings()
+        return make(
+            self.model_name, **with_seasons(self.model_name, chosen, seasons_of(self.frequency))
+        )
 
     def future(self) -> Table | None:
         """The covariates of the steps ahead."""

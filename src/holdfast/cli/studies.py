@@ -211,6 +211,8 @@ def _settings_for(name: str, prepared: Prepared) -> dict[str, Any]:
 
     from holdfast.cli.job import takes_features
     from holdfast.errors import unknown
+    from holdfast.frequency import seasons_of
+    from holdfast.many import with_seasons
     from holdfast.models.registry import REGISTRY, make
 
     if name not in REGISTRY:
@@ -223,7 +225,7 @@ def _settings_for(name: str, prepared: Prepared) -> dict[str, Any]:
     settings = job.model_settings()
     if "period" in takes and prepared.season:
         settings.setdefault("period", prepared.season)
-    return settings
+    return with_seasons(name, settings, seasons_of(prepared.frequency))
 
 
 def _table(prepared: Prepared, block: Block) -> Any:

@@ -10,7 +10,7 @@ tail     rows of a file or a pipe that still grows
 
 from __future__ import annotations
 
-from holdfast.readers.clock import Clock, Frequency, find_frequency
+from holdfast.readers.clock import Clock
 from holdfast.readers.layout import Layout, Wishes, find_layout
 from holdfast.readers.reading import Block, Observation, Reading, blocks
 from holdfast.readers.source import Request, Source, open_source
@@ -18,7 +18,6 @@ from holdfast.readers.source import Request, Source, open_source
 __all__ = [
     "Block",
     "Clock",
-    "Frequency",
     "Layout",
     "Observation",
     "Reading",
@@ -26,7 +25,6 @@ __all__ = [
     "Source",
     "Wishes",
     "blocks",
-    "find_frequency",
     "find_layout",
     "open_source",
 ]

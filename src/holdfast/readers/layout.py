@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 from holdfast.errors import HoldfastError, unknown
+from holdfast.frequency import Time
 from holdfast.readers import cells
-from holdfast.readers.cells import Time
 
 _TIME_NAMES = frozenset(
     [

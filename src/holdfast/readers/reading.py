@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.errors import HoldfastError
+from holdfast.frequency import Time
 from holdfast.readers import cells
-from holdfast.readers.cells import Time
 from holdfast.readers.clock import Clock
 from holdfast.readers.layout import Layout
 from holdfast.readers.source import Row

@@ -58,7 +58,7 @@ class RegimeForecaster(Packed, BaseForecaster):
         self._X = self._y = None
 
     def _fit(self, y: pd.Series, X: pd.DataFrame | None, fh: Any) -> Self:
-        self.model_ = fresh(self.model, self.settings, covariates=X is not None)
+        self.model_ = fresh(self.model, self.settings, covariates=X is not None, times=y.index)
         self._columns = None if X is None else list(X.columns)
         self._last, self._name = y.index[-1], y.name
         self.model_.run(y.to_numpy(float), self._table(X))

@@ -1,0 +1,69 @@
+"""`python -m benchmarks.dated [--seeds 20] [--out FILE]`: what it is worth to be told the season.
+
+Months of five years, with and without a season of twelve, by an `auto` that is told so (as the
+dates of a series tell it) and by one that is not. CRPS of the one-step forecasts after the first
+year: below 1 the one that is told is ahead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+
+import holdfast as hf
+from benchmarks.untuned import Array, Question, ask_all
+
+YEAR, MONTHS = 12, 60
+Made = Callable[[Array, Array, Array], Array]  # from months, a season and noise
+
+STREAMS: dict[str, Made] = {
+    "noise": lambda t, season, noise: noise,
+    "random walk": lambda t, season, noise: np.cumsum(noise),
+    "line and noise": lambda t, season, noise: 0.3 * t + noise,
+    "strong season": lambda t, season, noise: 50 + 3 * season + 0.5 * noise,
+    "strong season on a walk": lambda t, season, noise: 2 * season + 0.4 * np.cumsum(noise),
+    "growing season": lambda t, season, noise: (
+        (20 + 0.3 * t) * (1 + 0.15 * season) * np.exp(0.03 * noise)
+    ),
+    "weak season": lambda t, season, noise: season + noise,
+    "weak season on a walk": lambda t, season, noise: 0.7 * season + 0.5 * np.cumsum(noise),
+}
+
+
+def months(made: Made, seed: int) -> Array:
+    """One stream."""
+    rng, t = np.random.default_rng(seed), np.arange(MONTHS)
+    noise, profile = rng.standard_normal(MONTHS), rng.standard_normal(YEAR)
+    return made(t.astype(float), (profile - profile.mean())[t % YEAR], noise)
+
+
+def follow(model: hf.bank.Auto, y: Array) -> float:
+    """CRPS after the first year."""
+    forecasts = []
+    for value in y:
+        forecasts.append(model.predict())
+        model.update(value)
+    return float(hf.evaluate.crps(forecasts[YEAR:], y[YEAR:]))
+
+
+def compare(made: Made, seed: int) -> dict[str, float]:
+    y = months(made, seed)
+    told, plain = hf.auto(seasons=YEAR, seed=seed), hf.auto(seed=seed)
+    ratio = follow(told, y) / follow(plain, y)
+    models = {"told": told, "not told": plain}
+    found = {
+        f"share of runs with the season in use, {name}": float(
+            model.stream is not None and YEAR in model.stream.seasons
+        )
+        for name, model in models.items()
+    }
+    return {"CRPS, told over not told": ratio} | found
+
+
+QUESTIONS = {name: Question(name, partial(compare, made), ()) for name, made in STREAMS.items()}
+
+
+if __name__ == "__main__":
+    ask_all(QUESTIONS, "benchmarks.dated", "`auto` on months, told their season or not", 20)
