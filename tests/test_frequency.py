@@ -50,6 +50,8 @@ def test_pandas_indexes() -> None:
     pandas = pytest.importorskip("pandas")
     assert seasons_of_labels(pandas.date_range("2020-01", periods=9, freq="MS")) == (12,)
     assert seasons_of_labels(pandas.period_range("2020-01", periods=9, freq="Q")) == (4,)
+    column = pandas.Series(pandas.date_range("2020-01", periods=9, freq="h"))
+    assert seasons_of_labels(column) == (24, 168)
     assert seasons_of_labels(pandas.RangeIndex(9)) == ()
     assert seasons_of_labels(pandas.Index(["a", "b", "c"])) == ()
 

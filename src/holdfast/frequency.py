@@ -119,6 +119,17 @@ def seasons_of(frequency: Frequency | None) -> tuple[int, ...]:
     return () if frequency is None else frequency.seasons
 
 
+def dates_of_labels(labels: Any) -> list[datetime]:
+    """Labels of a series as dates; none where they are others, or in disorder."""
+    try:
+        begun = getattr(labels, "start_time", labels)  # periods of time are called by their start
+        line = read_times(begun, len(begun))
+    except (HoldfastError, TypeError, KeyError):
+        return []
+    start = datetime(1970, 1, 1)
+    return [start + timedelta(seconds=float(s)) for s in line.values] if line.kind == DATES else []
+
+
 def seasons_of_labels(labels: Any) -> tuple[int, ...]:
     """The seasons that the dates of a series may have, in steps; none where these say nothing.
 
@@ -128,16 +139,7 @@ def seasons_of_labels(labels: Any) -> tuple[int, ...]:
     """
     if labels is None:
         return ()
-    try:
-        first = labels[:_FIRST_LABELS]
-        first = first.to_timestamp() if hasattr(first, "to_timestamp") else first  # of periods
-        line = read_times(first, len(first))
-    except (HoldfastError, TypeError, KeyError):  # names, or times in disorder
-        return ()
-    if line.kind != DATES:
-        return ()
-    start = datetime(1970, 1, 1)
-    return seasons_of(find_frequency([start + timedelta(seconds=float(s)) for s in line.values]))
+    return seasons_of(find_frequency(dates_of_labels(labels[:_FIRST_LABELS])))
 
 
 def _distance(a: Time, b: Time) -> float:

@@ -153,6 +153,8 @@ def test_dates_name_the_season(rng: np.random.Generator) -> None:
     again = hf.from_bytes(dated.to_bytes())
     assert again.settings()["seasons"] == [12]
     assert again.predict().mean == dated.predict().mean
+    ahead = dated.forecast(3).frame()["time"]
+    assert [str(time)[:10] for time in ahead] == ["2021-09-01", "2021-10-01", "2021-11-01"]
     undated = hf.auto()
     undated.run(y[:20])
     assert undated.stream is not None and undated.stream.seasons == []
