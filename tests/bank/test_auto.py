@@ -138,7 +138,7 @@ def test_a_fault_that_lasted_does_not_drag_what_follows(
     errors = [
         float(np.sqrt(np.mean((y - hf.auto().run(seen).mean)[late] ** 2))) for seen in (faulty, y)
     ]
-    assert errors[0] < 3.0 * errors[1]  # 40 times without holding members together
+    assert errors[0] < 3.0 * errors[1]  # at 1000 it is 14 where faint members pull as they like
 
 
 def test_dates_name_the_season(rng: np.random.Generator) -> None:

@@ -7,8 +7,8 @@ import pytest
 
 from holdfast.bank import scores, simple
 from holdfast.bank.design import GENEROUS, Scaler
-from holdfast.bank.ensemble import unmoved, weighted_median
-from holdfast.bank.members import PRIOR, PULL, RARE, Parts, SimpleMembers, Spec, held_back
+from holdfast.bank.ensemble import PULL, Ensemble, unmoved, weighted_median
+from holdfast.bank.members import PRIOR, Parts, SimpleMembers, Spec
 from holdfast.bank.mixing import Mixer
 from holdfast.bank.past import CLEAN, RAW, TwoPasts
 from holdfast.bank.seasons import propose
@@ -75,30 +75,25 @@ def test_a_lag_from_before_the_first_value_says_nothing() -> None:
     np.testing.assert_array_equal(lags, [7.0, -2.0, 0.0])
 
 
-def test_what_is_rare_and_far_away_counts_for_little() -> None:
-    location = np.array([[0.0], [3.0], [1000.0], [1000.0]])
-    spread = np.ones((4, 1, 1))
-    share = held_back(np.array([0.65, 0.02, 0.03, 0.3]), location, spread)
-    assert share.sum() == pytest.approx(1.0)
-    assert share[2] * 1000.0 == pytest.approx(PULL, rel=0.05)  # rare and far: held back
-    assert share[3] / share[0] == pytest.approx(0.3 / 0.65)  # far but not rare: as it was
-    assert share[1] / share[0] == pytest.approx(0.02 / 0.65)  # rare but near: as it was
-    assert RARE < 0.3
-
-
-def test_what_all_expected_brings_a_lost_member_back() -> None:
-    """By its own errors alone it would take every value for an outlier, and stay away."""
-    left = {}
-    for trust in (0.0, 1.0):
-        state = simple.smoothers()
-        for value in np.tile([-1.0, 1.0], 50):
-            simple.learn(state, value)
-        state.level[:] = 1000.0
-        for value in np.tile([-1.0, 1.0], 10):
-            simple.learn(state, value, trust)
-        left[trust] = state.level[NAMES.index("smoothing .5")]
-    assert left[0.0] > 500.0
-    assert abs(left[1.0]) < 1.5
+def test_a_faint_member_far_away_pulls_the_mean_by_little() -> None:
+    ensemble = Ensemble([Spec("level")], 1, 0)
+    n = len(ensemble.names)  # the regime model first
+    parts = Parts(
+        np.ones(n + 1),
+        np.array([[0.0], [0.0], *[[1000.0]] * (n - 1)]),
+        np.ones((n + 1, 1, 1)),
+        np.full(n + 1, 8.0),
+        np.array([0, 0, *range(1, n)]),
+    )
+    weight = np.full(n + 1, 0.01)
+    weight[0], weight[1] = 0.5, 1.0 - 0.5 - 0.01 * (n - 1)
+    held = ensemble._held_back(parts, weight, np.ones(1))
+    assert held.sum() == pytest.approx(1.0)
+    assert (held[2:] * 1000.0).max() < 1.01 * PULL / (1.0 - 0.01 * n)
+    parts.owner[2] = 0  # the same, of a regime: its return may be likely
+    assert ensemble._held_back(parts, weight, np.ones(1))[2] > 0.009
+    parts.location[2:] = 3.0  # near: as it was
+    np.testing.assert_allclose(ensemble._held_back(parts, weight, np.ones(1)), weight)
 
 
 def test_weighted_median() -> None:

@@ -19,14 +19,7 @@ from numpy.typing import NDArray
 from holdfast.bank.calibration import Components
 from holdfast.bank.ensemble import Ensemble, Look
 from holdfast.bank.hindcast import LinearMember, horizon_weights
-from holdfast.bank.members import (
-    FAINT,
-    RegimeMember,
-    SimpleMembers,
-    Spec,
-    held_back,
-    thinned,
-)
+from holdfast.bank.members import FAINT, RegimeMember, SimpleMembers, Spec, thinned
 from holdfast.bank.past import CLEAN, RAW, TwoPasts
 from holdfast.bank.seasonal import points, variances
 from holdfast.bank.simple import DOF, SMOOTHERS, gains
@@ -174,7 +167,7 @@ def _affine(member: RegimeMember, ensemble: Ensemble, look: Look, m: int) -> tup
     keep = (at_zero.share > FAINT) & (at_zero.dof > 2)
     slopes = [member.model.predict(unit).location - at_zero.location for unit in np.eye(width)]
     own = look.parts.owner[: look.cut] == m
-    share = held_back(at_zero.share[keep], at_zero.location[keep], at_zero.spread[keep])
+    share = at_zero.share[keep] / at_zero.share[keep].sum()
     spread = look.parts.spread[: look.cut][own]
     if len(spread) != keep.sum():  # components that come and go with x: take them as they are at 0
         spread = at_zero.spread[keep]

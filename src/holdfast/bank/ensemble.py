@@ -29,8 +29,11 @@ RATE = np.array([1.0, 49.0])  # prior of the rate of outliers: additive, regular
 HIGHEST = 0.3  # of that rate
 FOLLOWS = 0.25  # of the way to a doubtful value: a component that far along believes it
 _FADE = 0.999
-_FARTHEST = 1e90  # of an error, in noise scales: its square must not overflow
 _FINEST = 1e-12  # of a scale, relative to where it is
+RARE, PULL = (
+    0.1,
+    0.25,
+)  # a weight below the one pulls the mean by the other at most, in noise scales
 DEPTH = 512  # how far back lags may reach
 
 
@@ -98,7 +101,21 @@ class Ensemble:
         weight /= weight.sum()
         scale = np.sqrt(np.einsum("kii->ki", parts.spread))
         noise = np.exp(weight @ np.log(scale))
+        weight = self._held_back(parts, weight, noise)
         return Look(parts, cut, masses, weight, weight @ parts.location, noise)
+
+    def _held_back(self, parts: Parts, weight: Array, noise: Array) -> Array:
+        """Weights with which no simple member that hardly counts pulls the mean far.
+
+        One that followed a fault may be left a thousand noise scales away, and its weight falls
+        slowly. A regime far away keeps the weight of its return, for that may be known well.
+        """
+        total = np.bincount(parts.owner, weight)[parts.owner]
+        faint = (parts.owner >= len(self.regimes)) & (total < RARE)
+        away = np.abs(parts.location - weighted_median(parts.location, weight)) / noise
+        most = PULL / np.maximum(away.max(axis=1), PULL)
+        held = np.where(faint, np.minimum(weight, most), weight)
+        return np.asarray(held / held.sum())
 
     def observe(self, z: Array, covariates: Array, look: Look) -> Heard:
         """Learn one observation that `look` was made for."""
@@ -118,7 +135,7 @@ class Ensemble:
         self._score(look, z)
         self._park()
         self.rate = RATE + _FADE * (self.rate - RATE) + np.array([1.0 - r, r])
-        steps = self._learn(z, covariates, version, r, self._trust(look, z))
+        steps = self._learn(z, covariates, version, r)
         self._remember(z, look, r, error, rate)
         by_member = np.logaddexp(each[version][: len(self.regimes)], log_q)
         return Heard(r, steps, by_member)
@@ -228,23 +245,11 @@ class Ensemble:
         """Teach the regime models that are awake."""
         return {i: m.learn(z, self.past, version, covariates) for i, m in self._awake.items()}
 
-    def _trust(self, look: Look, z: Array) -> float:
-        """How much a value that all members together expected moves one that did not.
-
-        By its own errors alone, a member that once followed a fault far away would take every
-        value since for an outlier.
-        """
-        middle = weighted_median(look.parts.location, look.weight)
-        error = np.nanmax(np.abs((z - middle) / look.noise))
-        return float(simple.weight_of(min(error, _FARTHEST) ** 2))
-
-    def _learn(
-        self, z: Array, covariates: Array, version: int, r: float, trust: float
-    ) -> dict[int, Step]:
+    def _learn(self, z: Array, covariates: Array, version: int, r: float) -> dict[int, Step]:
         bounded = np.clip(z, -LARGEST, LARGEST)  # no regime of theirs is born farther away
         steps = self._update(bounded, covariates, version)
         if r >= DOUBT:
-            self.simple.learn(z, self.past, version, covariates, trust)
+            self.simple.learn(z, self.past, version, covariates, 0.0)
             return steps
         self.doubted = self.simple.copy()
         self.doubted.learn(z, self.past, version, covariates, 1.0)

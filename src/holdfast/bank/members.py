@@ -27,7 +27,6 @@ from holdfast.results import Step
 Array = NDArray[np.float64]
 
 FAINT = 1e-3  # components with a smaller share of their member are left out
-RARE, PULL = 0.1, 0.25  # a share below the one pulls the mean by the other at most, in noise scales
 PRIOR = 100.0  # prior variance of a level and of the coefficient of a covariate, in units
 _LONGEST = 1e6  # of an observation, in units, for members that have no weight of their own
 _NOTHING = np.zeros(0)
@@ -271,7 +270,7 @@ class SimpleMembers:
     def learn(
         self, z: Array, past: TwoPasts, version: int, covariates: Array, trust: float
     ) -> None:
-        """Learn one observation, which counts with a weight of at least `trust`."""
+        """Learn one observation; with `trust` 1 it counts in full."""
         ahead = seasonal.points(past, version, self.season, 0) if self.season else None
         rows = self._rows(past, version, covariates)
         for j in range(self.dim):
@@ -316,24 +315,8 @@ def thinned(forecast: Forecast, faint: float) -> Components:
     keep = (forecast.share > faint) & (forecast.dof > 2)
     if not keep.any():
         keep = forecast.share == forecast.share.max()
-    location, spread = forecast.location[keep], forecast.spread[keep]
-    return held_back(forecast.share[keep], location, spread), location, spread, forecast.dof[keep]
-
-
-def held_back(share: Array, location: Array, spread: Array) -> Array:
-    """Shares that sum to 1, in which what is rare and far away counts for little.
-
-    A regime that a fault of the sensor left behind may be thousands of noise scales away; then the
-    small chance of its return, which nobody knows that well, would move the mean of every forecast
-    and the ends of intervals. Were the chance right, leaving it out would cost a share of it.
-    """
-    main = int(np.argmax(share))
-    scale = np.sqrt(np.diagonal(spread[main]))
-    away = np.max(np.abs(location - location[main]) / scale, axis=1)
-    share = share / share.sum()
-    most = np.where(share < RARE, PULL / np.maximum(away, PULL), 1.0)
-    share = np.minimum(share, most)
-    return np.asarray(share / share.sum())
+    share = forecast.share[keep]
+    return share / share.sum(), forecast.location[keep], forecast.spread[keep], forecast.dof[keep]
 
 
 def worth(names: list[str]) -> Array:

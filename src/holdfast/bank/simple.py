@@ -4,8 +4,7 @@ Each predicts a Student-t around its point with a scale learnt from its own erro
 
     v += g (w e^2 - v),   w = (nu + 1) / (nu + e^2 / v),   g = max(1 / (n + 3), 1 / memory)
 
-the robust estimate of a t with nu degrees of freedom. The same w weighs what it learns from y, or
-the w of all members together, if that is larger: what they expected is no outlier.
+the robust estimate of a t with nu degrees of freedom. The same w weighs what it learns from y.
 
     smoothing     level += a w e, slope += b w e     a = max(limit, gain of least squares after n)
     least squares on the design of lags, forgetting slowly, each observation weighed by w
@@ -76,17 +75,11 @@ def squares(width: int) -> Squares:
 
 
 @kernel
-def weight_of(square: float) -> float:
-    """w of an error with this square, in scales."""
-    return (DOF + 1.0) / (DOF + square)
-
-
-@kernel
 def learn_scale(variance: float, error: float, count: float) -> tuple[float, float]:
     """The scale after one error, and the weight of that error."""
     far = 1e90 * math.sqrt(variance)
     error = min(max(error, -far), far)
-    w = weight_of(error * error / variance)
+    w = (DOF + 1.0) / (DOF + error * error / variance)
     gain = max(1.0 / (count + PRIOR), 1.0 / MEMORY)
     return max(variance + gain * (w * error * error - variance), 1e-12), w
 
@@ -111,7 +104,7 @@ def gain(rates: Array, n: float) -> tuple[float, float]:
 
 @kernel
 def smooth(state: Smoothers, rates: Array, y: float, trust: float) -> None:
-    """Learn one observation; its weight is at least `trust`."""
+    """Learn one observation; with `trust` 1 it moves levels fully, whatever its weight."""
     n = state.seen[0] + 1.0
     for j in range(state.level.size):
         expected = state.level[j] + state.slope[j]
@@ -120,7 +113,7 @@ def smooth(state: Smoothers, rates: Array, y: float, trust: float) -> None:
             state.variance[j], w = learn_scale(state.variance[j], error, n - 1.0)
         else:
             w = 1.0
-        w = min(max(w, trust), 1.0)
+        w = max(min(w, 1.0), trust)
         a, b = gain(rates[j], n)
         if rates[j, 0] == 1.0:
             w = 1.0
@@ -150,7 +143,7 @@ def regress(state: Squares, x: Array, y: float, trust: float, forget: float) -> 
         leverage += x[i] * gain[i]
     error = y - expected
     state.variance[0], w = learn_scale(state.variance[0], error / leverage**0.5, state.seen[0])
-    w = max(w, min(trust, 1.0))
+    w = max(w, trust)
     s = leverage - 1.0 + 1.0 / w
     for i in range(m):
         state.theta[i] += gain[i] * error / s
