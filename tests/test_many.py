@@ -13,7 +13,8 @@ import pytest
 from joblib._parallel_backends import ThreadingBackend
 
 import holdfast as hf
-from holdfast.many import seed_of
+from holdfast.frequency import Frequency
+from holdfast.many import seed_of, with_seasons
 
 SMALL = {"particles": 5, "noise": 1.0}
 
@@ -125,3 +126,12 @@ def test_any_backend_of_joblib_serves(streams: bool) -> None:
     with joblib.parallel_config(backend=f"cluster {streams}"):
         spread = hf.run_many(table, model="running_mean", horizon=2, jobs=2)
     pandas.testing.assert_frame_equal(spread.frame, plain.frame)
+
+
+def test_dates_say_which_seasons_to_expect() -> None:
+    hours = Frequency("seconds", 3600.0).seasons
+    assert with_seasons("auto", {}, hours) == {"seasons": [24, 168]}
+    assert with_seasons("auto", {"seasons": [7]}, hours) == {"seasons": [7]}
+    assert with_seasons("br_ihmm", {"seed": 1}, hours) == {"seed": 1}
+    lags = {"features": hf.features.lags(1).to_json()}
+    assert with_seasons("auto", lags, hours) == lags

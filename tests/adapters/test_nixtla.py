@@ -33,6 +33,13 @@ def test_forecast_continues_every_series(frame):
     assert (ahead["holdfast-hi-80"] < ahead["holdfast-hi-95"]).all()
 
 
+def test_months_go_on_as_the_calendar_does(frame):
+    months = pd.date_range("2020-01-31", periods=20, freq="ME")
+    table = pd.DataFrame({"unique_id": "a", "ds": months, "y": np.arange(20.0)})
+    ahead = nixtla.forecast(table, h=3, **CHOICE)
+    assert ahead["ds"].tolist() == pd.date_range("2021-09-30", periods=3, freq="ME").tolist()
+
+
 def test_polars_comes_back_as_polars(frame):
     assert isinstance(nixtla.forecast(pl.from_pandas(frame), h=1, **CHOICE), pl.DataFrame)
 

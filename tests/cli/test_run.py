@@ -49,6 +49,16 @@ def test_values_and_errors_are_in_the_users_units(
     assert forecast.mean == pytest.approx(levels[-1], abs=1e-3)  # the snapshot needs no rescaling
 
 
+def test_what_dates_and_options_say_of_seasons_reaches_auto(
+    holdfast: Holdfast, table: Path, tmp_path: Path
+) -> None:
+    """Hours may have days and weeks; `--season` says it otherwise."""
+    for name, options, seasons in (("dates", (), [24, 168]), ("told", ("--season", 12), [12])):
+        assert holdfast("run", table, "--out", name, *options).code == 0
+        settings = hf.load(tmp_path / name / "model.holdfast").settings()
+        assert settings["seasons"] == seasons and settings["features"] is None
+
+
 def test_blocks_are_the_stream(
     holdfast: Holdfast, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

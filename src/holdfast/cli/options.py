@@ -30,7 +30,11 @@ Out = Annotated[Path, typer.Option("--out", help="Folder for the results.")]
 Columns = Annotated[str, typer.Option(help="Covariates: column names, comma-separated.")]
 Lags = Annotated[str, typer.Option(help="Lags of the target, comma-separated.")]
 Season = Annotated[
-    str, typer.Option(help="Season lengths in steps, comma-separated, as features of the model.")
+    str,
+    typer.Option(
+        help="Season lengths in steps, comma-separated: auto is told to expect them, other models "
+        "take them as features."
+    ),
 ]
 Table = Annotated[str | None, typer.Option(help="Table of a database.")]
 Query = Annotated[str | None, typer.Option(help="SQL over a database.")]
