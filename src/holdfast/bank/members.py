@@ -42,14 +42,16 @@ class Guess(NamedTuple):
     shape: float  # half the number of observations that this is worth
     gamma: tuple[float, float]  # prior of how readily regimes are opened
     batch: int = 6
+    lags: float = 1.0  # variance of their coefficients
+    latest: float = 0.0  # mean of the coefficient of lag 1
 
 
 # Columns and season lags may explain most of what differences from one value to the next show:
-# then the noise is far below one unit. Who forecasts a season opens regimes readily, which lowers
-# the error of loads by the hour (docs/auto.md); who reads regimes does not.
+# then the noise is far below one unit. Who forecasts a season opens regimes readily, and begins at
+# the latest value with small lags, which lowers the error of loads by the hour (docs/auto.md).
 _USUAL = Guess(1.0, 5.0, (1.0, 10.0))
 _COLUMNS = Guess(0.1, 2.5, (1.0, 10.0), batch=3)
-_SEASON = Guess(0.1, 2.5, (1.0, 1.0))
+_SEASON = Guess(0.1, 2.5, (1.0, 1.0), lags=0.2, latest=1.0)
 
 
 # What a member is worth beforehand beside the others, which count 1: most streams resemble their
@@ -169,20 +171,23 @@ class RegimeMember:
 
 
 def regime_model(spec: Spec, dim: int, seed: int) -> Model:
-    """A regime model in units: levels of variance 100, lags of variance 1."""
-    features = feature_maps.intercept()
+    """A regime model in units: levels of variance 100, lags of variance 1 or less."""
+    features, guess = feature_maps.intercept(), spec.guess
     prior: Any = PRIOR
+    mean: Any = 0.0
     lags = len(spec.steps) * dim
     if lags + spec.width:
         features = features + feature_maps.columns()
-        prior = [PRIOR] + [1.0] * lags + [PRIOR] * spec.width
-    guess = spec.guess
+        prior = [PRIOR] + [guess.lags] * lags + [PRIOR] * spec.width
+        if guess.latest and spec.steps[0] == 1 and dim == 1:
+            mean = [0.0, guess.latest] + [0.0] * (lags - 1 + spec.width)
     return make(
         "student_t_ihmm",
         features=features,
         weight="contamination",
         noise_shape=guess.shape,
         noise_scale=guess.shape * guess.noise,
+        prior_mean=mean,
         prior_var=prior,
         batch=guess.batch,
         sticky=10.0,

@@ -43,7 +43,7 @@ class Auto(Model):
     """Regimes and honest forecasts of any stream, in its own units, with nothing to set."""
 
     name = "auto"
-    state_version = 5
+    state_version = 6
     advised = False  # it speaks for itself, as the stream goes on
 
     def __init__(
