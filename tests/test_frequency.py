@@ -15,7 +15,7 @@ START = datetime(2024, 1, 1)
     ("frequency", "seasons"),
     [
         (Frequency("seconds", 60), (60, 1440, 10_080)),
-        (Frequency("seconds", 900), (4, 96, 672)),
+        (Frequency("seconds", 900), (96, 672)),
         (Frequency("seconds", 1800), (48, 336)),
         (Frequency("seconds", 3600), (24, 168)),
         (Frequency("seconds", 7 * 3600), (24,)),

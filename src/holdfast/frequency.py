@@ -23,7 +23,7 @@ _NAMES = {
     604800: "weekly",
 }
 _SEASONS = {60: 1440, 300: 288, 600: 144, 900: 96, 1800: 48, 3600: 24, 86400: 7, 604800: 52}
-_HOUR, _DAY, _WEEK = 3600, 86_400, 604_800
+_MINUTE, _HOUR, _DAY, _WEEK = 60, 3600, 86_400, 604_800
 _SHORTEST = 4  # steps of a season that is worth naming
 _FIRST_LABELS = 200  # by which the frequency of a labelled series is found
 
@@ -69,7 +69,8 @@ class Frequency:
         """
         if self.unit != "seconds" or self.size == _WEEK:
             return () if self.season is None else (self.season,)
-        exact = [length / self.size for length in (_HOUR, _DAY, _WEEK)]
+        hours = (_HOUR,) if self.size <= _MINUTE else ()  # parts of an hour have days
+        exact = [length / self.size for length in (*hours, _DAY, _WEEK)]
         return tuple(int(steps) for steps in exact if steps >= _SHORTEST and steps.is_integer())
 
     def steps(self, before: Time, after: Time) -> int | None:
