@@ -66,6 +66,12 @@ def test_a_new_reader_may_have_to_earn_belief() -> None:
         reading.enlarge(None, believed)
         hear(reading, t + 1, [0, 0], [-1.0, -1.0])
         assert reading.chosen == int(believed)
+        for _ in range(20):
+            t += 1
+            hear(reading, t + 1, [0, 0], [-1.0, -3.0])  # the first one earns it back ..
+        reading.enlarge(1, believed)  # .. and another takes the second one's place
+        hear(reading, t + 2, [0, 0], [-1.0, -1.0])
+        assert reading.chosen == int(believed)
 
 
 def test_snapshot_of_a_reading() -> None:

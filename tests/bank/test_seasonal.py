@@ -7,6 +7,7 @@ import pytest
 
 import holdfast as hf
 from holdfast.bank import seasonal
+from holdfast.bank.design import Lineup
 from holdfast.bank.past import BROAD, CLEAN, REACH, TwoPasts
 from holdfast.bank.seasons import propose
 
@@ -103,3 +104,14 @@ def test_months_are_forecast_as_well_as_by_who_is_told() -> None:
     error = np.abs(hf.auto().run(y).mean - y)[60:].mean()
     told = [abs(y[i] - y[i % 12 : i : 12].mean()) for i in range(60, 120)]
     assert error < 1.25 * np.mean(told)
+
+
+def test_a_season_is_taken_out_only_where_two_of_it_are_remembered() -> None:
+    """Two weeks of half hours are; of a year of days only the lags can be used."""
+    plan = Lineup(None, None)
+    taken = {
+        tuple(periods): [spec.season for spec in plan.season(periods, 0) if spec.season]
+        for periods in ([48, 336], [365], [7, 365])
+    }
+    assert taken == {(48, 336): [336], (365,): [], (7, 365): [7]}
+    assert [spec.name for spec in plan.season([365], 0)] == ["season lags"]

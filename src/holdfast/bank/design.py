@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast import features as feature_maps
+from holdfast.bank.ensemble import DEPTH
 from holdfast.bank.members import PRIOR, Spec
 from holdfast.checks import Arrays, Values
 from holdfast.errors import HoldfastError, SnapshotError, whole
@@ -146,12 +147,16 @@ class Lineup:
         return self.reader.width(self.like)
 
     def season(self, periods: list[int], n_x: int) -> list[Spec]:
-        """The members that know the seasons: one reads regimes, one forecasts."""
+        """The members that know the seasons: one reads regimes, if it can, and one forecasts."""
         steps = sorted({1, 2, 3} | {k for s in periods for k in (s, s + 1)})
         read = 0 if self.reader is None else self._reading_width(n_x)
         columns = (0, n_x - read)
-        reader = Spec("season", (1,), columns, forecasts=False, season=_longest(periods))
-        return self._marked([reader, Spec("season lags", tuple(steps), columns, squares=True)])
+        lags = Spec("season lags", tuple(steps), columns, squares=True)
+        known = [period for period in periods if 2 * period <= DEPTH]  # it is averaged over two
+        if not known:
+            return self._marked([lags])
+        reader = Spec("season", (1,), columns, forecasts=False, season=_longest(known))
+        return self._marked([reader, lags])
 
     @property
     def first_reader(self) -> int:

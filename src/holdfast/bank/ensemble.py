@@ -34,7 +34,7 @@ RARE, PULL = (
     0.1,
     0.25,
 )  # a weight below the one pulls the mean by the other at most, in noise scales
-DEPTH = 512  # how far back lags may reach
+DEPTH = 700  # how far back lags may reach: two weeks of half hours
 
 
 class Look(NamedTuple):

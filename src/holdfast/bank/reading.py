@@ -113,18 +113,18 @@ class Reading:
         self.lead = kept
 
     def enlarge(self, replaced: int | None, believed: bool) -> None:
-        """One more reader, or another in the place of one; one more may be believed at once."""
+        """One more reader, or another in the place of one; it may be believed at once."""
         if replaced is None:
             self.lead = np.pad(self.lead, (0, 1))
-            if believed:
-                self.lead[:-1, -1], self.lead[-1, :-1] = AHEAD + STAY, -AHEAD - STAY
             self.traces.append([])
             self.memory.append({})
             self.ages.append(0)
-            return
-        self.lead[replaced] = self.lead[:, replaced] = 0.0
-        self.traces[replaced], self.memory[replaced], self.ages[replaced] = [], {}, 0
-        if self.chosen == replaced:
+        new = len(self.traces) - 1 if replaced is None else replaced
+        ahead = AHEAD + STAY if believed else 0.0
+        self.lead[:, new], self.lead[new] = ahead, -ahead
+        self.lead[new, new] = 0.0
+        self.traces[new], self.memory[new], self.ages[new] = [], {}, 0
+        if self.chosen == new:
             self.rejoin()
 
     def rejoin(self) -> None:
