@@ -1,13 +1,12 @@
 """How much to run: how many seeds of what, how long it takes, and what `--quick` cuts off.
 
-What enters a claim (`ahead`, `targets`) has the same seeds for all models, so that differences are
-paired: as many as `SEEDS` says of the stream, twenty where a run takes few seconds. Five has what
-stands in a table beside, a point of a sweep or of an ablation, what takes more than a minute, and
-`auto` on a given series, where little changes with its seed; two has what takes longer still. What
-draws nothing on a given series has one, and so has the sampler that has seen all of it, as in the
-paper. Sweeps and ablations take the first 1000 rows of the synthetic stream, and of electricity the
-first 4000 hours after its training part. `runs` caps all of it; a later call with a higher cap, or
-with more in `SEEDS`, adds what is missing.
+All models have the same seeds, so that differences are paired: as many as `SEEDS` says of the
+stream, twenty where a run takes under a minute. Five has what takes longer, and `auto` on a given
+series, where little changes with its seed; two has what takes longer still. What draws nothing on a
+given series has one, and so has the sampler that has seen all of it, as in the paper. Sweeps and
+ablations take the first 1000 rows of the synthetic stream, and of electricity the first 4000 hours
+after its training part. `runs` caps all of it; a later call with a higher cap, or with more in
+`SEEDS`, adds what is missing.
 """
 
 from __future__ import annotations
@@ -39,6 +38,10 @@ SEEDS = {
 MINUTE, LONG = 60.0, 100.0  # seconds
 PAIR = 2  # runs of what takes long
 SHORT_ROWS = {"synthetic": 1000, "electricity": 16_000}  # in a sweep
+GIVEN = ("electricity", "ofi", "well_log")
+DRAWS_NOTHING = ("bocd", "dsm_bocd", "least_squares", "last_value")
+OFFLINE = "beam_ihmm"
+ROWS = {"synthetic": 1000, "electricity": 16_000}  # in a sweep
 GIVEN = ("electricity", "ofi", "well_log")
 DRAWS_NOTHING = ("bocd", "dsm_bocd", "least_squares", "last_value")
 OFFLINE = "beam_ihmm"
@@ -106,7 +109,7 @@ class Plan:
             model: by name.
             variant: one of `settings.TITLES`.
             changes: settings to change.
-            short: one of many points, with fewer seeds and on fewer rows.
+            short: one of many points, on fewer rows.
 
         Example:
             >>> [p.seed for p in Plan(runs=2).parts("iid_t", "br_ihmm", "second")]
@@ -117,8 +120,7 @@ class Plan:
             first = replace(first, rows=SHORT_ROWS.get(stream))
         if self.quick:
             return [_shrunk(first)]
-        claimed = not short and (model, variant) in CLAIMED
-        return [replace(first, seed=seed) for seed in range(self.count(first, claimed))]
+        return [replace(first, seed=seed) for seed in range(self.count(first))]
 
     def probe(self, name: str, question: str) -> list[Part]:
         """The answers to a question, one per seed; when quick only to the quickest."""
@@ -127,14 +129,14 @@ class Plan:
         seeds = 1 if self.quick else SEEDS[name]
         return [Part(name, question, seed=seed) for seed in range(seeds)]
 
-    def count(self, part: Part, claimed: bool = True) -> int:
+    def count(self, part: Part) -> int:
         """How many seeds a variant is run with."""
         if part.stream in GIVEN and part.model in (*DRAWS_NOTHING, OFFLINE):
             return 1
         if seconds(part) > LONG:
             return min(self.runs, PAIR)
         steady = part.stream in GIVEN and part.model == "auto"  # little changes with its seed
-        many = claimed and not steady and seconds(part) < MINUTE
+        many = not steady and seconds(part) < MINUTE
         return min(self.runs, SEEDS[part.stream] if many else FEW)
 
     def grid(self, values: tuple[int, ...]) -> tuple[int, ...]:
