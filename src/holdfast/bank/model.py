@@ -70,10 +70,7 @@ class Auto(Model):
         """Predict and update along a stream; dates, if it has some, say which seasons to expect.
 
         Args:
-            y: observations, (T,) or (T, d): array, list, series or frame.
-            X: covariates, one row per observation.
-            progress: show a progress bar.
-            level: probability that the interval `lower` .. `upper` should hold.
+            y, X, progress, level: as for every model.
         """
         if self.plan.seasons is None and not self.plan.explicit:
             index = read_series(y).index
