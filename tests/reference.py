@@ -24,6 +24,7 @@ import math
 from collections.abc import Iterable
 
 import numpy as np
+from reference_lags import Doubts, Part
 from reference_parts import (
     Array,
     Candidate,
@@ -66,7 +67,7 @@ class Reference:
         self.happened = Happened()
         self.outliers, self.observations = 0.0, 0
         self.rate = [RATE_WORTH * s.outlier_rate, RATE_WORTH * (1.0 - s.outlier_rate)]
-        self.past: list[Array] = []
+        self.lags = Doubts(s.noise.shape[0])
         self.particles = self._first_particles()
         self.islands = self._first_islands()
 
@@ -120,22 +121,22 @@ class Reference:
             mean = mean + self.rng.standard_normal(mean.size)
         return Regime(mean, self.settings.prior_var)
 
-    def design(self, x: Array) -> Array:
+    def design(self, x: Array, past: list[Array]) -> Array:
         """F = I_d x phi', phi = (1, x, y some steps ago)."""
-        lagged = [
-            self.past[-k] if k <= len(self.past) else np.zeros(self.dim) for k in self.settings.lags
-        ]
+        lagged = [past[-k] if k <= len(past) else np.zeros(self.dim) for k in self.settings.lags]
         return np.kron(np.eye(self.dim), np.concatenate([np.ones(1), x, *lagged]))
 
     def observe(self, y: Array, x: Array) -> Report:
-        design = self.design(x)
+        rate = self._eps() if self.mixed else 0.05
+        before = self.lags.expected(lambda past: self._parts(x, past, 0))
+        self.lags.decide(y, lambda past: self._parts(x, past, 0), rate)
+        design = self.design(x, self.lags.clean)
         log_broad = self._log_broad(y, design) if self.mixed and not np.isnan(y).all() else 0.0
         for island in self.islands:
             for p in island.particles:
                 for regime in p.everyone():
                     for c in regime.candidates:
                         self._advance(c, regime, y, design, log_broad, island.observed)
-        self._remember(y)
         self.time += 1
         for island in self.islands:
             island.observed += not np.isnan(y).all()
@@ -143,6 +144,8 @@ class Reference:
             island.ended = island.size if island.position == island.size else 0
             self._weigh(island)
         change, weight = self._change_probability(), self._mean_weight()
+        doubts = bool(self.settings.lags) and self._on("D13")
+        self.lags.push(y, weight, before, rate, doubts)
         if not np.isnan(y).all():
             self._learn_rate(weight)
         for island in self.islands:
@@ -226,11 +229,6 @@ class Reference:
         if self._on("D1"):
             return log_normal(residual, spread / w2)
         return w2 * log_normal(residual, spread)
-
-    def _remember(self, y: Array) -> None:
-        """For lags; a missing value repeats the one before it."""
-        before = self.past[-1] if self.past else np.zeros(self.dim)
-        self.past.append(np.where(np.isnan(y), before, y))
 
     def log_transition(self, p: Particle, source: int | None) -> list[float]:
         """log P(l | source) for l = 1 .. L + 1."""
@@ -603,11 +601,7 @@ class Reference:
         """The same for the next observations; lags are not carried forward."""
         moments = []
         for h, x in enumerate(rows):
-            design = self.design(x)
-            parts = [
-                (share, design @ mean, design @ covariance @ design.T + noise)
-                for share, mean, covariance, noise in self._components(h)
-            ]
+            parts = self.lags.expected(lambda past, x=x, h=h: self._parts(x, past, h))
             total = math.fsum(share for share, _, _ in parts)
             centre = sum(share / total * mean for share, mean, _ in parts)
             variance = sum(
@@ -616,6 +610,14 @@ class Reference:
             )
             moments.append((np.asarray(centre), np.asarray(variance)))
         return moments
+
+    def _parts(self, x: Array, past: list[Array], h: int) -> list[Part]:
+        """Shares, means and covariances of the forecast h steps on, with this past."""
+        design = self.design(x, past)
+        return [
+            (share, design @ mean, design @ covariance @ design.T + noise)
+            for share, mean, covariance, noise in self._components(h)
+        ]
 
     def _noise_ahead(self, island: Island, h: int) -> Array:
         noise = self.settings.noise

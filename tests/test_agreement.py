@@ -19,7 +19,7 @@ import holdfast as hf
 
 Array = NDArray[np.float64]
 
-ALL = frozenset(f"D{k}" for k in range(1, 13))
+ALL = frozenset(f"D{k}" for k in range(1, 14))
 RELATIVE, ABSOLUTE = 1e-10, 1e-10
 RULES: dict[str, Any] = {"holdfast": frozenset(), "paper": ALL}
 WEIGHTS, SCHEMES = ("none", "huber", "mahalanobis"), ("systematic", "stratified", "multinomial")
@@ -43,6 +43,11 @@ VECTOR: dict[str, Any] = {
     "prior_var": np.array([[8.0, 1.0, 0.0], [1.0, 9.0, 2.0], [0.0, 2.0, 7.0]]),
 }
 WIDE: dict[str, Any] = {"prior_mean": np.zeros(3), "prior_var": np.diag([9.0, 1.0, 2.0])}
+
+
+def wide(n: int) -> dict[str, Any]:
+    """A prior of n coefficients, when those are many."""
+    return {"prior_mean": np.zeros(n), "prior_var": np.diag(np.linspace(4.0, 1.0, n))}
 
 
 def case(name: str, dim: int = 1, **settings: Any) -> Any:
@@ -71,7 +76,8 @@ def special_cases() -> list[Any]:
     flat: dict[str, Any] = {"alpha_prior": (1.0, 1.0), "gamma_prior": (1.0, 1.0)}
     return [
         case("wolf", weigh_regimes=False, batch=1, seed=51),
-        case("covariates-lag", **WIDE, lags=(2,), batch=3, seed=53),
+        case("covariates-lag", **WIDE, lags=(2,), batch=3, seed=303),
+        case("lags", **WIDE, lags=(1,), batch=3, seed=63),
         case("covariates-lag-paper", **WIDE, lags=(2,), batch=3, paper=ALL, seed=54),
         case("sticky", sticky=3.0, batch=3, seed=55),
         case("sticky-paper", 3, sticky=0.5, batch=3, paper=ALL, seed=56),
@@ -123,7 +129,12 @@ def mixed_cases() -> list[Any]:
         case("mixed-adaptive", **mixed, batch=ADAPTIVE, seed=182),
         case("islands-adaptive", **many, batch=ADAPTIVE, islands=2, seed=91),
         case("mixed-wolf", **mixed, batch=1, weigh_regimes=False, seed=92),
-        case("mixed-covariates-lag", **WIDE, **many, lags=(2,), batch=3, islands=2, seed=93),
+        case("mixed-covariates-lag", **WIDE, **many, lags=(2,), batch=3, islands=2, seed=201),
+        case("mixed-lags", **wide(4), **many, lags=(1, 2), batch=3, islands=2, seed=204),
+        case("mixed-lags", 3, **wide(15), **many, lags=(1,), batch=3, islands=2, seed=96),
+        case(
+            "mixed-lags-raw", **WIDE, **many | {"paper": two | {"D13"}}, lags=(1,), batch=3, seed=97
+        ),
         case("mixed-paper", **many | {"paper": ALL}, batch=3, seed=94),
     ]
 
@@ -169,7 +180,7 @@ def build(dim: int, given: dict[str, Any]) -> tuple[Any, Reference]:
     settings = defaults | (SCALAR if dim == 1 else VECTOR) | often | given
     told = dict(settings)
     paper, lags = told.pop("paper", frozenset()), told.pop("lags", ())
-    told["rule"] = {f"D{k}": "paper" if f"D{k}" in paper else "holdfast" for k in range(1, 13)}
+    told["rule"] = {f"D{k}": "paper" if f"D{k}" in paper else "holdfast" for k in range(1, 14)}
     told["resampling"] = settings.get("resampling", "systematic")
     told["features"] = hf.features.intercept()
     if lags:
@@ -296,6 +307,8 @@ def test_same_draws_same_regimes(dim: int, settings: dict[str, Any]) -> None:
     witness, record = follow(dim, settings, 75)
     happened = witness.happened
     assert happened.births > 1 and happened.resamplings > 0 and happened.prunings > 0
+    if settings.get("lags") and "D13" not in settings.get("paper", ()):
+        assert witness.lags.decided > 0
     constant = set()
     if settings["batch"] == 1:
         constant.add("committed")

@@ -162,10 +162,10 @@ def test_one_grid_point_is_a_number_and_equals_the_grid():
     assert influence.joint_pif(model, clean, clean=clean[:1])[0] == pytest.approx(0.0, abs=1e-12)
 
 
-def test_a_lag_carries_the_contamination_into_the_design():
+def test_a_raw_lag_carries_the_contamination_into_the_design():
     rng = np.random.default_rng(0)
-    features = hf.features.intercept() + hf.features.lags(1)
-    model = hf.br_ihmm(features=features, batch=3, particles=20, weight="imq", noise=0.25)
+    told = {"features": hf.features.intercept() + hf.features.lags(1), "rule": {"D13": "paper"}}
+    model = hf.br_ihmm(**told, batch=3, particles=20, weight="imq", noise=0.25)
     model.run(rng.normal(size=30))
     clean = rng.normal(size=3)
     parameter = influence.parameter_pif(model, [1e3, 1e6], clean=clean, position=0)

@@ -57,7 +57,7 @@ def test_the_outlook_is_the_engine_one_step_further(name, weight):
     y = np.array([0.1, math.nan, 50.0])
     outlook = Outlook(model)
     before = model.to_bytes()
-    moment = outlook.follow(outlook.start, y[:, None], outlook.designs(y[:, None], [None] * 3))
+    moment = outlook.follow(outlook.start, y[:, None], [None] * 3)
     assert model.to_bytes() == before
     for value in y:
         model.update(value)
@@ -210,12 +210,10 @@ def test_a_mixture_of_islands_is_bounded_by_the_worst():
     clean = ahead(model)[:, 0]
     outlook = Outlook(model)
     profile = influence.profile(model, GRID, clean=clean, position="all")
-    start = outlook.follow(
-        outlook.start, clean[:, None], outlook.designs(clean[:, None], [None] * 4)
-    )
+    start = outlook.follow(outlook.start, clean[:, None], [None] * 4)
     log_p = outlook.log_posterior(start.score)
     dirty = np.full((4, 1), GRID[-1])
-    end = outlook.follow(outlook.start, dirty, outlook.designs(dirty, [None] * 4))
+    end = outlook.follow(outlook.start, dirty, [None] * 4)
     log_q = outlook.log_posterior(end.score)
     apart = []
     for g in range(2):

@@ -160,7 +160,7 @@ def test_the_formula_of_a_burst_is_what_the_engine_says():
         for k, height in ((2, 6.0), (3, 6.0), (3, 20.0), (3, 1e6), (4, 6.0), (4, 10.0)):
             y = np.zeros((6, 1))
             y[:k] = height
-            score = outlook.follow(outlook.start, y, outlook.designs(y, [None] * 6)).score
+            score = outlook.follow(outlook.start, y, [None] * 6).score
             log_p = outlook.log_posterior(score)
             odds = np.logaddexp.reduce(log_p[unborn]) - np.logaddexp.reduce(log_p[~unborn])
             burst = burst_log_odds(k, height, 6, rate, prior_var, enter)

@@ -7,12 +7,13 @@ import pytest
 
 from holdfast.bank import scores, simple
 from holdfast.bank.design import GENEROUS, Scaler
-from holdfast.bank.ensemble import PULL, Ensemble, unmoved, weighted_median
+from holdfast.bank.ensemble import PULL, Ensemble
 from holdfast.bank.members import PRIOR, Parts, SimpleMembers, Spec
 from holdfast.bank.mixing import Mixer
-from holdfast.bank.past import CLEAN, RAW, TwoPasts
 from holdfast.bank.seasons import propose
+from holdfast.bank.shared_past import SharedPast
 from holdfast.evaluate import crps
+from holdfast.features.pasts import CLEAN, RAW, unmoved, weighted_median
 from holdfast.forecast import Forecast
 
 NAMES = list(simple.SMOOTHERS)
@@ -56,7 +57,7 @@ def test_an_extreme_value_moves_no_robust_member(extreme: float) -> None:
 
 
 def test_designs_of_regimes_and_least_squares_agree() -> None:
-    past = TwoPasts(6, 1)
+    past = SharedPast(6, 1)
     for value in (5.0, 7.0, 4.0):
         past.push(np.array([value]), np.array([value]))
     lags = past.design(CLEAN, np.array([1, 2, 3])).ravel()
@@ -68,7 +69,7 @@ def test_designs_of_regimes_and_least_squares_agree() -> None:
 
 
 def test_a_lag_from_before_the_first_value_says_nothing() -> None:
-    past = TwoPasts(6, 1)
+    past = SharedPast(6, 1)
     for value in (5.0, 7.0):
         past.push(np.array([value]), np.array([value]))
     lags = past.design(CLEAN, np.array([1, 2, 4])).ravel()
@@ -105,23 +106,20 @@ def test_weighted_median() -> None:
 @pytest.mark.parametrize("error", [30.0, 100.0, 1e3, 1e9, 1e300])
 def test_a_spike_cannot_pull_the_forecast_far(error: float) -> None:
     """P(real) times the error is small for every error."""
-    past = TwoPasts(4, 1)
-    past.push(np.zeros(1), np.array([error]))
-    past.doubt(error, rate=0.02)
+    past = SharedPast(4, 1)
+    past.doubt(np.zeros(1), np.array([error]), error, rate=0.02)
     assert past.p_raw * min(error, 1e6) < 3.0
 
 
 def test_the_next_value_decides_and_experience_counts() -> None:
-    past = TwoPasts(4, 1)
+    past = SharedPast(4, 1)
     first = 0.0
     for turn in range(20):
-        past.push(np.zeros(1), np.array([20.0]))
-        past.doubt(20.0, rate=0.02)
+        past.doubt(np.zeros(1), np.array([20.0]), 20.0, rate=0.02)
         first = first or past.p_raw
         assert past.decide(log_clean=-12.0, log_raw=-1.0) == RAW, turn
         assert past.values[CLEAN, -1, 0] == 20.0 and not past.pending
-    past.push(np.zeros(1), np.array([20.0]))
-    past.doubt(20.0, rate=0.02)
+    past.doubt(np.zeros(1), np.array([20.0]), 20.0, rate=0.02)
     assert past.p_raw > 3 * first  # here large errors stay
     assert past.decide(log_clean=-1.0, log_raw=-12.0) == CLEAN
     assert past.values[RAW, -1, 0] == 0.0
@@ -187,10 +185,8 @@ def test_nothing_follows_a_spike() -> None:
     """A regime that believed it is faint but far away, and must not drag the mean along."""
     share, location = np.array([0.9, 0.06, 0.04, 1.0]), np.array([[0.0], [150.0], [-3.0], [1.0]])
     owner = np.array([0, 0, 0, 1])
-    parts = Parts(share, location, np.ones((4, 1, 1)), np.full(4, 8.0), owner)
-    left = unmoved(parts, jump=np.array([200.0]))
-    assert left.location.ravel().tolist() == [0.0, -3.0, 1.0]
-    np.testing.assert_allclose(left.share, [0.9 / 0.94, 0.04 / 0.94, 1.0])
+    assert unmoved(share, location, owner, np.array([200.0])).tolist() == [True, False, True, True]
+    assert unmoved(share, location, owner, np.array([1e300])).all()
 
 
 def test_members_that_only_watch_have_no_weight() -> None:

@@ -8,14 +8,15 @@ import pytest
 import holdfast as hf
 from holdfast.bank import seasonal
 from holdfast.bank.design import Lineup
-from holdfast.bank.past import BROAD, CLEAN, REACH, TwoPasts
 from holdfast.bank.seasons import propose
+from holdfast.bank.shared_past import REACH, SharedPast
+from holdfast.features.pasts import BROAD, CLEAN
 
 SHAPE = np.array([4.0, -1.0, 0.0, -3.0])
 
 
-def past_of(values: np.ndarray, depth: int = 64) -> TwoPasts:
-    past = TwoPasts(depth, 1)
+def past_of(values: np.ndarray, depth: int = 64) -> SharedPast:
+    past = SharedPast(depth, 1)
     for value in values:
         past.push(np.array([value]), np.array([value]))
     return past

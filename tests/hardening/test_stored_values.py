@@ -65,7 +65,7 @@ def changed(draw: Any, array: np.ndarray) -> np.ndarray:
         at = draw(st.integers(0, array.size - 1))
         value = draw(st.sampled_from(FLOATS if array.dtype.kind == "f" else WHOLES))
         with np.errstate(all="ignore"):
-            array.flat[at] = array.dtype.type(value)
+            array.flat[at] = np.asarray(value).astype(array.dtype)
         return array
     if kind == "short":
         return array[:-1]

@@ -130,7 +130,7 @@ def test_variants_are_the_rules_they_say():
     assert rule(PRINTED)[0] == rule(settings.PAPER)[0] == "paper"
     first, weight = rule(settings.FIRST)
     assert weight == "imq" and isinstance(first, dict)
-    assert {name for name, side in first.items() if side == "paper"} == {"D10", "D11", "D12"}
+    assert {name for name, side in first.items() if side == "paper"} == {"D10", "D11", "D12", "D13"}
     assert rule(SECOND) == ("holdfast", "default")
     assert settings.of("iid_t", "br_ihmm", UNTUNED) == {}
     with pytest.raises(HoldfastError, match="variant"):

@@ -20,9 +20,10 @@ from holdfast.bank.calibration import Components
 from holdfast.bank.ensemble import Ensemble, Look
 from holdfast.bank.hindcast import LinearMember, horizon_weights
 from holdfast.bank.members import FAINT, RegimeMember, SimpleMembers, Spec, thinned
-from holdfast.bank.past import CLEAN, RAW, TwoPasts
 from holdfast.bank.seasonal import points, variances
+from holdfast.bank.shared_past import SharedPast
 from holdfast.bank.simple import DOF, SMOOTHERS, gains
+from holdfast.features.pasts import CLEAN, RAW
 
 Array = NDArray[np.float64]
 
@@ -113,8 +114,7 @@ class _Paths:
     """Pasts of n paths: those of the stream, then what each path drew."""
 
     def __init__(self, ensemble: Ensemble, n: int, depth: int, horizon: int, rng: Any) -> None:
-        p_raw = ensemble.past.p_raw if ensemble.past.pending else 0.0
-        self.version = (rng.random(n) < p_raw).astype(int)
+        self.version = (rng.random(n) < ensemble.past.masses[RAW]).astype(int)
         past = ensemble.past.values[self.version, -depth:]
         self.values = np.concatenate([past, np.zeros((n, horizon, ensemble.dim))], axis=1)
         self.depth, self.n, self.count = depth, n, ensemble.past.count
@@ -205,7 +205,7 @@ def _squares_paths(
 def _add_smooth(
     pieces: list[list[Component]],
     state: SimpleMembers,
-    past: TwoPasts,
+    past: SharedPast,
     version: int,
     weight: Array,
 ) -> None:

@@ -17,17 +17,16 @@ from holdfast.bank import scores, simple
 from holdfast.bank.members import Parts, RegimeMember, SimpleMembers, Spec, worth
 from holdfast.bank.mixing import Mixer
 from holdfast.bank.parking import Parking
-from holdfast.bank.past import CLEAN, LARGEST, RAW, TwoPasts, log_broad
+from holdfast.bank.shared_past import LARGEST, SharedPast
 from holdfast.checks import Arrays, Part, Values
+from holdfast.features.pasts import CLEAN, DOUBT, RAW, log_broad, unmoved, weighted_median
 from holdfast.forecast import Forecast
 from holdfast.results import Step
 
 Array = NDArray[np.float64]
 
-DOUBT = 0.5  # an observation less likely regular than this is looked at twice
 RATE = np.array([1.0, 49.0])  # prior of the rate of outliers: additive, regular
 HIGHEST = 0.3  # of that rate
-FOLLOWS = 0.25  # of the way to a doubtful value: a component that far along believes it
 _FADE = 0.999
 _FINEST = 1e-12  # of a scale, relative to where it is
 RARE, PULL = (
@@ -71,7 +70,7 @@ class Ensemble:
         self.regimes = [RegimeMember(spec, dim, seed + 101 * i) for i, spec in enumerate(specs)]
         self.simple = SimpleMembers([spec for spec in specs if spec.squares], dim, season)
         self.doubted: SimpleMembers | None = None  # as they would be if the latest value were real
-        self.past = TwoPasts(_depth(specs), dim)
+        self.past = SharedPast(_depth(specs), dim)
         self.rate = RATE.copy()
         self.time = 0
         self.mixer = Mixer(self.forecasting, worth(self.names))
@@ -91,11 +90,10 @@ class Ensemble:
     def look(self, covariates: Array) -> Look:
         """What is expected next; changes nothing."""
         clean = self._parts(CLEAN, covariates)
-        p_raw = self.past.p_raw if self.past.pending else 0.0
-        masses = (1.0 - p_raw, p_raw)
+        masses = self.past.masses
         parts, cut = clean, clean.share.size
         if self.past.pending:
-            clean = unmoved(clean, self.past.jump)
+            clean = _unmoved(clean, self.past.jump)
             parts, cut = _joined(clean, self._parts(RAW, covariates), masses), clean.share.size
         weight = parts.share * self.mixer.weight[parts.owner]
         weight /= weight.sum()
@@ -262,8 +260,7 @@ class Ensemble:
             self.past.push(kept, kept)
             return
         part = np.clip(r * (kept - look.centre), -look.noise, look.noise)
-        self.past.push(look.centre + part, kept)
-        self.past.doubt(error, rate)
+        self.past.doubt(look.centre + part, kept, error, rate)
 
     def _miss(self, z: Array, covariates: Array, look: Look) -> Heard:
         """Nothing was seen: regimes move on, the past repeats what was expected."""
@@ -292,7 +289,7 @@ class Ensemble:
         """What `pack` packed: members of these designs and this season, no others."""
         own = cls.__new__(cls)
         own.dim, own.seed = dim, seed
-        own.past = TwoPasts(_depth(specs), dim)
+        own.past = SharedPast(_depth(specs), dim)
         own.past.unpack(values, arrays)
         own.regimes = [
             RegimeMember.unpack(spec, arrays, f"regimes.{i}", dim) for i, spec in enumerate(specs)
@@ -326,27 +323,10 @@ def _mixed(each: list[Array], masses: tuple[float, ...], weight: Array) -> float
     return float(np.logaddexp.reduce(np.concatenate(terms)))
 
 
-def weighted_median(location: Array, weight: Array) -> Array:
-    """(d,) the median of locations (k, d) that have weights."""
-    order = np.argsort(location, axis=0)
-    half = np.cumsum(weight[order], axis=0) >= 0.5 * weight.sum()
-    middle = np.take_along_axis(order, np.argmax(half, axis=0)[None], axis=0)
-    return np.asarray(np.take_along_axis(location, middle, axis=0)[0])
-
-
-def unmoved(parts: Parts, jump: Array) -> Parts:
-    """The components that do not follow the latest value where that is taken for a spike.
-
-    A regime member has a regime that believed it, with little weight but far away; whether the
-    value was real is asked by the version of the past in which it was.
-    """
-    order = np.lexsort((-parts.share, parts.owner))
-    first = np.unique(parts.owner[order], return_index=True)[1]  # the largest of each member
-    main = np.zeros((int(parts.owner.max()) + 1, jump.size))
-    main[parts.owner[order[first]]] = parts.location[order[first]]
-    along = (parts.location - main[parts.owner]) @ jump / max(float(jump @ jump), 1e-300)
-    kept = parts.some(along <= FOLLOWS)
-    total = np.bincount(kept.owner, kept.share, len(main))
+def _unmoved(parts: Parts, jump: Array) -> Parts:
+    """The components that do not follow a doubtful value, where that is taken for a spike."""
+    kept = parts.some(unmoved(parts.share, parts.location, parts.owner, jump))
+    total = np.bincount(kept.owner, kept.share)
     return kept._replace(share=kept.share / total[kept.owner])
 
 

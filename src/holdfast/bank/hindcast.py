@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.bank.ensemble import Ensemble
-from holdfast.bank.past import CLEAN
 from holdfast.bank.simple import SMOOTHERS
+from holdfast.features.pasts import CLEAN
 
 Array = NDArray[np.float64]
 

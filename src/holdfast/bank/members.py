@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 from holdfast import features as feature_maps
 from holdfast import snapshot
 from holdfast.bank import seasonal, simple
-from holdfast.bank.past import CLEAN, TwoPasts
+from holdfast.bank.shared_past import SharedPast
 from holdfast.checks import LATEST, Arrays
 from holdfast.errors import SnapshotError
+from holdfast.features.pasts import CLEAN
 from holdfast.forecast import Forecast
 from holdfast.models.base import Model
 from holdfast.models.registry import from_bytes, make
@@ -123,26 +124,26 @@ class RegimeMember:
         self.steps = np.array(spec.steps, np.int64)
         self.model = regime_model(spec, dim, seed) if model is None else model
 
-    def expect(self, past: TwoPasts, version: int, covariates: Array) -> Components:
+    def expect(self, past: SharedPast, version: int, covariates: Array) -> Components:
         """Components of its forecast given this version of the past."""
         season = self._season(past, version)
         forecast = self.model.predict(self._x(past, version, covariates, season))
         share, location, spread, dof = thinned(forecast, FAINT)
         return share, location if season is None else location + season[0], spread, dof
 
-    def learn(self, z: Array, past: TwoPasts, version: int, covariates: Array) -> Step:
+    def learn(self, z: Array, past: SharedPast, version: int, covariates: Array) -> Step:
         """Learn one observation; what cannot be freed of its season yet counts as missing."""
         season = self._season(past, version)
         if self.spec.season:
             z = np.full_like(z, np.nan) if season is None else z - season[0]
         return self.model.update(z, self._x(past, version, covariates, season))
 
-    def _season(self, past: TwoPasts, version: int) -> Array | None:
+    def _season(self, past: SharedPast, version: int) -> Array | None:
         period = self.spec.season
         return seasonal.season_of(past, version, period) if period else None
 
     def _x(
-        self, past: TwoPasts, version: int, covariates: Array, season: Array | None
+        self, past: SharedPast, version: int, covariates: Array, season: Array | None
     ) -> Array | None:
         """Lags, less their season where it is taken out, and covariates."""
         lags = past.design(version, self.steps, season).ravel() if self.steps.size else _NOTHING
@@ -237,7 +238,7 @@ class SimpleMembers:
         self.season = season
         self.seasonal = [_copy(s) for s in other.seasonal]
 
-    def points(self, past: TwoPasts, version: int, covariates: Array) -> tuple[Array, Array]:
+    def points(self, past: SharedPast, version: int, covariates: Array) -> tuple[Array, Array]:
         """Locations and variances, (members, d) each."""
         rows = self._rows(past, version, covariates)
         columns = [self._points_of(j, rows) for j in range(self.dim)]
@@ -248,7 +249,7 @@ class SimpleMembers:
         scale = np.column_stack([state.variance for state in self.seasonal])
         return np.concatenate([location, ahead]), np.concatenate([variance, scale])
 
-    def _rows(self, past: TwoPasts, version: int, covariates: Array) -> list[Array]:
+    def _rows(self, past: SharedPast, version: int, covariates: Array) -> list[Array]:
         """The designs of least squares, (d, width) each: intercept, lags, covariates."""
         rows = []
         for spec in self.specs:
@@ -273,7 +274,7 @@ class SimpleMembers:
         return np.append(location, ahead), np.append(variance, smooth.variance)
 
     def learn(
-        self, z: Array, past: TwoPasts, version: int, covariates: Array, trust: float
+        self, z: Array, past: SharedPast, version: int, covariates: Array, trust: float
     ) -> None:
         """Learn one observation; with `trust` 1 it counts in full."""
         ahead = seasonal.points(past, version, self.season, 0) if self.season else None

@@ -14,36 +14,17 @@ from holdfast.checks import Arrays, Values
 from holdfast.errors import whole
 from holdfast.forecast import Forecast
 from holdfast.frames import Row, read_series, read_table
-from holdfast.frequency import dates_of_labels, find_frequency, seasons_of_labels
+from holdfast.frequency import seasons_of_labels
 from holdfast.models.base import Array, Model
 from holdfast.models.covariates import MOST_COORDINATES, try_out
-from holdfast.models.steps import Calendar
 from holdfast.results import Regime, Run, Step, Transitions
-
-_LATEST = 100  # labels by which those of the steps ahead are found
-
-
-class Dates(Calendar):
-    """Labels that go on as a calendar does: months and quarters, days without weekends."""
-
-    def __init__(self, index: Any, at: int) -> None:
-        super().__init__(index, at)
-        self.dates = dates_of_labels(index[-_LATEST:])
-        self.frequency = find_frequency(self.dates)
-
-    def ahead(self, seen: int, n: int) -> NDArray[Any] | None:
-        """Labels of the `n` steps after observation `seen`."""
-        if self.frequency is None:
-            return super().ahead(seen, n)
-        steps = range(seen - self.at + 1, seen - self.at + n + 1)
-        return np.array([self.frequency.after(self.dates[-1], k) for k in steps], "datetime64[us]")
 
 
 class Auto(Model):
     """Regimes and honest forecasts of any stream, in its own units, with nothing to set."""
 
     name = "auto"
-    state_version = 6
+    state_version = 7
     advised = False  # it speaks for itself, as the stream goes on
 
     def __init__(
@@ -78,11 +59,6 @@ class Auto(Model):
                 index = getattr(read_table(X), "index", None)
             self.plan.seasons = seasons_of_labels(index) or None
         return super().run(y, X, progress, level)
-
-    def _note(self, run: Run) -> None:
-        super()._note(run)
-        if run.index is not None:
-            self._calendar = Dates(run.index, self.n_observations)
 
     def _check(self, x: Any) -> Row | None:
         return self.plan.check(x)

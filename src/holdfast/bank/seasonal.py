@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.bank.past import TwoPasts
+from holdfast.bank.shared_past import SharedPast
 
 Array = NDArray[np.float64]
 
@@ -45,7 +45,7 @@ def fresh() -> Seasonal:
     return Seasonal(np.ones(len(NAMES)), np.zeros(1))
 
 
-def points(past: TwoPasts, version: int, period: int, h: int) -> Array:
+def points(past: SharedPast, version: int, period: int, h: int) -> Array:
     """(members, d) what is expected h observations after the next one."""
     values, latest = past.values[version], past.seasons(version, period, CYCLES)
     ago = values[-period + h % period]
@@ -62,7 +62,7 @@ def variances(state: Seasonal, period: int, h: int) -> Array:
     return np.asarray(state.variance * grown)
 
 
-def season_of(past: TwoPasts, version: int, period: int) -> Array | None:
+def season_of(past: SharedPast, version: int, period: int) -> Array | None:
     """(period, d) the usual season, the phase of the next value first; None before it is known."""
     latest = past.seasons(version, period, CYCLES)
     if len(latest) < 2 * period:

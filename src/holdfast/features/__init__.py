@@ -134,13 +134,13 @@ class Features:
         layout = self._layout(names, () if values is None else values.shape, past.shape[1])
         return layout.fill(np.empty(layout.shape), Moment(values, t, past))
 
-    def block(self, rows: Sequence[Row | None], t: int, past: Past, y: Array) -> Array:
+    def block(self, rows: Sequence[Row | None], t: int, past: Array, y: Array) -> Array:
         """Features of consecutive observations y (T, d) from time t on: (T, k).
 
         Args:
             rows: covariates as `check` gave them, one each.
             t: time index of the first.
-            past: the observations before it.
+            past: (depth, d) the observations before it, latest last.
             y: the observations themselves; each sees only those before it.
         """
         n = len(y)
@@ -149,7 +149,7 @@ class Features:
         values, names = None, None
         if rows[0] is not None:
             values, names = np.stack([row.values for row in rows if row is not None]), rows[0].names
-        windows = self._windows(y, past.values)
+        windows = self._windows(y, past)
         layout = self._layout(names, () if values is None else values.shape[1:], y.shape[1])
         return layout.fill(np.empty((n, *layout.shape)), Moment(values, t + np.arange(n), windows))
 

@@ -8,6 +8,10 @@ the clean totals, the influence of the regimes of one island is at most
 
 and that of all islands the average: each has its share 1 / G whatever is observed. The influence
 of the coefficients follows from how far a mean can have moved. docs/robustness.md has the proofs.
+
+With lags an observation is a covariate of later ones, as far as it is believed (D13). Given the
+designs that it leads to, the bound is that of fixed designs; over all values it is the largest of
+those, and beyond some size every value leads to the same designs.
 """
 
 from __future__ import annotations
@@ -21,12 +25,16 @@ from numpy.typing import NDArray
 from holdfast.emissions.base import Array
 from holdfast.emissions.linear_gaussian import LinearGaussian
 from holdfast.errors import HoldfastError
+from holdfast.frames import Row
 from holdfast.influence import mixture, weighted
 from holdfast.influence.pif import Position, read_position
 from holdfast.influence.posterior import Branches, Moment, Outlook, read_batch
 from holdfast.influence.shapes import eigenvalues, information, largest, times
 from holdfast.logspace import logsumexp
 from holdfast.score import CONTAMINATION
+
+# Distances from the clean value, in noise scales, at which designs are looked at.
+_AWAY = np.concatenate([np.linspace(0.1, 12.0, 120), np.geomspace(12.5, 1e6, 60)])
 
 
 class Bound(NamedTuple):
@@ -48,7 +56,8 @@ def bound(model: Any, *, clean: Any, x: Any = None, position: Position = 0) -> B
 
     It holds for every value of every observation from the first contaminated position to the end
     of `clean`, at once. The settings that bound nothing (no weight; a plain likelihood for
-    regimes; an unweighted birth) give infinity.
+    regimes; an unweighted birth) give infinity. With lags it holds for every value of *one*
+    observation, to the resolution of a fine grid: two spikes alike one after the other are a jump.
 
     Args:
         model: a fitted model of the infinite HMM family with a linear-Gaussian emission.
@@ -68,17 +77,39 @@ def bound(model: Any, *, clean: Any, x: Any = None, position: Position = 0) -> B
     outlook = Outlook(model)
     batch = read_batch(outlook, clean)
     emission = _checked(outlook, batch)
-    designs = outlook.designs(batch, outlook.covariates(x, len(batch)))
-    first = int(read_position(position, len(batch)).min())
-    prefix = outlook.follow(outlook.start, batch[:first], designs[:first])
-    end = outlook.follow(prefix, batch[first:], designs[first:])
-    white = [np.linalg.solve(emission.noise_root, design) for design in designs[first:]]
-    lengths = np.clip(outlook.left - first, 0, len(white))
-    if emission.scoring.kind == CONTAMINATION:
-        worst = _mixture(outlook, prefix, white, lengths)
-    else:
-        worst = _weighted(outlook, emission, prefix, white, lengths)
-    return _collected(outlook, worst, end, white, lengths)
+    rows = outlook.covariates(x, len(batch))
+    at = read_position(position, len(batch))
+    first = int(at.min())
+    prefix = outlook.follow(outlook.start, batch[:first], rows[:first])
+    end = outlook.follow(prefix, batch[first:], rows[first:])
+    lengths = np.clip(outlook.left - first, 0, len(batch) - first)
+    paths = [end.designs]
+    if outlook.model.features.depth:
+        _check_lags(outlook, at)
+        paths = _paths(outlook, prefix, batch[first:], rows[first:])
+    found = []
+    for designs in paths:
+        white = [np.linalg.solve(emission.noise_root, design) for design in designs]
+        if emission.scoring.kind == CONTAMINATION:
+            worst = _mixture(outlook, prefix, white, lengths)
+        else:
+            worst = _weighted(outlook, emission, prefix, white, lengths)
+        found.append(_collected(outlook, worst, end, white, lengths))
+    return Bound(*np.max(found, axis=0).tolist())
+
+
+def _paths(
+    outlook: Outlook, prefix: Moment, batch: Array, rows: list[Row | None]
+) -> list[list[Array]]:
+    """The designs that every value of the first observation leads to, each path of them once."""
+    noise = float(np.sqrt(outlook.emission.noise_covariance()[0, 0]))
+    found: dict[bytes, list[Array]] = {}
+    for away in [0.0, *_AWAY, *-_AWAY]:
+        dirty = batch.copy()
+        dirty[0] += away * noise
+        designs = outlook.follow(prefix, dirty, rows).designs
+        found[np.round(np.array(designs), 12).tobytes()] = designs
+    return list(found.values())
 
 
 class Worst(NamedTuple):
@@ -105,17 +136,28 @@ def _checked(outlook: Outlook, batch: Array) -> LinearGaussian:
         raise HoldfastError(
             f"bound needs a linear-Gaussian emission; this model has {type(emission).__name__}."
         )
-    if outlook.model.features.depth:
-        raise HoldfastError(
-            "bound needs features that do not depend on y: through a lag an outlier is a "
-            "covariate of later observations, which no weight restrains."
-        )
     missing = np.isnan(batch)
     if (missing.any(axis=1) & ~missing.all(axis=1)).any():
         raise HoldfastError("clean is missing in some coordinates only; bound needs all or none.")
     if emission.scoring.kind == CONTAMINATION and not emission.scoring.sequential:
         raise HoldfastError('bound under contamination needs rule D4 as "holdfast" has it.')
     return emission
+
+
+def _check_lags(outlook: Outlook, at: NDArray[np.int64]) -> None:
+    """Refuse lags that nothing restrains."""
+    if not outlook.model.doubt:
+        raise HoldfastError(
+            "bound needs rule D13 for features with lags: through a raw lag an outlier is a "
+            "covariate of later observations, which no weight restrains."
+        )
+    if outlook.emission.shape.dim > 1:
+        raise HoldfastError("bound with lags needs one coordinate of y.")
+    if at.size > 1:
+        raise HoldfastError(
+            "bound with lags needs one contaminated position: two spikes alike, one after the "
+            "other, cannot be told from a jump, and a jump has to become a lag."
+        )
 
 
 def _weighted(

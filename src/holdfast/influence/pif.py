@@ -197,14 +197,9 @@ def _paths(
     at = read_position(position, len(batch))
     batches = _contaminate(batch, contamination, at)
     first = int(at.min())
-    designs = outlook.designs(batch, rows)
-    prefix = outlook.follow(outlook.start, batch[:first], designs[:first])
-    end = outlook.follow(prefix, batch[first:], designs[first:])
-    lagged = outlook.model.features.depth > 0  # the contamination is then a covariate too
-    paths = []
-    for dirty in batches:
-        theirs = outlook.designs(dirty, rows) if lagged else designs
-        paths.append(outlook.follow(prefix, dirty[first:], theirs[first:]))
+    prefix = outlook.follow(outlook.start, batch[:first], rows[:first])
+    end = outlook.follow(prefix, batch[first:], rows[first:])
+    paths = [outlook.follow(prefix, dirty[first:], rows[first:]) for dirty in batches]
     return outlook, _Paths(end, paths)
 
 

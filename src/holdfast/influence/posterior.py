@@ -26,12 +26,16 @@ from numpy.typing import NDArray
 from holdfast._numba import kernel
 from holdfast.emissions.base import Array, Emission, Facts, Rows, Sample, Work, close
 from holdfast.errors import HoldfastError
+from holdfast.features.pasts import CLEAN, TwoPasts
 from holdfast.frames import Row, read_table
+from holdfast.models import lagged
 from holdfast.models.base import Model
+from holdfast.models.lagged import Ask, Law
+from holdfast.models.limits import within_reach
 from holdfast.models.regime_model import RegimeModel
 from holdfast.regimes.commit import best_branch, branch_scores
 from holdfast.regimes.engine import Engine
-from holdfast.regimes.filter import look_all, observe
+from holdfast.regimes.filter import look_all, observe, write_components
 from holdfast.regimes.state import UNBORN, State, stretched
 
 
@@ -43,12 +47,16 @@ class Moment(NamedTuple):
         work: the candidates' work space, a copy.
         rows: (K, ..) what each hypothesis has become at the end of its batch, or so far.
         score: (K,) its log evidence.
+        past: what lags look back on.
+        designs: of the observations since the moment before.
     """
 
     state: State
     work: Work
     rows: Rows
     score: Array
+    past: TwoPasts
+    designs: list[Array]
 
 
 class Branches(NamedTuple):
@@ -97,7 +105,7 @@ class Outlook:
         self.left: NDArray[np.int64] = state.clock.size - state.clock.position
         self._capacity = state.ledger.owners.size
         self._rows = stretched(self.engine.rows, 0, self._capacity + len(first))
-        blank = Moment(state, self.engine.work, None, np.zeros(len(first)))
+        blank = Moment(state, self.engine.work, None, np.zeros(len(first)), self.model.past, [])
         self.start = self.follow(blank, np.zeros((0, self.emission.shape.dim)), [])
 
     @property
@@ -113,44 +121,64 @@ class Outlook:
         """Whether each hypothesis is an open regime."""
         return np.asarray(self.identity != UNBORN)
 
-    def designs(self, y: Array, x: list[Row | None]) -> list[Array]:
-        """Design of each observation of the batch y (n, d); lagged features see y itself."""
-        model, past = self.model, self.model.past.copy()
-        designs = []
-        for b, row in enumerate(x):
-            phi = model.features.row(row, self.engine.time + b, past.values)
-            designs.append(np.ascontiguousarray(self.emission.design(phi)))
-            past.push(y[b])
-        return designs
-
-    def follow(self, origin: Moment, y: Array, designs: list[Array]) -> Moment:
-        """The engine after observing y (n, d) from `origin`; nothing of the model changes.
+    def follow(self, origin: Moment, y: Array, x: list[Row | None]) -> Moment:
+        """The engine after observing y (n, d) with covariates x; nothing of the model changes.
 
         An island is read at the end of its batch. What comes later it sees as though the batch
         went on: to the others that matters through the centre of the outliers alone.
         """
-        state, work = _own(origin.state), copied(origin.work)
-        score = origin.score.copy()
+        state, work, past = _own(origin.state), copied(origin.work), origin.past.copy()
+        score, designs = origin.score.copy(), []
         if origin.rows is not None:
             for whole, part in zip(self._rows, origin.rows, strict=True):
                 whole[self._capacity :] = part
         ended = state.clock.position >= state.clock.size
-        for b, design in enumerate(designs):
-            self._observe(state, work, y[b], design)
+        for b, row in enumerate(x):
+            designs.append(self._observe(state, work, past, y[b], row))
             due = (state.clock.position >= state.clock.size) & ~ended
             self._read(state, work, due, score)
             ended |= due
         self._read(state, work, ~ended, score)
         rows = type(self._rows)(*(array[self._capacity :].copy() for array in self._rows))
-        return Moment(state, work, rows, score)
+        return Moment(state, work, rows, score, past, designs)
 
-    def _observe(self, state: State, work: Work, y: Array, design: Array) -> None:
-        engine, d = self.engine, y.size
-        seen = np.flatnonzero(~np.isnan(y))
-        sample = Sample(np.ascontiguousarray(y), seen, design, np.empty((d, d)))
-        look_all(engine.rows, work, self.emission.facts, state, sample)
-        facts, scale = self.emission.facts, engine.scales.scale
-        observe(engine.rows, work, facts, state, engine.plan, scale, sample)
+    def _observe(self, state: State, work: Work, past: TwoPasts, y: Array, x: Row | None) -> Array:
+        """One observation more; the design that it was learnt with (D13)."""
+        engine, facts = self.engine, self.emission.facts
+        outliers = lagged.has_outliers(engine)
+
+        def ask(design: Array) -> Law:
+            look_all(engine.rows, work, facts, state, _sample(y, design))
+            return self._law(state)
+
+        phi = self.model.features.row(x, int(state.clock.time[0]), past.values[CLEAN])
+        design = self.emission.design(within_reach(self.emission, phi))
+        law = ask(design)
+        if past.pending:
+            design, law = self._second_look(state, ask, past, y, x)
+            ask(design)
+        plan, scale, sample = engine.plan, engine.scales.scale, _sample(y, design)
+        weight, _ = observe(engine.rows, work, facts, state, plan, scale, sample)
+        lagged.remember(past, y, law, outliers, float(weight), self.model.doubt)
+        return np.ascontiguousarray(design)
+
+    def _second_look(
+        self, state: State, ask: Ask, past: TwoPasts, y: Array, x: Row | None
+    ) -> tuple[Array, Law]:
+        """The design of an observation after a doubtful one, and what had been expected of it."""
+        outliers, masses = lagged.has_outliers(self.engine), past.masses
+        features, time = self.model.features, int(state.clock.time[0])
+        designs, laws = lagged.look_twice(self.engine, ask, features, past, x, time)
+        design = designs[lagged.decide(past, laws, outliers, y)]
+        return design, lagged.mixed(laws, masses, outliers)
+
+    def _law(self, state: State) -> Law:
+        """The forecast that was looked at, as components."""
+        size, d = int(state.clock.candidates.sum()) + 1, self.emission.shape.dim
+        law = Law(np.empty(size), np.empty((size, d)), np.empty((size, d, d)), np.empty(size))
+        scales = self.engine.scales
+        n = write_components(state, self.engine.plan, scales.scale, scales.noise, 0, *law)
+        return Law(*(part[:n] for part in law))
 
     def _read(self, state: State, work: Work, islands: NDArray[np.bool_], score: Array) -> None:
         """Write score and row of every hypothesis of these islands."""
@@ -219,6 +247,12 @@ def copied(arrays: Any) -> Any:
     """A NamedTuple of arrays, nested or not, in memory of its own."""
     parts = [part.copy() if isinstance(part, np.ndarray) else copied(part) for part in arrays]
     return type(arrays)(*parts)
+
+
+def _sample(y: Array, design: Array) -> Sample:
+    seen = np.flatnonzero(~np.isnan(y))
+    y, design = np.ascontiguousarray(y), np.ascontiguousarray(design)
+    return Sample(y, seen, design, np.empty((y.size, y.size)))
 
 
 def _own(state: State) -> State:

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from holdfast._numba import kernel
 from holdfast.emissions.base import Array, Facts, Rows, Sample, View, Work, look
 from holdfast.emissions.base import rest as rest_one
-from holdfast.features import Features, Past
+from holdfast.features import Features
+from holdfast.features.pasts import RAW, TwoPasts
 from holdfast.forecast import Forecast
 from holdfast.frames import Row
 from holdfast.models.limits import within_reach
@@ -25,19 +26,17 @@ from holdfast.regimes.state import State
 PATHS = 512
 
 
-def rows_ahead(
-    engine: Engine, features: Features, past: Past, rows: list[Row | None]
-) -> list[Forecast]:
-    """Mixtures of the candidates for each of the next observations."""
+def rows_ahead(engine: Engine, features: Features, rows: list[Row | None]) -> list[Forecast]:
+    """Mixtures of the candidates for each of the next observations, where nothing looks back."""
     if not engine.plan.mixture:
-        return _as_the_batch_began(engine, features, past, rows)
+        return _as_the_batch_began(engine, features, rows)
     work = engine.copied_work()
     masses = engine.masses(len(rows))
     if not engine.plan.one_noise:
         masses = [np.repeat(mass[:1], len(rows), axis=0) for mass in masses]
     found = []
     for h, x in enumerate(rows):
-        engine.look(_design(engine, features, past, x, h), work)
+        engine.look(_design(engine, features, x, h), work)
         parts = [_island(engine, g, mass[h], h) for g, mass in enumerate(masses)]
         share, location, spread, dof = (np.concatenate(part) for part in zip(*parts, strict=True))
         found.append(_with_outliers(engine, share, location, spread, dof))
@@ -72,31 +71,31 @@ def _with_outliers(
 
 
 def _as_the_batch_began(
-    engine: Engine, features: Features, past: Past, rows: list[Row | None]
+    engine: Engine, features: Features, rows: list[Row | None]
 ) -> list[Forecast]:
     """D7 off: each particle's regime as the batch began."""
     found = []
     for h, x in enumerate(rows):
-        share, location, spread, dof = engine.components(_design(engine, features, past, x, h))
+        share, location, spread, dof = engine.components(_design(engine, features, x, h))
         if not engine.plan.one_noise:
             spread = spread + h * engine.scales.noise
         found.append(Forecast.mixture(share, location, spread, dof, outlier=engine.outlier_rate))
     return found
 
 
-def _design(engine: Engine, features: Features, past: Past, x: Row | None, h: int) -> Array:
-    phi = features.row(x, engine.time + h, past.values)
+def _design(engine: Engine, features: Features, x: Row | None, h: int) -> Array:
+    phi = features.row(x, engine.time + h, np.empty((0, engine.emission.shape.dim)))
     return engine.emission.design(within_reach(engine.emission, phi))
 
 
 def paths_ahead(
-    engine: Engine, features: Features, past: Past, rows: list[Row | None]
+    engine: Engine, features: Features, past: TwoPasts, rows: list[Row | None]
 ) -> list[Forecast]:
     """Mixtures over simulated paths; the draws depend on the state alone and change nothing."""
     rng = np.random.default_rng([engine.time, 7])
     state, d = engine.state, engine.emission.shape.dim
     island, candidate = _first_candidates(state, rng)
-    pasts = np.repeat(past.values[None], PATHS, axis=0)
+    pasts = past.values[_versions(past, rng)]
     matrices = [moves(engine.ref, engine.plan_ref, g) for g in range(state.clock.size.size)]
     found = []
     for h, x in enumerate(rows):
@@ -123,6 +122,13 @@ def paths_ahead(
         pasts = np.concatenate([pasts[:, 1:], _draw(location, spread, dof, rng)[:, None]], axis=1)
     engine.forget_look()
     return found
+
+
+def _versions(past: TwoPasts, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Which past each path goes on from, by how likely they are."""
+    if not past.pending:
+        return np.zeros(PATHS, np.int64)
+    return (rng.random(PATHS) < past.masses[RAW]).astype(np.int64)
 
 
 def _first_candidates(

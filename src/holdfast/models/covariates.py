@@ -16,6 +16,7 @@ from holdfast.checks import Arrays, Values, affordable
 from holdfast.emissions.base import Shape
 from holdfast.errors import SnapshotError
 from holdfast.features import Features, Past
+from holdfast.features.pasts import CLEAN, TwoPasts
 from holdfast.forecast import Forecast
 from holdfast.frames import Row
 
@@ -43,6 +44,23 @@ def read_past(arrays: Arrays, features: Features, dim: int) -> Past:
     """The past as it was stored."""
     past = new_past(features, dim)
     past.values[:] = arrays.floats("past", past.values.shape)
+    return past
+
+
+def pack_two_pasts(past: TwoPasts) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """The two pasts for a snapshot; where nothing looks back, the one that holds nothing."""
+    if not past.depth:
+        return {}, {"past": past.values[CLEAN]}
+    return past.pack()
+
+
+def read_two_pasts(values: Values, arrays: Arrays, features: Features, dim: int) -> TwoPasts:
+    """The two pasts as they were stored; where nothing looks back, and before D13, one was."""
+    past = TwoPasts(features.depth, dim)
+    if "in_doubt" in values or "doubts" in arrays:
+        past.unpack(values, arrays)
+    else:
+        past.values[:] = read_past(arrays, features, dim).values
     return past
 
 

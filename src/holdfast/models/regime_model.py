@@ -19,21 +19,23 @@ from holdfast import features as feature_maps
 from holdfast.checks import Arrays, Values, affordable
 from holdfast.emissions.base import Emission, EmissionSpec, Shape
 from holdfast.errors import HoldfastError, SnapshotError, share, unknown, whole
-from holdfast.features import Features, Past
+from holdfast.features import Features
+from holdfast.features.pasts import DOUBT, TwoPasts
 from holdfast.forecast import Forecast, Forecasts
 from holdfast.frames import Row, Table
+from holdfast.models import lagged
 from holdfast.models.ahead import paths_ahead, rows_ahead
 from holdfast.models.base import Array, Model
 from holdfast.models.covariates import (
     MOST_COORDINATES,
-    new_past,
     pack_first,
+    pack_two_pasts,
     read_dim,
     read_first,
-    read_past,
     read_shape,
+    read_two_pasts,
 )
-from holdfast.models.limits import check_room, check_scales, within_reach
+from holdfast.models.limits import check_room, check_scales
 from holdfast.models.maker import json_value
 from holdfast.models.recorder import Block
 from holdfast.models.regime_settings import RegimeSettings
@@ -75,7 +77,7 @@ class RegimeModel(Model):
         self.reporter = Reporter()
         self.engine: Engine | None = None
         self._like: Row | None = None  # the first covariates: later ones take their order
-        self.past = new_past(self.features, self.dim or 1)
+        self.past = TwoPasts(self.features.depth, self.dim or 1)
         self._kits: dict[Shape, tuple[Emission, Plan]] = {}  # what engines are made of
 
     def blank(self) -> Self:
@@ -86,7 +88,7 @@ class RegimeModel(Model):
         twin = type(self).__new__(type(self))
         twin.__dict__ |= self.__dict__ | {"_turn": twin._turn}
         twin.reporter = Reporter()
-        twin.past = new_past(self.features, self.dim or 1)
+        twin.past = TwoPasts(self.features.depth, self.dim or 1)
         return twin
 
     # ------------------------------------------------------------------ observations
@@ -118,7 +120,7 @@ class RegimeModel(Model):
             return twin._predict(x)
         if self.engine is None:
             dim = self.dim or 1
-            return self._mixture(self._build(dim, x), new_past(self.features, dim), x)
+            return self._mixture(self._build(dim, x), TwoPasts(self.features.depth, dim), x)
         self._check_width(self.engine, x)
         return self._mixture(self.engine, self.past, x)
 
@@ -142,12 +144,8 @@ class RegimeModel(Model):
         assert engine is not None
         for row in rows[:1]:
             self._check_width(engine, row)
-        phi = self.features.block(rows, engine.time, self.past, y)
-        phi = within_reach(engine.emission, phi)
         first = engine.time
-        track, changes = engine.observe(y, engine.emission.designs(phi), keep)
-        for value in y[-max(self.features.depth, 1) :]:
-            self.past.push(value)
+        track, changes = lagged.observe(engine, self.features, self.past, y, rows, keep, self.doubt)
         n, end = len(y), int(track.offset[-1])
         outliers = engine.plan.scoring.kind == CONTAMINATION  # their component is the last one
         rate = track.share[track.offset[1:] - 1] if outliers else np.zeros(n)
@@ -165,18 +163,24 @@ class RegimeModel(Model):
 
     # ------------------------------------------------------------------ forecasts
 
-    def _mixture(self, engine: Engine, past: Past, x: Row | None) -> Forecast:
-        phi = self.features.row(x, engine.time, past.values)
-        design = engine.emission.design(within_reach(engine.emission, phi))
-        return Forecast.mixture(*engine.components(design), outlier=engine.outlier_rate)
+    def _mixture(self, engine: Engine, past: TwoPasts, x: Row | None) -> Forecast:
+        law = lagged.expect(engine, self.features, past, x)
+        return Forecast.mixture(*law, outlier=engine.outlier_rate)
+
+    @property
+    def doubt(self) -> float:
+        """An observation with a smaller weight is looked at twice before it is a lag (D13)."""
+        return DOUBT if self.features.depth and read_rule(self.chosen.rule).D13 else 0.0
 
     def _forecast(self, rows: list[Any]) -> list[Forecast]:
         engine = self.engine or self._build(self.dim or 1, rows[0])
         for x in rows:
             self._check_width(engine, x)
-        if self.features.depth and len(rows) > 1:
-            return paths_ahead(engine, self.features, self.past, rows)
-        return rows_ahead(engine, self.features, self.past, rows)
+        if not self.features.depth:
+            return rows_ahead(engine, self.features, rows)
+        if len(rows) == 1:
+            return [self._mixture(engine, self.past, rows[0])]
+        return paths_ahead(engine, self.features, self.past, rows)
 
     # ------------------------------------------------------------------ what it knows
 
@@ -266,7 +270,7 @@ class RegimeModel(Model):
             self.features, self._open, self.chosen = before
             raise
         self.dim, self._like = dim, x
-        self.past = new_past(self.features, dim)
+        self.past = TwoPasts(self.features.depth, dim)
 
     def _check_width(self, engine: Engine, x: Row | None) -> None:
         shape = engine.emission.shape
@@ -281,7 +285,8 @@ class RegimeModel(Model):
         first_values, first_arrays = pack_first(self._like)
         values |= {"started": True, "shape": list(self.engine.emission.shape)} | first_values
         values["report"] = self.reporter.pack()
-        return values, arrays | first_arrays | self.past.pack()
+        past_values, past_arrays = pack_two_pasts(self.past)
+        return values | past_values, arrays | first_arrays | past_arrays
 
     def _unpack(self, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
         kept, stored = Values.of(values), Arrays.of(arrays)
@@ -298,7 +303,7 @@ class RegimeModel(Model):
         self.engine = self._engine(shape, begin=False)
         self.engine.unpack(kept, stored)
         self.reporter.unpack(kept.part("report"))
-        self.past = read_past(stored, self.features, dim)
+        self.past = read_two_pasts(kept, stored, self.features, dim)
 
     def _check_claims(self, shape: Shape, arrays: Arrays) -> None:
         """Make no room for more than the snapshot holds: its arrays are looked at, not read."""

@@ -16,8 +16,8 @@ from holdfast.checks import Values
 from holdfast.errors import SnapshotError
 from holdfast.forecast import Forecasts, log_densities
 from holdfast.models.recorder import Block
-from holdfast.regimes.drive import Track
 from holdfast.regimes.engine import Change
+from holdfast.regimes.track import Track
 from holdfast.results import NO_REGIME, OPENED, OUTLIER, PRUNED, RETURNED, Event
 
 Array = NDArray[np.float64]

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from holdfast import display
 from holdfast.errors import HoldfastError
 from holdfast.forecast import Forecast
+from holdfast.frequency import dates_of_labels, find_frequency
 from holdfast.results import labelled
 from holdfast.timeline import DATES, NUMBERS, read_times
 
@@ -21,24 +22,31 @@ _LATEST = 100  # labels by which the distance of the steps is found
 class Calendar:
     """The latest labels of a stream, for those of the steps after them.
 
-    Only evenly spaced dates or numbers can be continued; nothing is guessed for others.
+    Dates go on by their usual step, as a calendar does: months and quarters, days without weekends.
+    Numbers go on where they are evenly spaced; nothing is guessed for other labels.
     """
 
     def __init__(self, index: Any, at: int) -> None:
         self.at = at  # observations that the stream had with the last label
+        latest = index[-_LATEST:]
+        self.dates = dates_of_labels(latest)
+        self.frequency = find_frequency(self.dates)
         try:
-            latest = index[-_LATEST:]
             self.line = read_times(latest, len(latest))
         except (HoldfastError, TypeError):  # labels that are no times, such as names
             self.line = read_times(None, 0)
 
     def ahead(self, seen: int, n: int) -> NDArray[Any] | None:
         """Labels of the `n` steps after observation `seen`."""
+        past = seen - self.at
+        if self.frequency is not None:
+            steps = range(past + 1, past + n + 1)
+            after = [self.frequency.after(self.dates[-1], k) for k in steps]
+            return np.array(after, "datetime64[us]")
         gaps = np.diff(self.line.values)
         even = gaps.size > 0 and gaps[0] > 0 and np.allclose(gaps, gaps[0], rtol=1e-6, atol=0.0)
         if not even or self.line.kind not in (DATES, NUMBERS):
             return None
-        past = seen - self.at
         values = self.line.ahead(past + n).values[past:]
         if self.line.kind == NUMBERS:
             return values

@@ -1,7 +1,7 @@
 """The loop over observations: look, tell the forecast, observe, commit the batches that are full.
 
 It runs without Python from one pause to the next. A pause is for what is rare: memory to be
-made, a change to be told and dated, duplicates to be looked for.
+made, a change to be told and dated, duplicates to be looked for, an outlier that may be a lag.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from holdfast.regimes.identity import probability_of
 from holdfast.regimes.plan import Plan
 from holdfast.regimes.schedule import NEAR, merge_due
 from holdfast.regimes.state import START, State
+from holdfast.regimes.track import Track
 from holdfast.score import LONGEST
 
-DONE, ROOM, PAUSE = range(3)
+DONE, ROOM, PAUSE, DOUBTED = range(4)
 
 
 class Scales(NamedTuple):
@@ -29,53 +30,6 @@ class Scales(NamedTuple):
 
     scale: np.ndarray
     noise: np.ndarray
-
-
-class Track(NamedTuple):
-    """What is told of each observation, (T,) each unless said.
-
-    Attributes:
-        weight: posterior mean of w^2.
-        change: posterior probability that the regime has just changed.
-        ess: effective sample size.
-        regime: id reported (a birth).
-        known: regimes known.
-        probability: of the regime reported.
-        settled: observations of the longest batch that has just ended.
-        offset: (T + 1,) where the components of each forecast begin.
-        share, location, spread, dof: (P,), (P, d), (P, d, d), (P,) components.
-    """
-
-    weight: np.ndarray
-    change: np.ndarray
-    ess: np.ndarray
-    regime: np.ndarray
-    known: np.ndarray
-    probability: np.ndarray
-    settled: np.ndarray
-    offset: np.ndarray
-    share: np.ndarray
-    location: np.ndarray
-    spread: np.ndarray
-    dof: np.ndarray
-
-
-def blank_track(n: int, room: int, dim: int) -> Track:
-    """A track of n observations whose forecasts have `room` components in all."""
-    return Track(
-        weight=np.empty(n),
-        change=np.empty(n),
-        ess=np.empty(n),
-        regime=np.empty(n, np.int64),
-        known=np.empty(n, np.int64),
-        probability=np.empty(n),
-        settled=np.empty(n, np.int64),
-        offset=np.zeros(n + 1, np.int64),
-        share=np.empty(room),
-        location=np.empty((room, dim)),
-        spread=np.empty((room, dim, dim)),
-        dof=np.empty(room),
-    )
 
 
 class Machine(NamedTuple):
@@ -92,11 +46,18 @@ class Machine(NamedTuple):
 
 @kernel
 def drive(
-    machine: Machine, y: np.ndarray, design: np.ndarray, track: Track, first: int, looked: bool
+    machine: Machine,
+    y: np.ndarray,
+    design: np.ndarray,
+    track: Track,
+    first: int,
+    looked: bool,
+    doubt: float,
 ) -> tuple[int, int]:
     """Observations y (T, d), design (T, r, m) from `first` on; the next one to do, and why.
 
-    `looked` says that the forecast of the first is there already.
+    `looked` says that the forecast of the first is there already. After an observation whose
+    weight is below `doubt` later designs may be others: there the loop ends.
     """
     rows, work, facts = machine.rows, machine.work, machine.facts
     state, plan, scales, rng = machine.state, machine.plan, machine.scales, machine.rng
@@ -122,6 +83,8 @@ def drive(
         merge = step(rows, work, facts, state, plan, scales, rng, sample, track, t)
         if merge or state.clock.vote[0] != reported or state.clock.vote[2] != remembered:
             return t + 1, PAUSE
+        if track.weight[t] < doubt and sample.seen.size > 0:
+            return t + 1, DOUBTED
     return y.shape[0], DONE
 
 

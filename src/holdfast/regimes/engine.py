@@ -23,8 +23,6 @@ from holdfast.regimes.drive import (
     ROOM,
     Machine,
     Scales,
-    Track,
-    blank_track,
     drive,
     tell,
 )
@@ -45,6 +43,7 @@ from holdfast.regimes.state import (
     stretched,
     wider,
 )
+from holdfast.regimes.track import Track, blank_track, cut
 from holdfast.score import CONTAMINATION, LARGEST_RATE
 
 
@@ -162,11 +161,14 @@ class Engine:
         """Observations so far."""
         return int(self.state.clock.time[0])
 
-    def observe(self, y: Array, design: Array, keep: bool = True) -> tuple[Track, list[Change]]:
+    def observe(
+        self, y: Array, design: Array, keep: bool = True, doubt: float = 0.0
+    ) -> tuple[Track, list[Change]]:
         """Learn observations y (T, d) with their designs (T, r, m).
 
         What is told of each stands in the Track; its forecasts were made before it was seen.
         The Track of one observation that need not be kept is written over by the next one.
+        The first observation whose weight is below `doubt` is the last one that is learnt.
         """
         y, design = np.ascontiguousarray(y), np.ascontiguousarray(design)
         keep = keep or len(y) > 1
@@ -181,10 +183,13 @@ class Engine:
                 longer = self._make_room(track, t, len(y))
                 if longer is not track:
                     track, told = longer, reference(longer)
-            t, reason = drive(self._machine(), y, design, told, t, looked and t == 0)
+            t, reason = drive(self._machine(), y, design, told, t, looked and t == 0, doubt)
             self.recent.add(y[start:t], design[start:t])
             if reason == PAUSE:
                 changes += self._pause(told, t - 1)
+            if t > start and track.weight[t - 1] < doubt and not np.isnan(y[t - 1]).all():
+                track = track if t == len(y) else cut(track, t)
+                break
         if not keep:
             self._single = track, told
         return track, changes

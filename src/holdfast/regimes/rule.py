@@ -1,6 +1,6 @@
 """Where we leave the paper's text, each with a switch (docs/deviations.md).
 
-D1 to D9 mend places where the text breaks; D10 to D12 are of the second edition of our rule.
+D1 to D9 mend places where the text breaks; D10 to D13 are of the second edition of our rule.
 True is our way (`holdfast`), False the paper's text.
 """
 
@@ -28,6 +28,7 @@ class Rule(NamedTuple):
         D10: a newborn asks which of its first observations is the first to be believed.
         D11: two regimes of a particle become one when the evidence says that they are.
         D12: births get one name only if their coefficients agree.
+        D13: an outlier is a lag only if the next observation goes on from it.
     """
 
     D1: bool = True
@@ -42,9 +43,10 @@ class Rule(NamedTuple):
     D10: bool = True
     D11: bool = True
     D12: bool = True
+    D13: bool = True
 
 
-RULES = {"holdfast": Rule(), "paper": Rule(*[False] * 12)}
+RULES = {"holdfast": Rule(), "paper": Rule(*[False] * 13)}
 
 
 def read_rule(given: Any) -> Rule:
@@ -56,7 +58,7 @@ def read_rule(given: Any) -> Rule:
             raise unknown("rule", given, RULES)
         return RULES[given]
     if not isinstance(given, Mapping):
-        raise HoldfastError(f"rule must be a name or a mapping of D1..D12, got {given!r}.")
+        raise HoldfastError(f"rule must be a name or a mapping of D1..D13, got {given!r}.")
     return _from_mapping(given)
 
 
