@@ -11,7 +11,7 @@ NOJIT_TESTS := tests/test_agreement.py tests/test_bocd.py tests/test_emission.py
 
 
 .PHONY: venv demo test check lint types imports nojit bench bench-public bench-venv soak soak-model soak-serve \
-  tune reproduce quick docs dist wheel-test lock clean
+  tune replay reproduce quick docs dist wheel-test lock clean
 
 venv: .venv/.made
 
@@ -79,6 +79,10 @@ bench-public: bench-venv
 RUNS ?= 20
 tune: venv
 	$(BIN)/python -m paper tune --jobs 2
+
+# After a change that should change no number: one seed of everything, and the rest is carried over.
+replay: venv
+	$(BIN)/python -m paper replay --jobs 2 --out docs/reproduction
 
 reproduce: tune
 	$(BIN)/holdfast reproduce all --runs $(RUNS) --jobs 2 --out docs/reproduction

@@ -8,6 +8,7 @@ state       which source decides it         plan       how many runs of what, ho
 outcomes    runs it and scores it           store      keeps it, in one checkout and the next
 probes      questions of another kind       runner     runs and writes, resumes
 tables      cells, tables, items            output     the pages
+replay      whether older runs still hold
 """
 
 from __future__ import annotations

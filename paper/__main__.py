@@ -1,12 +1,12 @@
-"""What comes before the tables: `python -m paper tune [..]` and `python -m paper costs`."""
+"""What comes before the tables: `python -m paper tune [..]`, `.. replay [..]`, `.. costs`."""
 
 from __future__ import annotations
 
 import sys
 
-from paper import costs, tuning
+from paper import costs, replay, tuning
 
-COMMANDS = {"tune": tuning.main, "costs": costs.main}
+COMMANDS = {"tune": tuning.main, "replay": replay.main, "costs": costs.main}
 
 
 def main(arguments: list[str]) -> None:

@@ -64,7 +64,8 @@ def _trials(kept: dict[str, object], search: tuning.Search) -> str:
     if not kept:
         return "not searched yet"
     older = ", by an older source" if tuning.outdated(*search) else ""
-    return f"{kept['trials']}, {kept['failed']} failed{older}"
+    since = ", best one confirmed by a replay" if "made" in kept else ""
+    return f"{kept['trials']}, {kept['failed']} failed{older or since}"
 
 
 def _hyperparameters(_: Results) -> Made:

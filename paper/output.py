@@ -55,6 +55,7 @@ def write(item: Item, results: Results, parts: Sequence[Part], out: Path) -> Wri
         "caption": made.caption,
         "variants": groups,
         "sources": results.sources(parts),
+        "confirmed": results.confirmed(parts),
         "versions": versions(),
     }
     text = json.dumps(_plain(content), indent=1, ensure_ascii=False) + "\n"
@@ -136,7 +137,8 @@ def _groups(results: Results, parts: Sequence[Part]) -> list[dict[str, Any]]:
 
 def _section(content: dict[str, Any], tables: list[str], groups: list[dict[str, Any]]) -> str:
     """An item's page below its title."""
-    parts = [f"Source: {content['source']}. {_runs(groups)}"]
+    said = [f"Source: {content['source']}.", _runs(groups), _confirmed(content["confirmed"])]
+    parts = [" ".join(filter(None, said))]
     if content["quick"] and groups:
         parts.append(f"**{_QUICK}**")
     parts += tables
@@ -157,6 +159,17 @@ def _runs(groups: list[dict[str, Any]]) -> str:
     return f"Runs done per variant: {runs}."
 
 
+def _confirmed(found: Sequence[str]) -> str:
+    """Which runs replays have carried over, from which state to which (`model:made:state`)."""
+    if not found:
+        return ""
+    told = ["{} (made by {}, confirmed for {})".format(*one.split(":")) for one in found]
+    return (
+        "Made by an older state of the source, and confirmed for the present one by replays of the "
+        f"first seeds, times excepted: runs of {', '.join(told)}."
+    )
+
+
 def _preface(out: Path, names: Sequence[str]) -> str:
     contents = [json.loads((out / f"{name}.json").read_text()) for name in names]
     made_with = sorted({_versions_line(content["versions"]) for content in contents})
@@ -175,6 +188,11 @@ def _preface(out: Path, names: Sequence[str]) -> str:
     if older := [f"`{content['name']}`" for content in contents if outdated(content["sources"])]:
         lines.append(
             f"Made by an older state of the source, and so to be made anew: {', '.join(older)}."
+        )
+    if carried := [f"`{content['name']}`" for content in contents if content.get("confirmed")]:
+        lines.append(
+            "With runs that an older state of the source made and replays confirmed, as each page "
+            f"says: {', '.join(carried)}."
         )
     if any(content["quick"] for content in contents):
         lines.append(f"**{_QUICK}**")

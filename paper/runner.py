@@ -82,7 +82,7 @@ def _completed(
 
     while True:
         due = _due(parts, cache, absent)
-        for part, failure in _execute(list(due.values()), cache.folder, jobs):
+        for part, failure in execute(list(due.values()), cache.folder, jobs):
             bar.advance(part, item.name)
             if failure:
                 absent[part.key] = failure
@@ -119,14 +119,14 @@ def _due(parts: Iterable[Part], cache: Cache, absent: dict[str, str]) -> dict[st
     """What is neither kept nor impossible; why it is impossible is noted in `absent`."""
     due = {}
     for part in parts:
-        if reason := _impossible(part):
+        if reason := impossible(part):
             absent[part.key] = reason
         if part.key not in absent and not cache.has(part):
             due[part.key] = part
     return due
 
 
-def _impossible(part: Part) -> str:
+def impossible(part: Part) -> str:
     """Why a part cannot be run: a model that is not here, data that cannot be had."""
     if part.stream in PROBES:
         return ""
@@ -145,7 +145,7 @@ def _missing_data(name: str) -> str:
     return ""
 
 
-def _execute(parts: list[Part], folder: Path, jobs: int) -> Iterator[tuple[Part, str]]:
+def execute(parts: list[Part], folder: Path, jobs: int) -> Iterator[tuple[Part, str]]:
     """Run parts, the longest first; each with why it failed, as they come in."""
     ordered = sorted(parts, key=seconds, reverse=True)
     if jobs == 1 or len(ordered) < 2:

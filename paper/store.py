@@ -8,6 +8,8 @@
 
 Both go by the key of a part. A line of the ledger says on which data and by which state of the
 source it was run, so that it is found again as long as both are the same, and is stale otherwise.
+A line that a replay has carried over (`replay`) says by `source` which state it is confirmed for,
+and by `made` which state really computed it.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import os
 import warnings
 import zipfile
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -34,6 +37,22 @@ from paper.probes import PROBES
 RUNS = "runs"  # folder of the ledger, inside the folder of results
 PARTS = ".parts"  # folder of what is not committed
 _SAID = ("model", "settings", "seed", "rows", "degree", "data", "source")
+_MADE = "made"  # a column that ledgers from before there were replays do not have
+
+
+@dataclass(frozen=True, eq=False)
+class Kept(Outcome):
+    """An outcome in the ledger, which an older state than `source` may have made.
+
+    It stands here and not in `outcomes`, whose meaning is part of every state.
+    """
+
+    made: str = ""  # nothing where `source` made it
+
+
+def made_by(outcome: Outcome) -> str:
+    """The state of the source that really computed an outcome."""
+    return (outcome.made if isinstance(outcome, Kept) else "") or outcome.source
 
 
 class Cache:
@@ -83,6 +102,16 @@ class Line(NamedTuple):
         """The key that the part had when it was run."""
         return key_of(self.part, self.data, self.outcome.source)
 
+    @property
+    def made(self) -> str:
+        """The state of the source that really computed it."""
+        return made_by(self.outcome)
+
+    def carried(self, source: str) -> Line:
+        """The line as confirmed for a state; the one that made it stays beside."""
+        found = self.outcome
+        return self._replace(outcome=Kept(found.scores, found.columns, source, self.made))
+
     def stale(self) -> bool:
         """Whether source or data have changed since; data that are not here have not."""
         here = data_state(self.part)
@@ -117,17 +146,24 @@ class Ledger:
         added: dict[str, list[Line]] = {}
         for part, outcome in outcomes:
             columns = outcome.columns if part.key in shown else {}
-            line = Line(part, data_state(part), Outcome(outcome.scores, columns, outcome.source))
+            kept = Kept(outcome.scores, columns, outcome.source, made_by(outcome))
+            line = Line(part, data_state(part), kept)
             added.setdefault(part.stream, []).append(line)
         for stream, lines in added.items():
             self._write(stream, self._merged(stream, lines))
 
+    def exchange(self, stream: str, lines: Mapping[str, Line]) -> None:
+        """Put lines in the place of those with these keys; all others stay, stale or not."""
+        self._lines.pop(stream, None)  # another process may have written meanwhile
+        left = {key: line for key, line in self._of(stream).items() if key not in lines}
+        self._write(stream, left | {line.key: line for line in lines.values()})
+
     def prune(self, needed: Iterable[Part]) -> None:
         """Drop what no page rests on any more; further seeds of what one rests on stay."""
-        wanted = {_order(part)[:-1] for part in needed}
+        wanted = {variant(part) for part in needed}
         for path in self.folder.glob("*.csv"):
             lines = self._of(path.stem)
-            left = {key: line for key, line in lines.items() if _order(line.part)[:-1] in wanted}
+            left = {key: line for key, line in lines.items() if variant(line.part) in wanted}
             if len(left) < len(lines):
                 self._write(path.stem, left)
 
@@ -224,7 +260,7 @@ def _sheet(lines: Iterable[Line]) -> str:
         names = [name for name in names if not name.endswith(ALL_ROWS)]
     text = io.StringIO()
     sheet = csv.writer(text, lineterminator="\n")
-    sheet.writerow([*_SAID, *names])
+    sheet.writerow([*_SAID, _MADE, *names])
     for line in ordered:
         scores = line.outcome.scores
         values = [_digits(scores[name]) if name in scores else "" for name in names]
@@ -232,10 +268,15 @@ def _sheet(lines: Iterable[Line]) -> str:
     return text.getvalue()
 
 
+def variant(part: Part) -> tuple[Any, ...]:
+    """What a run is of: the same for runs that differ in the seed alone."""
+    chosen = json.dumps(part.settings, sort_keys=True)
+    return part.stream, part.model, chosen, part.rows or 0, part.degree
+
+
 def _order(part: Part) -> tuple[Any, ...]:
     """What a run is of, and its seed."""
-    chosen = json.dumps(part.settings, sort_keys=True)
-    return part.stream, part.model, chosen, part.rows or 0, part.degree, part.seed
+    return *variant(part), part.seed
 
 
 def _said(line: Line) -> list[Any]:
@@ -250,6 +291,7 @@ def _said(line: Line) -> list[Any]:
         part.degree,
         line.data,
         line.outcome.source,
+        "" if line.made == line.outcome.source else line.made,
     ]
 
 
@@ -260,7 +302,7 @@ def _digits(value: float) -> str:
 def _all_seen(scores: Mapping[str, float]) -> bool:
     """Whether scores over all rows are those of the rows that count."""
     return all(
-        repr(value) == repr(scores[name.removesuffix(ALL_ROWS)])
+        repr(value) == repr(scores.get(name.removesuffix(ALL_ROWS)))
         for name, value in scores.items()
         if name.endswith(ALL_ROWS)
     )
@@ -279,6 +321,7 @@ def _read(folder: Path, stream: str) -> list[Line]:
 
 def _line(stream: str, row: dict[str, str], drawn: Mapping[str, dict[str, Any]]) -> Line:
     said = {name: row.pop(name) for name in _SAID}
+    made = row.pop(_MADE, "")
     rows = int(said["rows"]) if said["rows"] else None
     part = Part(
         stream,
@@ -292,7 +335,7 @@ def _line(stream: str, row: dict[str, str], drawn: Mapping[str, dict[str, Any]])
     if stream not in PROBES and not any(name.endswith(ALL_ROWS) for name in row):
         scores |= {name + ALL_ROWS: value for name, value in scores.items()}
     line = Line(part, said["data"], Outcome(scores, {}, said["source"]))
-    return line._replace(outcome=Outcome(scores, drawn.get(line.key, {}), said["source"]))
+    return line._replace(outcome=Kept(scores, drawn.get(line.key, {}), said["source"], made))
 
 
 def _columns(path: Path) -> dict[str, dict[str, Any]]:

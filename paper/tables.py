@@ -16,6 +16,7 @@ from paper.parts import Part
 from paper.plan import Plan
 from paper.probes import PROBES
 from paper.settings import COLUMNS, UNTUNED, VARIANTS, unsearched
+from paper.store import made_by
 
 NO_VALUE = "--"
 NOT_PRINTED = "not printed"
@@ -168,6 +169,17 @@ class Results:
         """Each model with the state of the source that its outcomes come from."""
         named = [(_source(part), self._outcomes.get(part.key)) for part in parts]
         return sorted({f"{name}:{outcome.source}" for name, outcome in named if outcome})
+
+    def confirmed(self, parts: Sequence[Part]) -> list[str]:
+        """Each model with the state that made runs and the one that replays confirmed them for."""
+        named = [(_source(part), self._outcomes.get(part.key)) for part in parts]
+        return sorted(
+            {
+                f"{name}:{made_by(outcome)}:{outcome.source}"
+                for name, outcome in named
+                if outcome and made_by(outcome) != outcome.source
+            }
+        )
 
     def scores(self, parts: Sequence[Part], score: str) -> dict[int, float]:
         """A score by seed, where it was computed and is finite."""

@@ -28,8 +28,8 @@ import numpy as np
 from holdfast import evaluate
 from holdfast.errors import HoldfastError
 from holdfast.models.registry import REGISTRY
-from holdfast.tuning import tune
-from holdfast.tuning.trials import Objective
+from holdfast.tuning import TuneResult, tune
+from holdfast.tuning.trials import OBJECTIVES, Objective
 from paper import settings
 from paper.outcomes import RUN_THRESHOLD
 from paper.parts import JUDGES
@@ -124,9 +124,19 @@ class Search(NamedTuple):
             return ""
         made = (REGISTRY[self.model].module,)  # a search makes no other model
         code = state((*made, "holdfast.tuning", *JUDGES), made=made)
+        return _named([seen, code, *self._terms()])
+
+    @property
+    def terms(self) -> str:
+        """A short name of data and terms alone: what no replay of one trial could confirm."""
+        try:
+            return _named([_seen(self.stream, self.variant == HINDSIGHT), *self._terms()])
+        except HoldfastError:
+            return ""
+
+    def _terms(self) -> list[Any]:
         space = {name: RANGES[name] for name in self.space()}
-        terms = [seen, code, space, start(*self), PARTICLES, SKIP, DEGREES]
-        return hashlib.sha256(json.dumps(terms, sort_keys=True).encode()).hexdigest()[:12]
+        return [space, start(*self), PARTICLES, SKIP, DEGREES]
 
     def minutes(self, budget: int) -> float:
         """About how long it takes on one core, from a run that was measured."""
@@ -199,6 +209,10 @@ def _seen(name: str, hindsight: bool) -> str:
     return digest.hexdigest()[:12]
 
 
+def _named(content: Any) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:12]
+
+
 def printed_gap(goals: Sequence[Goal], truth: Sequence[int]) -> Objective:
     """How far a run is from the printed numbers, for `tune`; 0 if it reaches all of them."""
 
@@ -217,38 +231,79 @@ def printed_gap(goals: Sequence[Goal], truth: Sequence[int]) -> Objective:
 def run(search: Search, budget: int = BUDGET, progress: bool = True) -> Path:
     """Search, and keep what was found; trials that were done before count."""
     source = stream(search.stream)
-    seen = training_part(source, search.variant == HINDSIGHT)
     space: dict[str, Any] = {name: RANGES[name] for name in search.space()}
     fixed = _fixed(search, source, space)
-    designs = [stream(search.stream, degree=p).features.to_json() for p in DEGREES]
+    designs = _designs(search)
     if search.stream == "electricity" and search.variant != PAPER_R:
         del fixed["features"]
         space["features"] = ("choice", designs)
     path = tuned_path(*search)
     trials = path.parent / PARTS / f"{path.stem}-{search.state}.jsonl"
-    found = tune(
-        search.model,
-        seen.y,
-        seen.X,
-        space,
-        _aim(search, source),
-        budget,
-        settings=fixed,
-        skip=0 if search.variant == HINDSIGHT else SKIP,
-        storage=trials,
-        progress=progress,
-    )
-    if found.interrupted:
-        raise KeyboardInterrupt
+    found = _tried(search, space, fixed, _aim(search, source), budget, trials, progress)
     kept: dict[str, Any] = {"best": {name: found.best[name] for name in search.space()}}
     kept |= {"value": found.value, "objective": found.objective}
     if "features" in space:
         kept["degree"] = DEGREES[designs.index(found.best["features"])]
     kept |= {"trials": len(found.trials), "failed": len(found.failures), "state": search.state}
-    kept |= {"rows": len(seen.y), "seconds": sum(trial["seconds"] for trial in found.trials)}
+    kept |= {"terms": search.terms, "rows": found.info["rows"]}
+    kept |= {"seconds": sum(trial["seconds"] for trial in found.trials)}
     write(path, (json.dumps(kept, indent=1) + "\n").encode())
     trials.unlink(missing_ok=True)
     return path
+
+
+def once_more(search: Search) -> float:
+    """What the settings that a search chose score now, on the rows that it saw; it is kept too.
+
+    It is a search of one trial among one choice, so that the value is computed by the same path.
+    """
+    kept, source = tuned(*search), stream(search.stream)
+    space = {name: ("choice", [value]) for name, value in kept["best"].items()}
+    fixed = _fixed(search, source, space)
+    if "degree" in kept:
+        fixed["features"] = _designs(search)[DEGREES.index(kept["degree"])]
+    aim = _aim(search, source)
+    judge = OBJECTIVES[aim] if isinstance(aim, str) else aim  # as a function it is judged alone
+    return _tried(search, space, fixed, judge, 1, once_more_path(search), False).value
+
+
+def once_more_path(search: Search) -> Path:
+    """Where `once_more` keeps its trial, so that it need not be tried again."""
+    path = tuned_path(*search)
+    return path.parent / PARTS / f"{path.stem}-{search.state}-once-more.jsonl"
+
+
+def _tried(
+    search: Search,
+    space: Mapping[str, Any],
+    fixed: Mapping[str, Any],
+    aim: str | Objective,
+    budget: int,
+    storage: Path,
+    progress: bool,
+) -> TuneResult:
+    """The trials of a search over a space; an interruption is raised."""
+    seen = training_part(stream(search.stream), search.variant == HINDSIGHT)
+    found = tune(
+        search.model,
+        seen.y,
+        seen.X,
+        space,
+        aim,
+        budget,
+        settings=fixed,
+        skip=0 if search.variant == HINDSIGHT else SKIP,
+        storage=storage,
+        progress=progress,
+    )
+    if found.interrupted:
+        raise KeyboardInterrupt
+    return found
+
+
+def _designs(search: Search) -> list[Any]:
+    """The features that `DEGREES` stand for."""
+    return [stream(search.stream, degree=p).features.to_json() for p in DEGREES]
 
 
 def _fixed(search: Search, source: Stream, space: Mapping[str, Any]) -> dict[str, Any]:
