@@ -28,7 +28,6 @@ _SCORES = (
     "delay",
     "delay_online",
 )
-_LAGGED = {"ofi"}  # streams whose features look back on y
 _KNOWN = {"adjusted_rand", "ppv", "tpr", "delay"}  # scores that also exist by what was known
 
 
@@ -46,7 +45,7 @@ def taken_from_second(stream: str) -> dict[str, Any]:
         "newborns (D10)": {"rule": {"D10": "paper"}},
         "merge (D11)": {"rule": {"D11": "paper"}},
         "names (D12)": {"rule": {"D12": "paper"}},
-        **({"lags (D13)": {"rule": {"D13": "paper"}}} if stream in _LAGGED else {}),
+        **({"lags (D13)": {"rule": {"D13": "paper"}}} if stream in settings.LAGGED else {}),
         DATES: {},
     }
 

@@ -52,7 +52,8 @@ BEAM_ITERATIONS = 1000
 TUNED = Path(__file__).parent / "tuned"
 _HELD_FILES: dict[Path, dict[str, Any]] | None = None  # what was read of `TUNED` while it is held
 _HELD = 1e-12  # prior variance of a coefficient that is given, not learnt
-_EDITION_ONE = {f"D{k}": "paper" for k in (10, 11, 12, 13)}  # the rest as holdfast
+_EDITION_ONE = {f"D{k}": "paper" for k in (10, 11, 12)}  # the rest as holdfast
+LAGGED = ("ofi",)  # streams whose features look back on y: there D13 bears on the rule
 
 # What makes a variant the one it is. Resampling, islands and kappa follow from it by default.
 _RULES: dict[str, Settings] = {
@@ -186,7 +187,10 @@ def start(stream: str, model: str, variant: str) -> Settings:
     if model == "student_t_ihmm":
         del settings["noise"]
         settings |= {"noise_shape": 5.0, "noise_scale": 5.0 * begin.noise}  # the same guess of R
-    return settings | _family(model) | _RULES[variant]
+    settings |= _family(model) | _RULES[variant]
+    if variant == FIRST and stream in LAGGED:
+        settings["rule"] = _EDITION_ONE | {"D13": "paper"}
+    return settings
 
 
 def of(stream: str, model: str, variant: str) -> Settings:

@@ -123,14 +123,16 @@ def test_every_setting_is_one_of_its_model(stream: str):
 
 
 def test_variants_are_the_rules_they_say():
-    def rule(variant: str) -> tuple[object, str]:
-        made = hf.make("br_ihmm", **settings.of("iid_t", "br_ihmm", variant))
+    def rule(variant: str, stream: str = "iid_t") -> tuple[object, str]:
+        made = hf.make("br_ihmm", **settings.of(stream, "br_ihmm", variant))
         return made.settings()["rule"], made.settings()["weight"] or "default"
 
     assert rule(PRINTED)[0] == rule(settings.PAPER)[0] == "paper"
     first, weight = rule(settings.FIRST)
     assert weight == "imq" and isinstance(first, dict)
-    assert {name for name, side in first.items() if side == "paper"} == {"D10", "D11", "D12", "D13"}
+    assert {name for name, side in first.items() if side == "paper"} == {"D10", "D11", "D12"}
+    raw = rule(settings.FIRST, "ofi")[0]
+    assert isinstance(raw, dict) and raw["D13"] == "paper"
     assert rule(SECOND) == ("holdfast", "default")
     assert settings.of("iid_t", "br_ihmm", UNTUNED) == {}
     with pytest.raises(HoldfastError, match="variant"):
