@@ -100,8 +100,9 @@ class Stream:
         p = look.parts
         return Components(share / share.sum(), p.location[keep], p.spread[keep], p.dof[keep])
 
-    def published(self, components: Components) -> Forecast:
-        return self.units.forecast(Forecast.mixture(*self.calibration.apply(components)))
+    def published(self, components: Components, far: bool = False) -> Forecast:
+        """A mixture, corrected and in the user's units; `far` beyond the next observation."""
+        return self.units.forecast(Forecast.mixture(*self.calibration.apply(components, far)))
 
     def observe(self, y: Array, x: Row | None, time: int) -> tuple[Forecast, Step]:
         raw, look, components, forecast = self.expect(x, time)
@@ -222,7 +223,7 @@ class Stream:
         if len(rows) > 1:
             rng = np.random.default_rng([self.seed, time])
             laws += ahead.simulate(self.ensemble, first, covariates, rng)
-        return [self.published(components) for components in laws]
+        return [self.published(components, far=h > 0) for h, components in enumerate(laws)]
 
     @property
     def reader(self) -> RegimeMember:
