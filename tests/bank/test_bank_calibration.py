@@ -24,7 +24,7 @@ def coverage(
 def test_wrong_scales_are_put_right(rng: np.random.Generator, sd: float) -> None:
     calibration, components = Calibration(), normal_law(sd)
     for y in rng.standard_normal(2000):
-        calibration.learn(components, np.array([y]))
+        calibration.learn(calibration.apply(components), np.array([y]))
     fresh = rng.standard_normal(20_000)
     for level in (0.5, 0.8, 0.9, 0.95):
         assert coverage(calibration, components, fresh, level) == pytest.approx(level, abs=0.04)
@@ -37,7 +37,7 @@ def test_intervals_far_too_short_are_half_mended_after_fifty() -> None:
         rng = np.random.default_rng(seed)
         calibration, components = Calibration(), normal_law(0.5)
         for y in rng.standard_normal(50):
-            calibration.learn(components, np.array([y]))
+            calibration.learn(calibration.apply(components), np.array([y]))
         held.append(coverage(calibration, components, rng.standard_normal(2000), 0.9))
     assert np.mean(held) > (0.59 + 0.9) / 2
 
@@ -45,7 +45,7 @@ def test_intervals_far_too_short_are_half_mended_after_fifty() -> None:
 def test_heavy_tails_are_learnt(rng: np.random.Generator) -> None:
     calibration, components = Calibration(), normal_law(1.2)
     for y in rng.standard_t(3, 3000):
-        calibration.learn(components, np.array([y]))
+        calibration.learn(calibration.apply(components), np.array([y]))
     fresh = rng.standard_t(3, 50_000)
     for level in (0.5, 0.8, 0.9, 0.95):
         assert coverage(calibration, components, fresh, level) == pytest.approx(level, abs=0.04)
@@ -57,7 +57,7 @@ def test_a_forecast_too_sharp_in_the_middle_is_made_flatter(rng: np.random.Gener
     sharp.peak = 0.35
     components = sharp.apply(normal_law(0.86))
     for y in rng.standard_normal(3000):
-        calibration.learn(components, np.array([y]))
+        calibration.learn(calibration.apply(components), np.array([y]))
     fresh = rng.standard_normal(50_000)
     assert coverage(Calibration(), components, fresh, 0.9) == pytest.approx(0.9, abs=0.02)
     assert coverage(Calibration(), components, fresh, 0.5) == pytest.approx(0.42, abs=0.02)
@@ -73,7 +73,7 @@ def test_where_nothing_is_wrong_chance_moves_coverage_by_two_points_at_most() ->
         calibration, inside = Calibration(), []
         for y in np.random.default_rng(seed).standard_normal(1000):
             inside.append([coverage(calibration, components, y, level) for level in levels])
-            calibration.learn(components, np.array([y]))
+            calibration.learn(calibration.apply(components), np.array([y]))
         errors.append(np.mean(inside, axis=0) - levels)
     assert np.abs(np.mean(errors, axis=0)).max() < 0.005
     assert np.abs(errors).max() < 0.02
@@ -83,8 +83,8 @@ def test_outliers_count_as_any_value_outside(rng: np.random.Generator) -> None:
     far, near = Calibration(), Calibration()
     components = normal_law(1.0)
     for t, y in enumerate(rng.standard_normal(500)):
-        far.learn(components, np.array([1e300 if t % 50 == 7 else y]))
-        near.learn(components, np.array([4.0 if t % 50 == 7 else y]))
+        far.learn(far.apply(components), np.array([1e300 if t % 50 == 7 else y]))
+        near.learn(near.apply(components), np.array([4.0 if t % 50 == 7 else y]))
     assert far.pack() == near.pack()
     assert far.held / far.told == pytest.approx(0.9, abs=0.02)
 

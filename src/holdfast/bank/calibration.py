@@ -86,7 +86,8 @@ class Calibration:
         centre = np.array([_middle(share, column) for column in location.T])
         away = parts.factor[:, None, None] * (location - centre)
         if parts.apart.any():
-            away += np.einsum("kij,nj->nki", np.linalg.cholesky(spread), parts.apart)
+            root = np.linalg.cholesky(spread) if d > 1 else np.sqrt(spread)
+            away += np.einsum("kij,nj->nki", root, parts.apart)
         return Components(
             np.outer(parts.share, share).ravel(),
             centre + size * away.reshape(-1, d),
@@ -95,10 +96,9 @@ class Calibration:
             np.tile(dof, n),
         )
 
-    def learn(self, components: Components, y: Array) -> None:
-        """One observation that `components`, not yet corrected, was the forecast of."""
+    def learn(self, corrected: Components, y: Array) -> None:
+        """One observation, and what `apply` had made of its forecast."""
         seen = np.flatnonzero(~np.isnan(y))
-        corrected = self.apply(components)
         step = max(_SIZE_STEP, 1.0 / (self.told + _SLOWER))
         for j in seen:
             away = abs(2.0 * _below(corrected, int(j), float(y[j])) - 1.0)

@@ -42,8 +42,8 @@ class Expected(NamedTuple):
 
     raw: Array  # covariates as given
     look: Look
-    components: Components  # in units, not corrected
-    forecast: Forecast  # corrected, in the user's units
+    corrected: Components  # in units
+    forecast: Forecast  # the same in the user's units
 
 
 class Stream:
@@ -89,8 +89,8 @@ class Stream:
         key = (time, raw.tobytes())
         if self._expected is None or self._expected[0] != key:
             look = self.ensemble.look(self.scaler.scaled(raw))
-            components = self.components(look)
-            self._expected = key, Expected(raw, look, components, self.published(components))
+            corrected = self.calibration.apply(self.components(look))
+            self._expected = key, Expected(raw, look, corrected, self._published(corrected))
         return self._expected[1]
 
     def components(self, look: Look) -> Components:
@@ -100,12 +100,12 @@ class Stream:
         p = look.parts
         return Components(share / share.sum(), p.location[keep], p.spread[keep], p.dof[keep])
 
-    def published(self, components: Components, far: bool = False) -> Forecast:
-        """A mixture, corrected and in the user's units; `far` beyond the next observation."""
-        return self.units.forecast(Forecast.mixture(*self.calibration.apply(components, far)))
+    def _published(self, corrected: Components) -> Forecast:
+        """A corrected mixture in the user's units."""
+        return self.units.forecast(Forecast.mixture(*corrected))
 
     def observe(self, y: Array, x: Row | None, time: int) -> tuple[Forecast, Step]:
-        raw, look, components, forecast = self.expect(x, time)
+        raw, look, corrected, forecast = self.expect(x, time)
         self._expected = None
         z = self.units.to_units(y)
         rebuilt = self._learn_units(y, raw)
@@ -115,7 +115,7 @@ class Stream:
             weight, steps, log_scores = self.ensemble.observe(z, self.scaler.scaled(raw), look)
         seen = not np.isnan(y).all()
         if seen and not rebuilt:  # what was expected in wrong units says nothing about intervals
-            self.calibration.learn(components, z)
+            self.calibration.learn(corrected, z)
         if seen:
             self._advise(weight)
         events = self._read(time, steps, log_scores, weight, seen)
@@ -218,12 +218,13 @@ class Stream:
         covariates = [
             self.scaler.scaled(self.plan.covariates(x, time + h)) for h, x in enumerate(rows)
         ]
-        first = self.expect(rows[0], time).look
-        laws = [self.components(first)]
-        if len(rows) > 1:
-            rng = np.random.default_rng([self.seed, time])
-            laws += ahead.simulate(self.ensemble, first, covariates, rng)
-        return [self.published(components, far=h > 0) for h, components in enumerate(laws)]
+        first = self.expect(rows[0], time)
+        if len(rows) == 1:
+            return [copied(first.forecast)]
+        rng = np.random.default_rng([self.seed, time])
+        later = ahead.simulate(self.ensemble, first.look, covariates, rng)
+        corrected = [self.calibration.apply(law, far=True) for law in later]
+        return [copied(first.forecast), *map(self._published, corrected)]
 
     @property
     def reader(self) -> RegimeMember:
