@@ -1,0 +1,58 @@
+"""`python -m benchmarks.covering [--seeds 5] [--out FILE]`: what intervals of `auto` hold.
+
+Intervals of 50, 80, 90 and 95 % are asked how many values they held, on the streams of
+`benchmarks.auto` and on real series, told nothing. The largest error of the four counts.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+
+import holdfast as hf
+from benchmarks import auto
+from benchmarks.real import load
+from benchmarks.untuned import Array, Goal, Question, ask_all
+from holdfast import data
+
+ROWS, FIRST = 1200, 100
+LARGEST = "largest error of the four, in points"
+CODES = ("rare counts",)  # values that are a few codes have no middle: 50 % cannot be held
+SERIES = {
+    "well-log": lambda: data.load("well_log").y,
+    "order flow, 60 ticks": lambda: data.load("ofi_es", bucket=60).y,
+    "electricity, 8000 hours": load,
+}
+
+
+def errors(y: Array, seed: int) -> dict[str, float]:
+    """How far off the share of values held is at each level, in points."""
+    _, held, _ = auto.scored(hf.auto(seed=seed), y, FIRST)
+    off = {
+        f"error at {100 * level:.0f} %, in points": 100 * (found - level)
+        for level, found in zip(auto.LEVELS, held, strict=True)
+    }
+    return off | {LARGEST: max(map(abs, off.values()))}
+
+
+def generated(name: str, seed: int) -> dict[str, float]:
+    return errors(auto.generated(ROWS, 2000 + seed)[name][0], seed)
+
+
+def real(name: str, seed: int) -> dict[str, float]:
+    return errors(np.asarray(SERIES[name](), float).ravel(), seed)
+
+
+QUESTIONS = {
+    name: Question(
+        name,
+        partial(generated, name),
+        () if name in CODES else (Goal(LARGEST, 2.0),),
+    )
+    for name in auto.generated(ROWS, 0)
+} | {name: Question(name, partial(real, name), (Goal(LARGEST, 2.0),), 1) for name in SERIES}
+
+
+if __name__ == "__main__":
+    ask_all(QUESTIONS, "benchmarks.covering", "What intervals of `auto` hold", 5)
