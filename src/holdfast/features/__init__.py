@@ -355,6 +355,9 @@ def season(period: float, harmonics: int = 1) -> Features:
 def lags(*steps: int) -> Features:
     """y that many steps ago; if it was not observed, the last one before it that was, else 0.
 
+    To the infinite HMMs that weigh observations, and to `auto`, an outlier is a lag only if the
+    next observation goes on from it (`holdfast.features.pasts`).
+
     Example:
         >>> lags(1, 2).frame(None, [5.0, None, 7.0]).tolist()
         [[0.0, 0.0], [5.0, 0.0], [5.0, 5.0]]
