@@ -41,18 +41,6 @@ SHORT_ROWS = {"synthetic": 1000, "electricity": 16_000}  # in a sweep
 GIVEN = ("electricity", "ofi", "well_log")
 DRAWS_NOTHING = ("bocd", "dsm_bocd", "least_squares", "last_value")
 OFFLINE = "beam_ihmm"
-ROWS = {"synthetic": 1000, "electricity": 16_000}  # in a sweep
-GIVEN = ("electricity", "ofi", "well_log")
-DRAWS_NOTHING = ("bocd", "dsm_bocd", "least_squares", "last_value")
-OFFLINE = "beam_ihmm"
-# What `ahead` and `targets` speak of.
-CLAIMED = {
-    *(("br_ihmm", variant) for variant in settings.VARIANTS["br_ihmm"]),
-    *((model, v) for model in ("wolf_ihmm", "ihmm") for v in ("paper", "second", "untuned")),
-    *((model, v) for model in DRAWS_NOTHING for v in settings.VARIANTS[model]),
-    ("auto", "untuned"),
-    ("garch_ihmm", "untuned"),
-}
 ROWS = {
     "synthetic": 2500,
     "electricity": 31_912,
