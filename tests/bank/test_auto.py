@@ -239,3 +239,14 @@ def test_the_second_forecast_admits_that_one_value_says_nothing_of_the_spread() 
         low, high = model.predict().interval(0.9)
         held += low <= second <= high
     assert held == 10  # a band as wide as a tenth of the level: 6 sd and more
+
+
+def test_a_huge_value_in_one_of_two_coordinates_kills_nothing() -> None:
+    """The chance that it was real is 0 in floats; what the raw past says is asked all the same."""
+    rng = np.random.default_rng(0)
+    model = hf.auto(features=hf.features.lags(1, 2))
+    for t in range(60):
+        y = rng.standard_normal(2)
+        y[t % 2] = {15: -1.7e308, 30: 1e300, 31: -1e300, 45: 1e155}.get(t, y[t % 2])
+        model.update(y)
+    assert np.abs(model.predict().median).max() < 4
