@@ -49,11 +49,12 @@ class Doubts:
         """The forecast if the latest value was a spike: by those that did not believe it."""
         law = parts(self.clean)
         jump = self.raw[-1] - self.clean[-1]
-        along = sorted((part[1] @ jump / (jump @ jump), part[0]) for part in law)
+        length = max(float(jump @ jump), 1e-300)  # what is believed may be what was observed
+        along = sorted((part[1] @ jump / length, part[0]) for part in law)
         half = 0.5 * sum(share for _, share in along)
         below = np.cumsum([share for _, share in along])
         median = along[int(np.argmax(below >= half))][0]
-        kept = [part for part in law if part[1] @ jump / (jump @ jump) - median <= 0.25]
+        kept = [part for part in law if part[1] @ jump / length - median <= 0.25]
         factor = sum(part[0] for part in law) / sum(part[0] for part in kept)
         return [(factor * share, *rest) for share, *rest in kept]
 
@@ -89,12 +90,15 @@ class Doubts:
             middle = centre_and_noise(before)
             step = np.clip(weight * (y - middle.centre), -middle.noise, middle.noise)
             believed = middle.centre + step
+            before = self.clean[-1] if self.clean else np.zeros(self.dim)
+            most = np.abs(y - before)
+            believed = before + np.clip(believed - before, -most, most)
             error = largest_error(y, middle)
             real = self.real / (self.real + self.additive) * (1 - rate) * self._density(error)
             spike = self.additive / (self.real + self.additive) * rate * math.exp(log_q(error))
-            by_itself, (before, as_before) = real / (real + spike), self.dropped
+            by_itself, (dropped, as_before) = real / (real + spike), self.dropped
             if as_before > by_itself:
-                self.raw = before
+                self.raw = dropped
             self.p_raw = 1 - (1 - by_itself) * (1 - as_before)
             self.error = min(error, 100.0)
         self.dropped = ([], 0.0)

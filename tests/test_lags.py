@@ -94,6 +94,8 @@ def test_a_run_and_single_updates_agree(settings):
     y = autoregression(4)
     y[[60, 61, 120, 200]] += [25.0, 25.0, -1e4, 12.0]
     y[[121, 150]] = np.nan
+    y[100:104] = np.nan
+    y[104] += 12.0
     whole, single = (hf.br_ihmm(features=LAGS, particles=30, **settings) for _ in range(2))
     run = whole.run(y)
     means = []
@@ -130,6 +132,17 @@ def test_what_is_in_doubt_is_stored():
         model.update(value)
         loaded.update(value)
     assert loaded.to_bytes() == model.to_bytes()
+
+
+def test_a_stream_that_begins_with_constants_does_not_run_away():
+    """At first a unit is next to nothing, every value in doubt and every forecast wild."""
+    rng = np.random.default_rng(0)
+    y = np.concatenate([np.full(4, 0.0056), 0.9 * rng.standard_normal(60)])
+    worst = {}
+    for name, rule in (("cleaned", "holdfast"), ("raw", RAW_LAGS)):
+        model = hf.br_ihmm(features=LAGS, rule=rule)
+        worst[name] = float(np.abs(model.run(y).mean).max())
+    assert worst["cleaned"] < max(2 * worst["raw"], 10.0)
 
 
 def test_a_missing_value_decides_nothing():

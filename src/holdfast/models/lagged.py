@@ -151,7 +151,7 @@ def remember(
     """Push y; if its weight is below `doubt`, with what is believed of it beside.
 
     What is believed is the forecast and at most one noise scale of the way to the value, so that
-    it tends to the forecast as the value grows.
+    it tends to the forecast as the value grows. It is no farther from the value before than y is.
     """
     if past.pending or np.isnan(y).all() or weight >= doubt:
         past.push(y, y)  # while in doubt nothing was seen, or it would have been decided
@@ -159,6 +159,10 @@ def remember(
     centre, noise = middle(law, outliers)
     away = np.clip(y, -_LONGEST, _LONGEST) - centre
     believed = centre + np.clip(weight * away, -noise, noise)
+    # A forecast that is wild itself must not feed itself: no step is larger than the observed one.
+    before = past.values[CLEAN, -1]
+    most = np.abs(np.clip(y, -_LONGEST, _LONGEST) - before)
+    believed = before + np.clip(believed - before, -most, most)
     past.doubt(believed, y, error_of(y, centre, noise), rate_of(law, outliers))
 
 
@@ -214,7 +218,8 @@ def _remember_all(engine: Engine, past: TwoPasts, y: Array, track: Track, doubt:
     if not past.depth:
         return
     outliers = has_outliers(engine)
-    for value in y[:-1][-past.depth :]:
+    latest = y[:-1][-past.depth :]
+    for value in y[:-1] if np.isnan(latest).any() else latest:  # a gap repeats what was before it
         past.push(value, value)
     n = len(y)
     last = slice(int(track.offset[n - 1]), int(track.offset[n]))
