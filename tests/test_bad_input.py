@@ -53,7 +53,7 @@ SETTINGS: list[tuple[str, dict[str, Any]]] = [
     ("weight", {"weight": ["imq"]}),
     ("holdfast", {"rule": "holdfst"}),
     ("rule", {"rule": 3}),
-    ("D13", {"rule": {"D13": "paper"}}),
+    ("D14", {"rule": {"D14": "paper"}}),
     ("rule['D1']", {"rule": {"D1": "ours"}}),
     ("rule['D1']", {"rule": {"D1": ["paper"]}}),
     ("particles", {"particles": 0}),

@@ -99,10 +99,27 @@ def test_the_clock_goes_on_with_updates() -> None:
 
 
 def test_labels_that_are_no_even_times_are_not_continued() -> None:
-    for index in (list("abc"), [1.0, 2.0, 5.0], pd.to_datetime(["2024", "2025", "2026"])):
+    uneven = pd.to_datetime(["2024-01-01", "2024-01-05", "2024-03-02"])
+    for index in (list("abc"), [1.0, 2.0, 5.0], uneven):
         model = small("last_value")
         model.run(pd.Series([1.0, 2.0, 3.0], index=index))
         assert model.forecast(2).times is None
+
+
+@pytest.mark.parametrize(
+    ("given", "after"),
+    [
+        (["2024", "2025", "2026"], ["2027-01-01", "2028-01-01"]),
+        (["2024-10-31", "2024-11-30", "2024-12-31"], ["2025-01-31", "2025-02-28"]),
+        (pd.bdate_range("2024-01-01", periods=10), ["2024-01-15", "2024-01-16"]),
+    ],
+)
+def test_dates_go_on_as_the_calendar_does(given: Any, after: list[str]) -> None:
+    """Years, ends of months, days without weekends: for every model, not `auto` alone."""
+    index = pd.to_datetime(given)
+    model = small("last_value")
+    model.run(pd.Series(np.arange(len(index), dtype=float), index=index))
+    assert model.forecast(2).frame()["time"].tolist() == pd.to_datetime(after).tolist()
 
 
 @pytest.mark.parametrize("library", [pd, pl])
