@@ -99,7 +99,7 @@ class Doubts:
             by_itself, (dropped, as_before) = real / (real + spike), self.dropped
             if as_before > by_itself:
                 self.raw = dropped
-            self.p_raw = 1 - (1 - by_itself) * (1 - as_before)
+            self.p_raw = by_itself + as_before - by_itself * as_before
             self.error = min(error, 100.0)
         self.dropped = ([], 0.0)
         for past, value in ((self.clean, believed), (self.raw, y)):

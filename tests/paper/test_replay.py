@@ -17,7 +17,7 @@ from paper.parts import Part
 from paper.plan import Plan
 from paper.replay import CHANGED, CONFIRMED, LEFT, Verdict
 from paper.settings import UNTUNED
-from paper.store import Ledger, Line, run_into
+from paper.store import Ledger, Line
 from paper.tables import Item, Made, comparison, parts_of
 from paper.tables import Line as Row
 
@@ -53,18 +53,6 @@ def ledger(tmp_path: Path, edit: Callable[[str], None]) -> Path:
     Ledger(tmp_path / store.RUNS).keep(done, drawn=[DRAWN[0].key])
     edit("new")
     return tmp_path
-
-
-@pytest.fixture
-def counted(monkeypatch: pytest.MonkeyPatch) -> list[Part]:
-    ran: list[Part] = []
-
-    def run(part: Part, folder: Path) -> tuple[Part, str]:
-        ran.append(part)
-        return run_into(part, folder)
-
-    monkeypatch.setattr(runner, "run_into", run)
-    return ran
 
 
 def lines(out: Path) -> dict[tuple[str, str, int], Line]:

@@ -43,19 +43,6 @@ from paper.tables import Cell, Difference, Item, Line, Made, Results, Table, com
 QUICK = Plan(quick=True)
 
 
-@pytest.fixture
-def counted(monkeypatch: pytest.MonkeyPatch) -> list[Part]:
-    """The parts that were really run."""
-    ran: list[Part] = []
-
-    def run(part: Part, folder: Path) -> tuple[Part, str]:
-        ran.append(part)
-        return run_into(part, folder)
-
-    monkeypatch.setattr(runner, "run_into", run)
-    return ran
-
-
 def forget() -> None:
     """Streams are made anew, and their data looked at again."""
     streams.made.cache_clear()

@@ -143,18 +143,6 @@ def drawing_item(lines: list[Row]) -> Item:
     return Item("small", "A small one", "nowhere", "no reason", make, parts_of(lines))
 
 
-@pytest.fixture
-def counted(monkeypatch: pytest.MonkeyPatch) -> list[Part]:
-    ran: list[Part] = []
-
-    def run(part: Part, folder: Path) -> tuple[Part, str]:
-        ran.append(part)
-        return run_into(part, folder)
-
-    monkeypatch.setattr(runner, "run_into", run)
-    return ran
-
-
 def test_a_fresh_checkout_goes_on_where_the_last_one_ended(tmp_path: Path, counted: list[Part]):
     item = drawing_item(LINES)
     here, there = tmp_path / "here", tmp_path / "there"

@@ -60,7 +60,7 @@ class Components(NamedTuple):
     dof: Array
 
 
-class Parts(NamedTuple):
+class Split(NamedTuple):
     """What each component becomes: parts with probabilities."""
 
     share: Array
@@ -81,7 +81,7 @@ class Calibration:
         """The corrected mixture, of the next observation or of one that is farther away."""
         share, location, spread, dof = components
         size, d = math.exp(self.usual if far else self.size), location.shape[1]
-        parts = _parts(self.peak, d)
+        parts = _split(self.peak, d)
         n = parts.share.size
         centre = np.array([_middle(share, column) for column in location.T])
         away = parts.factor[:, None, None] * (location - centre)
@@ -125,17 +125,17 @@ class Calibration:
         self.held = values.whole("held", most=self.told)
 
 
-def _parts(peak: float, d: int) -> Parts:
+def _split(peak: float, d: int) -> Split:
     """Of components in d dimensions."""
     if abs(peak) < _FAINT:
-        return Parts(np.ones(1), np.ones(1), np.ones(1), np.zeros((1, d)))
+        return Split(np.ones(1), np.ones(1), np.ones(1), np.zeros((1, d)))
     if peak > 0.0:
         share = np.array([peak / 2.0, 1.0 - peak, peak / 2.0])
-        return Parts(share, _SHARPER, _SHARPER, np.zeros((3, d)))
+        return Split(share, _SHARPER, _SHARPER, np.zeros((3, d)))
     # All signs of all coordinates would be 2^d parts; among four no two neighbours go together.
     signs = _SIGNS[:, np.arange(d) % 3] if d > 1 else _SIGNS[::2, :1]
     n = len(signs)
-    return Parts(
+    return Split(
         np.append(np.full(n, -peak / n), 1.0 + peak),
         np.ones(n + 1),
         np.append(np.full(n, _NARROW), 1.0),

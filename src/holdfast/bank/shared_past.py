@@ -14,7 +14,6 @@ Array = NDArray[np.float64]
 
 LARGEST = 1e6  # of a lag, in units
 REACH = 0.25  # of the width of the past, beyond which nothing is expected
-_LEAST = 1e-300  # chance of a version: what it says of the next value is asked however faint it is
 
 
 class SharedPast(TwoPasts):
@@ -33,11 +32,6 @@ class SharedPast(TwoPasts):
     def push(self, clean: Array, raw: Array) -> None:
         self.count = min(self.count + 1, self.depth)
         super().push(clean, raw)
-
-    @property
-    def masses(self) -> tuple[float, float]:
-        clean, raw = super().masses
-        return clean, max(raw, _LEAST) if self.pending else raw
 
     def design(self, version: int, steps: NDArray[np.int64], season: Array | None = None) -> Array:
         """The lag of the first step, then the differences of the others to it: (k, d).

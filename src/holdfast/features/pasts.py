@@ -96,11 +96,11 @@ class TwoPasts:
         log_real = math.log(rho * (1 - rate)) + self._log_jump(min(abs(error), 1e100))
         log_spike = math.log((1 - rho) * rate) + log_broad(error)
         by_itself = 1.0 / (1.0 + math.exp(min(log_spike - log_real, 700.0)))
-        before, as_before = self._dropped or (self.values[RAW].copy(), 0.0)
+        before, as_before = self._dropped or (self.values[RAW], 0.0)
         self.push(clean, raw)
         if as_before > by_itself:
             self.values[RAW, :-1] = before[1:]
-        self.p_raw = 1.0 - (1.0 - by_itself) * (1.0 - as_before)
+        self.p_raw = by_itself + as_before - by_itself * as_before  # keeps what is tiny
         self.pending, self.error = True, min(abs(error), _SIZES[1])
 
     def _log_jump(self, error: float) -> float:

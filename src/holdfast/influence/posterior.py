@@ -35,7 +35,7 @@ from holdfast.models.limits import within_reach
 from holdfast.models.regime_model import RegimeModel
 from holdfast.regimes.commit import best_branch, branch_scores
 from holdfast.regimes.engine import Engine
-from holdfast.regimes.filter import look_all, observe, write_components
+from holdfast.regimes.filter import look_all, observe
 from holdfast.regimes.state import UNBORN, State, stretched
 
 
@@ -149,7 +149,7 @@ class Outlook:
 
         def ask(design: Array) -> Law:
             look_all(engine.rows, work, facts, state, _sample(y, design))
-            return self._law(state)
+            return Law(*engine.looked_at(state))
 
         phi = self.model.features.row(x, int(state.clock.time[0]), past.values[CLEAN])
         design = self.emission.design(within_reach(self.emission, phi))
@@ -171,14 +171,6 @@ class Outlook:
         designs, laws = lagged.look_twice(self.engine, ask, features, past, x, time)
         design = designs[lagged.decide(past, laws, outliers, y)]
         return design, lagged.mixed(laws, masses, outliers)
-
-    def _law(self, state: State) -> Law:
-        """The forecast that was looked at, as components."""
-        size, d = int(state.clock.candidates.sum()) + 1, self.emission.shape.dim
-        law = Law(np.empty(size), np.empty((size, d)), np.empty((size, d, d)), np.empty(size))
-        scales = self.engine.scales
-        n = write_components(state, self.engine.plan, scales.scale, scales.noise, 0, *law)
-        return Law(*(part[:n] for part in law))
 
     def _read(self, state: State, work: Work, islands: NDArray[np.bool_], score: Array) -> None:
         """Write score and row of every hypothesis of these islands."""

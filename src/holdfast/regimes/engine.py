@@ -230,21 +230,16 @@ class Engine:
     def components(self, design: Array) -> tuple[Array, Array, Array, Array]:
         """Shares, locations, spreads and dof of the next observation; those of outliers last."""
         self.look(design)
+        return self.looked_at(self.ref)
+
+    def looked_at(self, state: Any) -> tuple[Array, Array, Array, Array]:
+        """What every candidate of a state, this one's or a copy, was last seen to say."""
         size = int(self.state.clock.candidates.sum()) + 1
         d = self.emission.shape.dim
         share, dof = np.empty(size), np.empty(size)
         location, spread = np.empty((size, d)), np.empty((size, d, d))
-        n = write_components(
-            self.ref,
-            self.plan_ref,
-            self.scales.scale,
-            self.scales.noise,
-            0,
-            share,
-            location,
-            spread,
-            dof,
-        )
+        scale, noise = self.scales.scale, self.scales.noise
+        n = write_components(state, self.plan_ref, scale, noise, 0, share, location, spread, dof)
         return share[:n], location[:n], spread[:n], dof[:n]
 
     def look(self, design: Array, work: Any = None) -> None:
