@@ -11,9 +11,9 @@ turned out real so far,
     f(e) = (t_3(e) + n t_10(e / s) / s) / (1 + n)
 
 with n the number of real ones so far and s their usual size. Where none was seen yet, the larger
-the error, the surer it counts as a spike until the next value says otherwise: P(real) is a half at
-e = 10 and P(real) e is below 1.5 beyond 30. A stream whose jumps are real is believed at once, up
-to the size that its jumps have had; a value of 1e300 never gets into a lag alone.
+the error, the surer it counts as a spike until the next value says otherwise: with r = .02 P(real)
+is a half at e = 10 and P(real) e is below 1.5 beyond 30. A stream whose jumps are real is believed
+at once, up to the size that its jumps have had; a value of 1e300 never gets into a lag alone.
 
 If the next value is in doubt as well, the stream may have jumped one observation before: that the
 first error was real is not forgotten, and both are if the second one is.
