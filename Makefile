@@ -1,8 +1,8 @@
 # Everything runs in .venv with the versions of constraints.txt.
 PYTHON ?= python3
 BIN := .venv/bin
-HOLDFAST_DATA ?= $(abspath ../shared/data)
-export HOLDFAST_DATA
+REGIMEKIT_DATA ?= $(abspath ../shared/data)
+export REGIMEKIT_DATA
 
 # Witness 1: these run again without the compiler.
 NOJIT_TESTS := tests/test_agreement.py tests/test_bocd.py tests/test_emission.py \
@@ -17,13 +17,13 @@ venv: .venv/.made
 
 .venv/.made: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-	  { echo "holdfast needs Python 3.11 or newer; say which with: make PYTHON=python3.11 ..."; exit 1; }
+	  { echo "regimekit needs Python 3.11 or newer; say which with: make PYTHON=python3.11 ..."; exit 1; }
 	$(PYTHON) -m venv .venv
 	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
 	@touch $@
 
 demo: venv
-	$(BIN)/holdfast demo --out out/demo
+	$(BIN)/regimekit demo --out out/demo
 
 test: venv
 	$(BIN)/python -m pytest -n 2
@@ -45,7 +45,7 @@ nojit: venv
 
 # Two hundred times kill -9 under load; every observation once, outputs as without.
 soak-serve: venv
-	HOLDFAST_KILLS=200 $(BIN)/python -m pytest tests/serve/test_durability.py -k 'kill_under_load' -s
+	REGIMEKIT_KILLS=200 $(BIN)/python -m pytest tests/serve/test_durability.py -k 'kill_under_load' -s
 
 # What it costs beside others (they live in an environment of their own); WRITE=1 keeps the page.
 bench: bench-venv
@@ -59,7 +59,7 @@ SOAK ?= 1000000
 soak-model: venv
 	$(BIN)/python -m benchmarks.soak --observations $(SOAK)
 
-# holdfast against peers on public series, and docs/benchmarks.md anew: what docs/benchmarks has not yet,
+# regimekit against peers on public series, and docs/benchmarks.md anew: what docs/benchmarks has not yet,
 # or has of other data, sources or versions. The peers live in an environment of their own.
 bench-venv: .venv-bench/.made
 
@@ -85,10 +85,10 @@ replay: venv
 	$(BIN)/python -m paper replay --jobs 2 --out docs/reproduction
 
 reproduce: tune
-	$(BIN)/holdfast reproduce all --runs $(RUNS) --jobs 2 --out docs/reproduction
+	$(BIN)/regimekit reproduce all --runs $(RUNS) --jobs 2 --out docs/reproduction
 
 quick: venv
-	$(BIN)/holdfast reproduce all --quick --jobs 2 --out out/quick
+	$(BIN)/regimekit reproduce all --quick --jobs 2 --out out/quick
 
 # The site, in out/site; a broken link is an error. The same Markdown is read on GitHub.
 docs: venv
@@ -107,7 +107,7 @@ wheel-test: dist
 lock:
 	rm -rf .venv-lock && $(PYTHON) -m venv .venv-lock
 	.venv-lock/bin/python -m pip install --quiet '.[dev]'
-	.venv-lock/bin/python -m pip freeze --all --exclude holdfast --exclude pip --exclude setuptools > constraints.txt
+	.venv-lock/bin/python -m pip freeze --all --exclude regimekit --exclude pip --exclude setuptools > constraints.txt
 	rm -rf .venv-lock
 
 clean:

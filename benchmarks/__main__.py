@@ -25,12 +25,12 @@ from rich.console import Console
 from rich.markdown import Markdown
 from rich.table import Table
 
-import holdfast as hf
+import regimekit as rk
 from benchmarks import results, same_law, speed
 from benchmarks.spy import spied_rows
-from holdfast import data
-from holdfast.data import standardise
-from holdfast.errors import HoldfastError
+from regimekit import data
+from regimekit.data import standardise
+from regimekit.errors import RegimekitError
 
 console = Console()
 RESULTS = Path(__file__).with_name("RESULTS.md")
@@ -42,7 +42,7 @@ def rows_filtered() -> None:
     for name, make, prototype in _streams():
         try:
             y, X, model = make()
-        except HoldfastError as error:
+        except RegimekitError as error:
             table.add_row(name, "", "", "", "", f"skipped: {error}")
             continue
         filtered, distinct, owned = spied_rows(model, y, X)
@@ -54,29 +54,29 @@ def rows_filtered() -> None:
 
 
 def _streams():
-    linear = {"features": hf.features.columns(), "noise": 1.0, "batch": 4, "threshold": 8**0.5}
+    linear = {"features": rk.features.columns(), "noise": 1.0, "batch": 4, "threshold": 8**0.5}
 
     def synthetic():
         stream = data.synthetic_regression(0)
-        return stream.y, stream.X, hf.br_ihmm(**linear)
+        return stream.y, stream.X, rk.br_ihmm(**linear)
 
     def electricity():
         stream = standardise(data.load("electricity"))
         weather = ("temperature", "pressure", "humidity", "wind_speed")
         columns = [c for c in stream.columns if c.startswith(weather)]
         stream = stream.select(*columns)
-        features = hf.features.intercept() + hf.features.powers(2)
-        features = features + hf.features.season(24) + hf.features.season(24 * 182)
-        model = hf.br_ihmm(features=features, noise=0.1, prior_var=10.0, batch=3, threshold=4.0)
+        features = rk.features.intercept() + rk.features.powers(2)
+        features = features + rk.features.season(24) + rk.features.season(24 * 182)
+        model = rk.br_ihmm(features=features, noise=0.1, prior_var=10.0, batch=3, threshold=4.0)
         return stream.y[:8000], stream.X[:8000], model
 
     def well_log():
         stream = standardise(data.load("well_log"), train=1700)
-        return stream.y, None, hf.br_ihmm(noise=0.03, batch=3, threshold=4.0)
+        return stream.y, None, rk.br_ihmm(noise=0.03, batch=3, threshold=4.0)
 
     def iid():
         stream = data.iid_regimes(0, noise="t")
-        return stream.y, None, hf.br_ihmm(noise=0.25, prior_var=4.0)
+        return stream.y, None, rk.br_ihmm(noise=0.25, prior_var=4.0)
 
     yield "synthetic, m = 100", synthetic, "15 of 275"
     yield "electricity, first 8000", electricity, "46 of 554"
@@ -87,7 +87,7 @@ def _streams():
 def long_stream(n: int = 200_000) -> None:
     """Time per observation and resident memory early and late in one stream."""
     rng = np.random.default_rng(0)
-    model = hf.br_ihmm(noise=0.25, prior_var=4.0)
+    model = rk.br_ihmm(noise=0.25, prior_var=4.0)
     process = psutil.Process()
     regime = (np.arange(n) // 500) % 3
     y = np.array([-2.0, 0.0, 2.0])[regime] + 0.5 * rng.standard_t(4, n)
@@ -111,7 +111,7 @@ def long_stream(n: int = 200_000) -> None:
 def synthetic_time() -> None:
     """The paper's synthetic stream: 2500 observations, 100 features, 100 particles."""
     stream = data.synthetic_regression(0)
-    model = hf.br_ihmm(features=hf.features.columns(), noise=1.0, batch=4, threshold=8**0.5)
+    model = rk.br_ihmm(features=rk.features.columns(), noise=1.0, batch=4, threshold=8**0.5)
     begin = time.perf_counter()
     model.run(stream.y, stream.X)
     console.print(f"\nsynthetic stream, d = 100: {time.perf_counter() - begin:.2f} s")
@@ -123,10 +123,10 @@ def every_model(n: int = 600) -> None:
     y = standardise(stream.y[:n])
     table = Table("model", "ms per observation", "beside br_ihmm", box=None)
     base = 0.0
-    for name in hf.models():
-        hf.make(name).run(y[:20])  # compile outside the timed part
+    for name in rk.models():
+        rk.make(name).run(y[:20])  # compile outside the timed part
         begin = time.perf_counter()
-        hf.make(name).run(y)
+        rk.make(name).run(y)
         seconds = (time.perf_counter() - begin) / n
         base = base or seconds
         table.add_row(name, f"{1e3 * seconds:.3f}", f"{seconds / base:.2f}")

@@ -15,14 +15,14 @@ from typing import Any
 
 import numpy as np
 
-import holdfast as hf
-from holdfast import data, evaluate
+import regimekit as rk
+from regimekit import data, evaluate
 
 LEVELS = (0.5, 0.8, 0.9, 0.95)
 SIMPLE: dict[str, dict[str, Any]] = {
     "last_value": {},
     "running_mean": {},
-    "least_squares": {"features": hf.features.intercept() + hf.features.lags(1, 2, 3)},
+    "least_squares": {"features": rk.features.intercept() + rk.features.lags(1, 2, 3)},
 }
 Stream = tuple[np.ndarray, int]  # values, first row that is scored
 
@@ -96,7 +96,7 @@ def best_simple(y: np.ndarray, first: int) -> tuple[float, str]:
     offset = float(np.nanmedian(y))
     found = []
     for name, settings in SIMPLE.items():
-        model = hf.make(name, **settings)
+        model = rk.make(name, **settings)
         found.append((sd * scored(model, (y - offset) / sd, first)[0], name))
     return min(found)
 
@@ -116,7 +116,7 @@ def main() -> None:
         if a.only and name not in a.only.split(","):
             continue
         best, peer = best_simple(y, first)
-        model = hf.auto(seed=1)
+        model = rk.auto(seed=1)
         crps, cover, regimes = scored(model, y, first)
         ratios.append(crps / best)
         worst = next(iter(model.regret.items()))

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-import holdfast as hf
+import regimekit as rk
 
 HEIGHTS = (3.0, 4.0, 6.0, 20.0, 1e6)
 RUNS = 60
@@ -28,7 +28,7 @@ SETTINGS: tuple[dict[str, Any], ...] = (
 
 @cache
 def _warm(batch: int, prior_var: float, threshold: float | None, seed: int) -> bytes:
-    model = hf.br_ihmm(
+    model = rk.br_ihmm(
         batch=batch,
         noise=1.0,
         prior_var=prior_var,
@@ -51,7 +51,7 @@ def opens(
     threshold: float | None = None,
 ) -> bool:
     """Whether run k reports another regime than the present one."""
-    model: Any = hf.from_bytes(_warm(batch, prior_var, threshold, k % 4))
+    model: Any = rk.from_bytes(_warm(batch, prior_var, threshold, k % 4))
     model.engine.rng = np.random.default_rng([k, 1])
     present = model.reporter.names[model.engine.reported]
     phase = k % batch

@@ -10,11 +10,11 @@ from functools import partial
 
 import numpy as np
 
-import holdfast as hf
+import regimekit as rk
 from benchmarks import auto
 from benchmarks.real import load
 from benchmarks.untuned import Array, Goal, Question, ask_all
-from holdfast import data
+from regimekit import data
 
 ROWS, FIRST = 1200, 100
 LARGEST = "largest error of the four, in points"
@@ -28,7 +28,7 @@ SERIES = {
 
 def errors(y: Array, seed: int) -> dict[str, float]:
     """How far off the share of values held is at each level, in points."""
-    _, held, _ = auto.scored(hf.auto(seed=seed), y, FIRST)
+    _, held, _ = auto.scored(rk.auto(seed=seed), y, FIRST)
     off = {
         f"error at {100 * level:.0f} %, in points": 100 * (found - level)
         for level, found in zip(auto.LEVELS, held, strict=True)

@@ -12,7 +12,7 @@ from functools import partial
 
 import numpy as np
 
-import holdfast as hf
+import regimekit as rk
 from benchmarks.untuned import Array, Question, ask_all
 
 YEAR, MONTHS = 12, 60
@@ -39,18 +39,18 @@ def months(made: Made, seed: int) -> Array:
     return made(t.astype(float), (profile - profile.mean())[t % YEAR], noise)
 
 
-def follow(model: hf.bank.Auto, y: Array) -> float:
+def follow(model: rk.bank.Auto, y: Array) -> float:
     """CRPS after the first year."""
     forecasts = []
     for value in y:
         forecasts.append(model.predict())
         model.update(value)
-    return float(hf.evaluate.crps(forecasts[YEAR:], y[YEAR:]))
+    return float(rk.evaluate.crps(forecasts[YEAR:], y[YEAR:]))
 
 
 def compare(made: Made, seed: int) -> dict[str, float]:
     y = months(made, seed)
-    told, plain = hf.auto(seasons=YEAR, seed=seed), hf.auto(seed=seed)
+    told, plain = rk.auto(seasons=YEAR, seed=seed), rk.auto(seed=seed)
     ratio = follow(told, y) / follow(plain, y)
     models = {"told": told, "not told": plain}
     found = {

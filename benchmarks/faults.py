@@ -13,7 +13,7 @@ from functools import partial
 
 import numpy as np
 
-import holdfast as hf
+import regimekit as rk
 from benchmarks.untuned import Array, Question, ask_all
 
 ROWS, START, LENGTH = 700, 300, 12
@@ -46,10 +46,10 @@ def after(make: Callable[[np.random.Generator], Array], fault: str, seed: int) -
     seen = y.copy()
     during = slice(START, START + LENGTH)
     seen[during] = FAULTS[fault](y[during])
-    hurt, well = (hf.auto(seed=seed).run(stream) for stream in (seen, y))
+    hurt, well = (rk.auto(seed=seed).run(stream) for stream in (seen, y))
     error = {
-        name: hf.evaluate.rmse(y[LATE], getattr(hurt, name)[LATE])
-        / hf.evaluate.rmse(y[LATE], getattr(well, name)[LATE])
+        name: rk.evaluate.rmse(y[LATE], getattr(hurt, name)[LATE])
+        / rk.evaluate.rmse(y[LATE], getattr(well, name)[LATE])
         for name in ("mean", "median")
     }
     width = [float(np.mean((run.upper - run.lower)[LATE])) for run in (hurt, well)]

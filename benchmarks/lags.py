@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-import holdfast as hf
+import regimekit as rk
 from benchmarks.untuned import Array, Goal, Question, ask_all
 
 ROWS, TRAINED = 1200, 200
-LAGS = hf.features.intercept() + hf.features.lags(1)
+LAGS = rk.features.intercept() + rk.features.lags(1)
 RAW = {"D13": "paper"}
 MODELS: dict[str, dict[str, Any]] = {
     "br_ihmm, noise told": {"model": "br_ihmm", "noise": 1.0, "prior_var": 4.0},
@@ -26,7 +26,7 @@ MODELS: dict[str, dict[str, Any]] = {
 
 def make(settings: dict[str, Any], **more: Any) -> Any:
     told = {name: value for name, value in settings.items() if name != "model"}
-    return hf.make(settings["model"], features=LAGS, **told, **more)
+    return rk.make(settings["model"], features=LAGS, **told, **more)
 
 
 def recursion(steps: Array, phi: float) -> Array:
@@ -81,7 +81,7 @@ def beside_raw(stream: str, seed: int) -> dict[str, float]:
             for value in y:
                 forecasts.append(model.predict())
                 model.update(value)
-            crps.append(hf.evaluate.crps(forecasts[100:], y[100:]))
+            crps.append(rk.evaluate.crps(forecasts[100:], y[100:]))
         found[f"CRPS of {name} over that with raw lags"] = crps[0] / crps[1]
     return found
 

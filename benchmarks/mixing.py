@@ -15,11 +15,11 @@ from unittest import mock
 
 import numpy as np
 
-import holdfast as hf
+import regimekit as rk
 from benchmarks.auto import generated
-from holdfast.bank import ensemble, mixing, scores
-from holdfast.bank.members import worth
-from holdfast.bank.mixing import Mixer
+from regimekit.bank import ensemble, mixing, scores
+from regimekit.bank.members import worth
+from regimekit.bank.mixing import Mixer
 
 Array = np.ndarray
 
@@ -43,7 +43,7 @@ class Row(NamedTuple):
 
 def recorded(y: Array) -> Iterator[Row | None]:
     """What the members expected of each row; None where the bank began again in new units."""
-    model, real = hf.auto(seed=1), scores.ranked_losses
+    model, real = rk.auto(seed=1), scores.ranked_losses
     calls: list[tuple[Any, ...]] = []
 
     def listen(nodes: Array, f: Array, z: float, *rest: Array) -> float:
@@ -83,7 +83,7 @@ class Uniform(Rule):
 
 
 class Bernstein(Rule):
-    """`holdfast.bank.mixing`, on the derivative or on the plain loss, with a share for all."""
+    """`regimekit.bank.mixing`, on the derivative or on the plain loss, with a share for all."""
 
     def __init__(
         self, memory: float, linear: bool = True, share: float = 0.0, known: bool = False

@@ -12,8 +12,8 @@ from unittest import mock
 
 import numpy as np
 
-import holdfast as hf
-from holdfast.bank import parking
+import regimekit as rk
+from regimekit.bank import parking
 
 ROWS = 8000
 
@@ -30,7 +30,7 @@ def streams() -> Iterator[tuple[str, np.ndarray]]:
 def measure(y: np.ndarray, heard: float) -> tuple[float, float]:
     """Seconds, and the mean absolute error one step ahead, with this weight to stay awake."""
     with mock.patch.object(parking, "HEARD", heard):
-        model = hf.auto()
+        model = rk.auto()
         model.run(y[:50])  # compiled, and the members are there
         begin = time.process_time()
         run = model.run(y[50:])

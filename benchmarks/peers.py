@@ -1,6 +1,6 @@
 """Others on the same streams: what each costs per observation, or why it is not here.
 
-    holdfast          br_ihmm as it comes (contamination, islands), through `run`
+    regimekit          br_ihmm as it comes (contamination, islands), through `run`
     paper's rule      the same engine with the paper's rule, which the dense version computes too
     dense JAX         `dense_jax`, 30 slots padded, as the paper's algorithm is usually written
     dense, trimmed    the same with as many slots as this stream was seen to need, known beforehand
@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-import holdfast as hf
+import regimekit as rk
 
 NOISE = 0.01  # variance: under the paper's score larger noises open regimes without end
 PARTICLES = 100
@@ -51,8 +51,8 @@ def case(width: int, batch: int, n: int) -> Case:
 
 
 def model(case: Case, **settings: Any) -> Any:
-    return hf.br_ihmm(
-        features=hf.features.columns(),
+    return rk.br_ihmm(
+        features=rk.features.columns(),
         noise=NOISE,
         prior_var=4.0,
         batch=case.batch,
@@ -61,7 +61,7 @@ def model(case: Case, **settings: Any) -> Any:
     )
 
 
-def holdfast(case: Case) -> Job:
+def regimekit(case: Case) -> Job:
     model(case).run(case.y[:50], case.X[:50])
     return lambda: model(case).run(case.y, case.X)
 
@@ -185,8 +185,8 @@ def wolf(case: Case) -> Job:
 
 # Name, what prepares it, how many times fewer observations it is given.
 PEERS: tuple[tuple[str, Callable[[Case], Job], int], ...] = (
-    ("holdfast", holdfast, 1),
-    ("holdfast, the paper's rule", paper_rule, 1),
+    ("regimekit", regimekit, 1),
+    ("regimekit, the paper's rule", paper_rule, 1),
     ("dense JAX, 30 slots", dense, 1),
     ("dense JAX, trimmed", trimmed, 1),
     ("plain-Python reference", reference, 20),

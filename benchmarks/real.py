@@ -3,7 +3,7 @@
 Forecasts are made one step ahead and nothing is tuned. All rows but the first are scored: before
 it nothing is known, not even the order of magnitude. Errors are in standard deviations of the
 series, as in the paper: electricity over all rows that are used, well-log over its first 1700 rows.
-The series are those of `holdfast.data`.
+The series are those of `regimekit.data`.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-import holdfast as hf
+import regimekit as rk
 from benchmarks.untuned import Array, Goal, Question, ask_all
 
 HOURS = 8000
-LAGS = hf.features.intercept() + hf.features.lags(1, 2, 3, 24, 25, 168, 169)
+LAGS = rk.features.intercept() + rk.features.lags(1, 2, 3, 24, 25, 168, 169)
 TRAINING = 1700  # rows of well-log whose spread is the unit
 OUTLIERS = 0.01  # of the loads, 10 sd off
 
 
 def load(hours: int | None = HOURS) -> Array:
-    return np.asarray(hf.data.load("electricity").y, float).ravel()[:hours]
+    return np.asarray(rk.data.load("electricity").y, float).ravel()[:hours]
 
 
 def error(y: Array, mean: Array, keep: NDArray[np.bool_] | None = None) -> float:
@@ -29,22 +29,22 @@ def error(y: Array, mean: Array, keep: NDArray[np.bool_] | None = None) -> float
     scored = np.arange(len(y)) > 0
     if keep is not None:
         scored &= keep
-    return hf.evaluate.rmse(y[scored], mean[scored]) / float(np.std(y))
+    return rk.evaluate.rmse(y[scored], mean[scored]) / float(np.std(y))
 
 
-def covered(run: hf.results.Run, y: Array) -> float:
-    return hf.evaluate.coverage(y, run.lower, run.upper)
+def covered(run: rk.results.Run, y: Array) -> float:
+    return rk.evaluate.coverage(y, run.lower, run.upper)
 
 
 def lags_given(seed: int) -> dict[str, float]:
     y = load()
-    run = hf.auto(features=LAGS, seed=seed).run(y)
+    run = rk.auto(features=LAGS, seed=seed).run(y)
     return {"RMSE": error(y, run.mean), "coverage of 90 %": covered(run, y)}
 
 
 def lags_found(seed: int) -> dict[str, float]:
     y = load()
-    run = hf.auto(seed=seed).run(y)
+    run = rk.auto(seed=seed).run(y)
     return {"RMSE": error(y, run.mean), "coverage of 90 %": covered(run, y)}
 
 
@@ -53,10 +53,10 @@ def spoilt(seed: int) -> dict[str, float]:
     y, rng = load(), np.random.default_rng(9)
     hit = rng.random(y.size) < OUTLIERS
     seen = y + np.where(hit, 10 * np.std(y) * rng.choice([-1, 1], y.size), 0.0)
-    own = error(y, hf.auto(features=LAGS, seed=seed).run(seen).mean, ~hit)
-    clean = error(y, hf.auto(features=LAGS, seed=seed).run(y).mean, ~hit)
+    own = error(y, rk.auto(features=LAGS, seed=seed).run(seen).mean, ~hit)
+    clean = error(y, rk.auto(features=LAGS, seed=seed).run(y).mean, ~hit)
     centre, scale = float(np.median(y)), float(np.std(y))
-    squares = hf.make("least_squares", features=LAGS).run((seen - centre) / scale).mean
+    squares = rk.make("least_squares", features=LAGS).run((seen - centre) / scale).mean
     return {
         "RMSE on clean hours over least squares'": own / error(y, centre + scale * squares, ~hit),
         "RMSE on clean hours over the clean run's": own / clean,
@@ -65,17 +65,17 @@ def spoilt(seed: int) -> dict[str, float]:
 
 def weather(seed: int) -> dict[str, float]:
     """The paper's four covariates of the weather as they are, and the time of day and year."""
-    loaded = hf.data.load("electricity")
+    loaded = rk.data.load("electricity")
     chosen = loaded.select(*loaded.columns[:4])
-    y, f = load(None), hf.features
+    y, f = load(None), rk.features
     features = f.intercept() + f.powers(2) + f.season(24) + f.season(4380)
-    run = hf.auto(features=features, seed=seed).run(y, chosen.X)
+    run = rk.auto(features=features, seed=seed).run(y, chosen.X)
     return {"RMSE": error(y, run.mean), "coverage of 90 %": covered(run, y)}
 
 
 def well_log(seed: int) -> dict[str, float]:
-    y = np.asarray(hf.data.load("well_log").y, float).ravel()
-    run = hf.auto(seed=seed).run(y)
+    y = np.asarray(rk.data.load("well_log").y, float).ravel()
+    run = rk.auto(seed=seed).run(y)
     scale = float(np.std(y[:TRAINING]))
     return {
         "MAE in sd": float(np.mean(np.abs(y - run.mean)[1:])) / scale,
@@ -85,21 +85,21 @@ def well_log(seed: int) -> dict[str, float]:
 
 
 def order_flow(seed: int) -> dict[str, float]:
-    y = np.asarray(hf.data.load("ofi_es", bucket=60).y, float).ravel()
-    run = hf.auto(seed=seed).run(y)
+    y = np.asarray(rk.data.load("ofi_es", bucket=60).y, float).ravel()
+    run = rk.auto(seed=seed).run(y)
     return {"RMSE": error(y, run.mean), "coverage of 90 %": covered(run, y)}
 
 
 def regression(seed: int) -> dict[str, float]:
-    stream = hf.data.synthetic_regression(seed)
-    run = hf.auto(seed=seed).run(stream.y, stream.X)
+    stream = rk.data.synthetic_regression(seed)
+    run = rk.auto(seed=seed).run(stream.y, stream.X)
     clean = stream.y if stream.clean is None else stream.clean
-    oracle = hf.evaluate.rmse(clean, hf.evaluate.oracle(stream, 1.0, 1.0).mean)
-    told = hf.br_ihmm(features=hf.features.columns(), noise=1.0, prior_var=1.0, batch=2, seed=seed)
+    oracle = rk.evaluate.rmse(clean, rk.evaluate.oracle(stream, 1.0, 1.0).mean)
+    told = rk.br_ihmm(features=rk.features.columns(), noise=1.0, prior_var=1.0, batch=2, seed=seed)
     beside = told.run(stream.y, stream.X)
     return {
-        "RMSE over the oracle's": hf.evaluate.rmse(clean, run.mean) / oracle,
-        "the same of br_ihmm that is told noise and prior, B 2": hf.evaluate.rmse(
+        "RMSE over the oracle's": rk.evaluate.rmse(clean, run.mean) / oracle,
+        "the same of br_ihmm that is told noise and prior, B 2": rk.evaluate.rmse(
             clean, beside.mean
         )
         / oracle,

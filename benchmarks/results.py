@@ -8,7 +8,7 @@ import math
 import platform
 from collections.abc import Sequence
 
-import holdfast as hf
+import regimekit as rk
 from benchmarks.same_law import Agreement
 from benchmarks.speed import Cost, Felt
 
@@ -33,7 +33,7 @@ def page(costs: Sequence[Cost], things: Sequence[Felt], law: Sequence[Agreement]
 
 
 def _made() -> str:
-    versions = [f"holdfast {hf.__version__}", f"Python {platform.python_version()}"]
+    versions = [f"regimekit {rk.__version__}", f"Python {platform.python_version()}"]
     for name in PACKAGES:
         try:
             versions.append(f"{name} {importlib.metadata.version(name)}")
@@ -61,7 +61,7 @@ def _rows(costs: Sequence[Cost], relative: bool) -> str:
     for peer in dict.fromkeys(cost.peer for cost in costs):
         cells = [peer]
         for m, b in cases:
-            cost, ours = known[peer, m, b], known["holdfast", m, b]
+            cost, ours = known[peer, m, b], known["regimekit", m, b]
             value = cost.milliseconds / ours.milliseconds if relative else cost.milliseconds
             cells.append(cost.skipped or f"{value:.3g}")
         lines.append(cells)
@@ -73,7 +73,7 @@ def _table(costs: Sequence[Cost]) -> str:
 
 
 def _ratios(costs: Sequence[Cost]) -> str:
-    title = "## Beside holdfast as it comes (above 1: slower than it)\n\n"
+    title = "## Beside regimekit as it comes (above 1: slower than it)\n\n"
     return title + _rows(costs, relative=True) + "\n\n" + LARGEST if costs else ""
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-import holdfast as hf
+import regimekit as rk
 
 LIMIT = 4.5
 
@@ -59,9 +59,9 @@ def _dense_runs(y: np.ndarray, X: np.ndarray, batch: int, seeds: int) -> np.ndar
 
 def _our_runs(y: np.ndarray, X: np.ndarray, batch: int, seeds: int) -> np.ndarray:
     runs = [
-        hf.br_ihmm(
+        rk.br_ihmm(
             rule="paper",
-            features=hf.features.columns(),
+            features=rk.features.columns(),
             noise=0.1,
             prior_var=2.0,
             batch=batch,

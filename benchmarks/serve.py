@@ -24,7 +24,7 @@ import httpx
 import numpy as np
 import psutil
 
-from holdfast import data
+from regimekit import data
 
 MODELS: dict[str, dict[str, Any]] = {
     "small": {"model": "br_ihmm", "particles": 20, "noise": 0.16},
@@ -41,7 +41,7 @@ def start(db: str) -> tuple[subprocess.Popen[bytes], str]:
         [
             sys.executable,
             "-m",
-            "holdfast.cli",
+            "regimekit.cli",
             "serve",
             "--port",
             str(port),
@@ -117,7 +117,7 @@ def cpu_seconds(process: psutil.Process) -> tuple[float, float]:
 
 def commit_seconds(url: str) -> float:
     text = httpx.get(f"{url}/metrics", trust_env=False).text
-    line = next(x for x in text.splitlines() if x.startswith("holdfast_commit_seconds_sum"))
+    line = next(x for x in text.splitlines() if x.startswith("regimekit_commit_seconds_sum"))
     return float(line.split()[1])
 
 

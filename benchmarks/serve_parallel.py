@@ -17,8 +17,8 @@ from typing import Any
 
 from numba.core.registry import CPUDispatcher
 
-import holdfast as hf
-from holdfast import data
+import regimekit as rk
+from regimekit import data
 
 MODELS: dict[str, dict[str, Any]] = {
     "br_ihmm": {"particles": 20, "noise": 0.16},
@@ -47,7 +47,7 @@ class Timed:
     def replace_all(self) -> None:
         """Kernels already compiled call one another directly and are not touched by this."""
         for name, module in list(sys.modules.items()):
-            if name.startswith("holdfast"):
+            if name.startswith("regimekit"):
                 for key, value in list(vars(module).items()):
                     if isinstance(value, CPUDispatcher):
                         setattr(module, key, self.wrap(value))
@@ -59,7 +59,7 @@ def learn(model: Any, first: int, last: int, piece: int) -> None:
 
 
 def measure(timed: Timed, name: str, piece: int) -> None:
-    model = hf.make(name, **MODELS[name])
+    model = rk.make(name, **MODELS[name])
     learn(model, 0, WARM_UP, piece)
     inside, began = timed.inside, time.thread_time()
     learn(model, WARM_UP, WARM_UP + ROWS, piece)
@@ -75,7 +75,7 @@ def measure(timed: Timed, name: str, piece: int) -> None:
 def main() -> None:
     print(f"{os.cpu_count()} cores")
     for name in MODELS:  # everything is compiled, and what Python calls is known
-        learn(hf.make(name, **MODELS[name]), 0, WARM_UP, 10)
+        learn(rk.make(name, **MODELS[name]), 0, WARM_UP, 10)
     timed = Timed()
     timed.replace_all()
     for name in MODELS:

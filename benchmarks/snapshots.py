@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-import holdfast as hf
+import regimekit as rk
 from benchmarks.spark_plan import least
-from holdfast.containers import compact
+from regimekit.containers import compact
 
 BEGIN, END = "<!-- snapshots: begin -->", "<!-- snapshots: end -->"
 N, SEGMENT, REGIMES, WIDTH = 3000, 60, 10, 10
@@ -59,14 +59,14 @@ def models() -> Iterator[tuple[str, Any]]:
     rng = np.random.default_rng(0)
     y, (target, x) = levels(rng), regressions(rng)
     told = {"noise": 0.25, "prior_var": 25.0}
-    every = hf.features.intercept() + hf.features.columns()
+    every = rk.features.intercept() + rk.features.columns()
     for words, model, given in (
-        ("`br_ihmm`, level, noise told", hf.br_ihmm(**told), (y,)),
-        ("`br_ihmm`, level, units learnt", hf.br_ihmm(), (y,)),
-        ("`student_t_ihmm`, level, units learnt", hf.student_t_ihmm(), (y,)),
-        ("`br_ihmm`, 10 coefficients, 10 regimes", hf.br_ihmm(**told, features=every), (target, x)),
-        ("`bocd`, level", hf.bocd(**told), (y,)),
-        ("`auto`, nothing told", hf.auto(), (y[:1000],)),
+        ("`br_ihmm`, level, noise told", rk.br_ihmm(**told), (y,)),
+        ("`br_ihmm`, level, units learnt", rk.br_ihmm(), (y,)),
+        ("`student_t_ihmm`, level, units learnt", rk.student_t_ihmm(), (y,)),
+        ("`br_ihmm`, 10 coefficients, 10 regimes", rk.br_ihmm(**told, features=every), (target, x)),
+        ("`bocd`, level", rk.bocd(**told), (y,)),
+        ("`auto`, nothing told", rk.auto(), (y[:1000],)),
     ):
         model.run(*given)
         yield words, model
@@ -85,9 +85,9 @@ def measure(words: str, model: Any) -> Sizes:
     """Bytes and times of one model."""
     data = model.to_bytes()
     x = np.zeros(WIDTH - 1) if "coefficients" in words else None
-    first: Callable[[], Any] = lambda: hf.from_bytes(data).predict(x)  # noqa: E731
+    first: Callable[[], Any] = lambda: rk.from_bytes(data).predict(x)  # noqa: E731
     first()
-    load = least(lambda: hf.from_bytes(data), REPEATS)
+    load = least(lambda: rk.from_bytes(data), REPEATS)
     begin = least(first, REPEATS)
     dump = least(model.to_bytes, REPEATS // 4)
     return Sizes(words, *dense(data), len(data), load, begin, dump)

@@ -19,8 +19,8 @@ from typing import NamedTuple
 import numpy as np
 import psutil
 
-import holdfast as hf
-from holdfast.models.base import Model
+import regimekit as rk
+from regimekit.models.base import Model
 
 _SEGMENT = 200  # observations of a regime before the next, never seen one
 _SD = 0.5  # of the noise
@@ -64,7 +64,7 @@ def soaked(model: Model, y: np.ndarray, process: psutil.Process) -> Block:
     begun = time.process_time()
     run = model.run(y)
     seconds = time.process_time() - begun
-    opened = sum(event.kind == hf.results.OPENED for event in run.events)
+    opened = sum(event.kind == rk.results.OPENED for event in run.events)
     memory = process.memory_info().rss / 1e6
     return Block(len(y), seconds, memory, len(model.to_bytes()), len(model.regimes()), opened)
 
@@ -88,7 +88,7 @@ def compared(blocks: list[Block]) -> str:
 def main() -> None:
     arguments = _arguments()
     settings = _KNOWN if arguments.model in ("br_ihmm", "wolf_ihmm", "ihmm") else {}
-    model = hf.make(arguments.model, **settings)
+    model = rk.make(arguments.model, **settings)
     model.copy().run(np.zeros(50))  # compiles
     process = psutil.Process()
     blocks: list[Block] = []
@@ -104,7 +104,7 @@ def main() -> None:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="A long stream: time and memory per block.")
-    parser.add_argument("--model", default="br_ihmm", choices=list(hf.models()))
+    parser.add_argument("--model", default="br_ihmm", choices=list(rk.models()))
     parser.add_argument("--observations", type=int, default=1_000_000)
     return parser.parse_args()
 

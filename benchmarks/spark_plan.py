@@ -22,8 +22,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-import holdfast as hf
-from holdfast.spark.recipe import Recipe
+import regimekit as rk
+from regimekit.spark.recipe import Recipe
 
 BEGIN, END = "<!-- plan: begin -->", "<!-- plan: end -->"
 KEYS = 1_000_000
@@ -58,13 +58,13 @@ def snapshots(name: str) -> list[bytes]:
     """A key's bytes along three streams: levels that return, heavy tails, nothing but noise."""
     noise = np.random.default_rng(0).standard_normal(WARM_UP)
     streams = (
-        hf.data.regime_stream(seed=0, n=WARM_UP).y,
-        hf.data.iid_regimes(seed=0, noise="t", n=WARM_UP).y,
+        rk.data.regime_stream(seed=0, n=WARM_UP).y,
+        rk.data.iid_regimes(seed=0, noise="t", n=WARM_UP).y,
         noise,
     )
     found = []
     for y in streams:
-        model = hf.make(name)
+        model = rk.make(name)
         for part in np.split(y, WARM_UP // 50):
             model.run(part)
             found.append(model.to_bytes())
@@ -75,13 +75,13 @@ def measure(name: str) -> Costs:
     """The size of a key depends on its stream and its moment; the largest met is what is timed."""
     found = snapshots(name)
     packed = max(found, key=len)
-    model, plan = hf.from_bytes(packed), Recipe(("k",), "t", "v", (), name, {}, 0.9)
-    load = least(lambda: hf.from_bytes(packed))
+    model, plan = rk.from_bytes(packed), Recipe(("k",), "t", "v", (), name, {}, 0.9)
+    load = least(lambda: rk.from_bytes(packed))
     row = {}
     for k in ROWS:
         y = np.random.default_rng(k).standard_normal(k)
         rows = pd.DataFrame({"k": "a", "t": np.arange(k), "v": y})
-        both = least(lambda rows=rows: plan.learn(hf.from_bytes(packed), rows))
+        both = least(lambda rows=rows: plan.learn(rk.from_bytes(packed), rows))
         row[k] = max(both - load, 0.0) / k
     return Costs(name, min(map(len, found)), len(packed), load, least(model.to_bytes), row)
 

@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-import holdfast as hf
+import regimekit as rk
 from benchmarks import peers
 from benchmarks.timing import best
-from holdfast.forecast import Forecast
+from regimekit.forecast import Forecast
 
 ROWS = ((1, 1, 600), (1, 6, 600), (13, 6, 600), (100, 2, 200))  # features, batch, observations
 
@@ -74,7 +74,7 @@ def _more_particles(rounds: int) -> Felt:
     case = peers.case(1, 6, 600)
     jobs = {}
     for n in (100, 1000):
-        jobs[str(n)] = lambda n=n: hf.br_ihmm(
+        jobs[str(n)] = lambda n=n: rk.br_ihmm(
             noise=peers.NOISE, prior_var=4.0, particles=n, batch=6
         ).run(case.y)
         jobs[str(n)]()
@@ -84,7 +84,7 @@ def _more_particles(rounds: int) -> Felt:
 
 def _one_observation(rounds: int) -> Felt:
     case = peers.case(1, 6, 2000)
-    model = hf.br_ihmm(noise=peers.NOISE, prior_var=4.0, batch=6)
+    model = rk.br_ihmm(noise=peers.NOISE, prior_var=4.0, batch=6)
     model.run(case.y[:500])
     values = case.y[500:].tolist()
 
@@ -103,12 +103,12 @@ def _score(rounds: int) -> Felt:
     forecast = Forecast.mixture(
         share, rng.standard_normal((20, 1)), rng.gamma(3, 1, (20, 1, 1)), rng.uniform(2.5, 30, 20)
     )
-    hf.evaluate.crps([forecast], [0.3])
+    rk.evaluate.crps([forecast], [0.3])
     points = rng.standard_normal(20).tolist()
 
     def scores() -> None:
         for y in points:
-            hf.evaluate.crps([forecast], [y])
+            rk.evaluate.crps([forecast], [y])
 
     seconds = best({"crps": scores}, rounds)["crps"]
     return Felt("exact CRPS of a mixture of 20 Student-t", 1e3 * seconds / len(points), "ms")
@@ -137,21 +137,21 @@ def spent(command: list[str], **environment: str) -> float:
     return float(said.stdout)
 
 
-FIRST = "import holdfast as hf; hf.br_ihmm(noise=.25).run([0.0, .1, .2, .1, 3.0, 3.1, 3.0])"
+FIRST = "import regimekit as rk; rk.br_ihmm(noise=.25).run([0.0, .1, .2, .1, 3.0, 3.1, 3.0])"
 
 
 def _start(rounds: int) -> list[Felt]:
     python = [sys.executable, "-c"]
-    program = Path(sys.executable).with_name("holdfast")
+    program = Path(sys.executable).with_name("regimekit")
     commands = {
-        "`import holdfast`": [*python, "import holdfast"],
-        "`import holdfast` and the first model": [*python, "import holdfast; holdfast.br_ihmm()"],
-        "`holdfast --help`": [str(program), "--help"],
+        "`import regimekit`": [*python, "import regimekit"],
+        "`import regimekit` and the first model": [*python, "import regimekit; regimekit.br_ihmm()"],
+        "`regimekit --help`": [str(program), "--help"],
         "(python itself)": [*python, "pass"],
     }
     found = {name: min(spent(c) for _ in range(rounds)) for name, c in commands.items()}
     with tempfile.TemporaryDirectory() as folder:
-        compiled = spent([*python, FIRST], HOLDFAST_CACHE=folder)
+        compiled = spent([*python, FIRST], REGIMEKIT_CACHE=folder)
     warm = spent([*python, FIRST])
     told = [Felt(name, seconds, "s") for name, seconds in found.items()]
     return [*told, Felt("first compilation of `br_ihmm`", compiled - warm, "s")]

@@ -21,7 +21,7 @@ from numba.core.dispatcher import Dispatcher
 from numba.core.runtime import _nrt_python as _runtime
 from numba.core.runtime import rtsys
 
-from holdfast.models.regime_model import RegimeModel
+from regimekit.models.regime_model import RegimeModel
 
 
 def spied_rows(model: RegimeModel, y: Any, X: Any) -> tuple[float, float, float]:
@@ -70,7 +70,7 @@ def _counted(wanted: Callable[[Any], bool]) -> Iterator[Counter[str]]:
     counts: Counter[str] = Counter()
     replaced: list[tuple[ModuleType, str, Any]] = []
     for name, module in list(sys.modules.items()):
-        if name.partition(".")[0] == "holdfast":
+        if name.partition(".")[0] == "regimekit":
             replaced += [(module, k, v) for k, v in vars(module).items() if wanted(v)]
     for module, name, value in replaced:
         setattr(module, name, _counting(value, name, counts))

@@ -13,7 +13,7 @@ from joblib import Parallel, delayed
 from rich.console import Console
 from rich.table import Table
 
-import holdfast as hf
+import regimekit as rk
 
 SEEDS = range(5)
 SETTINGS = [(b, kappa) for b in (1, 3, 6) for kappa in (0.0, 10.0, 100.0)]
@@ -21,14 +21,14 @@ SETTINGS = [(b, kappa) for b in (1, 3, 6) for kappa in (0.0, 10.0, 100.0)]
 
 def cell(batch: int, kappa: float, noise: str, seed: int) -> tuple[float, ...]:
     """(regimes, switches per true switch, adjusted Rand, RMSE on clean values) of one run."""
-    stream = hf.data.iid_regimes(seed, noise=noise)
-    run = hf.br_ihmm(batch=batch, sticky=kappa, prior_var=4.0, seed=seed).run(stream.y)
-    true = max(hf.evaluate.switches(stream.regimes), 1)
+    stream = rk.data.iid_regimes(seed, noise=noise)
+    run = rk.br_ihmm(batch=batch, sticky=kappa, prior_var=4.0, seed=seed).run(stream.y)
+    true = max(rk.evaluate.switches(stream.regimes), 1)
     return (
-        hf.evaluate.n_regimes(run.path),
-        hf.evaluate.switches(run.path) / true,
-        hf.evaluate.adjusted_rand(run.path, stream.regimes),
-        hf.evaluate.rmse(stream.clean, run.mean),
+        rk.evaluate.n_regimes(run.path),
+        rk.evaluate.switches(run.path) / true,
+        rk.evaluate.adjusted_rand(run.path, stream.regimes),
+        rk.evaluate.rmse(stream.clean, run.mean),
     )
 
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from holdfast.engine.pool import UNBORN
+from regimekit.engine.pool import UNBORN
 from rich.console import Console
 from rich.table import Table
 
-import holdfast as hf
+import regimekit as rk
 
 STREAMS: dict[str, dict[str, Any]] = {
     "iid, Gaussian noise": {"noise": 0.25, "prior_var": 4.0},
@@ -22,11 +22,11 @@ STREAMS: dict[str, dict[str, Any]] = {
 }
 
 
-def load(name: str, seed: int) -> hf.data.Dataset:
+def load(name: str, seed: int) -> rk.data.Dataset:
     """The stream of a row."""
     if name == "synthetic":
-        return hf.data.synthetic_regression(seed, n=1500)
-    return hf.data.iid_regimes(seed, noise="t" if "t noise" in name else "gauss")
+        return rk.data.synthetic_regression(seed, n=1500)
+    return rk.data.iid_regimes(seed, noise="t" if "t noise" in name else "gauss")
 
 
 def both_means(model: Any, x: Any) -> tuple[float, float]:
@@ -43,8 +43,8 @@ def both_means(model: Any, x: Any) -> tuple[float, float]:
 def errors(name: str, seed: int) -> np.ndarray:
     """(RMSE with, RMSE without) over one stream, the first batch apart."""
     stream, settings = load(name, seed), STREAMS[name]
-    features = hf.features.intercept() if stream.X is None else hf.features.columns()
-    model = hf.br_ihmm(features=features, seed=seed, particles=50, **settings)
+    features = rk.features.intercept() if stream.X is None else rk.features.columns()
+    model = rk.br_ihmm(features=features, seed=seed, particles=50, **settings)
     squared = []
     for t, y in enumerate(stream.y):
         x = None if stream.X is None else stream.X[t]

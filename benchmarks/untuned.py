@@ -19,8 +19,8 @@ from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from scipy import stats
 
-import holdfast as hf
-from holdfast.units import measure
+import regimekit as rk
+from regimekit.units import measure
 
 Array = NDArray[np.float64]
 UNITS = {"prior_var": 100.0, "noise_shape": 5.0, "noise_scale": 5.0}  # noise about 1, unknown
@@ -56,25 +56,25 @@ def in_units(y: Array) -> tuple[Array, float, float]:
     return (y - centre[0]) / scale[0], float(centre[0]), float(scale[0])
 
 
-def alarms(y: Array, model: hf.models.RegimeModel) -> dict[str, float]:
+def alarms(y: Array, model: rk.models.RegimeModel) -> dict[str, float]:
     """What a stream without any change sets off."""
     run = model.run(y)
     known = run.path[run.path >= 0]
     return {
         "runs with more than one regime": float(len(np.unique(known)) > 1),
-        "switches per 1000 rows": 1000 * hf.evaluate.switches(run.regime[run.regime >= 0]) / len(y),
-        "coverage of 90 %": hf.evaluate.coverage(y, run.lower, run.upper),
+        "switches per 1000 rows": 1000 * rk.evaluate.switches(run.regime[run.regime >= 0]) / len(y),
+        "coverage of 90 %": rk.evaluate.coverage(y, run.lower, run.upper),
     }
 
 
 def gauss_noise(seed: int) -> dict[str, float]:
     y = np.random.default_rng(seed).normal(size=1000)
-    return alarms(y, hf.student_t_ihmm(**UNITS, seed=seed))
+    return alarms(y, rk.student_t_ihmm(**UNITS, seed=seed))
 
 
 def heavy_noise(seed: int) -> dict[str, float]:
     y = np.random.default_rng(seed).standard_t(3, 1000)
-    return alarms(y, hf.student_t_ihmm(**UNITS, seed=seed))
+    return alarms(y, rk.student_t_ihmm(**UNITS, seed=seed))
 
 
 def autoregression(seed: int) -> dict[str, float]:
@@ -82,32 +82,32 @@ def autoregression(seed: int) -> dict[str, float]:
     y = np.empty(1000)
     for t, shock in enumerate(shocks):
         y[t] = (0.5 * y[t - 1] if t else 0.0) + shock
-    features = hf.features.intercept() + hf.features.lags(1)
-    return alarms(y, hf.student_t_ihmm(**UNITS, features=features, seed=seed))
+    features = rk.features.intercept() + rk.features.lags(1)
+    return alarms(y, rk.student_t_ihmm(**UNITS, features=features, seed=seed))
 
 
 def iid(noise: str) -> Callable[[int], dict[str, float]]:
     def ask(seed: int) -> dict[str, float]:
-        stream = hf.data.iid_regimes(seed, noise=noise)
+        stream = rk.data.iid_regimes(seed, noise=noise)
         y, centre, scale = in_units(stream.y)
-        run = hf.student_t_ihmm(**UNITS, seed=seed).run(y)
-        told = hf.evaluate.oracle(stream, 0.25 if noise == "gauss" else 1.125, 4.0)
-        error = hf.evaluate.rmse(stream.clean, centre + scale * run.mean)
+        run = rk.student_t_ihmm(**UNITS, seed=seed).run(y)
+        told = rk.evaluate.oracle(stream, 0.25 if noise == "gauss" else 1.125, 4.0)
+        error = rk.evaluate.rmse(stream.clean, centre + scale * run.mean)
         return {
-            "regimes (3 true)": float(hf.evaluate.n_regimes(run.path)),
-            "adjusted Rand": hf.evaluate.adjusted_rand(run.path, stream.regimes),
-            "RMSE over the oracle's": error / hf.evaluate.rmse(stream.clean, told.mean),
-            "the same of a filter told all but the path": hf.evaluate.rmse(
+            "regimes (3 true)": float(rk.evaluate.n_regimes(run.path)),
+            "adjusted Rand": rk.evaluate.adjusted_rand(run.path, stream.regimes),
+            "RMSE over the oracle's": error / rk.evaluate.rmse(stream.clean, told.mean),
+            "the same of a filter told all but the path": rk.evaluate.rmse(
                 stream.clean, told_all_but_the_path(stream, noise)
             )
-            / hf.evaluate.rmse(stream.clean, told.mean),
-            "coverage of 90 %": hf.evaluate.coverage(y, run.lower, run.upper),
+            / rk.evaluate.rmse(stream.clean, told.mean),
+            "coverage of 90 %": rk.evaluate.coverage(y, run.lower, run.upper),
         }
 
     return ask
 
 
-def told_all_but_the_path(stream: hf.data.Dataset, noise: str) -> Array:
+def told_all_but_the_path(stream: rk.data.Dataset, noise: str) -> Array:
     """One-step means of the filter that knows levels, noise, outliers' rate and how long regimes
     last: what an online method can hope for where the oracle also knows when regimes change."""
     levels = np.asarray(stream.info["means"])
@@ -126,32 +126,32 @@ def told_all_but_the_path(stream: hf.data.Dataset, noise: str) -> Array:
 
 
 def synthetic(seed: int) -> dict[str, float]:
-    stream = hf.data.synthetic_regression(seed)
-    model = hf.br_ihmm(noise=1.0, prior_var=1.0, batch=2, features=hf.features.columns(), seed=seed)
+    stream = rk.data.synthetic_regression(seed)
+    model = rk.br_ihmm(noise=1.0, prior_var=1.0, batch=2, features=rk.features.columns(), seed=seed)
     run = model.run(stream.y, stream.X)
-    told = hf.evaluate.oracle(stream, 1.0, 1.0)
+    told = rk.evaluate.oracle(stream, 1.0, 1.0)
     clean = stream.clean if stream.clean is not None else stream.y
-    match = hf.evaluate.match_regimes(run.path, stream.changepoints, RUN_THRESHOLD)
+    match = rk.evaluate.match_regimes(run.path, stream.changepoints, RUN_THRESHOLD)
     return {
-        "RMSE over the oracle's": hf.evaluate.rmse(clean, run.mean)
-        / hf.evaluate.rmse(clean, told.mean),
-        "adjusted Rand": hf.evaluate.adjusted_rand(run.path, stream.regimes),
+        "RMSE over the oracle's": rk.evaluate.rmse(clean, run.mean)
+        / rk.evaluate.rmse(clean, told.mean),
+        "adjusted Rand": rk.evaluate.adjusted_rand(run.path, stream.regimes),
         "PPV": match.ppv,
         "TPR": match.tpr,
-        "delay, as known": hf.evaluate.detection_delay(run.regime, stream.changepoints),
+        "delay, as known": rk.evaluate.detection_delay(run.regime, stream.changepoints),
     }
 
 
 def well_log(seed: int) -> dict[str, float]:
-    stream = hf.data.load("well_log")
+    stream = rk.data.load("well_log")
     y, _, _ = in_units(stream.y)
-    run = hf.br_ihmm(noise=1.0, prior_var=100.0, batch=5, seed=seed).run(y)
-    match = hf.evaluate.match_regimes(run.regime, stream.changepoints, RUN_THRESHOLD)
+    run = rk.br_ihmm(noise=1.0, prior_var=100.0, batch=5, seed=seed).run(y)
+    match = rk.evaluate.match_regimes(run.regime, stream.changepoints, RUN_THRESHOLD)
     return {
         "PPV, as known": match.ppv,
         "TPR, as known": match.tpr,
-        "delay, as known": hf.evaluate.detection_delay(run.regime, stream.changepoints),
-        "regimes": float(hf.evaluate.n_regimes(run.path)),
+        "delay, as known": rk.evaluate.detection_delay(run.regime, stream.changepoints),
+        "regimes": float(rk.evaluate.n_regimes(run.path)),
     }
 
 
@@ -161,11 +161,11 @@ def well_specified(seed: int) -> dict[str, float]:
     levels = rng.normal(0.0, np.sqrt(10.0), 3)
     state = np.cumsum(rng.random(1500) < 0.02) % 3
     y = levels[state] + rng.normal(size=1500)
-    model = hf.br_ihmm(noise=1.0, prior_var=10.0, seed=seed)
+    model = rk.br_ihmm(noise=1.0, prior_var=10.0, seed=seed)
     found = {}
     for level in (0.5, 0.8, 0.95):
         run = model.copy().run(y, level=level)
-        covered = hf.evaluate.coverage(y, run.lower, run.upper)
+        covered = rk.evaluate.coverage(y, run.lower, run.upper)
         found[f"|coverage of {level:.0%} - {level}|"] = covered - level
     return found
 
@@ -173,7 +173,7 @@ def well_specified(seed: int) -> dict[str, float]:
 def first_far_off(seed: int) -> dict[str, float]:
     y = np.random.default_rng(seed).normal(size=200)
     y[0] = 10.0
-    run = hf.student_t_ihmm(**UNITS, seed=seed).run(y)
+    run = rk.student_t_ihmm(**UNITS, seed=seed).run(y)
     return {
         "extra regimes": float(len(np.unique(run.path[run.path >= 0])) - 1),
         "distance of the 8th forecast from 0": abs(float(run.mean[7])),
@@ -262,7 +262,7 @@ def ask_all(questions: dict[str, Question], module: str, title: str, seeds: int)
             lines.append(line)
             print(line, flush=True)
     if given.out:
-        made = f"holdfast {hf.__version__}, Python {platform.python_version()}, "
+        made = f"regimekit {rk.__version__}, Python {platform.python_version()}, "
         made += f"NumPy {np.__version__}, Numba {numba.__version__}, seeds 0 .. n - 1"
         told = f"Made by `python -m {module} --out FILE` with {made}.\n\n"
         given.out.write_text(f"# {title}\n\n{told}" + "\n".join(lines) + "\n", "utf-8")

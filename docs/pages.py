@@ -123,7 +123,7 @@ def looked_up(line: str, block: Block) -> bool:
         unknown = set(words[1:]) - set(rules)
     elif words[:2] == ["pip", "install"]:
         known = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-        extras = re.findall(r"holdfast\[([\w,]+)\]", line)
+        extras = re.findall(r"regimekit\[([\w,]+)\]", line)
         asked = {name for group in extras for name in group.split(",")}
         unknown = asked - set(known["optional-dependencies"])
     else:

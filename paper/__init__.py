@@ -1,6 +1,6 @@
 """The paper's tables and figures, one file for each or for a closely related group.
 
-It uses the library as anybody would and is not part of the wheel; `holdfast reproduce` runs it.
+It uses the library as anybody would and is not part of the wheel; `regimekit reproduce` runs it.
 
 streams     the data, ready to run          settings   the variants that are compared
 parts       what to run, and its key        tuning     one search for every model and rule

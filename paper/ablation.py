@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from holdfast.errors import HoldfastError
-from holdfast.plot import PALETTE, pyplot
+from regimekit.errors import RegimekitError
+from regimekit.plot import PALETTE, pyplot
 from paper import settings
 from paper.parts import Part
 from paper.plan import Plan
@@ -115,7 +115,7 @@ def _draw(results: Results, edition: str) -> Any:
         colour = PALETTE[index % len(PALETTE)]
         ax.plot(places, ratio[1:], "o", ms=5, color=colour, label=stream)
     if not drawn:
-        raise HoldfastError("no stream was run with the whole rule")
+        raise RegimekitError("no stream was run with the whole rule")
     ax.axhline(1.0, color="0.5", lw=0.8)
     names = [piece.partition(":")[0] for piece in pieces[1:]]
     ax.set_xticks(range(1, len(pieces)), names, fontsize=8)

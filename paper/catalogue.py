@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from holdfast.errors import unknown
+from regimekit.errors import unknown
 from paper import (
     ablation,
     ahead,

@@ -1,7 +1,7 @@
 """How long a run of each kind takes, from one that is measured: `python -m paper costs`.
 
 Writes `costs.json`: seconds of one core per 1000 rows with 100 particles, or of one answer of a
-probe. The plan counts seeds by it, and `holdfast reproduce all --estimate` says what is left to
+probe. The plan counts seeds by it, and `regimekit reproduce all --estimate` says what is left to
 run. What is there already is not measured again; remove the file to begin anew.
 """
 

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.plot import PALETTE, pyplot
-from holdfast.results import NO_REGIME
+from regimekit.plot import PALETTE, pyplot
+from regimekit.results import NO_REGIME
 from paper.parts import Part
 from paper.settings import FIRST, PRINTED, SECOND, TITLES, title
 from paper.streams import Stream

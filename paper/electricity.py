@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast import evaluate
-from holdfast.plot import PALETTE
+from regimekit import evaluate
+from regimekit.plot import PALETTE
 from paper import drawing
 from paper.drawing import Track
 from paper.outcomes import SHOWN, WINDOW

@@ -37,7 +37,7 @@ class Goal(NamedTuple):
 
 GOALS = (
     *(
-        Goal(_ENGINE, SPEED, _JAX, setting, f"{_JAX}, over holdfast, {setting}", ratio, True, 1)
+        Goal(_ENGINE, SPEED, _JAX, setting, f"{_JAX}, over regimekit, {setting}", ratio, True, 1)
         for setting, ratio in (
             ("m = 1, B = 1", 20.0),
             ("m = 1, B = 6", 40.0),
@@ -51,8 +51,8 @@ GOALS = (
     ),
     Goal(_ENGINE, SPEED, "exact CRPS of a mixture of 20 Student-t", "", "ms of an exact CRPS", 0.2),
     Goal(_ENGINE, SPEED, "first compilation of `br_ihmm`", "", "s of the first compilation", 20.0),
-    Goal(_ENGINE, SPEED, "`import holdfast`", "", "s to import holdfast", 0.6),
-    Goal(_ENGINE, SPEED, "`holdfast --help`", "", "s of holdfast --help", 0.5),
+    Goal(_ENGINE, SPEED, "`import regimekit`", "", "s to import regimekit", 0.6),
+    Goal(_ENGINE, SPEED, "`regimekit --help`", "", "s of regimekit --help", 0.5),
     *(
         Goal(_STATE, SIZE, model, column, f"{column}: {model.replace('`', '')}", most)
         for model in ("`br_ihmm`, level, noise told", "`br_ihmm`, level, units learnt")

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from holdfast import evaluate
-from holdfast.plot import PALETTE
+from regimekit import evaluate
+from regimekit.plot import PALETTE
 from paper import drawing
 from paper.drawing import Track
 from paper.forecasting import ON_MSFT

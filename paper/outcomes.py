@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-import holdfast
-from holdfast import evaluate
-from holdfast.models.registry import REGISTRY
+import regimekit
+from regimekit import evaluate
+from regimekit.models.registry import REGISTRY
 from paper.parts import Part, code_state
 from paper.probes import PROBES
 from paper.streams import Stream
@@ -53,7 +53,7 @@ def run_part(part: Part) -> Outcome:
         return Outcome(_rounded(answer), {}, code_state(part))
     source = part.load()
     settings = _own(part.model, source, part.seed) | part.settings
-    model = holdfast.make(part.model, **settings)
+    model = regimekit.make(part.model, **settings)
     _warm_up(part.model, settings, source)
     begin, begin_cpu = time.perf_counter(), time.process_time()
     run = model.run(source.data.y, source.data.X)
@@ -86,7 +86,7 @@ def _rounded(scores: dict[str, float]) -> dict[str, float]:
 def _own(model: str, source: Stream, seed: int) -> dict[str, Any]:
     """The stream's features and the run's seed, for a model that has a use for them."""
     given = {"features": source.features.to_json(), "seed": seed}
-    known = holdfast.make(model).settings()
+    known = regimekit.make(model).settings()
     return {name: value for name, value in given.items() if name in known}
 
 
@@ -94,7 +94,7 @@ def _warm_up(name: str, settings: dict[str, Any], source: Stream) -> None:
     """Compile, or load, the kernels on a few rows, so that `seconds` is the run's own time."""
     few = source.head(8).data
     brief = settings | ({} if REGISTRY[name].online else {"iterations": 2})
-    holdfast.make(name, **brief).run(few.y, few.X)
+    regimekit.make(name, **brief).run(few.y, few.X)
 
 
 def all_scores(source: Stream, columns: dict[str, NDArray[Any]]) -> dict[str, float]:

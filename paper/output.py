@@ -11,10 +11,10 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import holdfast
-from holdfast import plot
-from holdfast.errors import HoldfastError
-from holdfast.models.registry import REGISTRY
+import regimekit
+from regimekit import plot
+from regimekit.errors import RegimekitError
+from regimekit.models.registry import REGISTRY
 from paper import store
 from paper.parts import Part, code_state
 from paper.probes import PROBES
@@ -94,7 +94,7 @@ def _note(index: Path) -> str:
 
 def versions() -> dict[str, Any]:
     """What the numbers were computed with."""
-    found: dict[str, Any] = {"holdfast": holdfast.__version__, "python": platform.python_version()}
+    found: dict[str, Any] = {"regimekit": regimekit.__version__, "python": platform.python_version()}
     found |= {name: metadata.version(name) for name in _PACKAGES}
     return found | {"machine": platform.machine(), "cores": os.cpu_count()}
 
@@ -108,7 +108,7 @@ def _draw(item: Item, made: Made, out: Path) -> tuple[str, bool]:
     try:
         plot.save(made.draw(), temporary)
         os.replace(temporary, path)
-    except HoldfastError as error:
+    except RegimekitError as error:
         return f"not drawn: {error}", False
     return f"{item.name}.png", True
 

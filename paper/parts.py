@@ -14,14 +14,14 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from holdfast.errors import HoldfastError
-from holdfast.models.registry import REGISTRY
+from regimekit.errors import RegimekitError
+from regimekit.models.registry import REGISTRY
 from paper.probes import PROBES
 from paper.state import state
 from paper.streams import Stream, stream
 
 _HERE = Path(__file__).parent
-JUDGES = ("holdfast.evaluate.segmentation", "holdfast.evaluate.oracle", "holdfast.evaluate.scores")
+JUDGES = ("regimekit.evaluate.segmentation", "regimekit.evaluate.oracle", "regimekit.evaluate.scores")
 _SCORED_BY = (_HERE / "outcomes.py", _HERE / "streams.py")
 
 
@@ -72,7 +72,7 @@ def data_state(part: Part) -> str:
 def _data(name: str, seed: int, degree: int) -> str:
     try:
         return stream(name, seed, degree).digest()
-    except HoldfastError:
+    except RegimekitError:
         return ""
 
 
@@ -82,7 +82,7 @@ def code_state(part: Part) -> str:
         asked = PROBES[part.stream]
         modules = tuple(REGISTRY[name].module for name in asked.models)
         return _code(modules, (asked.source,), (_HERE / "probes.py",))
-    module = REGISTRY[part.model].module if part.model in REGISTRY else "holdfast"
+    module = REGISTRY[part.model].module if part.model in REGISTRY else "regimekit"
     return _code((module, *JUDGES), (), _SCORED_BY)
 
 

@@ -148,7 +148,7 @@ def row_seconds(part: Part) -> float:
 
 def kind(part: Part) -> str:
     """What decides how long a row takes: stream, model, whether D9 is mended, which edition."""
-    rule = part.settings.get("rule", "holdfast")
+    rule = part.settings.get("rule", "default")
     drawn = rule == "paper" or (isinstance(rule, dict) and rule.get("D9") == "paper")
     words = [part.stream, part.model]
     if part.model in (*settings.ONLINE, "student_t_ihmm") and part.stream not in PROBES:

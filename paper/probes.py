@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-import holdfast as hf
+import regimekit as rk
 from paper import torture
 
 Answer = dict[str, float]
@@ -45,8 +45,8 @@ TORTURED: dict[str, tuple[str, dict[str, Any]]] = {
 
 def _seeded(name: str) -> torture.Maker:
     model, settings = TORTURED[name]
-    seeded = "seed" in hf.make(model).settings()
-    return lambda seed: hf.make(model, **settings, **({"seed": seed} if seeded else {}))
+    seeded = "seed" in rk.make(model).settings()
+    return lambda seed: rk.make(model, **settings, **({"seed": seed} if seeded else {}))
 
 
 class Probe(NamedTuple):
@@ -67,7 +67,7 @@ def _auto(name: str, seed: int) -> Answer:
     from benchmarks import auto
 
     y, first = auto.generated(AUTO_ROWS, 77 + seed)[name]
-    crps, coverage, _ = auto.scored(hf.auto(seed=seed), y, first)
+    crps, coverage, _ = auto.scored(rk.auto(seed=seed), y, first)
     best = auto.best_simple(y, first)[0]
     covered = {f"coverage {p:.0%}": c for p, c in zip(auto.LEVELS, coverage, strict=True)}
     return {"log_ratio": float(np.log(crps / best)), "ratio": crps / best, **covered}

@@ -5,7 +5,7 @@ number. A replay runs the first `--seeds` of every group of stale runs (runs tha
 alone) with the present source, and compares all that the ledger has of them, times excepted, to
 the last stored digit. If nothing differs the rest of the group is carried over: it counts for the
 present state, and its lines name beside it the state that made them. If anything differs the new
-runs take the place of the old ones, and the rest stays stale: `holdfast reproduce` makes it anew.
+runs take the place of the old ones, and the rest stays stale: `regimekit reproduce` makes it anew.
 Tuned settings are carried over if the chosen ones still score the same, to the bit, on the rows
 that their search saw.
 
@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from holdfast.errors import HoldfastError
+from regimekit.errors import RegimekitError
 from paper.outcomes import ALL_ROWS, Outcome
 from paper.parts import Part, code_state, data_state
 from paper.plan import SEEDS, seconds
@@ -251,7 +251,7 @@ def replay_search(search: Search) -> Verdict:
         return Verdict(name, LEFT, why=reason)
     try:
         value = once_more(search)
-    except HoldfastError as error:
+    except RegimekitError as error:
         return Verdict(name, CHANGED, why=f"it failed: {error}")
     if not _same(np.float64(kept["value"]), np.float64(value)):
         gap = _gap(np.float64(kept["value"]), np.float64(value))

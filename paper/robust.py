@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.robustness.sensitivity import choice_table, sensitivity
+from regimekit.robustness.sensitivity import choice_table, sensitivity
 from paper import torture
 from paper.parts import Part
 from paper.plan import Plan
@@ -89,7 +89,7 @@ ITEMS = (
         "sensitivity",
         "What the batch size buys",
         "our own (docs/robustness.md)",
-        "Computed, not simulated (`hf.sensitivity`); `none` under c is contamination. Columns "
+        "Computed, not simulated (`rk.sensitivity`); `none` under c is contamination. Columns "
         "*new* are the observations until a new regime is opened with probability 1/2 after a "
         "shift of so many standard deviations, *known* those until a known regime is recognised; "
         "then the longest bursts that are ignored, at any height, and at 6 standard deviations "

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import holdfast
-from holdfast.errors import HoldfastError
+import regimekit
+from regimekit.errors import RegimekitError
 from paper import output, settings
 from paper.catalogue import ITEMS
 from paper.outcomes import Outcome
@@ -132,7 +132,7 @@ def impossible(part: Part) -> str:
         return ""
     if part.pending:
         return "not run: its settings are not searched yet (python -m paper tune)"
-    if part.model not in holdfast.models():
+    if part.model not in regimekit.models():
         return f"not run: this version has no model {part.model}"
     return "" if data_state(part) else _missing_data(part.stream)
 
@@ -140,7 +140,7 @@ def impossible(part: Part) -> str:
 def _missing_data(name: str) -> str:
     try:
         stream(name)
-    except HoldfastError as error:
+    except RegimekitError as error:
         return f"not run: {error}"
     return ""
 

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from holdfast.errors import unknown
+from regimekit.errors import unknown
 from paper.parts import Part
 
 Settings = dict[str, Any]
@@ -52,7 +52,7 @@ BEAM_ITERATIONS = 1000
 TUNED = Path(__file__).parent / "tuned"
 _HELD_FILES: dict[Path, dict[str, Any]] | None = None  # what was read of `TUNED` while it is held
 _HELD = 1e-12  # prior variance of a coefficient that is given, not learnt
-_EDITION_ONE = {f"D{k}": "paper" for k in (10, 11, 12)}  # the rest as holdfast
+_EDITION_ONE = {f"D{k}": "paper" for k in (10, 11, 12)}  # the rest as regimekit
 LAGGED = ("ofi",)  # streams whose features look back on y: there D13 bears on the rule
 
 # What makes a variant the one it is. Resampling, islands and kappa follow from it by default.
@@ -61,8 +61,8 @@ _RULES: dict[str, Settings] = {
     PAPER_R: {"rule": "paper"},
     HINDSIGHT: {"rule": "paper"},
     FIRST: {"rule": _EDITION_ONE, "weight": "imq"},
-    SECOND: {"rule": "holdfast"},
-    PLAIN: {"rule": "holdfast", "weight": "none", "batch": 1},
+    SECOND: {"rule": "default"},
+    PLAIN: {"rule": "default", "weight": "none", "batch": 1},
 }
 VARIANTS: dict[str, tuple[str, ...]] = {
     "br_ihmm": (PRINTED, PAPER, FIRST, SECOND, UNTUNED),
@@ -170,7 +170,7 @@ def start(stream: str, model: str, variant: str) -> Settings:
 
     Example:
         >>> start("iid_t", "br_ihmm", "second")["rule"]
-        'holdfast'
+        'default'
     """
     if variant == UNTUNED:  # a GARCH particle carries a cloud of coefficients beside
         return {"particles": 50} if model == "garch_ihmm" else {}

@@ -16,27 +16,27 @@ from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
 
-import holdfast
-from holdfast.models.registry import REGISTRY
+import regimekit
+from regimekit.models.registry import REGISTRY
 
-SOURCE = Path(holdfast.__file__).parents[1]
-_PACKAGE = "holdfast"
-_REGISTRY = "holdfast.models.registry"
+SOURCE = Path(regimekit.__file__).parents[1]
+_PACKAGE = "regimekit"
+_REGISTRY = "regimekit.models.registry"
 # What is shown, said or stored, to the bit: no number of a run comes from there.
 _SPEAKING = (
-    "holdfast.display",
-    "holdfast.errors",
-    "holdfast.notices",
-    "holdfast.snapshot",
-    "holdfast.containers",
-    "holdfast.regimes.snapshots",
-    "holdfast.regimes.soundness",
-    "holdfast.regimes.retrace",
-    "holdfast.regimes.shares",
-    "holdfast.models.advice",
-    "holdfast.models.explaining",
-    "holdfast.bank.advice",
-    "holdfast.bank.explain",
+    "regimekit.display",
+    "regimekit.errors",
+    "regimekit.notices",
+    "regimekit.snapshot",
+    "regimekit.containers",
+    "regimekit.regimes.snapshots",
+    "regimekit.regimes.soundness",
+    "regimekit.regimes.retrace",
+    "regimekit.regimes.shares",
+    "regimekit.models.advice",
+    "regimekit.models.explaining",
+    "regimekit.bank.advice",
+    "regimekit.bank.explain",
 )
 
 
@@ -57,7 +57,7 @@ def state(
         made: the modules of the models that may be made; all of the registry where none are named.
 
     Example:
-        >>> state(["holdfast.models.bocd"]) == state(["holdfast.models.naive"])
+        >>> state(["regimekit.models.bocd"]) == state(["regimekit.models.naive"])
         False
     """
     digest = hashlib.sha256(_versions().encode())
@@ -141,7 +141,7 @@ def _home(name: str) -> str:
     package, _, attribute = name.rpartition(".")
     if package != _PACKAGE:
         return package
-    return str(getattr(getattr(holdfast, attribute), "__module__", _PACKAGE))
+    return str(getattr(getattr(regimekit, attribute), "__module__", _PACKAGE))
 
 
 def _path(module: str, root: Path) -> Path:

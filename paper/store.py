@@ -28,8 +28,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.errors import HoldfastError
-from holdfast.notices import HoldfastWarning
+from regimekit.errors import RegimekitError
+from regimekit.notices import RegimekitWarning
 from paper.outcomes import ALL_ROWS, Outcome, run_part
 from paper.parts import Part, code_state, data_state, key_of
 from paper.probes import PROBES
@@ -213,9 +213,9 @@ def run_into(part: Part, folder: Path) -> tuple[Part, str]:
     """Run a part into the cache in `folder`; the part, and why it failed ("" if it did not)."""
     try:
         with warnings.catch_warnings():  # words for the owner of a stream, thousands of times
-            warnings.simplefilter("ignore", HoldfastWarning)
+            warnings.simplefilter("ignore", RegimekitWarning)
             Cache(folder).put(part, run_part(part))
-    except (HoldfastError, ArithmeticError, np.linalg.LinAlgError) as error:
+    except (RegimekitError, ArithmeticError, np.linalg.LinAlgError) as error:
         return part, f"{type(error).__name__}: {error}"
     return part, ""
 
@@ -225,7 +225,7 @@ def side_by_side(jobs: int, work: Callable[..., Any], asked: list[tuple[Any, ...
     try:
         import joblib
     except ImportError:
-        raise HoldfastError("jobs above 1 needs joblib: pip install 'holdfast[bench]'.") from None
+        raise RegimekitError("jobs above 1 needs joblib: pip install 'regimekit[bench]'.") from None
     # One thread of linear algebra per process: more would fight over the same cores.
     with joblib.parallel_config(backend="loky", inner_max_num_threads=1):
         run = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1)

@@ -16,10 +16,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast import data, features
-from holdfast.data import Dataset, standardise
-from holdfast.errors import HoldfastError, unknown
-from holdfast.features import Features
+from regimekit import data, features
+from regimekit.data import Dataset, standardise
+from regimekit.errors import RegimekitError, unknown
+from regimekit.features import Features
 
 Array = NDArray[np.float64]
 
@@ -103,7 +103,7 @@ def stream(name: str, seed: int = 0, degree: int = 2) -> Stream:
         return made(name, seed, 2)
     degree = degree if name == "electricity" else 2
     if reason := refusal(name, degree):
-        raise HoldfastError(reason)
+        raise RegimekitError(reason)
     return made(name, 0, degree)
 
 
@@ -118,7 +118,7 @@ def refusal(name: str, degree: int) -> str:
     """Why a real stream cannot be had, asked once: a download that fails may take its time."""
     try:
         made(name, 0, degree)
-    except HoldfastError as error:
+    except RegimekitError as error:
         return str(error)
     return ""
 

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from holdfast.errors import HoldfastError
-from holdfast.plot import PALETTE, pyplot
+from regimekit.errors import RegimekitError
+from regimekit.plot import PALETTE, pyplot
 from paper import settings
 from paper.drawing import DRAWN
 from paper.outcomes import RUN_THRESHOLDS
@@ -99,7 +99,7 @@ def _curve(ax: Any, rows: list[list[Value]], column: int, colour: str, label: st
     points = [(row[0], cell) for row in rows if isinstance(cell := row[column], Cell)]
     drawn = [(b, cell.mean, cell.sd or 0.0) for b, cell in points if cell.mean is not None]
     if not drawn:
-        raise HoldfastError(f"{label}: {points[0][1].absent}")
+        raise RegimekitError(f"{label}: {points[0][1].absent}")
     batch, mean, sd = np.array(drawn, dtype=float).T
     ax.errorbar(batch, mean, yerr=sd, marker="o", ms=3, lw=1, capsize=2, color=colour)
     ax.set_ylabel(label, color=colour)

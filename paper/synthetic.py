@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from holdfast import evaluate
+from regimekit import evaluate
 from paper import drawing, sweeps
 from paper.drawing import Track
 from paper.outcomes import WINDOW

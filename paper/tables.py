@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import stats
 
-from holdfast.errors import HoldfastError
+from regimekit.errors import RegimekitError
 from paper.outcomes import ALL_ROWS, Outcome
 from paper.parts import Part
 from paper.plan import Plan
@@ -152,9 +152,9 @@ class Results:
         return self._absent.get(part.key, "not run")
 
     def outcome(self, part: Part) -> Outcome:
-        """What a part gave, or a HoldfastError that says why it has not been run."""
+        """What a part gave, or a RegimekitError that says why it has not been run."""
         if part.key not in self._outcomes:
-            raise HoldfastError(self.why_not(part))
+            raise RegimekitError(self.why_not(part))
         return self._outcomes[part.key]
 
     def columns(self, part: Part) -> dict[str, Any]:
@@ -293,7 +293,7 @@ def parts_of(lines: Sequence[Line]) -> Callable[[Plan], list[Part]]:
 
 
 class Made(NamedTuple):
-    """Tables, a function that draws the figure (it may raise a HoldfastError), what it shows."""
+    """Tables, a function that draws the figure (it may raise a RegimekitError), what it shows."""
 
     tables: Sequence[Table]
     draw: Callable[[], Any] | None = None

@@ -22,12 +22,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast import influence
-from holdfast.data.contamination import Contaminated, contaminate, duplicate
-from holdfast.errors import HoldfastError, positive, unknown, whole
-from holdfast.forecast import Forecast
-from holdfast.models.base import Model
-from holdfast.results import OPENED
+from regimekit import influence
+from regimekit.data.contamination import Contaminated, contaminate, duplicate
+from regimekit.errors import RegimekitError, positive, unknown, whole
+from regimekit.forecast import Forecast
+from regimekit.models.base import Model
+from regimekit.results import OPENED
 
 Array = NDArray[np.float64]
 Maker = Callable[[int], Model]
@@ -103,7 +103,7 @@ class Torture:
         for row in self.rows:
             if (row.model, row.kind) == (model, kind):
                 return row
-        raise HoldfastError(f"There is no cell model={model!r}, kind={kind!r}.")
+        raise RegimekitError(f"There is no cell model={model!r}, kind={kind!r}.")
 
 
 def torture(
@@ -123,14 +123,14 @@ def torture(
         seeds: one stream and one model each. As many as a multiple of the batch meet every
             position of a switch within a batch equally often.
         batch: B of the models that have one; all lengths are measured in it.
-        burst: observations in a short burst; `holdfast.sensitivity` says which are ignored.
+        burst: observations in a short burst; `regimekit.sensitivity` says which are ignored.
         size: height of spikes, bursts and drift, in standard deviations of the noise.
 
     Example:
-        >>> import holdfast as hf
+        >>> import regimekit as rk
         >>> from paper.torture import torture
         >>> def maker(seed):
-        ...     return hf.br_ihmm(noise=0.25, prior_var=4.0, particles=10, seed=seed)
+        ...     return rk.br_ihmm(noise=0.25, prior_var=4.0, particles=10, seed=seed)
         >>> result = torture({"br_ihmm": maker}, ["isolated"], seeds=[0])
         >>> [(row.model, row.kind, row.finite) for row in result.rows]
         [('br_ihmm', 'isolated', True)]
@@ -140,7 +140,7 @@ def torture(
         raise unknown("kinds", kind, KINDS)
     stages = [stage(seed, batch=batch, burst=burst, size=size) for seed in seeds]
     if not (stages and models and chosen):
-        raise HoldfastError("models, kinds and seeds must hold at least one entry each.")
+        raise RegimekitError("models, kinds and seeds must hold at least one entry each.")
     rows: list[Cell] = []
     for label, maker in models.items():
         tried = [trials(maker, scene, chosen) for scene in stages]
@@ -172,7 +172,7 @@ def stage(seed: int, *, batch: int = 6, burst: int = 3, size: float = 10.0) -> S
 
 @dataclass(frozen=True)
 class Recipe:
-    """A contamination of `holdfast.data`, with its place.
+    """A contamination of `regimekit.data`, with its place.
 
     Attributes:
         kind: what `contaminate` calls it.

@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from holdfast import influence
-from holdfast.plot import PALETTE, pyplot
-from holdfast.score import BROAD_SCALE, log_broad
+from regimekit import influence
+from regimekit.plot import PALETTE, pyplot
+from regimekit.score import BROAD_SCALE, log_broad
 from paper import drawing
 from paper.tables import Item, Made, Results, Table, Value
 
 # The score of each rule: the paper's, the unit-free one (D1), the density of the second edition.
-SCORES = {"paper": "paper's rule", "holdfast": "first edition", "second": "second edition"}
+SCORES = {"paper": "paper's rule", "default": "first edition", "second": "second edition"}
 OUTLIER_RATE = 0.05  # the model's own first guess
 
 _OFFSETS = np.linspace(-1.5, 1.5, 301)
@@ -61,7 +61,7 @@ def contamination(y: Any, means: tuple[float, ...], sds: tuple[float, ...]) -> A
 def pif(offsets: Any, rule: str, batch: int, threshold: float, weigh_regimes: bool = True) -> Any:
     """State PIF of one observation moved away from regime 0, under one of the scores."""
     if rule != "second" or not weigh_regimes:
-        known = "paper" if rule == "paper" else "holdfast"
+        known = "paper" if rule == "paper" else "default"
         return influence.sandbox_pif(
             offsets, rule=known, batch=batch, threshold=threshold, weigh_regimes=weigh_regimes
         )

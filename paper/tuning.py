@@ -25,11 +25,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from holdfast import evaluate
-from holdfast.errors import HoldfastError
-from holdfast.models.registry import REGISTRY
-from holdfast.tuning import TuneResult, tune
-from holdfast.tuning.trials import OBJECTIVES, Objective
+from regimekit import evaluate
+from regimekit.errors import RegimekitError
+from regimekit.models.registry import REGISTRY
+from regimekit.tuning import TuneResult, tune
+from regimekit.tuning.trials import OBJECTIVES, Objective
 from paper import settings
 from paper.outcomes import RUN_THRESHOLD
 from paper.parts import JUDGES
@@ -120,10 +120,10 @@ class Search(NamedTuple):
         """A short name of source, data and terms that decide what is found; "" without data."""
         try:
             seen = _seen(self.stream, self.variant == HINDSIGHT)
-        except HoldfastError:
+        except RegimekitError:
             return ""
         made = (REGISTRY[self.model].module,)  # a search makes no other model
-        code = state((*made, "holdfast.tuning", *JUDGES), made=made)
+        code = state((*made, "regimekit.tuning", *JUDGES), made=made)
         return _named([seen, code, *self._terms()])
 
     @property
@@ -131,7 +131,7 @@ class Search(NamedTuple):
         """A short name of data and terms alone: what no replay of one trial could confirm."""
         try:
             return _named([_seen(self.stream, self.variant == HINDSIGHT), *self._terms()])
-        except HoldfastError:
+        except RegimekitError:
             return ""
 
     def _terms(self) -> list[Any]:

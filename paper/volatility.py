@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize, signal
 
-from holdfast.plot import PALETTE
+from regimekit.plot import PALETTE
 from paper import drawing
 from paper.outcomes import log_error
 from paper.parts import Part

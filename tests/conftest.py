@@ -10,8 +10,8 @@ import pytest
 
 _DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
-if "HOLDFAST_DATA" not in os.environ and _DATA.is_dir():
-    os.environ["HOLDFAST_DATA"] = str(_DATA)
+if "REGIMEKIT_DATA" not in os.environ and _DATA.is_dir():
+    os.environ["REGIMEKIT_DATA"] = str(_DATA)
 
 
 @pytest.fixture

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import holdfast as hf
-from holdfast.emissions.base import apart, apart_anyhow
-from holdfast.emissions.linear_gaussian import GaussianRows
-from holdfast.regimes.identity import AGREE, within
+import regimekit as rk
+from regimekit.emissions.base import apart, apart_anyhow
+from regimekit.emissions.linear_gaussian import GaussianRows
+from regimekit.regimes.identity import AGREE, within
 
 
 def rows(gap: np.ndarray, covers: list[np.ndarray]) -> GaussianRows:
@@ -58,7 +58,7 @@ def test_a_shift_under_a_lag_keeps_its_own_name() -> None:
     Of ten runs, two on each of five such streams, nine had this when it was written; seven had
     not where coefficients were compared one by one.
     """
-    f = hf.features.intercept() + hf.features.lags(1)
+    f = rk.features.intercept() + rk.features.lags(1)
     settings = {"noise_shape": 5.0, "noise_scale": 5.0, "prior_var": [100.0, 1.0]}
     good = 0
     for seed in range(4, 9):
@@ -66,6 +66,6 @@ def test_a_shift_under_a_lag_keeps_its_own_name() -> None:
         for t in range(500):
             e = 0.6 * e + rng.standard_normal()
             y[t] = e + (9.0 if t >= 300 else 0.0)
-        run = hf.student_t_ihmm(features=f, seed=seed, **settings).run(y)
+        run = rk.student_t_ihmm(features=f, seed=seed, **settings).run(y)
         good += int((np.diff(run.regime[50:]) != 0).sum()) == 1
     assert good >= 4

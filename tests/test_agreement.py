@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 from reference import Reference
 from reference_parts import Particle, Report, Settings
 
-import holdfast as hf
+import regimekit as rk
 
 Array = NDArray[np.float64]
 
 ALL = frozenset(f"D{k}" for k in range(1, 14))
 RELATIVE, ABSOLUTE = 1e-10, 1e-10
-RULES: dict[str, Any] = {"holdfast": frozenset(), "paper": ALL}
+RULES: dict[str, Any] = {"default": frozenset(), "paper": ALL}
 WEIGHTS, SCHEMES = ("none", "huber", "mahalanobis"), ("systematic", "stratified", "multinomial")
 ADAPTIVE = {
     "largest": 6,
@@ -180,12 +180,12 @@ def build(dim: int, given: dict[str, Any]) -> tuple[Any, Reference]:
     settings = defaults | (SCALAR if dim == 1 else VECTOR) | often | given
     told = dict(settings)
     paper, lags = told.pop("paper", frozenset()), told.pop("lags", ())
-    told["rule"] = {f"D{k}": "paper" if f"D{k}" in paper else "holdfast" for k in range(1, 14)}
+    told["rule"] = {f"D{k}": "paper" if f"D{k}" in paper else "default" for k in range(1, 14)}
     told["resampling"] = settings.get("resampling", "systematic")
-    told["features"] = hf.features.intercept()
+    told["features"] = rk.features.intercept()
     if lags:
-        told["features"] += hf.features.columns() + hf.features.lags(*lags)
-    return hf.br_ihmm(**told), Reference(Settings(**settings))
+        told["features"] += rk.features.columns() + rk.features.lags(*lags)
+    return rk.br_ihmm(**told), Reference(Settings(**settings))
 
 
 def engine_particle(engine: Any, i: int) -> dict[str, Any]:
@@ -332,7 +332,7 @@ def test_same_draws_same_regimes(dim: int, settings: dict[str, Any]) -> None:
         {"weight": "contamination", "paper": {"D11"}, "batch": 5},
         {"weight": "contamination", "paper": {"D11"}, "particles": 12, "islands": 3},
     ],
-    ids=["holdfast", "sticky", "paper", "D7", "D8", "mixed", "islands"],
+    ids=["default", "sticky", "paper", "D7", "D8", "mixed", "islands"],
 )
 def test_same_forecasts_far_ahead(dim: int, chosen: dict[str, Any]) -> None:
     settings = {"batch": 3, "seed": 70} | chosen

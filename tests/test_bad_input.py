@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-import holdfast as hf
+import regimekit as rk
 
 INF, NAN = math.inf, math.nan
 NOT_SYMMETRIC, NOT_POSITIVE = [[1.0, 0.5], [0.1, 1.0]], [[1.0, 2.0], [2.0, 1.0]]
@@ -51,7 +51,7 @@ SETTINGS: list[tuple[str, dict[str, Any]]] = [
     ("imq", {"weight": "imk"}),
     ("weight", {"weight": 3}),
     ("weight", {"weight": ["imq"]}),
-    ("holdfast", {"rule": "holdfst"}),
+    ("default", {"rule": "defualt"}),
     ("rule", {"rule": 3}),
     ("D14", {"rule": {"D14": "paper"}}),
     ("rule['D1']", {"rule": {"D1": "ours"}}),
@@ -84,49 +84,49 @@ SETTINGS: list[tuple[str, dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("word", "settings"), SETTINGS, ids=[str(s) for _, s in SETTINGS])
 def test_settings_that_cannot_be_used(word: str, settings: dict[str, Any]) -> None:
-    with pytest.raises(hf.HoldfastError) as caught:
-        hf.br_ihmm(**settings)
+    with pytest.raises(rk.RegimekitError) as caught:
+        rk.br_ihmm(**settings)
     assert word in str(caught.value)
 
 
 def test_names_that_are_not_known() -> None:
-    with pytest.raises(hf.HoldfastError, match=r"name='br_ihm' .* Did you mean 'br_ihmm'"):
-        hf.make("br_ihm")
-    with pytest.raises(hf.HoldfastError, match="name"):
-        hf.make(3)  # type: ignore[arg-type]  # what a caller without types may do
+    with pytest.raises(rk.RegimekitError, match=r"name='br_ihm' .* Did you mean 'br_ihmm'"):
+        rk.make("br_ihm")
+    with pytest.raises(rk.RegimekitError, match="name"):
+        rk.make(3)  # type: ignore[arg-type]  # what a caller without types may do
 
 
 def scalar() -> Any:
-    model = hf.br_ihmm(particles=4, batch=3)
+    model = rk.br_ihmm(particles=4, batch=3)
     model.run([0.1, -0.3, 0.2, 0.5])
     return model
 
 
 def vector() -> Any:
-    model = hf.br_ihmm(particles=4, batch=3)
+    model = rk.br_ihmm(particles=4, batch=3)
     model.run(np.ones((4, 2)))
     return model
 
 
 def named() -> Any:
-    model = hf.br_ihmm(particles=4, batch=3, features=hf.features.columns("wind"))
+    model = rk.br_ihmm(particles=4, batch=3, features=rk.features.columns("wind"))
     model.update(0.3, {"wind": 1.0})
     return model
 
 
 def unnamed() -> Any:
-    model = hf.br_ihmm(particles=4, batch=3, features=hf.features.columns())
+    model = rk.br_ihmm(particles=4, batch=3, features=rk.features.columns())
     model.update(0.3, [1.0, 2.0])
     return model
 
 
 def fresh() -> Any:
-    return hf.br_ihmm(particles=4)
+    return rk.br_ihmm(particles=4)
 
 
 def misfit() -> Any:
     """Settings that no single one of them shows to be wrong: two coefficients, one feature."""
-    return hf.br_ihmm(particles=4, prior_mean=[0.0, 1.0])
+    return rk.br_ihmm(particles=4, prior_mean=[0.0, 1.0])
 
 
 def frame(**columns: Any) -> Any:
@@ -196,22 +196,22 @@ def test_calls_that_cannot_be_answered(index: int) -> None:
     word, make, call = CALLS[index]
     model = make()
     before = model.to_bytes()
-    with pytest.raises(hf.HoldfastError) as caught:
+    with pytest.raises(rk.RegimekitError) as caught:
         call(model)
     assert word in str(caught.value)
     assert model.to_bytes() == before
 
 
 def test_errors_are_value_errors() -> None:
-    assert issubclass(hf.HoldfastError, ValueError) and issubclass(
-        hf.SnapshotError, hf.HoldfastError
+    assert issubclass(rk.RegimekitError, ValueError) and issubclass(
+        rk.SnapshotError, rk.RegimekitError
     )
 
 
 def test_a_model_goes_on_after_an_error() -> None:
     shaken, calm = scalar(), scalar()
     for bad in (INF, "warm", [1.0, 2.0], []):
-        with pytest.raises(hf.HoldfastError):
+        with pytest.raises(rk.RegimekitError):
             shaken.update(bad)
     for y in (0.4, 0.1, NAN, -0.2):
         np.testing.assert_equal(shaken.update(y), calm.update(y))
@@ -221,7 +221,7 @@ def test_a_model_goes_on_after_an_error() -> None:
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 50.0])
 def test_vague_priors_of_alpha_are_survived(scale: float) -> None:
     """Gamma(0.001, .) puts half its mass below every float; the model must live with that."""
-    model = hf.br_ihmm(
+    model = rk.br_ihmm(
         particles=20, batch=2, alpha_prior=(1e-3, scale), gamma_prior=(1e-3, scale), seed=3
     )
     run = model.run(np.repeat([0.0, 3.0, 0.0, 3.0], 10))

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from holdfast import features, snapshot
-from holdfast.errors import HoldfastError, SnapshotError
-from holdfast.models.beam import BeamIhmm, BeamSettings, beam_ihmm, kernels, regression
-from holdfast.models.beam.sampler import Sampling, begin
-from holdfast.results import OPENED, RETURNED
+from regimekit import features, snapshot
+from regimekit.errors import RegimekitError, SnapshotError
+from regimekit.models.beam import BeamIhmm, BeamSettings, beam_ihmm, kernels, regression
+from regimekit.models.beam.sampler import Sampling, begin
+from regimekit.results import OPENED, RETURNED
 
 NAN = math.nan
 
@@ -504,7 +504,7 @@ def test_fit_replaces_and_run_appends():
     assert len(model.fit([1.0, 2.0])) == 2
     model.run([3.0])
     assert len(model.fit()) == 3
-    with pytest.raises(HoldfastError, match="X is given without y"):
+    with pytest.raises(RegimekitError, match="X is given without y"):
         model.fit(X=[1.0])
 
 
@@ -542,10 +542,10 @@ def test_a_bad_stream_changes_nothing():
     before = model.to_bytes()
     for y, x in (([1.0, 2.0], [[1.0], [NAN]]), ([1.0, math.inf], [[1.0], [1.0]]), ([1.0], None)):
         for call in (model.run, model.fit):
-            with pytest.raises(HoldfastError):
+            with pytest.raises(RegimekitError):
                 call(y, x)
             assert model.to_bytes() == before
-    with pytest.raises(HoldfastError):
+    with pytest.raises(RegimekitError):
         model.update(1.0, [1.0, 2.0])
     assert model.to_bytes() == before
 
@@ -570,23 +570,23 @@ def test_a_bad_stream_changes_nothing():
     ],
 )
 def test_bad_settings_are_named(settings, word):
-    with pytest.raises(HoldfastError, match=word):
+    with pytest.raises(RegimekitError, match=word):
         beam_ihmm(**settings)
 
 
 def test_bad_prior_is_named_when_its_length_is_known():
     model = beam_ihmm(prior_mean=[0.0, 1.0], iterations=5)
-    with pytest.raises(HoldfastError, match="prior_mean"):
+    with pytest.raises(RegimekitError, match="prior_mean"):
         model.update(1.0)
-    with pytest.raises(HoldfastError, match="prior_mean"):
+    with pytest.raises(RegimekitError, match="prior_mean"):
         model.predict()
 
 
 def test_one_coordinate_only():
     model = beam_ihmm()
-    with pytest.raises(HoldfastError, match="one coordinate"):
+    with pytest.raises(RegimekitError, match="one coordinate"):
         model.update([1.0, 2.0])
-    with pytest.raises(HoldfastError, match="one coordinate"):
+    with pytest.raises(RegimekitError, match="one coordinate"):
         model.run(np.zeros((4, 2)))
     assert isinstance(model, BeamIhmm)
 

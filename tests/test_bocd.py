@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-import holdfast as hf
-from holdfast.models.bocd import Bocd, bocd
-from holdfast.models.runlength import LONGEST_TRAIL, Trail
+import regimekit as rk
+from regimekit.models.bocd import Bocd, bocd
+from regimekit.models.runlength import LONGEST_TRAIL, Trail
 
 HAZARD = 0.07
 
@@ -97,7 +97,7 @@ def test_equals_the_direct_recursion(dim: int, gaps: bool) -> None:
     posteriors, predictives = direct(
         y, lambda s, t: gaussian_segment(y[s:t], phi[s:t], noise, 2.0), HAZARD
     )
-    features = hf.features.intercept() + hf.features.columns()
+    features = rk.features.intercept() + rk.features.columns()
     model = bocd(
         features=features, noise=noise, prior_var=2.0, hazard=HAZARD, max_run_lengths=40, dim=dim
     )
@@ -129,7 +129,7 @@ def test_equals_the_direct_recursion_with_unknown_noise() -> None:
         noise_shape=1.5,
         noise_scale=0.6,
         prior_var=2.0,
-        features=hf.features.intercept() + hf.features.columns(),
+        features=rk.features.intercept() + rk.features.columns(),
         hazard=HAZARD,
     )
     run = model.run(y[:, 0], x)
@@ -401,7 +401,7 @@ def test_lags_and_horizon() -> None:
     y = np.zeros(200)
     for t in range(1, 200):
         y[t] = 0.8 * y[t - 1] + 0.3 * rng.standard_normal()
-    model = bocd(features=hf.features.lags(1), noise=0.09, hazard=1e-4)
+    model = bocd(features=rk.features.lags(1), noise=0.09, hazard=1e-4)
     model.run(y)
     before = model.to_bytes()
     means = [forecast.mean for forecast in model.forecast(20)]
@@ -431,19 +431,19 @@ def test_lags_and_horizon() -> None:
     ],
 )
 def test_bad_settings_are_named(settings: dict[str, Any], named: str) -> None:
-    with pytest.raises(hf.HoldfastError, match=named):
+    with pytest.raises(rk.RegimekitError, match=named):
         bocd(**settings)
 
 
 def test_bad_observations_change_nothing() -> None:
-    model = bocd(features=hf.features.intercept() + hf.features.columns())
+    model = bocd(features=rk.features.intercept() + rk.features.columns())
     model.run([0.1, 0.2], [[1.0], [2.0]])
     before = model.to_bytes()
     bad_x: list[Any] = [None, [1.0, 2.0], [math.nan]]
     for y, x in [(math.inf, [1.0]), ([1.0, 2.0], [1.0]), *((0.1, x) for x in bad_x)]:
-        with pytest.raises(hf.HoldfastError):
+        with pytest.raises(rk.RegimekitError):
             model.update(y, x)
-    with pytest.raises(hf.HoldfastError):
+    with pytest.raises(rk.RegimekitError):
         model.run([0.1, math.inf], [[1.0], [2.0]])
     assert model.to_bytes() == before
 
@@ -480,7 +480,7 @@ def json_and_arrays(model: Bocd) -> tuple[dict[str, Any], dict[str, np.ndarray]]
 def test_a_snapshot_with_more_starts_than_kept_is_refused() -> None:
     model = bocd(max_run_lengths=10)
     model.run(np.zeros(20))
-    with pytest.raises(hf.HoldfastError, match="max_run_lengths"):
+    with pytest.raises(rk.RegimekitError, match="max_run_lengths"):
         bocd(max_run_lengths=3)._unpack(*json_and_arrays(model))
 
 
@@ -492,4 +492,4 @@ def test_degenerate_streams(series: list[float]) -> None:
     if len(series) == 200:
         assert run.regime[-1] == 0 and model.predict().mean == pytest.approx(2.0, abs=0.05)
     if len(series) == 30:
-        assert (run.regime == hf.results.NO_REGIME).all() and model.segmentation() == []
+        assert (run.regime == rk.results.NO_REGIME).all() and model.segmentation() == []

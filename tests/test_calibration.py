@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-import holdfast as hf
+import regimekit as rk
 
 NOISE, PRIOR_VAR = 0.5, 4.0
 UNWEIGHTED: dict[str, dict[str, Any]] = {
@@ -52,8 +52,8 @@ def test_one_regime_with_covariates(setting: str) -> None:
         theta = rng.normal(0, math.sqrt(PRIOR_VAR), 2)
         x = rng.standard_normal((60, 2))
         y = x @ theta + rng.normal(0, math.sqrt(NOISE), 60)
-        model = hf.br_ihmm(
-            features=hf.features.columns(),
+        model = rk.br_ihmm(
+            features=rk.features.columns(),
             noise=NOISE,
             prior_var=PRIOR_VAR,
             batch=3,
@@ -97,7 +97,7 @@ def test_streams_drawn_from_the_whole_prior(setting: str, batch: int) -> None:
     rng, u = np.random.default_rng(22), []
     for seed in range(60):
         y = from_the_prior(60 // batch, batch, rng)
-        model = hf.br_ihmm(
+        model = rk.br_ihmm(
             noise=NOISE,
             prior_var=PRIOR_VAR,
             batch=batch,
@@ -125,7 +125,7 @@ def test_three_regimes_with_known_noise() -> None:
             regime = regime if rng.random() < 0.9 else int(rng.integers(3))
             path += [regime] * 4
         y = levels[path] + rng.normal(0, math.sqrt(NOISE), 1000)
-        model = hf.br_ihmm(
+        model = rk.br_ihmm(
             noise=NOISE, prior_var=PRIOR_VAR, batch=4, particles=100, seed=seed, weight="none"
         )
         u += transforms(model, y)[400:]
@@ -140,7 +140,7 @@ def test_a_weight_leaves_intervals_as_wide_as_they_should_be() -> None:
     rng, u = np.random.default_rng(24), []
     for seed in range(20):
         y = rng.normal(rng.normal(0, math.sqrt(PRIOR_VAR)), math.sqrt(NOISE), 60)
-        model = hf.br_ihmm(
+        model = rk.br_ihmm(
             noise=NOISE, prior_var=PRIOR_VAR, particles=2, alpha_prior=(1.0, 1e15), seed=seed
         )
         u += transforms(model, y)

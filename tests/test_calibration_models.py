@@ -16,7 +16,7 @@ import pytest
 from scipy import stats
 from test_calibration import NOISE, PRIOR_VAR, from_the_prior, transforms
 
-import holdfast as hf
+import regimekit as rk
 
 SEEDS, LENGTH = 100, 60
 Generator = np.random.Generator
@@ -89,8 +89,8 @@ def test_calibrated_over_100_seeds(name: str) -> None:
     settings, draw = CASES[name]
     rng, u = np.random.default_rng(31), []
     for seed in range(SEEDS):
-        own = settings | ({"seed": seed} if "seed" in hf.make(name).settings() else {})
-        u += transforms(hf.make(name, **own), draw(rng))
+        own = settings | ({"seed": seed} if "seed" in rk.make(name).settings() else {})
+        u += transforms(rk.make(name, **own), draw(rng))
     covered = np.mean([0.05 <= v <= 0.95 for v in u])
     assert 0.88 <= covered <= 0.92
     assert stats.kstest(u, "uniform").pvalue > 1e-5
@@ -105,7 +105,7 @@ def test_beam_ihmm_forecasts_hold_their_share() -> None:
     rng, hits = np.random.default_rng(32), 0
     for seed in range(SEEDS):
         y = rng.normal(rng.normal(0, math.sqrt(PRIOR_VAR)), math.sqrt(NOISE), 41)
-        model = hf.beam_ihmm(**LEVEL, iterations=100, seed=seed)
+        model = rk.beam_ihmm(**LEVEL, iterations=100, seed=seed)
         model.run(y[:40])
         low, high = model.predict().interval(0.9)
         hits += low <= y[40] <= high

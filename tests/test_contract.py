@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-import holdfast as hf
-from holdfast.models.registry import REGISTRY
-from holdfast.results import CHANGES, NO_REGIME, Run, Step
+import regimekit as rk
+from regimekit.models.registry import REGISTRY
+from regimekit.results import CHANGES, NO_REGIME, Run, Step
 
 # Small sizes by name so that the suite stays fast; a model without an entry runs as it is made.
 _FAMILY: dict[str, Any] = {"particles": 12, "max_regimes": 6}
@@ -31,7 +31,7 @@ class Case(NamedTuple):
     settings: dict[str, Any]
 
     def make(self, **more: Any) -> Any:
-        return hf.make(self.name, **(self.settings | more))
+        return rk.make(self.name, **(self.settings | more))
 
 
 ONLINE = [name for name, entry in REGISTRY.items() if entry.online]
@@ -75,8 +75,8 @@ def takes_features(case: Case) -> bool:
     if "features" not in case.make().settings():
         return False
     try:
-        case.make(features=hf.features.columns()).predict(np.zeros(2))
-    except hf.HoldfastError as error:
+        case.make(features=rk.features.columns()).predict(np.zeros(2))
+    except rk.RegimekitError as error:
         assert "features" in str(error)
         return False
     return True
@@ -87,7 +87,7 @@ def covariate_case(case: Case) -> Case:
     """The case with features of x and of the past, if the model takes features."""
     if not takes_features(case):
         pytest.skip(f"{case.name} takes no features")
-    map_ = hf.features.intercept() + hf.features.columns() + hf.features.lags(1)
+    map_ = rk.features.intercept() + rk.features.columns() + rk.features.lags(1)
     return Case(case.name, case.settings | {"features": map_})
 
 
@@ -108,7 +108,7 @@ def joined(runs: list[Run]) -> Run:
     return Run(**parts, events=[event for run in runs for event in run.events])
 
 
-def mixture(forecast: hf.Forecast) -> list[np.ndarray]:
+def mixture(forecast: rk.Forecast) -> list[np.ndarray]:
     return [forecast.share, forecast.location, forecast.spread, forecast.dof]
 
 
@@ -146,7 +146,7 @@ def test_forecast_ahead_is_pure(case: Case, stream: np.ndarray) -> None:
     before = model.to_bytes()
     try:
         ahead = model.forecast(9)
-    except hf.HoldfastError as error:
+    except rk.RegimekitError as error:
         assert "one step ahead" in str(error)
     else:
         assert len(ahead) == 9 and all(np.isfinite(f.mean) and f.sd > 0 for f in ahead)
@@ -222,7 +222,7 @@ def test_snapshot_resumes_bit_for_bit(case: Case, stream: np.ndarray, cut: int) 
     model = case.make()
     model.run(stream[:cut])
     data = model.to_bytes()
-    twin = hf.from_bytes(data)
+    twin = rk.from_bytes(data)
     assert twin.to_bytes() == data
     assert type(twin) is type(model) and twin.settings() == model.settings()
     for a, b in zip(mixture(model.predict()), mixture(twin.predict()), strict=True):
@@ -330,7 +330,7 @@ def test_defaults_are_sensible(stream: np.ndarray) -> None:
     """Made with no argument, on a standardised series: no worse than a fifth above its own sd,
     and the 90 % interval neither empty nor without end."""
     for name in ONLINE:
-        run = hf.make(name).run(stream)
+        run = rk.make(name).run(stream)
         assert_sane(run, stream)
         late = ~np.isnan(stream) & (np.arange(len(stream)) > 60)
         error = stream[late] - run.mean[late]
@@ -359,7 +359,7 @@ def test_degenerate_streams(case: Case, series: list[float]) -> None:
     assert len(run) == len(series)
     assert_sane(run, np.array(series))
     assert np.isfinite(model.predict().mean) and model.predict().sd > 0
-    assert hf.from_bytes(model.to_bytes()).to_bytes() == model.to_bytes()
+    assert rk.from_bytes(model.to_bytes()).to_bytes() == model.to_bytes()
 
 
 @pytest.mark.parametrize("spike", [1e12, -1e12])
@@ -457,7 +457,7 @@ def test_covariates_from_frames_are_found_by_name(case: Case, stream: np.ndarray
     pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
     if not takes_features(case):
         pytest.skip(f"{case.name} takes no features")
-    features = hf.features.intercept() + hf.features.columns("wind")
+    features = rk.features.intercept() + rk.features.columns("wind")
     wind = np.random.default_rng(2).standard_normal(len(stream))
     table = {"rain": np.zeros(len(stream)), "wind": wind}
     runs = [
@@ -477,7 +477,7 @@ def test_settings_round_trip(case: Case, stream: np.ndarray) -> None:
     settings = model.settings()
     through_json = json.loads(json.dumps(settings))
     assert through_json == settings
-    twin = hf.make(case.name, **through_json)
+    twin = rk.make(case.name, **through_json)
     assert twin.settings() == settings
     assert_same(model.run(stream), twin.run(stream))
 
@@ -489,7 +489,7 @@ def test_several_coordinates(case: Case, stream: np.ndarray) -> None:
     before = model.to_bytes()
     try:
         model.update(y[1])
-    except hf.HoldfastError as error:
+    except rk.RegimekitError as error:
         assert "y" in str(error) and model.to_bytes() == before
         return
     whole = case.make().run(y)
@@ -498,7 +498,7 @@ def test_several_coordinates(case: Case, stream: np.ndarray) -> None:
     assert "mean_2" in whole.columns() and "mean" not in whole.columns()
     half = case.make()
     first = half.run(y[:50])
-    second = hf.from_bytes(half.to_bytes()).run(y[50:])
+    second = rk.from_bytes(half.to_bytes()).run(y[50:])
     assert_same(joined([first, second]), whole, without=("path",))
 
 
@@ -521,14 +521,14 @@ def test_regimes_and_transitions_agree(case: Case, stream: np.ndarray) -> None:
 
 @pytest.mark.parametrize("name", [n for n, entry in REGISTRY.items() if not entry.online])
 def test_offline_models_can_be_made_and_kept(name: str) -> None:
-    model = hf.make(name)
+    model = rk.make(name)
     settings = model.settings()
     assert json.loads(json.dumps(settings)) == settings
-    assert hf.make(name, **settings).settings() == settings
-    assert hf.from_bytes(model.to_bytes()).to_bytes() == model.to_bytes()
+    assert rk.make(name, **settings).settings() == settings
+    assert rk.from_bytes(model.to_bytes()).to_bytes() == model.to_bytes()
 
 
 def test_every_model_is_described() -> None:
-    described = hf.models()
+    described = rk.models()
     assert list(described) == list(REGISTRY)
     assert all(line and "(" in line for line in described.values())

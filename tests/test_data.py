@@ -13,9 +13,9 @@ import numpy as np
 import pooch
 import pytest
 
-from holdfast import data, evaluate
-from holdfast.data import datasets
-from holdfast.errors import HoldfastError
+from regimekit import data, evaluate
+from regimekit.data import datasets
+from regimekit.errors import RegimekitError
 
 NAN = float("nan")
 GENERATORS = [
@@ -56,7 +56,7 @@ class TestGenerators:
             (data.garch_regimes, {"high": (0.1, 0.5, 0.6)}, "alpha"),
             (data.two_state_sandbox, {"sds": (0.0, 1.0)}, "sds"),
         ):
-            with pytest.raises(HoldfastError, match=match):
+            with pytest.raises(RegimekitError, match=match):
                 make(0, **settings)
 
     def test_synthetic_regression_is_the_papers(self) -> None:
@@ -179,7 +179,7 @@ class TestContaminate:
             ("adversarial", {"positions": [1]}, "needs positions and offset"),
             ("adversarial", {"positions": [1, 2, 3], "offset": [1.0, 2.0]}, "offset"),
         ):
-            with pytest.raises(HoldfastError, match=match):
+            with pytest.raises(RegimekitError, match=match):
                 data.contaminate(y, kind, **settings)
 
 
@@ -204,7 +204,7 @@ class TestStandardise:
         assert np.isnan(data.standardise(np.array([1.0, NAN, 3.0]))[1])
 
     def test_train_must_fit(self) -> None:
-        with pytest.raises(HoldfastError, match="train"):
+        with pytest.raises(RegimekitError, match="train"):
             data.standardise(np.zeros(3), train=4)
 
 
@@ -216,9 +216,9 @@ class TestDataset:
         assert table.select("b").X.tolist() == [[2.0], [4.0]]
         pytest.importorskip("pandas")
         assert list(table.frame().columns) == ["a", "b"]
-        with pytest.raises(HoldfastError, match="names='c'"):
+        with pytest.raises(RegimekitError, match="names='c'"):
             table.select("c")
-        with pytest.raises(HoldfastError, match="no covariates"):
+        with pytest.raises(RegimekitError, match="no covariates"):
             data.Dataset(y=np.zeros(2)).frame()
 
 
@@ -226,34 +226,34 @@ def test_bucketed() -> None:
     assert data.bucketed(np.arange(7), 3).tolist() == [3.0, 12.0]
     assert data.bucketed([5.0], 1).tolist() == [5.0]
     assert data.bucketed([5.0], 2).tolist() == []
-    with pytest.raises(HoldfastError, match="bucket"):
+    with pytest.raises(RegimekitError, match="bucket"):
         data.bucketed([1.0], 0)
 
 
 class TestLoading:
     def test_unknown_name(self) -> None:
-        with pytest.raises(HoldfastError, match="Did you mean 'well_log'"):
+        with pytest.raises(RegimekitError, match="Did you mean 'well_log'"):
             data.load("wellog")
 
     def test_bucket_is_for_order_flow(self) -> None:
-        with pytest.raises(HoldfastError, match="bucket"):
+        with pytest.raises(RegimekitError, match="bucket"):
             data.load("well_log", bucket=3)
 
     def test_without_an_address_the_error_says_where_to_look(
         self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ) -> None:
-        monkeypatch.delenv("HOLDFAST_DATA", raising=False)
-        with pytest.raises(HoldfastError, match=r"IEEE DataPort.*HOLDFAST_DATA"):
+        monkeypatch.delenv("REGIMEKIT_DATA", raising=False)
+        with pytest.raises(RegimekitError, match=r"IEEE DataPort.*REGIMEKIT_DATA"):
             data.load("electricity")
-        monkeypatch.setenv("HOLDFAST_DATA", str(tmp_path))
-        with pytest.raises(HoldfastError, match=r"LOBSTER.*HOLDFAST_DATA"):
+        monkeypatch.setenv("REGIMEKIT_DATA", str(tmp_path))
+        with pytest.raises(RegimekitError, match=r"LOBSTER.*REGIMEKIT_DATA"):
             data.load("ofi_amzn")
 
     def test_a_wrong_file_is_refused(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         (tmp_path / "well_log").mkdir()
         (tmp_path / "well_log" / "well.txt").write_text("1.0\n2.0\n")
-        monkeypatch.setenv("HOLDFAST_DATA", str(tmp_path))
-        with pytest.raises(HoldfastError, match="SHA-256"):
+        monkeypatch.setenv("REGIMEKIT_DATA", str(tmp_path))
+        with pytest.raises(RegimekitError, match="SHA-256"):
             data.load("well_log")
 
     def test_a_failed_download_is_explained(
@@ -265,18 +265,18 @@ class TestLoading:
             waited.append(downloader.kwargs["timeout"])
             raise OSError("no route")
 
-        monkeypatch.setenv("HOLDFAST_DATA", str(tmp_path))
+        monkeypatch.setenv("REGIMEKIT_DATA", str(tmp_path))
         monkeypatch.setattr(pooch, "retrieve", offline)
-        with pytest.raises(HoldfastError, match=r"no route.*HOLDFAST_DATA"):
+        with pytest.raises(RegimekitError, match=r"no route.*REGIMEKIT_DATA"):
             data.load("well_log")
         assert waited[0] <= 10
 
     def test_a_download_without_pooch_says_what_to_install(
         self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ) -> None:
-        monkeypatch.setenv("HOLDFAST_DATA", str(tmp_path))
+        monkeypatch.setenv("REGIMEKIT_DATA", str(tmp_path))
         monkeypatch.setitem(sys.modules, "pooch", None)
-        with pytest.raises(HoldfastError, match=r"holdfast\[data\].*HOLDFAST_DATA"):
+        with pytest.raises(RegimekitError, match=r"regimekit\[data\].*REGIMEKIT_DATA"):
             data.load("well_log")
 
     def test_downloads_ask_for_the_same_hash(
@@ -290,7 +290,7 @@ class TestLoading:
             target.write_text("1.0\n2.0\n")
             return str(target)
 
-        monkeypatch.delenv("HOLDFAST_DATA", raising=False)
+        monkeypatch.delenv("REGIMEKIT_DATA", raising=False)
         monkeypatch.setattr(pooch, "retrieve", fetched)
         assert data.load("well_log").y.tolist() == [1.0, 2.0]
         assert seen["url"].startswith("https://")
@@ -298,10 +298,10 @@ class TestLoading:
 
 
 def present(name: str) -> None:
-    """Skip unless the file of `name` is in the folder HOLDFAST_DATA."""
-    folder = os.environ.get("HOLDFAST_DATA")
+    """Skip unless the file of `name` is in the folder REGIMEKIT_DATA."""
+    folder = os.environ.get("REGIMEKIT_DATA")
     if not folder:
-        pytest.skip("HOLDFAST_DATA is not set")
+        pytest.skip("REGIMEKIT_DATA is not set")
     path = Path(folder) / datasets._ENTRIES[name].source.path
     if not path.is_file():
         pytest.skip(f"{path} is absent")
@@ -334,7 +334,7 @@ class TestRealSeries:
     def test_well_log_has_both_kinds_of_truth(self) -> None:
         present("well_log")
         series = data.load("well_log")
-        path = Path(os.environ["HOLDFAST_DATA"]) / "well_log" / "well_log_changepoints.json"
+        path = Path(os.environ["REGIMEKIT_DATA"]) / "well_log" / "well_log_changepoints.json"
         if not path.is_file():
             pytest.skip(f"{path} is absent")
         published = json.loads(path.read_text())

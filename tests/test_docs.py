@@ -64,8 +64,8 @@ def test_every_block_is_run_or_says_in_its_first_line_why_not() -> None:
 def test_what_is_looked_up_must_exist() -> None:
     block = blocks("README.md")[0]
     assert looked_up("make demo  # once", block) and looked_up("pip install '.[dev]'", block)
-    assert not looked_up("holdfast models", block)
-    for line in ("make coffee", "pip install 'holdfast[coffee]'"):
+    assert not looked_up("regimekit models", block)
+    for line in ("make coffee", "pip install 'regimekit[coffee]'"):
         with pytest.raises(AssertionError, match="coffee"):
             looked_up(line, block)
 
@@ -107,7 +107,7 @@ def test_the_site_is_built_without_a_broken_link(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     api = (tmp_path / "api.html").read_text()
-    assert 'id="holdfast.bank.auto"' in api and "Predict and update along a stream" in api
+    assert 'id="regimekit.bank.auto"' in api and "Predict and update along a stream" in api
     assert not re.search(r'(src|href)="https?://[^"]+\.(js|css|woff2?)"', api)  # no network
 
 

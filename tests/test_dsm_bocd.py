@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from scipy import integrate, optimize, special
 
-import holdfast as hf
-from holdfast.models.bocd import bocd
-from holdfast.models.dsm_bocd import DsmSettings, dsm_bocd
-from holdfast.models.score_matching import Setup, best_omega, divergence, learn, quadrature
+import regimekit as rk
+from regimekit.models.bocd import bocd
+from regimekit.models.dsm_bocd import DsmSettings, dsm_bocd
+from regimekit.models.score_matching import Setup, best_omega, divergence, learn, quadrature
 
 SETTINGS: dict[str, Any] = {
     "noise": 0.4,
@@ -394,20 +394,20 @@ def test_natural_prior_can_be_given() -> None:
     ],
 )
 def test_bad_settings_are_named(settings: dict[str, Any], named: str) -> None:
-    with pytest.raises(hf.HoldfastError, match=named):
+    with pytest.raises(rk.RegimekitError, match=named):
         dsm_bocd(**settings)
 
 
 def test_only_one_series() -> None:
     model = dsm_bocd()
     before = model.to_bytes()
-    with pytest.raises(hf.HoldfastError, match="d = 1"):
+    with pytest.raises(rk.RegimekitError, match="d = 1"):
         model.update([1.0, 2.0])
-    with pytest.raises(hf.HoldfastError, match="y"):
+    with pytest.raises(rk.RegimekitError, match="y"):
         model.run(np.zeros((4, 2)))
-    with pytest.raises(hf.HoldfastError, match="two observed"):
+    with pytest.raises(rk.RegimekitError, match="two observed"):
         model.fit([1.0, math.nan])
-    with pytest.raises(hf.HoldfastError, match="one series"):
+    with pytest.raises(rk.RegimekitError, match="one series"):
         model.fit(np.zeros((4, 2)))
     assert model.to_bytes() == before
 

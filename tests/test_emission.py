@@ -10,10 +10,10 @@ from rows import Follower
 from rows import scoring as caution
 from scipy import stats
 
-import holdfast as hf
-from holdfast.emissions.base import Shape
-from holdfast.emissions.linear_gaussian import GaussianSpec, LinearGaussian
-from holdfast.score import (
+import regimekit as rk
+from regimekit.emissions.base import Shape
+from regimekit.emissions.linear_gaussian import GaussianSpec, LinearGaussian
+from regimekit.score import (
     BELIEVED,
     COLLAPSED,
     DISBELIEVED,
@@ -143,8 +143,8 @@ def test_model_with_one_regime_is_batch_regression(rng: np.random.Generator, dim
     noise = 0.4 if dim == 1 else FULL_NOISE
     x = rng.standard_normal((n, 2))
     y = x @ rng.standard_normal((2, dim)) + 0.5 * rng.standard_normal((n, dim))
-    model = hf.br_ihmm(
-        features=hf.features.columns(),
+    model = rk.br_ihmm(
+        features=rk.features.columns(),
         noise=noise,
         prior_var=2.0,
         weight="none",

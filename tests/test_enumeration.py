@@ -22,8 +22,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-import holdfast as hf
-from holdfast.regimes.state import START
+import regimekit as rk
+from regimekit.regimes.state import START
 
 NOISE, PRIOR_VAR, THRESHOLD = 0.5, 2.0, 2.0
 SERIES = np.array([0.1, -0.4, 1.9, 2.2, 0.0, 1.7, -0.6, 9.0])
@@ -81,7 +81,7 @@ def path_probability(path: tuple[int, ...], alpha: float, gamma: float, kappa: f
 
 
 def score(values: list[float], weight: str) -> float:
-    """Log pseudo-evidence of one regime's observations, in order (level model, holdfast rule)."""
+    """Log pseudo-evidence of one regime's observations, in order (level model, regimekit rule)."""
     mean, variance, total = 0.0, PRIOR_VAR, 0.0
     for y in values:
         r, s = y - mean, variance + NOISE
@@ -174,7 +174,7 @@ def test_particles_approach_the_exact_posterior(case: str) -> None:
     truth, evidence = exact(series, batch, weight, alpha, gamma, kappa)
     runs, scores = [], []
     for seed in range(16):
-        model = hf.br_ihmm(
+        model = rk.br_ihmm(
             noise=NOISE,
             prior_var=PRIOR_VAR,
             threshold=THRESHOLD,
@@ -220,7 +220,7 @@ class Seen(NamedTuple):
     log_q: float
 
 
-def seen_by(forecast: hf.Forecast, y: float) -> Seen:
+def seen_by(forecast: rk.Forecast, y: float) -> Seen:
     """Its last component is that of outliers, where there is one."""
     if forecast.outlier == 0:
         return Seen(float(y), 0.0, -math.inf)
@@ -303,7 +303,7 @@ def brute_force(model: Any, seen: list[Seen], weight: str, batch: int) -> list[P
     return found
 
 
-def assert_mixture(forecast: hf.Forecast, joint: Any, mean: Any, variance: Any, one: Seen) -> None:
+def assert_mixture(forecast: rk.Forecast, joint: Any, mean: Any, variance: Any, one: Seen) -> None:
     joint, mean, variance = (np.concatenate(part) for part in (joint, mean, variance))
     share = joint / joint.sum()
     assert forecast.mean == pytest.approx(share @ mean, rel=1e-10, abs=1e-12)
@@ -315,7 +315,7 @@ def assert_mixture(forecast: hf.Forecast, joint: Any, mean: Any, variance: Any, 
 
 
 def made(weight: str, batch: int, **more: Any) -> Any:
-    return hf.br_ihmm(
+    return rk.br_ihmm(
         noise=NOISE,
         prior_var=PRIOR_VAR,
         threshold=THRESHOLD,

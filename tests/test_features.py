@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from holdfast import features as F
-from holdfast.errors import HoldfastError, SnapshotError
-from holdfast.frames import Row, read_table
+from regimekit import features as F
+from regimekit.errors import RegimekitError, SnapshotError
+from regimekit.frames import Row, read_table
 
 NAN = math.nan
 NONE = np.zeros((0, 1))  # the past of features without lags
@@ -336,7 +336,7 @@ def test_data_frames(library: str) -> None:
     y = module.Series([7.0, None, 9.0])
     f = F.intercept() + F.columns("b") + F.lags(1)
     assert f.frame(X, y).tolist() == [[1, 4, 0], [1, 5, 7], [1, 6, 7]]
-    with pytest.raises(HoldfastError, match=r"x has no column 'c'; it has a, b"):
+    with pytest.raises(RegimekitError, match=r"x has no column 'c'; it has a, b"):
         F.columns("c").frame(X, y)
 
 
@@ -351,9 +351,9 @@ def test_an_earlier_row_fixes_order_and_width() -> None:
     first = f.check({"a": 1.0, "b": 2.0})
     again = f.check({"b": 4.0, "c": 9.0, "a": 3.0}, like=first)
     assert again is not None and again.values.tolist() == [3.0, 4.0] and again.names == ("a", "b")
-    with pytest.raises(HoldfastError, match="x has no column 'b'"):
+    with pytest.raises(RegimekitError, match="x has no column 'b'"):
         f.check({"a": 1.0, "c": 2.0}, like=first)
-    with pytest.raises(HoldfastError, match=r"x must have shape \(2,\) as before"):
+    with pytest.raises(RegimekitError, match=r"x must have shape \(2,\) as before"):
         f.check([1.0, 2.0, 3.0], like=first)
 
 
@@ -436,7 +436,7 @@ def test_remembered_shapes_are_bounded() -> None:
     ],
 )
 def test_bad_arguments_are_named(make: Any, argument: str) -> None:
-    with pytest.raises(HoldfastError, match=argument):
+    with pytest.raises(RegimekitError, match=argument):
         make()
 
 
@@ -469,7 +469,7 @@ def test_bad_arguments_are_named(make: Any, argument: str) -> None:
     ],
 )
 def test_bad_covariates_are_refused(f: F.Features, x: Any, message: str) -> None:
-    with pytest.raises(HoldfastError, match=message):
+    with pytest.raises(RegimekitError, match=message):
         f.check(x)
 
 
@@ -483,7 +483,7 @@ def test_only_powers_limit_the_size_of_x() -> None:
 
 def test_a_frame_of_several_rows_is_not_a_row() -> None:
     polars = pytest.importorskip("polars")
-    with pytest.raises(HoldfastError, match="x must be one row, got a frame of 2"):
+    with pytest.raises(RegimekitError, match="x must be one row, got a frame of 2"):
         F.columns().check(polars.DataFrame({"a": [1.0, 2.0]}))
 
 
@@ -506,11 +506,11 @@ def test_a_frame_of_several_rows_is_not_a_row() -> None:
     ],
 )
 def test_bad_streams_are_refused(f: F.Features, X: Any, y: Any, message: str) -> None:
-    with pytest.raises(HoldfastError, match=message):
+    with pytest.raises(RegimekitError, match=message):
         f.frame(X, y)
 
 
 def test_a_design_matrix_must_fit_the_coordinates_of_y() -> None:
     f = F.matrix(2)
-    with pytest.raises(HoldfastError, match=r"x must have shape \(2, 2\)"):
+    with pytest.raises(RegimekitError, match=r"x must have shape \(2, 2\)"):
         f.row(f.check([1.0, 2.0]), 0, np.zeros((0, 2)))

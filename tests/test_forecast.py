@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
-import holdfast as hf
-from holdfast import Forecast, HoldfastError
-from holdfast.forecast import quantiles
+import regimekit as rk
+from regimekit import Forecast, RegimekitError
+from regimekit.forecast import quantiles
 
 GAUSS = Forecast.mixture(
     np.array([0.5, 0.3, 0.2]), np.array([-1.0, 0.5, 4.0]), np.array([0.3, 2.0, 0.05])
@@ -196,7 +196,7 @@ def test_scalars_for_one_coordinate_and_arrays_for_more() -> None:
     ],
 )
 def test_bad_questions_are_refused(word: str, call: object) -> None:
-    with pytest.raises(HoldfastError, match=rf"^{word} "):
+    with pytest.raises(RegimekitError, match=rf"^{word} "):
         call()  # type: ignore[operator]
 
 
@@ -206,8 +206,8 @@ def test_paths_ahead_feed_on_themselves() -> None:
     y = [0.0]
     for _ in range(120):
         y.append(0.8 * y[-1] + 0.1 * rng.standard_normal())
-    lagged = hf.features.intercept() + hf.features.lags(1)
-    model = hf.br_ihmm(features=lagged, noise=0.01, prior_var=1.0, weight="none", batch=1)
+    lagged = rk.features.intercept() + rk.features.lags(1)
+    model = rk.br_ihmm(features=lagged, noise=0.01, prior_var=1.0, weight="none", batch=1)
     model.run([*y, 0.3])
     ahead = model.forecast(4)
     means = [forecast.mean for forecast in ahead]

@@ -12,18 +12,18 @@ import numpy as np
 import pytest
 from scipy import integrate, optimize, stats
 
-from holdfast import HoldfastError, features, snapshot
-from holdfast.emissions import cloud as clouds
-from holdfast.emissions.base import Sample, Shape, begin, carry, close, learn, look, rest
-from holdfast.emissions.eager import Eager
-from holdfast.emissions.garch import Garch, GarchRows, GarchSpec
-from holdfast.emissions.volatility import correction
-from holdfast.models.garch import garch_ihmm
-from holdfast.models.regime_model import RegimeModel
-from holdfast.regimes import commit
-from holdfast.regimes.engine import Engine
-from holdfast.regimes.state import blank_view
-from holdfast.score import COLLAPSED, WEIGHTS, Scoring, log_weight2, no_outliers, update_weight2
+from regimekit import RegimekitError, features, snapshot
+from regimekit.emissions import cloud as clouds
+from regimekit.emissions.base import Sample, Shape, begin, carry, close, learn, look, rest
+from regimekit.emissions.eager import Eager
+from regimekit.emissions.garch import Garch, GarchRows, GarchSpec
+from regimekit.emissions.volatility import correction
+from regimekit.models.garch import garch_ihmm
+from regimekit.models.regime_model import RegimeModel
+from regimekit.regimes import commit
+from regimekit.regimes.engine import Engine
+from regimekit.regimes.state import blank_view
+from regimekit.score import COLLAPSED, WEIGHTS, Scoring, log_weight2, no_outliers, update_weight2
 
 LOW, HIGH = (0.02, 0.05, 0.80), (0.40, 0.15, 0.75)  # long-run variances 0.13 and 4
 PERSISTENT = 0.99
@@ -548,7 +548,7 @@ def test_the_papers_rules_work_too(rule: object) -> None:
 
 def test_without_the_compiler() -> None:
     code = (
-        "from holdfast.models.garch import garch_ihmm\n"
+        "from regimekit.models.garch import garch_ihmm\n"
         "model = garch_ihmm(particles=4, cloud=16, batch=3)\n"
         "print(model.run([0.1, -0.5, 1.2, 0.3, -2.0, 0.1, 0.4]).sd[-1])\n"
     )
@@ -581,14 +581,14 @@ def test_without_the_compiler() -> None:
     ],
 )
 def test_bad_settings_are_named(settings: dict[str, object], named: str) -> None:
-    with pytest.raises(HoldfastError, match=named):
+    with pytest.raises(RegimekitError, match=named):
         garch_ihmm(**settings)
 
 
 def test_two_coordinates_are_refused_and_nothing_is_lost() -> None:
     model = garch_ihmm(particles=4, cloud=16)
     before = model.to_bytes()
-    with pytest.raises(HoldfastError, match="one series"):
+    with pytest.raises(RegimekitError, match="one series"):
         model.update([1.0, 2.0])
     assert model.to_bytes() == before
     model.update(1.0)

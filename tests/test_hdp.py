@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-import holdfast as hf
-from holdfast.regimes import commit
-from holdfast.regimes import prior as hdp
-from holdfast.regimes.prior import Concentration
-from holdfast.regimes.propagate import transition_matrix
-from holdfast.regimes.resampling import SCHEMES, ancestors, effective_sample_size
-from holdfast.regimes.state import START, Particles
+import regimekit as rk
+from regimekit.regimes import commit
+from regimekit.regimes import prior as hdp
+from regimekit.regimes.prior import Concentration
+from regimekit.regimes.propagate import transition_matrix
+from regimekit.regimes.resampling import SCHEMES, ancestors, effective_sample_size
+from regimekit.regimes.state import START, Particles
 
 
 def particles(
@@ -429,7 +429,7 @@ def test_a_regime_left_with_self_transitions_alone_keeps_a_share() -> None:
 def test_prune_acts_at_the_limit_only() -> None:
     for limit, left in ((4, 3), (3, 2)):
         p = particles(np.diag([1, 2, 3]), [1, 0, 0], [0.3, 0.3, 0.3, 0.1], current=0)
-        model = hf.br_ihmm(particles=1, max_regimes=limit)
+        model = rk.br_ihmm(particles=1, max_regimes=limit)
         model.update(0.0)
         model.engine.state.ledger.last_seen[:4] = [0, 3, 2, 1]
         commit.prune(model.engine.state._replace(particles=p), 0, model.engine.plan)

@@ -8,22 +8,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-import holdfast as hf
-from holdfast import data, evaluate
-from holdfast.emissions.base import apart
-from holdfast.regimes import commit
-from holdfast.regimes.engine import Engine
-from holdfast.regimes.identity import APART, reconcile, vote
-from holdfast.regimes.merge import join_duplicates
+import regimekit as rk
+from regimekit import data, evaluate
+from regimekit.emissions.base import apart
+from regimekit.regimes import commit
+from regimekit.regimes.engine import Engine
+from regimekit.regimes.identity import APART, reconcile, vote
+from regimekit.regimes.merge import join_duplicates
 
 
-def crowd(*held: list[int], births: list[int], rule: str = "holdfast", islands: int = 1) -> Engine:
+def crowd(*held: list[int], births: list[int], rule: str = "default", islands: int = 1) -> Engine:
     """Particles that hold these rows, each in the last of them, with equal weights.
 
     Row k of the ledger has birth `births[k]`; all rows agree in their coefficients.
     """
     known = {"noise": 0.25, "prior_var": 1.0}
-    model = hf.br_ihmm(particles=len(held), rule=rule, weight="imq", islands=islands, **known)
+    model = rk.br_ihmm(particles=len(held), rule=rule, weight="imq", islands=islands, **known)
     model.update(0.0)
     engine = model.engine
     p, ledger = engine.state.particles, engine.state.ledger
@@ -71,7 +71,7 @@ def test_a_regime_left_long_ago_is_no_twin_of_a_present_one() -> None:
     assert reconciled(engine, 4) == [-1, 0, 5, 0]
 
 
-@pytest.mark.parametrize(("rule", "births"), [("holdfast", [5, 7]), ("paper", [5, 5])])
+@pytest.mark.parametrize(("rule", "births"), [("default", [5, 7]), ("paper", [5, 5])])
 def test_births_with_other_coefficients_are_two(rule: str, births: list[int]) -> None:
     """D12: 4.3 apart is more than three times sqrt(1 + 1)."""
     for gap, two in ((4.3, True), (4.2, False)):
@@ -94,11 +94,11 @@ def test_the_vote_is_over_all_islands() -> None:
     assert engine.state.clock.vote[0] == 3  # of equals the oldest
 
 
-@pytest.mark.parametrize("agree", ["holdfast", "paper"])
+@pytest.mark.parametrize("agree", ["default", "paper"])
 def test_a_particle_holds_an_id_twice_only_if_it_opened_a_regime_twice(agree: str) -> None:
     """Without D12 never; with it, established regimes that agree may be one."""
     stream = data.iid_regimes(3, noise="t")
-    model = hf.br_ihmm(noise=0.25, prior_var=4.0, batch=3, particles=30, rule={"D12": agree})
+    model = rk.br_ihmm(noise=0.25, prior_var=4.0, batch=3, particles=30, rule={"D12": agree})
     for start in range(0, len(stream.y), 50):
         model.run(stream.y[start : start + 50])
         state, rows = model.engine.state, model.engine.rows
@@ -110,14 +110,14 @@ def test_a_particle_holds_an_id_twice_only_if_it_opened_a_regime_twice(agree: st
             twice = [
                 (a, b) for a, b in itertools.combinations(held, 2) if identity[a] == identity[b]
             ]
-            assert not twice or agree == "holdfast"
+            assert not twice or agree == "default"
             assert all(apart(rows, a, b) < 2 * APART for a, b in twice)
 
 
 def test_a_new_regime_has_one_name_however_soon_particles_see_it() -> None:
     """With 100 coefficients it is opened over several batches, in islands of their own."""
     stream = data.synthetic_regression(5, n=600)
-    model = hf.br_ihmm(noise=0.33, prior_var=0.4, features=hf.features.columns(), seed=5)
+    model = rk.br_ihmm(noise=0.33, prior_var=0.4, features=rk.features.columns(), seed=5)
     run = model.run(stream.y, stream.X)
     births = int(model.engine.state.clock.next_id[0])
     names = evaluate.n_regimes(run.path)
@@ -126,7 +126,7 @@ def test_a_new_regime_has_one_name_however_soon_particles_see_it() -> None:
 
 def doubled(told: list[int]) -> Engine:
     """Particles that have opened one level twice: rows 1 and 2, each seen for two batches."""
-    model = hf.br_ihmm(particles=2, islands=1, batch=4, noise=0.25, prior_var=100.0)
+    model = rk.br_ihmm(particles=2, islands=1, batch=4, noise=0.25, prior_var=100.0)
     model.update(0.0)
     engine = model.engine
     p, ledger = engine.state.particles, engine.state.ledger
@@ -177,7 +177,7 @@ def test_what_nobody_remembers_is_no_longer_among_the_told() -> None:
     rng = np.random.default_rng(3)
     y = np.repeat(8.0 * np.arange(10), 24) + 0.5 * rng.standard_normal(240)
     settings: dict[str, Any] = {"max_regimes": 3, "prune_pool": 2, "particles": 20, "batch": 3}
-    model: Any = hf.br_ihmm(noise=0.25, prior_var=1e4, islands=1, **settings)
+    model: Any = rk.br_ihmm(noise=0.25, prior_var=1e4, islands=1, **settings)
     reported = set()
     for value in y:
         reported.add(model.update(value).regime)

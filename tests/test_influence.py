@@ -10,10 +10,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings, target
 from hypothesis import strategies as st
 
-import holdfast as hf
-from holdfast import influence
-from holdfast.influence.shapes import push
-from holdfast.influence.weighted import stretch
+import regimekit as rk
+from regimekit import influence
+from regimekit.influence.shapes import push
+from regimekit.influence.weighted import stretch
 
 GRID = np.concatenate([-np.logspace(12, -2, 60), np.logspace(-2, 12, 60)])
 
@@ -24,7 +24,7 @@ def fitted(name: str, *, dim: int = 1, batches: int = 8, seed: int = 0, **given:
     usual = {"particles": 20, "seed": seed, "dim": dim, "units": "given"}
     if name == "br_ihmm":
         usual |= {"weight": "imq", "islands": 1}
-    model = hf.make(name, **usual | given)
+    model = rk.make(name, **usual | given)
     size = model.chosen.batch
     scale = np.sqrt(np.diag(np.atleast_2d(np.asarray(given.get("noise", 0.25)))).mean())
     for b in range(batches):
@@ -118,7 +118,7 @@ def direct_joint(model: Any, clean: np.ndarray, dirty: np.ndarray, paper: bool) 
     return total
 
 
-@pytest.mark.parametrize("rule", ["holdfast", "paper"])
+@pytest.mark.parametrize("rule", ["default", "paper"])
 @pytest.mark.parametrize("dim", [1, 2])
 def test_joint_is_the_divergence_of_the_joint(rule, dim):
     noise = 0.25 if dim == 1 else [[0.3, 0.1], [0.1, 0.2]]
@@ -164,15 +164,15 @@ def test_one_grid_point_is_a_number_and_equals_the_grid():
 
 def test_a_raw_lag_carries_the_contamination_into_the_design():
     rng = np.random.default_rng(0)
-    told = {"features": hf.features.intercept() + hf.features.lags(1), "rule": {"D13": "paper"}}
-    model = hf.br_ihmm(**told, batch=3, particles=20, weight="imq", noise=0.25)
+    told = {"features": rk.features.intercept() + rk.features.lags(1), "rule": {"D13": "paper"}}
+    model = rk.br_ihmm(**told, batch=3, particles=20, weight="imq", noise=0.25)
     model.run(rng.normal(size=30))
     clean = rng.normal(size=3)
     parameter = influence.parameter_pif(model, [1e3, 1e6], clean=clean, position=0)
     assert parameter[1] > 1e4 * parameter[0] > 0  # leverage: no weight restrains a covariate
     last = influence.parameter_pif(model, [1e3, 1e6], clean=clean, position=2)
     assert (last < 1.0).all()
-    with pytest.raises(hf.HoldfastError, match="lag"):
+    with pytest.raises(rk.RegimekitError, match="lag"):
         influence.bound(model, clean=clean)
 
 
@@ -183,7 +183,7 @@ def slope(x: np.ndarray, y: np.ndarray) -> float:
     return float(np.polyfit(np.log(x), np.log(y), 1)[0])
 
 
-@pytest.mark.parametrize("rule", ["holdfast", "paper"])
+@pytest.mark.parametrize("rule", ["default", "paper"])
 def test_ihmm_has_unbounded_influence(rule):
     model = fitted("ihmm", batches=40, rule=rule)
     far = np.logspace(4, 12, 30)
@@ -353,7 +353,7 @@ def test_no_contamination_exceeds_the_bound(question):
 
 def test_the_bound_of_a_birth_covers_the_first_batch_of_all():
     """Before anything is open every regime is newborn (D3)."""
-    model = hf.br_ihmm(batch=4, particles=10, noise=0.25, weight="imq")
+    model = rk.br_ihmm(batch=4, particles=10, noise=0.25, weight="imq")
     model.update(0.0)  # one observation settles the shape; the first batch is under way
     clean = np.zeros(3)
     worst = influence.bound(model, clean=clean)
@@ -391,7 +391,7 @@ def test_the_constants_are_suprema():
 def test_sandbox_is_bounded_with_batches_and_not_without():
     offsets = np.logspace(0, 6, 40)
     for threshold in (1.0, 2.0, 4.0):
-        for rule in ("paper", "holdfast"):
+        for rule in ("paper", "default"):
             curve = influence.sandbox_pif(offsets, batch=6, threshold=threshold, rule=rule)
             assert curve.max() < 6 * (threshold**2 + 4) and abs(curve[-1] - curve[-2]) < 1e-3
         plain = influence.sandbox_pif(offsets, batch=1, threshold=threshold, weigh_regimes=False)
@@ -447,16 +447,16 @@ def test_errors_name_the_argument():
         ({"clean": clean, "x": [[1.0]]}, "x has 1"),
     ]
     for given_arguments, message in cases:
-        with pytest.raises(hf.HoldfastError, match=message):
+        with pytest.raises(rk.RegimekitError, match=message):
             influence.state_pif(model, 1.0, **given_arguments)
     for bad in (math.inf, [[1.0, 2.0, 3.0]], "much"):
-        with pytest.raises(hf.HoldfastError, match="contamination"):
+        with pytest.raises(rk.RegimekitError, match="contamination"):
             influence.state_pif(model, bad, clean=clean)
-    with pytest.raises(hf.HoldfastError, match="regime=99"):
+    with pytest.raises(rk.RegimekitError, match="regime=99"):
         influence.parameter_pif(model, 1.0, clean=clean, regime=99)
-    with pytest.raises(hf.HoldfastError, match="seen nothing"):
-        influence.state_pif(hf.br_ihmm(), 1.0, clean=clean)
-    with pytest.raises(hf.HoldfastError, match="model must be"):
+    with pytest.raises(rk.RegimekitError, match="seen nothing"):
+        influence.state_pif(rk.br_ihmm(), 1.0, clean=clean)
+    with pytest.raises(rk.RegimekitError, match="model must be"):
         influence.state_pif("br_ihmm", 1.0, clean=clean)
-    with pytest.raises(hf.HoldfastError, match="direction"):
+    with pytest.raises(rk.RegimekitError, match="direction"):
         influence.along([0.0, 0.0], [1.0])

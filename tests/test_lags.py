@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-import holdfast as hf
-from holdfast.features import pasts
-from holdfast.features.pasts import CLEAN, RAW, TwoPasts
+import regimekit as rk
+from regimekit.features import pasts
+from regimekit.features.pasts import CLEAN, RAW, TwoPasts
 
-LAGS = hf.features.intercept() + hf.features.lags(1)
+LAGS = rk.features.intercept() + rk.features.lags(1)
 RAW_LAGS = {"D13": "paper"}
 
 
@@ -24,7 +24,7 @@ def autoregression(seed: int, n: int = 260, phi: float = 0.9) -> np.ndarray:
 
 
 def fitted(y: np.ndarray, name: str = "br_ihmm", **settings: Any) -> Any:
-    model = hf.make(name, features=LAGS, particles=40, **settings)
+    model = rk.make(name, features=LAGS, particles=40, **settings)
     model.run(y)
     return model
 
@@ -96,7 +96,7 @@ def test_a_run_and_single_updates_agree(settings):
     y[[121, 150]] = np.nan
     y[100:104] = np.nan
     y[104] += 12.0
-    whole, single = (hf.br_ihmm(features=LAGS, particles=30, **settings) for _ in range(2))
+    whole, single = (rk.br_ihmm(features=LAGS, particles=30, **settings) for _ in range(2))
     run = whole.run(y)
     means = []
     for value in y:
@@ -125,7 +125,7 @@ def test_what_is_in_doubt_is_stored():
     y = autoregression(6)
     model = fitted(y[:200])
     model.update(y[199] + 15.0)
-    loaded = hf.from_bytes(model.to_bytes())
+    loaded = rk.from_bytes(model.to_bytes())
     assert loaded.past.pending and loaded.past.p_raw == model.past.p_raw
     for value in y[200:230]:
         assert loaded.predict().mean == model.predict().mean
@@ -139,8 +139,8 @@ def test_a_stream_that_begins_with_constants_does_not_run_away():
     rng = np.random.default_rng(0)
     y = np.concatenate([np.full(4, 0.0056), 0.9 * rng.standard_normal(60)])
     worst = {}
-    for name, rule in (("cleaned", "holdfast"), ("raw", RAW_LAGS)):
-        model = hf.br_ihmm(features=LAGS, rule=rule)
+    for name, rule in (("cleaned", "default"), ("raw", RAW_LAGS)):
+        model = rk.br_ihmm(features=LAGS, rule=rule)
         worst[name] = float(np.abs(model.run(y).mean).max())
     assert worst["cleaned"] < max(2 * worst["raw"], 10.0)
 
@@ -198,11 +198,11 @@ def test_the_bound_holds_with_lags(weight, phi, position):
     y = autoregression(3, 64, phi)
     told = {"noise": 1.0, "prior_var": 4.0, "batch": 4, "weight": weight}
     model = fitted(y[:56], **told)
-    worst = hf.influence.bound(model, clean=y[56:60], position=position)
+    worst = rk.influence.bound(model, clean=y[56:60], position=position)
     rng = np.random.default_rng(9)
     far = rng.choice([-1, 1], 30) * 10 ** rng.uniform(0, 12, 30)
     values = np.concatenate([y[56 + position] + 8 * rng.standard_normal(80), far])
-    found = hf.influence.profile(model, values, clean=y[56:60], position=position)
+    found = rk.influence.profile(model, values, clean=y[56:60], position=position)
     assert np.isfinite(worst).all()
     for name in ("state", "parameter", "joint"):
         assert getattr(found, name).max() <= getattr(worst, name)
@@ -211,15 +211,15 @@ def test_the_bound_holds_with_lags(weight, phi, position):
 def test_the_bound_says_what_it_needs():
     y = autoregression(8, 60)
     told = {"noise": 1.0, "prior_var": 4.0, "batch": 4}
-    with pytest.raises(hf.HoldfastError, match="D13"):
-        hf.influence.bound(fitted(y[:56], rule=RAW_LAGS, **told), clean=y[56:60])
-    with pytest.raises(hf.HoldfastError, match="one contaminated position"):
-        hf.influence.bound(fitted(y[:56], **told), clean=y[56:60], position="all")
+    with pytest.raises(rk.RegimekitError, match="D13"):
+        rk.influence.bound(fitted(y[:56], rule=RAW_LAGS, **told), clean=y[56:60])
+    with pytest.raises(rk.RegimekitError, match="one contaminated position"):
+        rk.influence.bound(fitted(y[:56], **told), clean=y[56:60], position="all")
 
 
 def test_raw_lags_have_no_bound():
     """Why it is refused: the influence grows with the value."""
     y = autoregression(8, 60)
     model = fitted(y[:56], rule=RAW_LAGS, noise=1.0, prior_var=4.0, batch=4)
-    small, large = hf.influence.joint_pif(model, [1e2, 1e5], clean=y[56:60], position=1)
+    small, large = rk.influence.joint_pif(model, [1e2, 1e5], clean=y[56:60], position=1)
     assert large > small + 5

@@ -12,18 +12,18 @@ from typing import Any
 
 import pytest
 
-import holdfast as hf
-from holdfast.bank.model import Auto
-from holdfast.emissions.garch import GarchSpec
-from holdfast.emissions.linear_gaussian import GaussianSpec
-from holdfast.emissions.normal_inverse_gamma import StudentSpec
-from holdfast.models import least_squares, naive
-from holdfast.models.beam import BeamSettings
-from holdfast.models.bocd import BocdSettings
-from holdfast.models.dsm_bocd import DsmSettings
-from holdfast.models.maker import ByUnits
-from holdfast.models.regime_settings import RegimeSettings
-from holdfast.models.registry import REGISTRY
+import regimekit as rk
+from regimekit.bank.model import Auto
+from regimekit.emissions.garch import GarchSpec
+from regimekit.emissions.linear_gaussian import GaussianSpec
+from regimekit.emissions.normal_inverse_gamma import StudentSpec
+from regimekit.models import least_squares, naive
+from regimekit.models.beam import BeamSettings
+from regimekit.models.bocd import BocdSettings
+from regimekit.models.dsm_bocd import DsmSettings
+from regimekit.models.maker import ByUnits
+from regimekit.models.regime_settings import RegimeSettings
+from regimekit.models.registry import REGISTRY
 
 # Where each maker's settings live, and where its own defaults differ on purpose.
 HOMES: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
@@ -72,7 +72,7 @@ def in_units_of_y(default: Any) -> Any:
 
 
 def test_every_model_is_looked_at() -> None:
-    assert set(HOMES) == set(hf.models())
+    assert set(HOMES) == set(rk.models())
 
 
 @pytest.mark.parametrize("name", HOMES)
@@ -92,9 +92,9 @@ def test_a_signature_lists_every_setting_with_its_default(name: str) -> None:
 def test_every_setting_is_documented(name: str) -> None:
     text = inspect.getdoc(maker_of(name)) or ""
     if "as `br_ihmm`" in text or "as for `br_ihmm`" in text:
-        text += inspect.getdoc(hf.br_ihmm) or ""
+        text += inspect.getdoc(rk.br_ihmm) or ""
     if "as for `student_t_ihmm`" in text:
-        text += inspect.getdoc(hf.student_t_ihmm) or ""
+        text += inspect.getdoc(rk.student_t_ihmm) or ""
     for setting in inspect.signature(maker_of(name)).parameters:
         assert setting in text, f"{name} does not say what {setting} is"
 
@@ -103,19 +103,19 @@ def test_every_setting_is_documented(name: str) -> None:
 def test_a_misspelt_setting_is_named_with_the_nearest(name: str) -> None:
     setting = next(iter(inspect.signature(maker_of(name)).parameters))
     wrong = {setting[:-1] + "q": 1}
-    for make in (maker_of(name), lambda **settings: hf.make(name, **settings)):
-        with pytest.raises(hf.HoldfastError, match=f"Did you mean '{setting}'"):
+    for make in (maker_of(name), lambda **settings: rk.make(name, **settings)):
+        with pytest.raises(rk.RegimekitError, match=f"Did you mean '{setting}'"):
             make(**wrong)
 
 
 @pytest.mark.parametrize("name", ["br_ihmm", "wolf_ihmm", "ihmm", "student_t_ihmm"])
 def test_scales_that_are_not_told_follow_the_units(name: str) -> None:
     learnt = LEARNT_T if name == "student_t_ihmm" else LEARNT
-    model = hf.make(name)
+    model = rk.make(name)
     assert {key: model.settings()[key] for key in learnt} == learnt
     assert model.settings()["units"] == "auto"
-    assert hf.make(name, prior_var=2.0).settings()["units"] == "given"
-    given = hf.make(name, units="given").settings()
+    assert rk.make(name, prior_var=2.0).settings()["units"] == "given"
+    given = rk.make(name, units="given").settings()
     assert {key: given[key] for key in learnt} == {
         key: p.default.given
         for key, p in inspect.signature(maker_of(name)).parameters.items()
@@ -124,19 +124,19 @@ def test_scales_that_are_not_told_follow_the_units(name: str) -> None:
 
 
 def test_a_bocd_refuses_the_settings_of_the_other_emission() -> None:
-    with pytest.raises(hf.HoldfastError, match="setting='noise_shape'"):
-        hf.bocd(noise_shape=3.0)
-    with pytest.raises(hf.HoldfastError, match="setting='noise'"):
-        hf.bocd(emission="normal_inverse_gamma", noise=0.25)
+    with pytest.raises(rk.RegimekitError, match="setting='noise_shape'"):
+        rk.bocd(noise_shape=3.0)
+    with pytest.raises(rk.RegimekitError, match="setting='noise'"):
+        rk.bocd(emission="normal_inverse_gamma", noise=0.25)
 
 
 USE = """\
-import holdfast as hf
-hf.br_ihmm(noise=0.25, batch=4, features=hf.features.intercept())
-hf.br_ihmm(nois=0.25)
-hf.br_ihmm(batch="six")
-hf.student_t_ihmm(noise=0.25)
-hf.auto(seed="x")
+import regimekit as rk
+rk.br_ihmm(noise=0.25, batch=4, features=rk.features.intercept())
+rk.br_ihmm(nois=0.25)
+rk.br_ihmm(batch="six")
+rk.student_t_ihmm(noise=0.25)
+rk.auto(seed="x")
 """
 
 

@@ -13,26 +13,26 @@ import pandas as pd
 import polars as pl
 import pytest
 
-import holdfast as hf
-from holdfast import HoldfastError, HoldfastWarning
-from holdfast.models import explaining
-from holdfast.models.base import Model
+import regimekit as rk
+from regimekit import RegimekitError, RegimekitWarning
+from regimekit.models import explaining
+from regimekit.models.base import Model
 
 HOURS = pd.date_range("2024-01-01", periods=60, freq="h")
 Y = np.concatenate([np.zeros(30), np.full(30, 8.0)])
 Y = Y + 0.3 * np.random.default_rng(0).standard_normal(60)
-NAMES = [name for name in hf.models() if name != "garch_ihmm"]  # its kernels are slow to compile
+NAMES = [name for name in rk.models() if name != "garch_ihmm"]  # its kernels are slow to compile
 
 
 def small(name: str) -> Model:
     settings: dict[str, Any] = {"iterations": 30} if name == "beam_ihmm" else {}
     if name in ("br_ihmm", "wolf_ihmm", "ihmm", "student_t_ihmm"):
         settings = {"particles": 10}
-    return hf.make(name, **settings)
+    return rk.make(name, **settings)
 
 
 @pytest.fixture(scope="module")
-def met() -> dict[str, tuple[Model, hf.Run]]:
+def met() -> dict[str, tuple[Model, rk.Run]]:
     """Every model after a first stream with an index of hours."""
     found = {}
     for name in NAMES:
@@ -136,8 +136,8 @@ def test_a_column_of_times_labels_the_rows(library: Any) -> None:
 
 def test_times_beside_covariates_label_the_rows_too() -> None:
     given = pl.DataFrame({"when": HOURS.to_pydatetime().tolist(), "x": Y})
-    features = hf.features.intercept() + hf.features.columns()
-    run = hf.make("least_squares", features=features).run(pl.Series("y", Y), given)
+    features = rk.features.intercept() + rk.features.columns()
+    run = rk.make("least_squares", features=features).run(pl.Series("y", Y), given)
     assert run.frame().columns[:2] == ["when", "y"]
     assert abs(run.mean[-1] - Y[-1]) < 0.1  # the covariate is y itself
 
@@ -152,32 +152,32 @@ def test_a_second_run_counts_on() -> None:
 
 
 def test_covariates_that_are_not_used_are_not_checked() -> None:
-    features = hf.features.intercept() + hf.features.columns("x")
-    plain = hf.make("least_squares", features=features).run(Y, pd.DataFrame({"x": Y}))
+    features = rk.features.intercept() + rk.features.columns("x")
+    plain = rk.make("least_squares", features=features).run(Y, pd.DataFrame({"x": Y}))
     odd = {"city": ["Oslo"] * 60, "x": Y, "holes": [np.nan] * 60}
     for table in (pd.DataFrame(odd), pl.DataFrame(odd), odd):
-        run = hf.make("least_squares", features=features).run(Y, table)
+        run = rk.make("least_squares", features=features).run(Y, table)
         np.testing.assert_array_equal(run.mean, plain.mean)
-    model = hf.make("least_squares", features=features)
+    model = rk.make("least_squares", features=features)
     model.update(1.0, {"city": "Oslo", "x": 2.0, "holes": None})
-    with pytest.raises(HoldfastError, match="not a number, in column 'x'"):
+    with pytest.raises(RegimekitError, match="not a number, in column 'x'"):
         model.predict({"city": "Oslo", "x": "warm", "holes": None})
-    with pytest.raises(HoldfastError, match=r"Row 0 of X: .*in column 'city'"):
-        hf.make("least_squares", features=hf.features.columns()).run(Y, odd)
+    with pytest.raises(RegimekitError, match=r"Row 0 of X: .*in column 'city'"):
+        rk.make("least_squares", features=rk.features.columns()).run(Y, odd)
 
 
 def test_odd_streams_are_refused_in_words() -> None:
     model = small("last_value")
-    with pytest.raises(HoldfastError, match="'b' at row 1 is not a number"):
+    with pytest.raises(RegimekitError, match="'b' at row 1 is not a number"):
         model.run([1.0, "b"])
-    with pytest.raises(HoldfastError, match="y holds times"):
+    with pytest.raises(RegimekitError, match="y holds times"):
         model.run(pd.Series(HOURS))
-    with pytest.raises(HoldfastError, match="'city' of type String"):
+    with pytest.raises(RegimekitError, match="'city' of type String"):
         model.run(pl.DataFrame({"city": ["Oslo"], "y": [1.0]}))
-    with pytest.raises(HoldfastError, match="different lengths"):
+    with pytest.raises(RegimekitError, match="different lengths"):
         model.run(Y, {"a": Y, "b": Y[:3]})
-    with pytest.raises(HoldfastError, match='batch must be a whole number or "adaptive"'):
-        hf.br_ihmm(batch="6")
+    with pytest.raises(RegimekitError, match='batch must be a whole number or "adaptive"'):
+        rk.br_ihmm(batch="6")
     assert model.n_observations == 0
 
 
@@ -186,14 +186,14 @@ def told(model: Model, *given: Any) -> list[str]:
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         model.run(*given)
-    assert all(issubclass(warning.category, HoldfastWarning) for warning in said)
+    assert all(issubclass(warning.category, RegimekitWarning) for warning in said)
     assert all(warning.filename == __file__ for warning in said)
     return [str(warning.message) for warning in said]
 
 
 def test_advice_is_given_once_with_its_cure() -> None:
     far = 1000.0 + np.random.default_rng(1).standard_normal(500).cumsum()
-    model = hf.br_ihmm(noise=1e-4, prior_var=1.0, particles=10)
+    model = rk.br_ihmm(noise=1e-4, prior_var=1.0, particles=10)
     said = told(model, far)
     assert len(said) == 3
     assert "for outliers" in said[0] and "Leave `noise` and `prior_var` out" in said[0]
@@ -204,8 +204,8 @@ def test_advice_is_given_once_with_its_cure() -> None:
 
 def test_a_cure_is_one_that_the_model_can_take() -> None:
     far = 1000.0 + np.random.default_rng(1).standard_normal(500).cumsum()
-    said = " ".join(told(hf.make("dsm_bocd"), far))
-    assert "Say `noise` and `prior_var` in the units of y, or use holdfast.auto()" in said
+    said = " ".join(told(rk.make("dsm_bocd"), far))
+    assert "Say `noise` and `prior_var` in the units of y, or use regimekit.auto()" in said
     assert "Leave" not in said and "lag" not in said
 
 
@@ -223,10 +223,10 @@ def test_a_column_of_times_as_target_is_noticed() -> None:
 
 def test_indexes_that_differ_are_noticed() -> None:
     y, X = pd.Series(Y, index=HOURS), pd.DataFrame({"x": Y}, index=HOURS[::-1])
-    (message,) = told(hf.make("least_squares"), y, X)
+    (message,) = told(rk.make("least_squares"), y, X)
     assert "first at row 0" in message and "X.reindex(y.index)" in message
-    assert told(hf.make("least_squares"), y, X.set_axis(HOURS)) == []
-    assert told(hf.make("least_squares"), y, X.reset_index(drop=True)) == []
+    assert told(rk.make("least_squares"), y, X.set_axis(HOURS)) == []
+    assert told(rk.make("least_squares"), y, X.reset_index(drop=True)) == []
 
 
 def test_a_fit_in_hindsight_is_called_one() -> None:
@@ -237,19 +237,19 @@ def test_a_fit_in_hindsight_is_called_one() -> None:
 
 
 def test_settings_are_told_where_they_differ() -> None:
-    model = hf.br_ihmm(batch=4, features=hf.features.intercept() + hf.features.lags(1))
+    model = rk.br_ihmm(batch=4, features=rk.features.intercept() + rk.features.lags(1))
     assert explaining.summary(model).startswith("br_ihmm(features=intercept() + lags(1), batch=4)")
 
 
 def test_without_pandas_a_frame_of_arrays_says_what_to_do() -> None:
     code = (
         "import sys; sys.modules['pandas'] = None\n"
-        "import holdfast as hf, polars as pl\n"
-        "model = hf.make('last_value')\n"
+        "import regimekit as rk, polars as pl\n"
+        "model = rk.make('last_value')\n"
         "assert model.run(pl.Series('y', [1.0, 2.0])).frame().shape[0] == 2\n"
         "for ask in (model.run([1.0, 2.0]).frame, model.forecast(2).frame):\n"
         "    try: ask()\n"
-        "    except hf.HoldfastError as error: print(error)\n"
+        "    except rk.RegimekitError as error: print(error)\n"
         "assert list(model.forecast(2).columns())[0] == 'step'\n"
     )
     done = subprocess.run(
@@ -265,7 +265,7 @@ def test_rows_that_are_only_counted_are_no_labels() -> None:
     assert [event.label for event in part.events] == [20] and part.frame().index[0] == 20
 
 
-class Own(type(hf.make("last_value"))):  # type: ignore[misc]
+class Own(type(rk.make("last_value"))):  # type: ignore[misc]
     """A model that no registry knows."""
 
     name = "own"

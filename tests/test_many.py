@@ -1,4 +1,4 @@
-"""`hf.run_many`: any frame in, the same library out, the same numbers whoever computes them."""
+"""`rk.run_many`: any frame in, the same library out, the same numbers whoever computes them."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import polars
 import pytest
 from joblib._parallel_backends import ThreadingBackend
 
-import holdfast as hf
-from holdfast.frequency import Frequency
-from holdfast.many import seed_of, with_seasons
+import regimekit as rk
+from regimekit.frequency import Frequency
+from regimekit.many import seed_of, with_seasons
 
 SMALL = {"particles": 5, "noise": 1.0}
 
@@ -34,7 +34,7 @@ def columns(n: int = 40) -> dict[str, list[Any]]:
 
 @pytest.mark.parametrize("library", [pandas, polars])
 def test_the_callers_library(library: Any) -> None:
-    done = hf.run_many(library.DataFrame(columns()), model="last_value", horizon=3)
+    done = rk.run_many(library.DataFrame(columns()), model="last_value", horizon=3)
     for frame in (done.frame, done.events, done.forecasts, done.scores):
         assert isinstance(frame, library.DataFrame)
     assert list(done.frame.columns[:3]) == ["unique_id", "ds", "y"] and len(done.frame) == 80
@@ -45,9 +45,9 @@ def test_the_callers_library(library: Any) -> None:
 
 def test_a_series_is_what_it_is_alone() -> None:
     frame = pandas.DataFrame(columns())
-    done = hf.run_many(frame, model="br_ihmm", settings=SMALL, seed=3).frame
+    done = rk.run_many(frame, model="br_ihmm", settings=SMALL, seed=3).frame
     alone = frame[frame.unique_id == "a"]
-    model = hf.br_ihmm(**SMALL, seed=seed_of("a", 3))
+    model = rk.br_ihmm(**SMALL, seed=seed_of("a", 3))
     np.testing.assert_array_equal(
         done[done.unique_id == "a"]["mean"], model.run(alone.y.to_numpy()).mean
     )
@@ -56,10 +56,10 @@ def test_a_series_is_what_it_is_alone() -> None:
 @pytest.mark.slow
 def test_workers_and_order_change_nothing() -> None:
     frame = pandas.DataFrame(columns())
-    one = hf.run_many(frame, model="br_ihmm", settings=SMALL).frame
-    two = hf.run_many(frame, model="br_ihmm", settings=SMALL, jobs=2).frame
+    one = rk.run_many(frame, model="br_ihmm", settings=SMALL).frame
+    two = rk.run_many(frame, model="br_ihmm", settings=SMALL, jobs=2).frame
     pandas.testing.assert_frame_equal(one, two)
-    shuffled = hf.run_many(frame.iloc[::-1], model="br_ihmm", settings=SMALL).frame
+    shuffled = rk.run_many(frame.iloc[::-1], model="br_ihmm", settings=SMALL).frame
     for key in "ab":
         left, right = (f[f.unique_id == key].reset_index(drop=True) for f in (one, shuffled))
         pandas.testing.assert_frame_equal(left, right)
@@ -68,7 +68,7 @@ def test_workers_and_order_change_nothing() -> None:
 def test_errors_are_collected() -> None:
     table = columns()
     table["y"][0] = float("inf")
-    done = hf.run_many(pandas.DataFrame(table), model="last_value")
+    done = rk.run_many(pandas.DataFrame(table), model="last_value")
     assert list(done.errors) == ["b"] and "infinite" in done.errors["b"]
     assert set(done.frame.unique_id) == {"a"}
 
@@ -76,26 +76,26 @@ def test_errors_are_collected() -> None:
 def test_gaps_are_missing_observations_and_add_no_rows() -> None:
     table = pandas.DataFrame(columns()).query("unique_id == 'a'").reset_index(drop=True)
     gappy = table.drop(index=range(10, 14))
-    done = hf.run_many(gappy, model="br_ihmm", settings=SMALL)
+    done = rk.run_many(gappy, model="br_ihmm", settings=SMALL)
     holes = table.y.to_numpy().copy()
     holes[10:14] = np.nan
-    whole = hf.br_ihmm(**SMALL, seed=seed_of("a", 0)).run(holes)
+    whole = rk.br_ihmm(**SMALL, seed=seed_of("a", 0)).run(holes)
     np.testing.assert_array_equal(done.frame["mean"], np.delete(whole.mean, range(10, 14)))
 
 
 def test_covariates_and_their_future() -> None:
     frame = pandas.DataFrame(columns())
-    wanted = hf.features.intercept() + hf.features.columns("price")
+    wanted = rk.features.intercept() + rk.features.columns("price")
     given: dict[str, Any] = {
         "model": "least_squares",
         "columns": ["price"],
         "settings": {"features": wanted},
     }
     future = pandas.DataFrame({"unique_id": ["a", "b", "a", "b"], "price": [1.0, 2.0, 3.0, 4.0]})
-    done = hf.run_many(frame, horizon=2, future=future, **given)
+    done = rk.run_many(frame, horizon=2, future=future, **given)
     assert len(done.forecasts) == 4 and done.errors == {}
-    with pytest.raises(hf.HoldfastError, match="future"):
-        hf.run_many(frame, horizon=2, **given)
+    with pytest.raises(rk.RegimekitError, match="future"):
+        rk.run_many(frame, horizon=2, **given)
 
 
 @pytest.mark.parametrize(
@@ -111,8 +111,8 @@ def test_covariates_and_their_future() -> None:
     ],
 )
 def test_bad_arguments_are_named(arguments: dict[str, Any], word: str) -> None:
-    with pytest.raises(hf.HoldfastError, match=word):
-        hf.run_many(pandas.DataFrame(columns(4)), **{"model": "br_ihmm"} | arguments)
+    with pytest.raises(rk.RegimekitError, match=word):
+        rk.run_many(pandas.DataFrame(columns(4)), **{"model": "br_ihmm"} | arguments)
 
 
 @pytest.mark.parametrize("streams", [True, False])
@@ -122,9 +122,9 @@ def test_any_backend_of_joblib_serves(streams: bool) -> None:
 
     joblib.register_parallel_backend(f"cluster {streams}", Cluster)
     table = pandas.DataFrame(columns())
-    plain = hf.run_many(table, model="running_mean", horizon=2)
+    plain = rk.run_many(table, model="running_mean", horizon=2)
     with joblib.parallel_config(backend=f"cluster {streams}"):
-        spread = hf.run_many(table, model="running_mean", horizon=2, jobs=2)
+        spread = rk.run_many(table, model="running_mean", horizon=2, jobs=2)
     pandas.testing.assert_frame_equal(spread.frame, plain.frame)
 
 
@@ -133,5 +133,5 @@ def test_dates_say_which_seasons_to_expect() -> None:
     assert with_seasons("auto", {}, hours) == {"seasons": [24, 168]}
     assert with_seasons("auto", {"seasons": [7]}, hours) == {"seasons": [7]}
     assert with_seasons("br_ihmm", {"seed": 1}, hours) == {"seed": 1}
-    lags = {"features": hf.features.lags(1).to_json()}
+    lags = {"features": rk.features.lags(1).to_json()}
     assert with_seasons("auto", lags, hours) == lags

@@ -9,8 +9,8 @@ import pytest
 from numpy.typing import NDArray
 from scipy import optimize, special, stats
 
-from holdfast.forecast import Forecast
-from holdfast.mixture import (
+from regimekit.forecast import Forecast
+from regimekit.mixture import (
     log_peak,
     mixture_cdf_pdf,
     mixture_quantile,

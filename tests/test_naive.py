@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-import holdfast as hf
-from holdfast.models.least_squares import least_squares
-from holdfast.models.naive import (
+import regimekit as rk
+from regimekit.models.least_squares import least_squares
+from regimekit.models.naive import (
     Naive,
     last_value,
     running_mean,
@@ -81,7 +81,7 @@ def test_least_squares_is_ridge_regression() -> None:
     x = rng.standard_normal((50, 2))
     y = 1.0 + x @ [2.0, -1.0] + 0.3 * rng.standard_normal(50)
     y[[3, 17]] = np.nan
-    features = hf.features.intercept() + hf.features.columns()
+    features = rk.features.intercept() + rk.features.columns()
     model = least_squares(features=features, ridge=0.2)
     model.run(y, x)
     seen = ~np.isnan(y)
@@ -98,7 +98,7 @@ def test_least_squares_spread_is_that_of_bayesian_regression() -> None:
     rng = np.random.default_rng(3)
     x = rng.standard_normal((40, 1))
     y = 2.0 * x[:, 0] + 0.3 * rng.standard_normal(40)
-    model = least_squares(features=hf.features.columns(), ridge=0.5, error_sd=0.7)
+    model = least_squares(features=rk.features.columns(), ridge=0.5, error_sd=0.7)
     model.run(y, x)
     gram = float(x[:, 0] @ x[:, 0]) + 0.5
     slope = float(x[:, 0] @ y) / gram
@@ -116,7 +116,7 @@ def test_least_squares_learns_an_autoregression() -> None:
     y = np.zeros(400)
     for t in range(1, 400):
         y[t] = 0.7 * y[t - 1] + rng.standard_normal()
-    model = least_squares(features=hf.features.lags(1))
+    model = least_squares(features=rk.features.lags(1))
     model.run(y)
     assert model.regimes()[0].mean[0] == pytest.approx(0.7, abs=0.2)  # 5 sd of the estimate
     before = model.to_bytes()
@@ -131,7 +131,7 @@ def test_several_coordinates_are_learnt_side_by_side() -> None:
     x = rng.standard_normal((30, 1))
     y = np.column_stack([x[:, 0], -2 * x[:, 0]]) + 0.1 * rng.standard_normal((30, 2))
     y[4, 0] = y[9, 1] = np.nan
-    features = hf.features.intercept() + hf.features.columns()
+    features = rk.features.intercept() + rk.features.columns()
     both = least_squares(features=features)
     both.run(y, x)
     for j in range(2):
@@ -164,7 +164,7 @@ def test_intervals_cover_on_the_models_own_data() -> None:
     x = rng.standard_normal((1500, 1))
     season = np.tile(rng.standard_normal(5), 300)
     walks = noise.reshape(300, 5).cumsum(axis=0).reshape(-1)  # five random walks, in turn
-    lines = least_squares(features=hf.features.columns())
+    lines = least_squares(features=rk.features.columns())
     streams: list[tuple[Naive, np.ndarray, Any]] = [
         (last_value(), noise.cumsum(), None),
         (seasonal_last_value(period=5), season + walks, None),
@@ -253,7 +253,7 @@ def test_predict_is_pure_and_hands_out_copies(make: Callable[..., Naive]) -> Non
     ],
 )
 def test_bad_settings_are_named(maker: Any, settings: dict[str, Any], named: str) -> None:
-    with pytest.raises(hf.HoldfastError, match=named):
+    with pytest.raises(rk.RegimekitError, match=named):
         maker(**settings)
 
 
@@ -262,13 +262,13 @@ def test_bad_observations_change_nothing(make: Callable[..., Naive]) -> None:
     model.run([0.1, 0.2])
     before = model.to_bytes()
     for y in (math.inf, [1.0, 2.0], "much"):
-        with pytest.raises(hf.HoldfastError, match="y"):
+        with pytest.raises(rk.RegimekitError, match="y"):
             model.update(y)
     assert model.to_bytes() == before
-    line = least_squares(features=hf.features.columns())
+    line = least_squares(features=rk.features.columns())
     line.update(1.0, [1.0])
     before = line.to_bytes()
     for x in (None, [1.0, 2.0], [math.nan]):
-        with pytest.raises(hf.HoldfastError, match="x"):
+        with pytest.raises(rk.RegimekitError, match="x"):
             line.update(1.0, x)
     assert line.to_bytes() == before

@@ -14,9 +14,9 @@ import pytest
 from matplotlib import pyplot as plt
 from matplotlib.colors import to_hex
 
-import holdfast as hf
-from holdfast import HoldfastError, evaluate, palette, plot
-from holdfast.results import Run
+import regimekit as rk
+from regimekit import RegimekitError, evaluate, palette, plot
+from regimekit.results import Run
 
 _DAYS = np.datetime64("2024-01-01") + np.arange(120)
 
@@ -31,7 +31,7 @@ def closed() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def fitted(stream: np.ndarray) -> tuple[Any, Run]:
-    model = hf.br_ihmm(noise=0.1, prior_var=4.0, particles=20)
+    model = rk.br_ihmm(noise=0.1, prior_var=4.0, particles=20)
     return model, model.run(stream)
 
 
@@ -81,16 +81,16 @@ def test_thousands_of_outliers_are_thinned_and_the_furthest_kept(rng: np.random.
 
 
 def test_a_series_without_values_is_drawn() -> None:
-    run = hf.br_ihmm(particles=5).run([np.nan] * 5)
+    run = rk.br_ihmm(particles=5).run([np.nan] * 5)
     plot.plot_run(run, [np.nan] * 5).figure.canvas.draw()
-    with pytest.raises(HoldfastError, match="y has 2 rows"):
+    with pytest.raises(RegimekitError, match="y has 2 rows"):
         plot.plot_run(run, [1.0, 2.0])
 
 
 def test_regimes_by_coefficient(rng: np.random.Generator) -> None:
-    features = hf.features.intercept() + hf.features.columns("wind")
-    model = hf.br_ihmm(features=features, particles=10)
-    with pytest.raises(HoldfastError, match="no regimes yet"):
+    features = rk.features.intercept() + rk.features.columns("wind")
+    model = rk.br_ihmm(features=features, particles=10)
+    with pytest.raises(RegimekitError, match="no regimes yet"):
         plot.plot_regimes(model)
     wind = rng.standard_normal(60)
     model.run(2 * wind, pandas.DataFrame({"wind": wind}))
@@ -111,7 +111,7 @@ def test_forecast_continues_the_dates(fitted: tuple[Any, Run], stream: np.ndarra
 
 
 def test_calibration_from_a_scored_run(stream: np.ndarray) -> None:
-    result = evaluate.prequential(hf.br_ihmm(particles=10), stream, skip=10)
+    result = evaluate.prequential(rk.br_ihmm(particles=10), stream, skip=10)
     left, right = plot.plot_calibration(result)
     heights = [bar.get_height() for bar in left.patches if bar.get_width() < 0.5]
     assert sum(heights) == pytest.approx(1.0)
@@ -125,7 +125,7 @@ def test_influence_shows_every_curve(fitted: tuple[Any, Run]) -> None:
     assert _legend(ax) == ["both", "regimes", "coefficients"]
     both, regimes, coefficients = (line.get_ydata() for line in ax.lines)
     np.testing.assert_allclose(both, regimes + coefficients)
-    model = hf.student_t_ihmm(particles=10, units="given")
+    model = rk.student_t_ihmm(particles=10, units="given")
     model.run(np.zeros(30))
     assert _legend(plot.plot_influence(model, grid, clean=[0.0])) == ["regimes"]
 
@@ -133,7 +133,7 @@ def test_influence_shows_every_curve(fitted: tuple[Any, Run]) -> None:
 def test_a_run_draws_itself_over_the_callers_times(stream: np.ndarray) -> None:
     days = pandas.date_range("2024-01-01", periods=120)
     column = pandas.Series(stream, index=days, name="load")
-    run = hf.br_ihmm(noise=0.1, particles=10).run(column)
+    run = rk.br_ihmm(noise=0.1, particles=10).run(column)
     ax = run.plot()
     ax.figure.canvas.draw()
     assert ax.get_ylabel() == "load" and run.plot(label="kW").get_ylabel() == "kW"
@@ -146,13 +146,13 @@ def test_a_run_draws_itself_over_the_callers_times(stream: np.ndarray) -> None:
 def test_a_run_knows_the_name_of_its_column(stream: np.ndarray) -> None:
     days = pandas.date_range("2024-01-01", periods=120)
     frame = pandas.DataFrame({"day": days, "load": stream})
-    assert hf.make("last_value").run(frame).plot().get_ylabel() == "load"
-    assert hf.make("last_value").run(stream).plot().get_ylabel() == "y"
+    assert rk.make("last_value").run(frame).plot().get_ylabel() == "load"
+    assert rk.make("last_value").run(stream).plot().get_ylabel() == "y"
 
 
 def test_a_model_draws_its_regimes_by_name(rng: np.random.Generator) -> None:
-    features = hf.features.intercept() + hf.features.columns("wind")
-    model = hf.br_ihmm(features=features, particles=10)
+    features = rk.features.intercept() + rk.features.columns("wind")
+    model = rk.br_ihmm(features=features, particles=10)
     wind = rng.standard_normal(60)
     model.run(2 * wind, pandas.DataFrame({"wind": wind}))
     ax = model.plot_regimes()
@@ -164,10 +164,10 @@ def test_without_matplotlib_comes_the_hint(
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     for draw in (fitted[1].plot, fitted[0].plot_regimes):
-        with pytest.raises(plot.NoPictures, match=r"pip install 'holdfast\[plot\]'"):
+        with pytest.raises(plot.NoPictures, match=r"pip install 'regimekit\[plot\]'"):
             draw()
 
 
 def test_importing_does_not_import_matplotlib() -> None:
-    code = "import sys, holdfast, holdfast.plot; assert 'matplotlib' not in sys.modules"
+    code = "import sys, regimekit, regimekit.plot; assert 'matplotlib' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rows import Follower, scoring
 
-import holdfast as hf
-from holdfast.emissions.base import Shape
-from holdfast.emissions.linear_gaussian import GaussianSpec, LinearGaussian
-from holdfast.regimes.commit import write_prior_mass
-from holdfast.regimes.filter import spread_mass
-from holdfast.regimes.identity import present_shares, weights
-from holdfast.regimes.state import Particles
+import regimekit as rk
+from regimekit.emissions.base import Shape
+from regimekit.emissions.linear_gaussian import GaussianSpec, LinearGaussian
+from regimekit.regimes.commit import write_prior_mass
+from regimekit.regimes.filter import spread_mass
+from regimekit.regimes.identity import present_shares, weights
+from regimekit.regimes.state import Particles
 
 SEEDS = st.integers(0, 10_000)
 WEIGHT = st.sampled_from(["contamination", "imq", "huber", "mahalanobis", "none"])
@@ -51,8 +51,8 @@ def test_units_do_not_matter(seed: int, exponent: float, batch: int, weight: str
     y, factor = regimes_with_spikes(seed, dim=dim), 10.0**exponent
     shared: dict[str, Any] = {"particles": 15, "batch": batch, "weight": weight, "seed": seed}
     noise = 0.25 * np.eye(dim)
-    ours = hf.br_ihmm(noise=noise, prior_mean=0.3, prior_var=4.0, **shared).run(y)
-    model = hf.br_ihmm(
+    ours = rk.br_ihmm(noise=noise, prior_mean=0.3, prior_var=4.0, **shared).run(y)
+    model = rk.br_ihmm(
         noise=noise * factor**2, prior_mean=0.3 * factor, prior_var=4.0 * factor**2, **shared
     )
     theirs = model.run(y * factor)
@@ -73,7 +73,7 @@ def test_units_matter_under_the_papers_score() -> None:
     y = regimes_with_spikes(3)
     runs = []
     for factor in (1.0, 1e-3):
-        model = hf.br_ihmm(
+        model = rk.br_ihmm(
             noise=0.25 * factor**2,
             prior_var=4.0 * factor**2,
             batch=3,
@@ -87,7 +87,7 @@ def test_units_matter_under_the_papers_score() -> None:
 @given(seed=SEEDS, stop=st.integers(1, 48), dim=st.sampled_from([1, 2]), islands=st.integers(1, 3))
 @property_test(25)
 def test_particles_of_an_island_have_no_order(seed: int, stop: int, dim: int, islands: int) -> None:
-    model = hf.br_ihmm(
+    model = rk.br_ihmm(
         noise=0.25 * np.eye(dim), prior_var=4.0, batch=4, particles=12, islands=islands, seed=seed
     )
     model.run(regimes_with_spikes(seed, dim=dim)[:stop])
@@ -206,13 +206,13 @@ def test_one_far_observation_is_as_good_as_unseen(
 ) -> None:
     """The regime's odds, the forecast and every mean stay as they were, to a stated bound.
 
-    d = 1, holdfast rule. A spike of size Y leaves w^2 = O(1 / Y^2). Regime k scores
+    d = 1, regimekit rule. A spike of size Y leaves w^2 = O(1 / Y^2). Regime k scores
     -log(Y - mu_k) + const + O(1 / Y^2), so the log odds of two regimes move by at most
     2 |mu_j - mu_k| / Y, and each mean by at most v S c^2 / (R Y). Here |mu| < 100, v < 5,
     S < 6, c = 2, R = 1/4: below 1000 / Y for both. (The odds multiply means below 100.)
     """
     y = np.clip(regimes_with_spikes(seed), -90, 90)
-    model = hf.br_ihmm(
+    model = rk.br_ihmm(
         noise=0.25,
         prior_var=4.0,
         batch=4,
@@ -249,7 +249,7 @@ def test_a_spike_anywhere_in_a_batch_opens_no_regime(seed: int, position: int, s
     """
     rng = np.random.default_rng(seed)
     y = 0.5 * rng.standard_normal(60)
-    model = hf.br_ihmm(noise=0.25, prior_var=4.0, batch=4, particles=25, seed=seed)
+    model = rk.br_ihmm(noise=0.25, prior_var=4.0, batch=4, particles=25, seed=seed)
     before = model.run(y[:40])
     spiked = y[40:].copy()
     spiked[position] = sign * 1e12
@@ -266,5 +266,5 @@ def test_a_spike_anywhere_in_a_batch_opens_no_regime(seed: int, position: int, s
 def test_the_papers_start_has_room_for_every_particle(rule: Any) -> None:
     """Prospects and first regimes of 100 particles fill more rows than there are at first."""
     y = np.random.default_rng(3).normal(size=40)
-    run = hf.br_ihmm(noise=1.0, prior_var=4.0, rule=rule, weight="imq", particles=100).run(y)
+    run = rk.br_ihmm(noise=1.0, prior_var=4.0, rule=rule, weight="imq", particles=100).run(y)
     assert np.isfinite(run.mean).all()

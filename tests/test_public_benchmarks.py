@@ -193,10 +193,10 @@ def test_a_result_that_cannot_be_written_leaves_the_file_as_it_was(tmp_path):
 def edited(tmp_path):
     """A copy of the library in which a module can be edited."""
     ignored = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(SOURCE / "holdfast", tmp_path / "source" / "holdfast", ignore=ignored)
+    shutil.copytree(SOURCE / "regimekit", tmp_path / "source" / "regimekit", ignore=ignored)
 
     def edit(module, text):
-        with (tmp_path / "source" / "holdfast" / module).open("a") as file:
+        with (tmp_path / "source" / "regimekit" / module).open("a") as file:
             file.write(text)
         return tmp_path / "source"
 
@@ -223,14 +223,14 @@ def test_what_cannot_change_numbers_leaves_all_results_as_they_are(edited):
     edited("models/naive.py", "\n# A comment.\n")
     edited("errors.py", "\nFURTHER = 1\n")
     root = edited("cli/app.py", "\nFURTHER = 1\n")
-    for task, peer in (("changes", "holdfast"), ("forecasts", "last_value")):
+    for task, peer in (("changes", "regimekit"), ("forecasts", "last_value")):
         assert origin.source(task, peer, root=root) == origin.source(task, peer)
 
 
-def test_holdfast_goes_by_what_auto_is_made_of(edited):
+def test_regimekit_goes_by_what_auto_is_made_of(edited):
     root = edited("bank/mixing.py", "\nFURTHER = 1\n")
     for task in tasks.TASKS:
-        assert origin.source(task, "holdfast", root=root) != origin.source(task, "holdfast")
+        assert origin.source(task, "regimekit", root=root) != origin.source(task, "regimekit")
 
 
 def test_other_data_or_versions_make_a_result_stale_and_what_is_not_here_does_not():
@@ -251,9 +251,9 @@ def test_other_data_or_versions_make_a_result_stale_and_what_is_not_here_does_no
     assert origin.stale(nowhere, now)
 
 
-def test_the_version_of_holdfast_alone_makes_nothing_stale():
-    now = origin.origin("forecasts", "holdfast", series.Series("s", np.zeros(3)))
-    assert not origin.stale(now | {"versions": now["versions"] | {"holdfast": "0.0.0"}}, now)
+def test_the_version_of_regimekit_alone_makes_nothing_stale():
+    now = origin.origin("forecasts", "regimekit", series.Series("s", np.zeros(3)))
+    assert not origin.stale(now | {"versions": now["versions"] | {"regimekit": "0.0.0"}}, now)
 
 
 def test_a_peer_is_ours_or_trivial_or_named_after_its_library():
@@ -300,6 +300,6 @@ def test_scaling_looks_at_the_first_tenth_only():
 def test_series_of_packages_that_are_not_here_are_a_failure_too():
     with pytest.raises(corpus.Absent, match="no_such_package is not installed"):
         corpus._file("no_such_package", "x.csv")
-    with pytest.raises(corpus.Absent, match=r"holdfast has no x\.csv"):
-        corpus._file("holdfast", "x.csv")
+    with pytest.raises(corpus.Absent, match=r"regimekit has no x\.csv"):
+        corpus._file("regimekit", "x.csv")
     assert "None." in report.markdown([])

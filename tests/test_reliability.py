@@ -8,13 +8,13 @@ import json
 import numpy as np
 import pytest
 
-import holdfast as hf
-from holdfast import HoldfastError, evaluate
+import regimekit as rk
+from regimekit import RegimekitError, evaluate
 
 
 def test_a_normal_told_by_its_limits_is_itself(rng: np.random.Generator) -> None:
     n = 4000
-    run = hf.br_ihmm(particles=5).run(np.zeros(40))
+    run = rk.br_ihmm(particles=5).run(np.zeros(40))
     centre, sd, z = rng.standard_normal(n), rng.uniform(0.5, 2.0, n), rng.standard_normal(n)
     told = {"mean": centre, "lower": centre - 1.6448536 * sd, "upper": centre + 1.6448536 * sd}
     known = {field.name for field in dataclasses.fields(run)}
@@ -47,15 +47,15 @@ def test_calibration_block_by_block_is_calibration_at_once(rng: np.random.Genera
 
 
 def test_a_run_with_transforms_is_the_run(stream: np.ndarray) -> None:
-    run, pit = evaluate.run_with_pit(hf.br_ihmm(particles=5), stream)
-    scored = evaluate.prequential(hf.br_ihmm(particles=5), stream)
+    run, pit = evaluate.run_with_pit(rk.br_ihmm(particles=5), stream)
+    scored = evaluate.prequential(rk.br_ihmm(particles=5), stream)
     np.testing.assert_array_equal(run.mean, scored.run.mean)
     np.testing.assert_array_equal(pit, scored.pit)
-    offline = hf.beam_ihmm(iterations=2, burn_in=1)
+    offline = rk.beam_ihmm(iterations=2, burn_in=1)
     assert np.isnan(evaluate.run_with_pit(offline, stream[:20])[1]).all()
 
 
 def test_transforms_outside_the_unit_interval_are_refused() -> None:
     assert evaluate.calibration([1 + 1e-14], bins=2).pit == [0.0, 1.0]  # rounding is not outside
-    with pytest.raises(HoldfastError, match="between 0 and 1"):
+    with pytest.raises(RegimekitError, match="between 0 and 1"):
         evaluate.calibration([1.2])

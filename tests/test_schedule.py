@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-import holdfast as hf
-from holdfast.regimes.schedule import Schedule, next_size, read_schedule
+import regimekit as rk
+from regimekit.regimes.schedule import Schedule, next_size, read_schedule
 
 
 def chance_of_half(size: int, rule: Schedule, outliers: float, seen: float) -> float:
@@ -31,7 +31,7 @@ def test_a_dirtier_stream_gets_longer_batches() -> None:
         rng = np.random.default_rng(3)
         y = 0.5 * rng.standard_normal(800)
         y[rng.random(800) < share] += 15.0
-        model = hf.br_ihmm(batch="adaptive", particles=20)
+        model = rk.br_ihmm(batch="adaptive", particles=20)
         model.run(y)
         assert model.engine is not None
         sizes.append(int(model.engine.state.clock.size[0]))
@@ -43,20 +43,20 @@ def test_adaptive_settings_are_read_and_refused() -> None:
     assert next_size(read_schedule(4), np.array([3.0, 4.0])) == 4
     assert (read_schedule(4).longest, read_schedule("adaptive").longest) == (4, 32)
     for bad, word in (("adaptiv", "adaptive"), ({"larges": 3}, "largest"), ({"rate": 0}, "rate")):
-        with pytest.raises(hf.HoldfastError, match=word):
+        with pytest.raises(rk.RegimekitError, match=word):
             read_schedule(bad)
 
 
 def test_adaptive_batches_ignore_bursts_and_see_changes() -> None:
-    stream = hf.data.iid_regimes(4)
-    run = hf.br_ihmm(batch="adaptive", prior_var=4.0, particles=50).run(stream.y)
-    assert hf.evaluate.adjusted_rand(run.path, stream.regimes) > 0.8
+    stream = rk.data.iid_regimes(4)
+    run = rk.br_ihmm(batch="adaptive", prior_var=4.0, particles=50).run(stream.y)
+    assert rk.evaluate.adjusted_rand(run.path, stream.regimes) > 0.8
 
 
 def expected_stay(kappa: float) -> float:
     """Mean probability of staying, from batch to batch, after a stream of two levels."""
     y = np.repeat([0.0, 4.0, 0.0, 4.0], 30) + 0.3 * np.random.default_rng(0).standard_normal(120)
-    model = hf.br_ihmm(batch=3, sticky=kappa, prior_var=9.0, noise=0.09, particles=30)
+    model = rk.br_ihmm(batch=3, sticky=kappa, prior_var=9.0, noise=0.09, particles=30)
     model.run(y)
     return float(np.diag(model.transitions().matrix).mean())
 

@@ -11,12 +11,12 @@ import pytest
 from numpy.typing import NDArray
 from scipy import integrate, special, stats
 
-from holdfast import data, evaluate
-from holdfast.errors import HoldfastError
-from holdfast.evaluate import ranked
-from holdfast.forecast import Forecast
-from holdfast.models.base import Model
-from holdfast.results import Run, Step
+from regimekit import data, evaluate
+from regimekit.errors import RegimekitError
+from regimekit.evaluate import ranked
+from regimekit.forecast import Forecast
+from regimekit.models.base import Model
+from regimekit.results import Run, Step
 
 Array = NDArray[np.float64]
 NAN = float("nan")
@@ -91,9 +91,9 @@ class TestPointErrors:
         assert evaluate.mae(y, mean) == 2.0
 
     def test_shapes_must_agree(self) -> None:
-        with pytest.raises(HoldfastError, match="mean"):
+        with pytest.raises(RegimekitError, match="mean"):
             evaluate.rmse([1.0, 2.0], [1.0])
-        with pytest.raises(HoldfastError, match="upper"):
+        with pytest.raises(RegimekitError, match="upper"):
             evaluate.coverage([1.0], [0.0], [1.0, 2.0])
 
     @pytest.mark.parametrize("window", [1, 3, 50])
@@ -298,7 +298,7 @@ class TestCrps:
         assert evaluate.crps([pair] * 3, y) == pytest.approx((first + second) / 2)
 
     def test_lengths_must_agree(self) -> None:
-        with pytest.raises(HoldfastError, match="y has shape"):
+        with pytest.raises(RegimekitError, match="y has shape"):
             evaluate.crps([Forecast.gaussian(0.0, 1.0)], [1.0, 2.0])
 
 
@@ -484,12 +484,12 @@ class TestPrequential:
             ({"level": 1.0}, "level"),
             ({"X": np.ones((3, 1))}, "X has"),
         ):
-            with pytest.raises(HoldfastError, match=match):
+            with pytest.raises(RegimekitError, match=match):
                 evaluate.prequential(model, y, **settings)
-        with pytest.raises(HoldfastError, match="infinite"):
+        with pytest.raises(RegimekitError, match="infinite"):
             evaluate.prequential(model, [1.0, math.inf])
         assert model.count == 0
-        with pytest.raises(HoldfastError, match="period"):
+        with pytest.raises(RegimekitError, match="period"):
             evaluate.last_value(y, period=0)
 
 
@@ -532,5 +532,5 @@ class TestOracle:
         assert told.forecasts()[0].dim == 2
 
     def test_needs_the_truth(self) -> None:
-        with pytest.raises(HoldfastError, match="true regimes"):
+        with pytest.raises(RegimekitError, match="true regimes"):
             evaluate.oracle(data.Dataset(y=np.zeros(3)), noise=1.0)

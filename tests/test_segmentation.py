@@ -8,9 +8,9 @@ import math
 import numpy as np
 import pytest
 
-from holdfast import evaluate
-from holdfast.errors import HoldfastError
-from holdfast.results import NO_REGIME
+from regimekit import evaluate
+from regimekit.errors import RegimekitError
+from regimekit.results import NO_REGIME
 
 
 def match_as_printed(states: list[int], truth: list[int], run_threshold: int) -> tuple[int, ...]:
@@ -62,7 +62,7 @@ class TestChangepoints:
         assert evaluate.switches(regimes) == 1
 
     def test_labels_must_be_whole_numbers(self) -> None:
-        with pytest.raises(HoldfastError, match="regimes"):
+        with pytest.raises(RegimekitError, match="regimes"):
             evaluate.changepoints([0.5, 1.0])
 
 
@@ -82,7 +82,7 @@ class TestDelay:
         assert math.isnan(evaluate.detection_delay([0, 1], []))
 
     def test_changepoint_beyond_the_end(self) -> None:
-        with pytest.raises(HoldfastError, match="truth"):
+        with pytest.raises(RegimekitError, match="truth"):
             evaluate.detection_delay([0, 1], [5])
 
 
@@ -134,7 +134,7 @@ class TestMatching:
             assert evaluate.match_regimes(states, truth, threshold) == expected
 
     def test_threshold_must_be_positive(self) -> None:
-        with pytest.raises(HoldfastError, match="run_threshold"):
+        with pytest.raises(RegimekitError, match="run_threshold"):
             evaluate.match_regimes([0, 1], [1], 0)
 
 
@@ -162,7 +162,7 @@ class TestAdjustedRand:
         assert abs(evaluate.adjusted_rand(*labels)) < 0.02
 
     def test_lengths_must_agree(self) -> None:
-        with pytest.raises(HoldfastError, match="labels"):
+        with pytest.raises(RegimekitError, match="labels"):
             evaluate.adjusted_rand([0, 1], [0])
 
 
@@ -199,7 +199,7 @@ class TestCovering:
         assert evaluate.covering([[4], []], [5], 10) == pytest.approx(expected)
 
     def test_needs_an_annotator(self) -> None:
-        with pytest.raises(HoldfastError, match="annotator"):
+        with pytest.raises(RegimekitError, match="annotator"):
             evaluate.covering({}, [5], 10)
 
 
@@ -229,7 +229,7 @@ class TestF1:
         assert evaluate.f1([], [30]) == pytest.approx(2 / 3)
 
     def test_indices_must_be_whole(self) -> None:
-        with pytest.raises(HoldfastError, match="predicted"):
+        with pytest.raises(RegimekitError, match="predicted"):
             evaluate.f1([10], [-3])
-        with pytest.raises(HoldfastError, match="margin"):
+        with pytest.raises(RegimekitError, match="margin"):
             evaluate.f1([10], [3], margin=-1)

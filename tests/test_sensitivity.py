@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-import holdfast as hf
-from holdfast.evidence import (
+import regimekit as rk
+from regimekit.evidence import (
     Takeover,
     Terms,
     believe,
@@ -20,11 +20,11 @@ from holdfast.evidence import (
     play,
     quadrature,
 )
-from holdfast.influence.posterior import Outlook
-from holdfast.models.regime_settings import RegimeSettings
-from holdfast.regimes.chances import prior_chances
-from holdfast.regimes.prior import Concentration
-from holdfast.robustness.sensitivity import CLEAR, Sensitivity, choice_table, sensitivity
+from regimekit.influence.posterior import Outlook
+from regimekit.models.regime_settings import RegimeSettings
+from regimekit.regimes.chances import prior_chances
+from regimekit.regimes.prior import Concentration
+from regimekit.robustness.sensitivity import CLEAR, Sensitivity, choice_table, sensitivity
 
 VISITS = 20
 LEVEL = {"noise": 1.0, "prior_var": 4.0, "particles": 100, "outlier_rate": 0.02}
@@ -35,7 +35,7 @@ def warm(batch: int, threshold: float | None, seed: int, prior_var: float = 4.0)
     """A model that has been in one regime for VISITS batches; no threshold is contamination."""
     rng = np.random.default_rng(seed)
     chosen = LEVEL | {"prior_var": prior_var}
-    model = hf.br_ihmm(batch=batch, threshold=threshold, seed=seed, **chosen)
+    model = rk.br_ihmm(batch=batch, threshold=threshold, seed=seed, **chosen)
     for y in rng.standard_normal(VISITS * batch):
         model.update(y)
     return model.to_bytes()
@@ -45,7 +45,7 @@ def opened(
     batch: int, threshold: float | None, signal: np.ndarray, seed: int, prior_var: float = 4.0
 ) -> np.ndarray:
     """Whether another regime has been reported by each observation of signal + noise."""
-    model: Any = hf.from_bytes(warm(batch, threshold, seed % 4, prior_var))
+    model: Any = rk.from_bytes(warm(batch, threshold, seed % 4, prior_var))
     model.engine.rng = np.random.default_rng([seed, 1])
     noise = np.random.default_rng([seed, 2]).standard_normal(signal.size)
     present = model.reporter.names[model.engine.reported]
@@ -150,7 +150,7 @@ def test_the_formula_of_a_burst_is_what_the_engine_says():
     where the formula is near the decision; never above it by more than that.
     """
     for prior_var in (4.0, 100.0):
-        model: Any = hf.br_ihmm(batch=6, islands=1, noise=1.0, prior_var=prior_var, particles=30)
+        model: Any = rk.br_ihmm(batch=6, islands=1, noise=1.0, prior_var=prior_var, particles=30)
         for y in 0.9 * np.random.default_rng(0).standard_normal(60):
             model.update(y)
         outlook = Outlook(model)
@@ -272,7 +272,7 @@ def test_more_openness_is_more_sensitive():
 
 @pytest.mark.slow
 def test_a_fitted_model_answers_for_its_present_regime():
-    model = hf.from_bytes(warm(4, 2.0, 0))
+    model = rk.from_bytes(warm(4, 2.0, 0))
     before = model.to_bytes()
     answer = sensitivity(model, shift=[4.0])
     assert model.to_bytes() == before
@@ -298,8 +298,8 @@ def test_the_answer_reads_as_a_table_and_draws_a_figure():
 
 def test_errors_name_the_argument():
     cases = [
-        (hf.br_ihmm(features=hf.features.columns("a")), {}, "level"),
-        (hf.br_ihmm(batch="adaptive"), {}, "batch"),
+        (rk.br_ihmm(features=rk.features.columns("a")), {}, "level"),
+        (rk.br_ihmm(batch="adaptive"), {}, "batch"),
         ({"batch": 0}, {}, "batch"),
         ("br_ihmm", {}, "model must be"),
         ({}, {"openness": 0}, "openness"),
@@ -310,7 +310,7 @@ def test_errors_name_the_argument():
         ({"weight": "much"}, {}, "weight"),
     ]
     for model, given, message in cases:
-        with pytest.raises(hf.HoldfastError, match=message):
+        with pytest.raises(rk.RegimekitError, match=message):
             sensitivity(model, **given)
 
 

@@ -13,17 +13,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-import holdfast as hf
+import regimekit as rk
 from benchmarks import snapshots as benchmark
-from holdfast import snapshot
-from holdfast.checks import Arrays
-from holdfast.containers import compact
-from holdfast.regimes import retrace
-from holdfast.regimes import shares as shares_of
+from regimekit import snapshot
+from regimekit.checks import Arrays
+from regimekit.containers import compact
+from regimekit.regimes import retrace
+from regimekit.regimes import shares as shares_of
 
 
 def small_model(updates: int = 9) -> Any:
-    model = hf.br_ihmm(particles=3, batch=4, max_regimes=4, islands=2, features=hf.features.lags(1))
+    model = rk.br_ihmm(particles=3, batch=4, max_regimes=4, islands=2, features=rk.features.lags(1))
     model.run(np.random.default_rng(0).standard_normal(updates))
     return model
 
@@ -56,13 +56,13 @@ def zipped(data: bytes, **parts: bytes) -> bytes:
 
 
 def refused(data: bytes) -> str:
-    with pytest.raises(hf.SnapshotError) as caught:
-        hf.from_bytes(data)
+    with pytest.raises(rk.SnapshotError) as caught:
+        rk.from_bytes(data)
     return str(caught.value)
 
 
 def test_format_is_a_header_and_plain_arrays(data: bytes) -> None:
-    assert data.startswith(b"holdfast\x03")
+    assert data.startswith(b"regimekit\x03")
     header, arrays = opened(data)
     assert set(header) == {"magic", "format", "model", "state", "settings", "values"}
     assert header["magic"] == snapshot.MAGIC and header["format"] == snapshot.FORMAT == 3
@@ -78,7 +78,7 @@ def test_format_is_a_header_and_plain_arrays(data: bytes) -> None:
 
 
 def test_as_a_zip_of_the_format_before_it_is_the_same_model(data: bytes) -> None:
-    assert hf.from_bytes(zipped(data)).to_bytes() == data
+    assert rk.from_bytes(zipped(data)).to_bytes() == data
 
 
 ODD = np.frombuffer(np.array([0x7FF8000000000001, -1], np.int64).tobytes())  # NaN with a payload
@@ -126,7 +126,7 @@ def asked_of(arrays: Arrays, name: str, shape: tuple[int, ...], **limits: Any) -
         try:
             array = ask(name, shape, **limits)
             found.append((array.tobytes(), array.dtype, array.shape, array.flags.writeable))
-        except hf.SnapshotError as error:
+        except rk.SnapshotError as error:
             found.append(str(error))
     return found
 
@@ -178,8 +178,8 @@ def test_a_damaged_byte_is_refused_or_harmless(data: bytes) -> None:
         damaged = bytearray(data)
         damaged[at] ^= 0x55
         try:
-            model = hf.from_bytes(bytes(damaged))
-        except hf.SnapshotError as error:
+            model = rk.from_bytes(bytes(damaged))
+        except rk.SnapshotError as error:
             assert str(error)
         else:
             assert model.to_bytes() == data
@@ -203,7 +203,7 @@ def test_what_is_no_archive_is_refused(content: bytes, word: str) -> None:
 def test_a_foreign_archive_is_refused() -> None:
     target = io.BytesIO()
     np.savez(target, mean=np.zeros(3))
-    assert "not a holdfast snapshot" in refused(target.getvalue())
+    assert "not a regimekit snapshot" in refused(target.getvalue())
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,7 @@ def test_a_foreign_archive_is_refused() -> None:
         ({"format": snapshot.FORMAT + 1}, f"format {snapshot.FORMAT + 1}"),
         ({"format": "1"}, "format 1"),
         ({"format": None}, "format None"),
-        ({"magic": "something else"}, "not a holdfast snapshot"),
+        ({"magic": "something else"}, "not a regimekit snapshot"),
         ({"model": "oracle"}, "'oracle'"),
         ({"model": ["br_ihmm"]}, "br_ihmm"),
         ({"settings": {"particels": 3}}, "particels"),
@@ -281,11 +281,11 @@ def test_a_pickled_array_is_never_unpickled(data: bytes) -> None:
 
 def test_save_and_load(tmp_path: Path, data: bytes) -> None:
     model = small_model()
-    for path in (tmp_path / "model.holdfast", str(tmp_path / "other")):
+    for path in (tmp_path / "model.regimekit", str(tmp_path / "other")):
         model.save(path)
         assert Path(path).read_bytes() == data
-        assert hf.load(path).to_bytes() == data
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["model.holdfast", "other"]
+        assert rk.load(path).to_bytes() == data
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["model.regimekit", "other"]
 
 
 def test_save_is_all_or_nothing(
@@ -309,14 +309,14 @@ def test_save_is_all_or_nothing(
             small_model(30).save(path)
     assert path.read_bytes() == data and [p.name for p in tmp_path.iterdir()] == ["model"]
     small_model(30).save(path)
-    assert hf.load(path).to_bytes() == small_model(30).to_bytes()
+    assert rk.load(path).to_bytes() == small_model(30).to_bytes()
 
 
 def test_a_path_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    with pytest.raises(hf.HoldfastError, match="path"):
-        hf.load(tmp_path / "nowhere")
-    with pytest.raises(hf.HoldfastError, match="path"):
-        hf.load(tmp_path)
+    with pytest.raises(rk.RegimekitError, match="path"):
+        rk.load(tmp_path / "nowhere")
+    with pytest.raises(rk.RegimekitError, match="path"):
+        rk.load(tmp_path)
 
 
 def array_of(data: bytes, name: str) -> np.ndarray:
@@ -387,8 +387,8 @@ def test_crafted_values_are_refused(data: bytes, name: str, value: float, where:
     flat[at] = value
     crafted = with_array(data, name, array)
     try:
-        model = hf.from_bytes(crafted)
-    except hf.SnapshotError as error:
+        model = rk.from_bytes(crafted)
+    except rk.SnapshotError as error:
         assert str(error)
     else:  # a place that nothing reads: unused slots, a candidate past the last
         assert where != "all"
@@ -424,7 +424,7 @@ def test_more_particles_than_the_arrays_hold_are_refused(data: bytes) -> None:
 
 def test_steps_that_no_batch_has_taken_are_refused() -> None:
     """One step too many would leave no room for the batch's last observation."""
-    model = hf.br_ihmm(particles=4, islands=2, batch=4, noise=0.25)
+    model = rk.br_ihmm(particles=4, islands=2, batch=4, noise=0.25)
     model.run(np.random.default_rng(0).standard_normal((14, 2)))  # vectors: steps as they are
     data = model.to_bytes()
     counts = array_of(data, "work_taken")
@@ -443,18 +443,18 @@ def test_steps_are_told_in_few_numbers_and_made_again(
     x = rng.standard_normal((60, 3))
     y = x @ [2.0, -1.0, 0.5] + np.repeat([0.0, 6.0, 0.0], 20) + 0.3 * rng.standard_normal(60)
     y[[7, 31, 50]] = np.nan, 1e12, -40.0
-    features = hf.features.intercept() + hf.features.columns()
-    model = hf.make(name, particles=12, batch=5, features=features)
+    features = rk.features.intercept() + rk.features.columns()
+    model = rk.make(name, particles=12, batch=5, features=features)
     saved = 0
     for value, row in zip(y, x, strict=True):
         model.update(value, row)
         short = model.to_bytes()
-        assert hf.from_bytes(short).to_bytes() == short
+        assert rk.from_bytes(short).to_bytes() == short
         with monkeypatch.context() as patch:
             patch.setattr(retrace, "tell", lambda _: None)
             long = model.to_bytes()
-            assert hf.from_bytes(short).to_bytes() == long
-        assert hf.from_bytes(long).to_bytes() == short
+            assert rk.from_bytes(short).to_bytes() == long
+        assert rk.from_bytes(long).to_bytes() == short
         saved += "work_learnt" in opened(short)[1]
     assert saved > 50, "or nothing is gained"
 
@@ -482,7 +482,7 @@ def test_the_largest_share_is_left_out_and_put_back(regimes: int) -> None:
 
 
 def test_shares_that_are_none_are_refused_where_one_is_left_out() -> None:
-    model = hf.br_ihmm(particles=8, noise=0.25)
+    model = rk.br_ihmm(particles=8, noise=0.25)
     model.run(np.repeat([0.0, 6.0], 40) + 0.5 * np.random.default_rng(0).standard_normal(80))
     data = model.to_bytes()
     for name, at, value in (
@@ -499,11 +499,11 @@ def test_shares_that_are_none_are_refused_where_one_is_left_out() -> None:
 
 def test_what_long_batches_have_learnt_is_read_again() -> None:
     """One bit for each observation, beyond what a float tells apart."""
-    model = hf.br_ihmm(particles=6, islands=1, batch=62, noise=1.0)
+    model = rk.br_ihmm(particles=6, islands=1, batch=62, noise=1.0)
     model.run(np.random.default_rng(0).standard_normal(61))
     data = model.to_bytes()
     assert array_of(data, "work_learnt").max() > 2**53
-    assert hf.from_bytes(data).to_bytes() == data
+    assert rk.from_bytes(data).to_bytes() == data
 
 
 @pytest.mark.parametrize("islands", [1, 3])
@@ -512,14 +512,14 @@ def test_resumed_at_every_moment_it_goes_on_to_the_bit(islands: int) -> None:
     rng = np.random.default_rng(2)
     y = np.repeat([0.0, 4.0, 0.0], 12) + 0.4 * rng.standard_normal(36)
     y[[5, 20]] = np.nan
-    model = hf.br_ihmm(batch=4, particles=12, islands=islands, noise=0.16, prior_var=9.0)
-    whole = hf.br_ihmm(batch=4, particles=12, islands=islands, noise=0.16, prior_var=9.0).run(y)
+    model = rk.br_ihmm(batch=4, particles=12, islands=islands, noise=0.16, prior_var=9.0)
+    whole = rk.br_ihmm(batch=4, particles=12, islands=islands, noise=0.16, prior_var=9.0).run(y)
     for t, value in enumerate(y):
         step = model.update(value)
-        model = hf.from_bytes(model.to_bytes())
+        model = rk.from_bytes(model.to_bytes())
         np.testing.assert_equal(step.log_score, whole.log_score[t])
         assert (step.regime, step.weight) == (whole.regime[t], whole.weight[t])
-    again = hf.br_ihmm(batch=4, particles=12, islands=islands, noise=0.16, prior_var=9.0)
+    again = rk.br_ihmm(batch=4, particles=12, islands=islands, noise=0.16, prior_var=9.0)
     again.run(y)
     assert model.to_bytes() == again.to_bytes()
 
@@ -528,21 +528,21 @@ def test_resumed_at_every_moment_it_goes_on_to_the_bit(islands: int) -> None:
 def test_models_with_the_same_settings_have_nothing_else_in_common(settings: Any) -> None:
     """Settings are read once for many; what two of them learn stays apart, and is as ever."""
     rng = np.random.default_rng(5)
-    begun = hf.br_ihmm(particles=10, batch=3, **settings)
+    begun = rk.br_ihmm(particles=10, batch=3, **settings)
     begun.run(rng.standard_normal(30))
     data = begun.to_bytes()
     streams = rng.standard_normal((2, 120)), 7 + 3 * rng.standard_normal((2, 120))
     for stream in streams:
-        ones = [hf.from_bytes(data), hf.from_bytes(data)]
+        ones = [rk.from_bytes(data), rk.from_bytes(data)]
         for pair in stream.T:
             for model, y in zip(ones, pair, strict=True):
                 model.update(y)
         for model, y in zip(ones, stream, strict=True):
-            alone = hf.from_bytes(data)
+            alone = rk.from_bytes(data)
             alone.run(y)
             assert model.to_bytes() == alone.to_bytes()
     begun.run(streams[0][0])
-    assert hf.from_bytes(data).to_bytes() == data
+    assert rk.from_bytes(data).to_bytes() == data
 
 
 def test_sizes_stay_small() -> None:
@@ -550,15 +550,15 @@ def test_sizes_stay_small() -> None:
     y = np.repeat([0.0, 5.0, -4.0, 0.0, 9.0, 5.0], 100) + 0.5 * np.random.default_rng(0).normal(
         size=600
     )
-    model = hf.br_ihmm(noise=0.25, prior_var=25.0)
+    model = rk.br_ihmm(noise=0.25, prior_var=25.0)
     model.run(y)
     assert len(model.to_bytes()) < 10_000 < 0.6 * len(zipped(model.to_bytes()))
 
 
 def test_ten_regimes_of_ten_coefficients_take_a_tenth_of_their_matrices() -> None:
     y, x = benchmark.regressions(np.random.default_rng(0))
-    features = hf.features.intercept() + hf.features.columns()
-    model = hf.br_ihmm(noise=0.25, prior_var=25.0, features=features)
+    features = rk.features.intercept() + rk.features.columns()
+    model = rk.br_ihmm(noise=0.25, prior_var=25.0, features=features)
     for part in range(0, 1200, 300):
         model.run(y[part : part + 300], x[part : part + 300])
         data = model.to_bytes()

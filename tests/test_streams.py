@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-import holdfast as hf
-from holdfast.results import CHANGES, Event, Run
+import regimekit as rk
+from regimekit.results import CHANGES, Event, Run
 
 SEEDS = range(20)
 
 
 def model(seed: int = 0, **more: Any) -> Any:
-    return hf.br_ihmm(noise=1.0, prior_var=100.0, seed=seed, **more)
+    return rk.br_ihmm(noise=1.0, prior_var=100.0, seed=seed, **more)
 
 
 def changes(run: Run) -> list[Event]:
@@ -137,7 +137,7 @@ def test_one_regime_of_unknown_noise_stays_one() -> None:
     alarms = []
     for seed in SEEDS:
         y = np.random.default_rng(seed).standard_normal(500)
-        run = hf.student_t_ihmm(prior_var=10.0, seed=seed).run(y)
+        run = rk.student_t_ihmm(prior_var=10.0, seed=seed).run(y)
         alarms.append(len(changes(run)) - 1)
     assert sum(alarm > 0 for alarm in alarms) <= 2
     assert np.mean(alarms) <= 0.2

@@ -10,13 +10,13 @@ import pytest
 from rows import Follower
 from scipy import integrate, optimize, special, stats
 
-import holdfast as hf
-from holdfast.emissions.base import Shape, begin
-from holdfast.emissions.eager import Components
-from holdfast.emissions.inverse_wishart import digamma
-from holdfast.emissions.normal_inverse_gamma import StudentSpec, consistency
-from holdfast.models.student_t import student_t_ihmm
-from holdfast.score import HUBER, IMQ, MAHALANOBIS, NONE, Scoring
+import regimekit as rk
+from regimekit.emissions.base import Shape, begin
+from regimekit.emissions.eager import Components
+from regimekit.emissions.inverse_wishart import digamma
+from regimekit.emissions.normal_inverse_gamma import StudentSpec, consistency
+from regimekit.models.student_t import student_t_ihmm
+from regimekit.score import HUBER, IMQ, MAHALANOBIS, NONE, Scoring
 
 C = 2.0  # threshold of the robust cases
 PLAIN = Scoring(NONE, math.inf, False, True, True, True, True)
@@ -195,7 +195,7 @@ def test_only_the_plain_model_opens_a_regime_for_an_outlier(size: float) -> None
     y[120] = size
     plain = student_t_ihmm(weight="none", batch=1, particles=50)
     robust = student_t_ihmm(particles=50)
-    known = hf.br_ihmm(particles=50)
+    known = rk.br_ihmm(particles=50)
     opened = {}
     for name, model in (("plain", plain), ("robust", robust), ("known", known)):
         seen = steps(model, y)
@@ -481,10 +481,10 @@ def test_a_copy_goes_on_as_the_model_would() -> None:
     ],
 )
 def test_bad_settings_are_refused_by_name(argument: str, value: Any) -> None:
-    with pytest.raises(hf.HoldfastError, match=argument):
+    with pytest.raises(rk.RegimekitError, match=argument):
         student_t_ihmm(**{argument: value})
 
 
 def test_shared_coefficients_are_refused_for_vectors() -> None:
-    with pytest.raises(hf.HoldfastError, match="features"):
+    with pytest.raises(rk.RegimekitError, match="features"):
         StudentSpec().build(Shape(2, 3, shared=False), ROBUST)

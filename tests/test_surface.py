@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-import holdfast as hf
+import regimekit as rk
 
 HEAVY = {"numpy", "scipy", "numba", "narwhals", "duckdb", "pandas", "matplotlib", "pooch", "optuna"}
 
@@ -24,24 +24,24 @@ def modules_after(code: str) -> set[str]:
 
 
 def test_import_loads_nothing_heavy() -> None:
-    assert not modules_after("import holdfast") & HEAVY
+    assert not modules_after("import regimekit") & HEAVY
 
 
 def test_every_public_name_is_there_and_listed() -> None:
-    for name in hf.__all__:
-        assert getattr(hf, name) is not None
-    assert set(hf.__all__) <= set(dir(hf))
+    for name in rk.__all__:
+        assert getattr(rk, name) is not None
+    assert set(rk.__all__) <= set(dir(rk))
     with pytest.raises(AttributeError, match="br_ihm'"):
-        _ = hf.br_ihm  # type: ignore[attr-defined]
+        _ = rk.br_ihm  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("first", ["holdfast.models.registry", "holdfast.evaluate", "holdfast"])
+@pytest.mark.parametrize("first", ["regimekit.models.registry", "regimekit.evaluate", "regimekit"])
 def test_names_work_whatever_is_imported_first(first: str) -> None:
-    code = f"import {first}, holdfast as hf\nassert 'ihmm' in hf.models() and callable(hf.tune)"
-    assert "holdfast" in modules_after(code + "\nfrom holdfast import br_ihmm, data, models")
+    code = f"import {first}, regimekit as rk\nassert 'ihmm' in rk.models() and callable(rk.tune)"
+    assert "regimekit" in modules_after(code + "\nfrom regimekit import br_ihmm, data, models")
 
 
 def test_no_public_name_hides_a_submodule() -> None:
-    for module in pkgutil.iter_modules(hf.__path__):
-        if module.name in hf.__all__:
-            assert getattr(hf, module.name) is importlib.import_module(f"holdfast.{module.name}")
+    for module in pkgutil.iter_modules(rk.__path__):
+        if module.name in rk.__all__:
+            assert getattr(rk, module.name) is importlib.import_module(f"regimekit.{module.name}")

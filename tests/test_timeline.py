@@ -9,8 +9,8 @@ import pandas
 import polars
 import pytest
 
-from holdfast import HoldfastError
-from holdfast.timeline import read_times
+from regimekit import RegimekitError
+from regimekit.timeline import read_times
 
 _DAYS = ["2024-01-01", "2024-01-02", "2024-01-04"]
 
@@ -47,7 +47,7 @@ def test_numbers_and_rows() -> None:
 
 
 def test_a_missing_time_is_refused_with_its_row() -> None:
-    with pytest.raises(HoldfastError, match="missing at row 1"):
+    with pytest.raises(RegimekitError, match="missing at row 1"):
         read_times([1.0, float("nan")], 2)
-    with pytest.raises(HoldfastError, match="missing at row 1"):
+    with pytest.raises(RegimekitError, match="missing at row 1"):
         read_times(np.array(["2024-01-01", "NaT"], "M8[D]"), 2)

@@ -14,14 +14,14 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner
 
-import holdfast as hf
-from holdfast import cli, evaluate
-from holdfast.errors import HoldfastError
-from holdfast.models.registry import REGISTRY
-from holdfast.tuning import Choice, Float, Int, TuneResult, tune
-from holdfast.tuning.search import BACKENDS, Search, open_search
-from holdfast.tuning.space import key, plain, read_spec
-from holdfast.tuning.trials import OBJECTIVES
+import regimekit as rk
+from regimekit import cli, evaluate
+from regimekit.errors import RegimekitError
+from regimekit.models.registry import REGISTRY
+from regimekit.tuning import Choice, Float, Int, TuneResult, tune
+from regimekit.tuning.search import BACKENDS, Search, open_search
+from regimekit.tuning.space import key, plain, read_spec
+from regimekit.tuning.trials import OBJECTIVES
 
 SMALL: dict[str, Any] = {"particles": 3}
 BATCHES = {"batch": ("int", 1, 8)}
@@ -74,12 +74,12 @@ def test_every_whole_number_has_its_share_of_the_unit_interval() -> None:
 
 
 def test_a_choice_may_be_of_anything_a_setting_can_be() -> None:
-    deep = hf.features.intercept() + hf.features.lags(1)
-    spec = read_spec("features", ("choice", [hf.features.intercept(), deep]))
+    deep = rk.features.intercept() + rk.features.lags(1)
+    spec = read_spec("features", ("choice", [rk.features.intercept(), deep]))
     assert isinstance(spec, Choice)
     assert spec.at(0.99) == deep.to_json()
     assert spec.at(spec.place(deep.to_json())) == deep.to_json()
-    assert spec.holds(deep) and not spec.holds(hf.features.lags(2))
+    assert spec.holds(deep) and not spec.holds(rk.features.lags(2))
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_a_spec_survives_json(spec: Any) -> None:
     ],
 )
 def test_a_spec_that_cannot_be_read_is_named(spec: Any, word: str) -> None:
-    with pytest.raises(HoldfastError, match=rf"space\['batch'\].*{word}"):
+    with pytest.raises(RegimekitError, match=rf"space\['batch'\].*{word}"):
         read_spec("batch", spec)
 
 
@@ -116,7 +116,7 @@ TRIVIAL = ("auto", "last_value", "seasonal_last_value", "running_mean")
 
 @pytest.mark.parametrize("name", TRIVIAL)
 def test_a_model_without_anything_to_search_says_so(name: str) -> None:
-    with pytest.raises(HoldfastError, match="space"):
+    with pytest.raises(RegimekitError, match="space"):
         tune(name, levels(12), budget=1)
 
 
@@ -125,9 +125,9 @@ def test_a_model_without_anything_to_search_says_so(name: str) -> None:
     [entry.name for entry in REGISTRY.values() if entry.online and entry.name not in TRIVIAL],
 )
 def test_a_default_space_holds_the_models_default_and_leaves_out_what_is_fixed(name: str) -> None:
-    default = hf.make(name).settings()
+    default = rk.make(name).settings()
     if default.get("units") == "auto":
-        default = hf.make(name, units="given").settings()  # what is searched is told in those of y
+        default = rk.make(name, units="given").settings()  # what is searched is told in those of y
     fixed = {setting: 3.0 for setting in ("prior_var",) if setting in default}
     fixed |= SMALL if "particles" in default else {}
     found = tune(name, levels(12), budget=1, settings=fixed)
@@ -282,7 +282,7 @@ def test_the_value_is_that_of_a_prequential_run() -> None:
 
 def test_only_the_training_part_is_seen() -> None:
     y, X = levels(80), np.random.default_rng(0).standard_normal((80, 2))
-    features = hf.features.intercept() + hf.features.columns()
+    features = rk.features.intercept() + rk.features.columns()
 
     def course(y: np.ndarray, X: Any) -> Any:
         settings = SMALL | {"features": features}
@@ -302,7 +302,7 @@ def test_frames_keep_their_column_names(library: Any) -> None:
     rng = np.random.default_rng(0)
     X = library.DataFrame({"wind": rng.standard_normal(40), "rain": rng.standard_normal(40)})
     y = library.Series(levels(40))
-    choices = [hf.features.columns("wind"), hf.features.columns("rain")]
+    choices = [rk.features.columns("wind"), rk.features.columns("rain")]
     found = tune(
         "br_ihmm", y, X, {"features": ("choice", choices)}, budget=3, train=30, settings=SMALL
     )
@@ -318,7 +318,7 @@ def test_settings_that_fail_are_recorded_and_the_search_goes_on() -> None:
     found = tune("br_ihmm", levels(40), space=space, budget=14, settings=SMALL)
     assert len(found.trials) == 14 and 0 < len(found.failures) < 14
     for trial in found.failures:
-        assert trial["value"] is None and trial["reason"].startswith("HoldfastError")
+        assert trial["value"] is None and trial["reason"].startswith("RegimekitError")
         assert trial["settings"]["batch"] == 0 or trial["settings"]["weight"] == "soft"
     assert found.best["batch"] > 0 and found.best["weight"] == "imq"
 
@@ -327,7 +327,7 @@ def test_an_objective_that_is_not_finite_fails_with_its_reason() -> None:
     def picky(result: Any) -> float:
         return math.nan if result.run.path.max() == 0 else 1.0
 
-    with pytest.raises(HoldfastError, match=r"None of 3 trials succeeded: the objective is nan"):
+    with pytest.raises(RegimekitError, match=r"None of 3 trials succeeded: the objective is nan"):
         tune("br_ihmm", np.zeros(20), space=BATCHES, objective=picky, budget=3, settings=SMALL)
 
 
@@ -397,14 +397,14 @@ def test_a_damaged_line_is_dropped_and_a_foreign_log_refused(tmp_path: Path) -> 
     log.write_text(text[:-20])
     assert points(search()) == whole
     assert len(log.read_text().splitlines()) == len(text.splitlines())
-    with pytest.raises(HoldfastError, match=r"another search: data differ"):
+    with pytest.raises(RegimekitError, match=r"another search: data differ"):
         search(y + 1.0)
-    with pytest.raises(HoldfastError, match=r"another search: objective differ"):
+    with pytest.raises(RegimekitError, match=r"another search: objective differ"):
         search(objective="mae")
-    with pytest.raises(HoldfastError, match=r"another search: space differ"):
+    with pytest.raises(RegimekitError, match=r"another search: space differ"):
         search(space={"noise": ("float", 0.1, 1.0)})
     log.write_text("time,y\n1,2\n")
-    with pytest.raises(HoldfastError, match=r"not a log of trials"):
+    with pytest.raises(RegimekitError, match=r"not a log of trials"):
         search()
     assert log.read_text() == "time,y\n1,2\n"
 
@@ -438,7 +438,7 @@ def test_two_processes_take_the_same_course_twice() -> None:
 
 
 def test_a_result_survives_its_file(tmp_path: Path) -> None:
-    settings = SMALL | {"features": hf.features.intercept(), "threshold": math.inf}
+    settings = SMALL | {"features": rk.features.intercept(), "threshold": math.inf}
     found = tune("br_ihmm", levels(30), space=BATCHES, budget=3, settings=settings)
     found.save(tmp_path / "settings.json")
     read = TuneResult.read(tmp_path / "settings.json")
@@ -455,13 +455,13 @@ def test_a_result_survives_its_file(tmp_path: Path) -> None:
         ("[1]", "holds no settings"),
         ('{"best": {}}', "holds no settings"),
         ('{"model_name": "ihmm", "best": {}, "colour": 1}', "colour"),
-        ('{"model_name": "ihmm", "best": {}, "holdfast_settings": 99}', "format 99"),
+        ('{"model_name": "ihmm", "best": {}, "regimekit_settings": 99}', "format 99"),
     ],
 )
 def test_a_settings_file_that_is_none_is_refused(text: str, word: str, tmp_path: Path) -> None:
     path = tmp_path / "settings.json"
     path.write_text(text)
-    with pytest.raises(HoldfastError, match=word):
+    with pytest.raises(RegimekitError, match=word):
         TuneResult.read(path)
 
 
@@ -469,7 +469,7 @@ def test_a_settings_file_written_by_hand(tmp_path: Path) -> None:
     path = tmp_path / "settings.json"
     path.write_text('{"model_name": "br_ihmm", "best": {"batch": 3}}')
     assert TuneResult.read(path).model().settings()["batch"] == 3
-    with pytest.raises(HoldfastError, match="cannot be read"):
+    with pytest.raises(RegimekitError, match="cannot be read"):
         TuneResult.read(tmp_path / "absent.json")
 
 
@@ -498,7 +498,7 @@ def test_a_settings_file_written_by_hand(tmp_path: Path) -> None:
     ],
 )
 def test_bad_arguments_are_named(how: dict[str, Any], word: str) -> None:
-    with pytest.raises(HoldfastError, match=word):
+    with pytest.raises(RegimekitError, match=word):
         tune(**({"model_name": "br_ihmm", "y": np.zeros(20)} | how))
 
 
@@ -510,7 +510,7 @@ def test_a_missing_package_says_how_to_get_it(
     module: str, how: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(HoldfastError, match=rf"{module}: pip install 'holdfast\[tune\]'"):
+    with pytest.raises(RegimekitError, match=rf"{module}: pip install 'regimekit\[tune\]'"):
         tune("br_ihmm", levels(20), space=BATCHES, budget=4, settings=SMALL, **how)
 
 
@@ -580,14 +580,14 @@ def test_run_takes_what_tune_wrote(table: Path, tmp_path: Path) -> None:
     assert tuned.info["rows"] == 50 and tuned.info["burn_in"] == "20"
     assert len((tmp_path / "log.jsonl").read_text().splitlines()) <= 4
     command("run", table, "--target", "load", "--settings", where, "--out", tmp_path / "out")
-    made = hf.load(tmp_path / "out" / "model.holdfast").settings()
+    made = rk.load(tmp_path / "out" / "model.regimekit").settings()
     assert made == tuned.model().settings()
     assert [term["term"] for term in made["features"]] == ["intercept", "columns", "lags"]
 
 
 def test_options_beside_a_settings_file_win(table: Path, tmp_path: Path) -> None:
     where = tmp_path / "settings.json"
-    best = {"batch": 3, "particles": 3, "features": hf.features.columns("wind").to_json()}
+    best = {"batch": 3, "particles": 3, "features": rk.features.columns("wind").to_json()}
     where.write_text(json.dumps({"model_name": "wolf_ihmm", "best": best}))
     command(
         "run",
@@ -605,14 +605,14 @@ def test_options_beside_a_settings_file_win(table: Path, tmp_path: Path) -> None
         "--out",
         tmp_path / "out",
     )
-    made = hf.load(tmp_path / "out" / "model.holdfast")
+    made = rk.load(tmp_path / "out" / "model.regimekit")
     assert made.name == "wolf_ihmm" and made.settings()["batch"] == 2
-    lags = hf.features.intercept() + hf.features.lags(1)
+    lags = rk.features.intercept() + rk.features.lags(1)
     assert made.settings()["features"] == lags.to_json()
 
 
 def test_a_file_of_no_space_is_refused(table: Path, tmp_path: Path) -> None:
-    with pytest.raises(HoldfastError, match="--space"):
+    with pytest.raises(RegimekitError, match="--space"):
         command("tune", table, "--target", "load", "--space", tmp_path / "absent.json")
 
 
@@ -632,19 +632,19 @@ def test_clean_values_are_what_is_scored() -> None:
         settings={"particles": 5, "noise": 1.0},
         objective="rmse",
     )
-    model = hf.make("br_ihmm", **found.best)
+    model = rk.make("br_ihmm", **found.best)
     wanted = evaluate.rmse(clean[:50], model.run(y[:50]).mean)
     assert found.value == pytest.approx(wanted, rel=1e-12)
-    assert wanted < 3.0 < evaluate.rmse(y[:50], hf.make("br_ihmm", **found.best).run(y[:50]).mean)
-    with pytest.raises(HoldfastError, match="clean has shape"):
+    assert wanted < 3.0 < evaluate.rmse(y[:50], rk.make("br_ihmm", **found.best).run(y[:50]).mean)
+    with pytest.raises(RegimekitError, match="clean has shape"):
         tune("br_ihmm", y, budget=1, clean=clean[:-1])
 
 
 def test_the_default_and_the_last_value_stand_beside_the_best() -> None:
     y = levels(60)
     found = tune("br_ihmm", y, space=BATCHES, budget=2, settings={"particles": 5}, skip=10)
-    own = evaluate.prequential(hf.br_ihmm(particles=5), y, skip=10).scores()
-    last = evaluate.prequential(hf.make("last_value"), y, skip=10).scores()
+    own = evaluate.prequential(rk.br_ihmm(particles=5), y, skip=10).scores()
+    last = evaluate.prequential(rk.make("last_value"), y, skip=10).scores()
     assert found.objective == "crps"
     assert found.default == own["crps"] and found.last_value == last["crps"]
     assert repr(found).startswith("TuneResult(br_ihmm: crps ") and "last value" in repr(found)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import holdfast as hf
-from holdfast.checks import Arrays, Values
-from holdfast.units import Units, measure
+import regimekit as rk
+from regimekit.checks import Arrays, Values
+from regimekit.units import Units, measure
 
 
 def learnt(values: np.ndarray) -> Units:
@@ -91,7 +91,7 @@ def test_snapshot_of_units(rng: np.random.Generator) -> None:
 
 
 def test_rescaled_forecast() -> None:
-    inside = hf.Forecast.mixture(np.array([1.0, 1.0]), np.array([0.0, 2.0]), np.array([1.0, 4.0]))
+    inside = rk.Forecast.mixture(np.array([1.0, 1.0]), np.array([0.0, 2.0]), np.array([1.0, 4.0]))
     out = inside.rescaled(np.array([10.0]), np.array([3.0]))
     assert out.mean == pytest.approx(10 + 3 * inside.mean)
     assert out.quantile(0.9) == pytest.approx(10 + 3 * inside.quantile(0.9))

@@ -13,12 +13,12 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-import holdfast as hf
+import regimekit as rk
 from benchmarks import spy
-from holdfast._numba import config
-from holdfast.emissions import base
-from holdfast.models.regime_model import RegimeModel
-from holdfast.regimes import commit, prior
+from regimekit._numba import config
+from regimekit.emissions import base
+from regimekit.models.regime_model import RegimeModel
+from regimekit.regimes import commit, prior
 
 compiled = pytest.mark.skipif(config.DISABLE_JIT, reason="nothing is compiled here")
 uncompiled = pytest.mark.skipif(not config.DISABLE_JIT, reason="compiled code hides its calls")
@@ -33,7 +33,7 @@ def levels(n: int) -> np.ndarray:
 
 
 def fitted(n: int = 500, **settings: object) -> RegimeModel:
-    model = hf.br_ihmm(**{"noise": 0.25, "prior_var": 9.0} | settings)
+    model = rk.br_ihmm(**{"noise": 0.25, "prior_var": 9.0} | settings)
     model.run(noise(n))
     return model
 
@@ -102,7 +102,7 @@ def test_an_update_keeps_nothing_and_needs_little() -> None:
 @pytest.mark.parametrize("before", [False, True])
 def test_each_distinct_row_is_filtered_once(islands: int, before: bool) -> None:
     """However many particles share it, and whether or not a forecast was asked for before."""
-    model = hf.br_ihmm(noise=0.25, prior_var=9.0, batch=3, particles=12, islands=islands)
+    model = rk.br_ihmm(noise=0.25, prior_var=9.0, batch=3, particles=12, islands=islands)
     model.update(0.0)
     quiet = 0
     for y in levels(90):
@@ -123,7 +123,7 @@ def test_each_distinct_row_is_filtered_once(islands: int, before: bool) -> None:
 
 @uncompiled
 def test_a_commit_touches_each_particle_once_and_each_chosen_row_once() -> None:
-    model = hf.br_ihmm(noise=0.25, prior_var=9.0, batch=3, particles=12, islands=2)
+    model = rk.br_ihmm(noise=0.25, prior_var=9.0, batch=3, particles=12, islands=2)
     model.update(0.0)
     stride = round(48 / 3)
     counted = (prior.log_transition_row, prior.sweep, base.close, base.begin, base.carry)

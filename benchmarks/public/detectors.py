@@ -6,22 +6,22 @@ from typing import Any
 
 import numpy as np
 
-import holdfast as hf
-from holdfast.adapters.making import changepoints, default_model, labels
+import regimekit as rk
+from regimekit.adapters.making import changepoints, default_model, labels
 
 # In the scaled series the noise of the first tenth has variance 1, for all who must be told.
 KNOWN_NOISE = {"noise": 1.0, "prior_var": 10.0}
 
 
 def _regimes(y: np.ndarray) -> list[int]:
-    return changepoints(labels(hf.make(default_model()).run(y)))
+    return changepoints(labels(rk.make(default_model()).run(y)))
 
 
 def _run_lengths(name: str) -> Any:
     """A run-length model is read as its authors read it: the likeliest segmentation at the end."""
 
     def find(y: np.ndarray) -> list[int]:
-        model: Any = hf.make(name, **KNOWN_NOISE)
+        model: Any = rk.make(name, **KNOWN_NOISE)
         model.run(y)
         return [int(t) for t in model.segmentation()]
 
@@ -42,7 +42,7 @@ def _pelt(y: np.ndarray) -> list[int]:
 
 
 CHANGES = {
-    "holdfast": _regimes,
+    "regimekit": _regimes,
     "no_change": lambda y: [],
     "bocd": _run_lengths("bocd"),
     "dsm_bocd": _run_lengths("dsm_bocd"),
@@ -54,7 +54,7 @@ def _tails(name: str) -> Any:
     """How far out a row is in its one-step forecast: 2 |cdf - 1/2|."""
 
     def score(y: np.ndarray) -> np.ndarray:
-        model, scores = hf.make(name), np.zeros(len(y))
+        model, scores = rk.make(name), np.zeros(len(y))
         for t, value in enumerate(y):
             scores[t] = 2 * abs(float(model.predict().cdf(value)) - 0.5)
             model.update(value)
@@ -85,7 +85,7 @@ def _half_space_trees(y: np.ndarray) -> np.ndarray:
 
 
 ANOMALIES = {
-    "holdfast": lambda y: _tails(default_model())(y),
+    "regimekit": lambda y: _tails(default_model())(y),
     "never": lambda y: np.zeros(len(y)),
     "always": lambda y: np.ones(len(y)),
     "last_value": _tails("last_value"),

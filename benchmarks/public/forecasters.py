@@ -16,10 +16,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-import holdfast as hf
+import regimekit as rk
 from benchmarks.public.series import Series
-from holdfast.adapters.making import default_model
-from holdfast.models.spread import Spread
+from regimekit.adapters.making import default_model
+from regimekit.models.spread import Spread
 
 HISTORY = 500  # rows that a refitted peer looks back on
 REFIT, GROWTH = 50, 1.1  # refitted after so many rows, or when the past has grown so much
@@ -31,19 +31,19 @@ class Peer(Protocol):
 
     own: bool  # whether the latest forecast was the peer's own
 
-    def predict(self) -> hf.Forecast: ...
+    def predict(self) -> rk.Forecast: ...
 
     def learn(self, y: float) -> None: ...
 
 
-class OfHoldfast:
-    """Any model of holdfast by name."""
+class OfRegimekit:
+    """Any model of regimekit by name."""
 
     def __init__(self, name: str, **settings: Any) -> None:
-        self.model = hf.make(name, **settings)
+        self.model = rk.make(name, **settings)
         self.own = True
 
-    def predict(self) -> hf.Forecast:
+    def predict(self) -> rk.Forecast:
         return self.model.predict()
 
     def learn(self, y: float) -> None:
@@ -55,9 +55,9 @@ class Guest:
 
     def __init__(self, one: Series) -> None:
         self.centre, self.scale, self.period = one.centre, one.scale, one.period
-        self.lender, self.own = hf.make("last_value"), False
+        self.lender, self.own = rk.make("last_value"), False
 
-    def borrowed(self) -> hf.Forecast:
+    def borrowed(self) -> rk.Forecast:
         self.own = False
         return self.lender.predict()
 
@@ -73,7 +73,7 @@ class OfRiver(Guest):
         self.model, self.spread = model, Spread(1.0, 1)
         self.point = math.nan
 
-    def predict(self) -> hf.Forecast:
+    def predict(self) -> rk.Forecast:
         try:
             self.point = (float(self.model.forecast(1)[0]) - self.centre) / self.scale
         except Exception:  # whatever it is, the row is counted as not its own
@@ -103,7 +103,7 @@ class Ets(Guest):
         self.past: list[float] = []
         self.fitted_at = 0
 
-    def predict(self) -> hf.Forecast:
+    def predict(self) -> rk.Forecast:
         if len(self.past) < max(10, 2 * self.period + 1):
             return self.borrowed()
         self.own = True
@@ -114,7 +114,7 @@ class Ets(Guest):
         ahead = self.model.forward(recent, h=1, level=[90])
         sd = (float(ahead["hi-90"][0]) - float(ahead["lo-90"][0])) / (2 * Z90 * self.scale)
         mean = (float(ahead["mean"][0]) - self.centre) / self.scale
-        return hf.Forecast.gaussian(mean, max(sd, 1e-9) ** 2)
+        return rk.Forecast.gaussian(mean, max(sd, 1e-9) ** 2)
 
     def learn(self, y: float) -> None:
         super().learn(y)
@@ -139,18 +139,18 @@ def _holt_winters(one: Series) -> OfRiver:
     return OfRiver(one, time_series.HoltWinters(alpha=0.3, beta=0.1, **season))
 
 
-def _least_squares(one: Series) -> OfHoldfast:
+def _least_squares(one: Series) -> OfRegimekit:
     steps = (1, 2, one.period) if one.period > 2 else (1, 2)
-    return OfHoldfast("least_squares", features=hf.features.intercept() + hf.features.lags(*steps))
+    return OfRegimekit("least_squares", features=rk.features.intercept() + rk.features.lags(*steps))
 
 
-def _seasonal(one: Series) -> OfHoldfast:
-    return OfHoldfast("seasonal_last_value", period=max(one.period, 1))
+def _seasonal(one: Series) -> OfRegimekit:
+    return OfRegimekit("seasonal_last_value", period=max(one.period, 1))
 
 
 PEERS: dict[str, Callable[[Series], Peer]] = {
-    "holdfast": lambda one: OfHoldfast(default_model()),
-    "last_value": lambda one: OfHoldfast("last_value"),
+    "regimekit": lambda one: OfRegimekit(default_model()),
+    "last_value": lambda one: OfRegimekit("last_value"),
     "seasonal_last_value": _seasonal,
     "least_squares": _least_squares,
     "river_snarimax": _snarimax,

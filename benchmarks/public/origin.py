@@ -1,9 +1,9 @@
 """What a result was made by: data, source and versions. While they are the same, it stands.
 
 `data`       names the numbers of the series.
-`source`     names what the benchmark's own files mean, and for holdfast's own models also what the
+`source`     names what the benchmark's own files mean, and for regimekit's own models also what the
              modules mean that these reach (`paper.state`): docs, comments, the command line and the
-             like may change. A guest's result does not go by holdfast's source, though a forecast
+             like may change. A guest's result does not go by regimekit's source, though a forecast
              that it borrows and its score are computed there, exactly.
 `versions`   of the library a peer comes from, and of what everybody computes with.
 
@@ -18,14 +18,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import holdfast
+import regimekit
 from benchmarks.public.corpus import Absent
 from benchmarks.public.series import Series
 from paper.state import SOURCE, state
 
-# Peers whose code is holdfast's: what they do changes with its source.
+# Peers whose code is regimekit's: what they do changes with its source.
 OURS = {
-    "holdfast",
+    "regimekit",
     "bocd",
     "dsm_bocd",
     "last_value",
@@ -59,8 +59,8 @@ def source(task: str, peer: str, root: Path = SOURCE) -> str:
 
 @cache
 def versions(peer: str) -> dict[str, str]:
-    """By name. That of holdfast is for the reader: its source is named more precisely."""
-    ours = {"holdfast": holdfast.__version__} if peer in OURS else {}
+    """By name. That of regimekit is for the reader: its source is named more precisely."""
+    ours = {"regimekit": regimekit.__version__} if peer in OURS else {}
     others = [name for name in LIBRARIES if peer.startswith(f"{name}_")]
     python = {"python": f"{sys.version_info[0]}.{sys.version_info[1]}"}
     return ours | python | {name: _version(name) for name in (*COMPUTE, *others)}
@@ -79,7 +79,7 @@ def renewable(now: Origin) -> bool:
 
 def _parts(made: Origin) -> dict[str, str]:
     parts = {"data": made["data"], "source": made["source"], **made["versions"]}
-    return {name: part for name, part in parts.items() if name != "holdfast"}
+    return {name: part for name, part in parts.items() if name != "regimekit"}
 
 
 def _version(name: str) -> str:

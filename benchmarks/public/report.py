@@ -11,11 +11,11 @@ from benchmarks.public.results import Result
 
 BASE = "last_value"
 _INTRODUCTION = """\
-`make bench-public` runs holdfast and its peers on public series and writes this page. No peer has
+`make bench-public` runs regimekit and its peers on public series and writes this page. No peer has
 a setting of its own for a series, but for the season's length; some choices for peers were made
 after looking at these series, and are told below. What a peer could not do is counted under
 [failures](#failures), and means are over what a peer managed, so compare peers with equal counts.
-`holdfast` is `auto` with nothing set. Six series with changepoints, two with anomalies and
+`regimekit` is `auto` with nothing set. Six series with changepoints, two with anomalies and
 fifteen to forecast are few: read the tables series by series, and no difference in the second
 digit as one. Seconds are processor time.
 
@@ -27,7 +27,7 @@ Covering and F1 against the annotations of all annotators (one law for the seat 
 `dsm_bocd` are told the noise level, read off the first tenth of the series, and read as their
 authors do: the likeliest segmentation once all is seen. `ruptures_pelt_offline` sees the whole
 series too; its penalty is the BIC's of a change of mean, which finds far too much where noise is
-not independent or has outliers. `holdfast` reports as it goes and is told nothing. The last two
+not independent or has outliers. `regimekit` reports as it goes and is told nothing. The last two
 columns are over the series that every peer managed."""
 _ANOMALIES = """\
 Scored as the Numenta Anomaly Benchmark scores (standard profile, its windows, one threshold for all
@@ -50,7 +50,7 @@ three guests on scaled series, with all three in own units, and as it stands. CR
 last value's was, scaled, 2.517 for Holt-Winters (which divides by a level near zero, and then had
 gamma 0.1 instead of 0.6), 1.025 for SNARIMAX and 0.799 for AutoETS; in own units 1.246, 2.061 and
 0.802. Holt-Winters' season is additive because that did better than the multiplicative one of
-river's example on the first 700 rows of five of the series. No such choice was made for holdfast
+river's example on the first 700 rows of five of the series. No such choice was made for regimekit
 in these runs; its defaults were developed with some of these series at hand."""
 
 

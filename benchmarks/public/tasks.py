@@ -8,7 +8,7 @@ import numpy as np
 
 from benchmarks.public import corpus, detectors, forecasters, nab
 from benchmarks.public.series import Series
-from holdfast import evaluate
+from regimekit import evaluate
 
 WARM_UP = 20  # first rows that are learnt but not scored, for every peer
 

@@ -12,16 +12,16 @@ from pathlib import Path
 import numpy as np
 from playwright.sync_api import sync_playwright
 
-import holdfast as hf
-from holdfast.report import write_report
+import regimekit as rk
+from regimekit.report import write_report
 
 
 def example(folder: Path) -> Path:
     """The report that the page explains."""
-    stream = hf.data.regime_stream(seed=0, n=2000)
+    stream = rk.data.regime_stream(seed=0, n=2000)
     times = np.datetime64("2024-01-01") + np.arange(2000) * np.timedelta64(1, "h")
-    model = hf.br_ihmm(noise=0.16, prior_var=4.0)
-    result = hf.evaluate.prequential(model, stream.y, skip=50)
+    model = rk.br_ihmm(noise=0.16, prior_var=4.0)
+    result = rk.evaluate.prequential(model, stream.y, skip=50)
     return write_report(
         folder / "report.html",
         run=result.run,
@@ -30,7 +30,7 @@ def example(folder: Path) -> Path:
         times=times,
         title="A generated stream: levels that return, spikes and bursts",
         scores=result.scores(),
-        calibration=hf.evaluate.calibration(result.pit[50:]),
+        calibration=rk.evaluate.calibration(result.pit[50:]),
     )
 
 

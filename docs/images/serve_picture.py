@@ -20,7 +20,7 @@ from typing import Any
 import httpx
 from playwright.sync_api import sync_playwright
 
-import holdfast as hf
+import regimekit as rk
 
 NAMES = ["day shift", "night shift", "cleaning"]
 ROWS, LIVE = 600, 12
@@ -28,13 +28,13 @@ ROWS, LIVE = 600, 12
 
 @contextmanager
 def service(folder: str) -> Iterator[httpx.Client]:
-    """`holdfast serve` on a new database, once it is ready and compiled."""
+    """`regimekit serve` on a new database, once it is ready and compiled."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     db = f"sqlite:///{folder}/picture.db"
     process = subprocess.Popen(
-        [sys.executable, "-m", "holdfast.cli", "serve", "--port", str(port), "--db", db]
+        [sys.executable, "-m", "regimekit.cli", "serve", "--port", str(port), "--db", db]
     )
     with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=300, trust_env=False) as client:
         try:
@@ -66,7 +66,7 @@ def send(client: httpx.Client, key: str, y: list[float], first: int, last: int) 
 
 def fill(client: httpx.Client) -> list[float]:
     """Streams to look at: one by the default model with names, three others for the overview."""
-    y: list[float] = hf.data.regime_stream(seed=6, n=ROWS + LIVE, stay=0.985).y.tolist()
+    y: list[float] = rk.data.regime_stream(seed=6, n=ROWS + LIVE, stay=0.985).y.tolist()
     client.put("/streams/plant1.press3.load", json={}).raise_for_status()
     send(client, "plant1.press3.load", y, 0, ROWS)
     library = client.get("/streams/plant1.press3.load/regimes").json()["regimes"]
@@ -74,7 +74,7 @@ def fill(client: httpx.Client) -> list[float]:
         path = f"/streams/plant1.press3.load/regimes/{regime['id']}"
         client.put(path, json={"name": name}).raise_for_status()
     for seed, key in enumerate(("plant1.press4.load", "plant1.oven.gas", "plant2.pump.flow")):
-        other = hf.data.regime_stream(seed=seed, n=240, stay=0.98).y.tolist()
+        other = rk.data.regime_stream(seed=seed, n=240, stay=0.98).y.tolist()
         client.put(f"/streams/{key}", json={"model": "br_ihmm", "noise": 0.16}).raise_for_status()
         send(client, key, other, 0, 240)
     return y

@@ -8,14 +8,14 @@ import sys
 
 import pytest
 
-import holdfast as hf
-from holdfast.adapters import making
+import regimekit as rk
+from regimekit.adapters import making
 
 ADAPTERS = {
-    "holdfast.adapters.river": ("river", "river"),
-    "holdfast.adapters.sklearn": ("sklearn", "sklearn"),
-    "holdfast.adapters.sktime": ("sktime", "sktime"),
-    "holdfast.spark": ("pyspark", "spark"),
+    "regimekit.adapters.river": ("river", "river"),
+    "regimekit.adapters.sklearn": ("sklearn", "sklearn"),
+    "regimekit.adapters.sktime": ("sktime", "sktime"),
+    "regimekit.spark": ("pyspark", "spark"),
 }
 
 
@@ -33,20 +33,20 @@ def test_without_the_library_comes_the_hint(module, monkeypatch):
 
     monkeypatch.setattr(making.importlib, "import_module", without)
     with pytest.raises(
-        making.MissingLibrary, match=rf"pip install 'holdfast\[{extra}\]'"
+        making.MissingLibrary, match=rf"pip install 'regimekit\[{extra}\]'"
     ) as caught:
         builtins.__import__(module)
     assert isinstance(caught.value, ImportError)
-    assert isinstance(caught.value, hf.HoldfastError)
+    assert isinstance(caught.value, rk.RegimekitError)
 
 
 def test_the_default_model_is_a_model():
-    assert making.default_model() in hf.models()
+    assert making.default_model() in rk.models()
 
 
 def test_covariates_are_regressed_on_unless_features_are_given():
     taken = making.fresh("br_ihmm", {}, covariates=True).settings()["features"]
     assert len(taken) == 2
-    chosen = making.fresh("br_ihmm", {"features": hf.features.lags(1)}, covariates=True)
+    chosen = making.fresh("br_ihmm", {"features": rk.features.lags(1)}, covariates=True)
     assert len(chosen.settings()["features"]) == 1
     assert making.fresh("last_value", None, covariates=True).name == "last_value"

@@ -7,8 +7,8 @@ import pandas as pd
 import polars as pl
 import pytest
 
-import holdfast as hf
-from holdfast.adapters import nixtla
+import regimekit as rk
+from regimekit.adapters import nixtla
 
 CHOICE = {"model": "student_t_ihmm", "settings": {"particles": 10, "batch": 2}}
 
@@ -28,9 +28,9 @@ def test_forecast_continues_every_series(frame):
     ahead = nixtla.forecast(frame.sample(frac=1, random_state=0), h=3, level=[80, 95], **CHOICE)
     assert ahead["unique_id"].tolist() == ["a"] * 3 + ["b"] * 3
     assert ahead["ds"].iloc[0] == pd.Timestamp("2026-01-02 16:00")
-    assert ahead["holdfast"].to_numpy() == pytest.approx([1, 1, 1, -1, -1, -1], abs=0.3)
-    assert (ahead["holdfast-lo-95"] < ahead["holdfast-lo-80"]).all()
-    assert (ahead["holdfast-hi-80"] < ahead["holdfast-hi-95"]).all()
+    assert ahead["regimekit"].to_numpy() == pytest.approx([1, 1, 1, -1, -1, -1], abs=0.3)
+    assert (ahead["regimekit-lo-95"] < ahead["regimekit-lo-80"]).all()
+    assert (ahead["regimekit-hi-80"] < ahead["regimekit-hi-95"]).all()
 
 
 def test_months_go_on_as_the_calendar_does(frame):
@@ -49,9 +49,9 @@ def test_one_pass_says_what_fits_to_each_cutoff_say(frame):
     assert table.groupby("unique_id", observed=True)["cutoff"].nunique().tolist() == [4, 4]
     for (key, cutoff), window in table.groupby(["unique_id", "cutoff"]):
         past = frame[(frame["unique_id"] == key) & (frame["ds"] <= cutoff)]
-        fitted = hf.make("student_t_ihmm", particles=10, batch=2)
+        fitted = rk.make("student_t_ihmm", particles=10, batch=2)
         fitted.run(past["y"].to_numpy())
-        assert window["holdfast"].tolist() == [step.mean for step in fitted.forecast(2)]
+        assert window["regimekit"].tolist() == [step.mean for step in fitted.forecast(2)]
         later = frame[(frame["unique_id"] == key) & (frame["ds"] > cutoff)].head(2)
         assert window["y"].tolist() == later["y"].tolist()
     assert table["ds"].max() == frame["ds"].max()
@@ -60,15 +60,15 @@ def test_one_pass_says_what_fits_to_each_cutoff_say(frame):
 def test_covariates_are_used_and_asked_for(frame):
     frame["x"] = np.sin(np.arange(80))
     frame["y"] += 2 * frame["x"]
-    with pytest.raises(hf.HoldfastError, match="X_df is missing"):
+    with pytest.raises(rk.RegimekitError, match="X_df is missing"):
         nixtla.forecast(frame, h=1, **CHOICE)
     future = pd.DataFrame({"unique_id": ["a", "b"], "ds": frame["ds"].max(), "x": [1.0, -1.0]})
     ahead = nixtla.forecast(frame, h=1, X_df=future, **CHOICE)
-    assert ahead["holdfast"].to_numpy() == pytest.approx([3.0, -3.0], abs=0.5)
+    assert ahead["regimekit"].to_numpy() == pytest.approx([3.0, -3.0], abs=0.5)
 
 
 def test_short_and_headless_frames_are_refused(frame):
-    with pytest.raises(hf.HoldfastError, match="'y'"):
+    with pytest.raises(rk.RegimekitError, match="'y'"):
         nixtla.forecast(frame.drop(columns="y"), h=1)
-    with pytest.raises(hf.HoldfastError, match="41 are needed"):
+    with pytest.raises(rk.RegimekitError, match="41 are needed"):
         nixtla.cross_validation(frame, h=40)

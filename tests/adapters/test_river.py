@@ -8,13 +8,13 @@ import pickle
 import numpy as np
 import pytest
 
-import holdfast as hf
+import regimekit as rk
 
 pytest.importorskip("river", reason="river is not installed")
 
 from river import checks, compose, datasets, evaluate, metrics, preprocessing
 
-from holdfast.adapters.river import (
+from regimekit.adapters.river import (
     RegimeAnomalyDetector,
     RegimeDriftDetector,
     RegimeForecaster,
@@ -77,7 +77,7 @@ def test_drift_detector_obeys_the_general_checks():
 
 
 def test_forecaster_says_what_the_model_says():
-    plain, ours = hf.make(**_named(SMALL)), RegimeForecaster(**SMALL)
+    plain, ours = rk.make(**_named(SMALL)), RegimeForecaster(**SMALL)
     for y in LEVELS:
         plain.update(y)
         ours.learn_one(y)

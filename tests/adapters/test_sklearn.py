@@ -7,7 +7,7 @@ import pickle
 import numpy as np
 import pytest
 
-import holdfast as hf
+import regimekit as rk
 
 pytest.importorskip("sklearn", reason="scikit-learn is not installed")
 
@@ -17,7 +17,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from holdfast.adapters.sklearn import RegimeRegressor, RegimeSegmenter
+from regimekit.adapters.sklearn import RegimeRegressor, RegimeSegmenter
 
 SMALL = {
     "model": "student_t_ihmm",
@@ -115,5 +115,5 @@ def test_predicting_leaves_the_model_as_it_was():
 
 
 def test_settings_are_checked_by_the_model():
-    with pytest.raises(hf.HoldfastError, match="batch"):
+    with pytest.raises(rk.RegimekitError, match="batch"):
         RegimeRegressor("br_ihmm", {"batch": 0}).fit([[1.0], [2.0]], [1.0, 2.0])

@@ -6,14 +6,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import holdfast as hf
+import regimekit as rk
 
 pytest.importorskip("sktime", reason="sktime is not installed")
 pytest.importorskip("skpro", reason="skpro is not installed")
 
 from sktime.utils.estimator_checks import check_estimator
 
-from holdfast.adapters.sktime import RegimeChangePoints, RegimeForecaster, RegimeSegments
+from regimekit.adapters.sktime import RegimeChangePoints, RegimeForecaster, RegimeSegments
 
 CHOICE = {"model": "student_t_ihmm", "settings": {"particles": 20, "batch": 3}}
 
@@ -63,7 +63,7 @@ def test_intervals_and_distributions_are_the_models(y):
 def test_values_passed_over_count_as_not_observed(y):
     fitted, plain = (
         RegimeForecaster(**CHOICE).fit(y[:50]),
-        hf.make("student_t_ihmm", particles=20, batch=3),
+        rk.make("student_t_ihmm", particles=20, batch=3),
     )
     fitted.update(y[50:], update_params=False)
     plain.run(np.concatenate([y[:50], np.full(10, np.nan)]))

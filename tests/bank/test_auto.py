@@ -7,7 +7,7 @@ import warnings
 import numpy as np
 import pytest
 
-import holdfast as hf
+import regimekit as rk
 
 
 def autoregression(rng: np.random.Generator, n: int, phi: float, sd: float = 1.0) -> np.ndarray:
@@ -18,26 +18,26 @@ def autoregression(rng: np.random.Generator, n: int, phi: float, sd: float = 1.0
 
 
 @pytest.fixture(scope="module")
-def persistent() -> hf.bank.Auto:
+def persistent() -> rk.bank.Auto:
     """A model that has seen 400 values of an AR(1) with coefficient .95 and noise .5."""
-    model = hf.auto()
+    model = rk.auto()
     model.run(autoregression(np.random.default_rng(4), 400, 0.95, 0.5))
     return model
 
 
 def test_it_is_the_first_model() -> None:
-    assert next(iter(hf.models())) == "auto"
+    assert next(iter(rk.models())) == "auto"
 
 
 def test_other_units_change_nothing(stream: np.ndarray) -> None:
-    a, b = hf.auto().run(stream[:80]), hf.auto().run(5e6 + 4096.0 * stream[:80])
+    a, b = rk.auto().run(stream[:80]), rk.auto().run(5e6 + 4096.0 * stream[:80])
     np.testing.assert_array_equal(a.regime, b.regime)
     np.testing.assert_allclose(a.sd[3:] * 4096, b.sd[3:], rtol=1e-4)
     np.testing.assert_allclose(5e6 + 4096 * a.mean[3:], b.mean[3:], rtol=1e-6)
 
 
 @pytest.mark.parametrize("size", [1e3, 1e9, 1e300])
-def test_a_spike_does_not_become_a_lag(persistent: hf.bank.Auto, size: float) -> None:
+def test_a_spike_does_not_become_a_lag(persistent: rk.bank.Auto, size: float) -> None:
     model, calm = persistent.copy(), persistent.copy()
     spread = model.predict().sd
     model.update(size)
@@ -47,7 +47,7 @@ def test_a_spike_does_not_become_a_lag(persistent: hf.bank.Auto, size: float) ->
     assert abs(model.predict().mean - calm.predict().mean) < 3 * spread
 
 
-def test_a_real_jump_is_followed_within_two_observations(persistent: hf.bank.Auto) -> None:
+def test_a_real_jump_is_followed_within_two_observations(persistent: rk.bank.Auto) -> None:
     model = persistent.copy()
     level = model.predict().mean + 20 * 0.5
     for y in (level, level - 0.3):
@@ -55,7 +55,7 @@ def test_a_real_jump_is_followed_within_two_observations(persistent: hf.bank.Aut
     assert abs(model.predict().mean - level) < 4 * 0.5
 
 
-def test_horizons_carry_what_they_feed_themselves(persistent: hf.bank.Auto) -> None:
+def test_horizons_carry_what_they_feed_themselves(persistent: rk.bank.Auto) -> None:
     """The truth is .5, 1.01, 1.28, 1.56; 400 observations know it about this well."""
     ahead = persistent.forecast(30)
     sd = [ahead[h - 1].sd for h in (1, 5, 10, 30)]
@@ -71,15 +71,15 @@ def test_horizons_carry_what_they_feed_themselves(persistent: hf.bank.Auto) -> N
 def test_columns_of_x_are_features(rng: np.random.Generator) -> None:
     x = rng.standard_normal((150, 2)) * [1.0, 1e4] + [0.0, 5e5]
     y = 3.0 * x[:, 0] - 2e-4 * x[:, 1] + 0.2 * rng.standard_normal(150)
-    run = hf.auto().run(y, x)
+    run = rk.auto().run(y, x)
     error = (y - run.mean)[80:]
     assert np.sqrt(np.mean(error**2)) < 0.35
-    model = hf.auto()
+    model = rk.auto()
     model.update(1.0, x[0])
-    with pytest.raises(hf.HoldfastError, match="x is missing"):
+    with pytest.raises(rk.RegimekitError, match="x is missing"):
         model.update(1.0)
-    with pytest.raises(hf.HoldfastError, match="came without"):
-        plain = hf.auto()
+    with pytest.raises(rk.RegimekitError, match="came without"):
+        plain = rk.auto()
         plain.update(1.0)
         plain.update(2.0, x[0])
 
@@ -92,7 +92,7 @@ def test_regimes_of_many_columns_are_read(rng: np.random.Generator) -> None:
     clean = 900.0 + np.sum(x * slopes[truth], axis=1)
     y = clean + 10.0 * rng.standard_normal(360)
     y[rng.choice(360, 4, replace=False)] += 5e4
-    model = hf.auto()
+    model = rk.auto()
     run = model.run(y, x)
     assert np.median(np.abs(clean - run.mean)[260:]) < 10.0
     assert len(set(run.regime.tolist())) == 2
@@ -102,18 +102,18 @@ def test_regimes_of_many_columns_are_read(rng: np.random.Generator) -> None:
 
 def test_explicit_features_take_the_place_of_proposals(rng: np.random.Generator) -> None:
     y = np.tile(rng.standard_normal(8), 15) + 0.1 * rng.standard_normal(120)
-    model = hf.auto(features=hf.features.intercept() + hf.features.lags(8))
+    model = rk.auto(features=rk.features.intercept() + rk.features.lags(8))
     run = model.run(y)
     assert "regimes, your features" in model.weights
     assert not any("lags 1 to 3" in name or "season" in name for name in model.weights)
     assert np.sqrt(np.mean((y - run.mean)[60:] ** 2)) < 0.3
-    with pytest.raises(hf.HoldfastError, match="matrix"):
-        hf.auto(features=hf.features.matrix(3))
+    with pytest.raises(rk.RegimekitError, match="matrix"):
+        rk.auto(features=rk.features.matrix(3))
 
 
 def test_a_season_is_found_and_explained(rng: np.random.Generator) -> None:
     t = np.arange(220)
-    model = hf.auto()
+    model = rk.auto()
     run = model.run(20 + 6 * np.sin(2 * np.pi * t / 12) + 0.3 * rng.standard_normal(220))
     text = model.explain()
     assert "season of 12" in text and "lags 1, 2, 3, 12, 13" in text
@@ -122,7 +122,7 @@ def test_a_season_is_found_and_explained(rng: np.random.Generator) -> None:
     assert sum(model.weights.values()) == pytest.approx(1.0)
     assert model.weights["regimes, season lags"] > model.weights["regimes, season"] == 0.0
     assert "Regimes, read from season:" in text
-    twin = hf.from_bytes(model.to_bytes())
+    twin = rk.from_bytes(model.to_bytes())
     assert twin.run([20.0, 25.0]).mean.tolist() == model.run([20.0, 25.0]).mean.tolist()
 
 
@@ -136,7 +136,7 @@ def test_a_fault_that_lasted_does_not_drag_what_follows(
     faulty[90:102] += size
     late = slice(126, None)  # two batches after the fault, and later
     errors = [
-        float(np.sqrt(np.mean((y - hf.auto().run(seen).mean)[late] ** 2))) for seen in (faulty, y)
+        float(np.sqrt(np.mean((y - rk.auto().run(seen).mean)[late] ** 2))) for seen in (faulty, y)
     ]
     assert errors[0] < 3.0 * errors[1]
 
@@ -146,16 +146,16 @@ def test_dates_name_the_season(rng: np.random.Generator) -> None:
     pandas = pytest.importorskip("pandas")
     t = np.arange(36)
     y = 100 + t + 8 * np.sin(2 * np.pi * t / 12) + 0.5 * rng.standard_normal(36)
-    dated = hf.auto()
+    dated = rk.auto()
     dated.run(pandas.Series(y, pandas.date_range("2020-01", periods=36, freq="MS"))[:20])
     assert dated.stream is not None and dated.stream.seasons == [12]
     assert dated.settings()["seasons"] == [12]
-    again = hf.from_bytes(dated.to_bytes())
+    again = rk.from_bytes(dated.to_bytes())
     assert again.settings()["seasons"] == [12]
     assert again.predict().mean == dated.predict().mean
     ahead = dated.forecast(3).frame()["time"]
     assert [str(time)[:10] for time in ahead] == ["2021-09-01", "2021-10-01", "2021-11-01"]
-    undated = hf.auto()
+    undated = rk.auto()
     undated.run(y[:20])
     assert undated.stream is not None and undated.stream.seasons == []
     assert undated.settings()["seasons"] is None
@@ -165,7 +165,7 @@ def test_a_season_that_is_named_and_not_there_is_not_used() -> None:
     """Of 20 streams of noise at most 8 take it; chance takes 3 (false alarms below 1 in 50)."""
     taken = 0
     for seed in range(20):
-        model = hf.auto(seasons=12)
+        model = rk.auto(seasons=12)
         model.run(np.random.default_rng(seed).standard_normal(40))
         assert model.stream is not None
         taken += bool(model.stream.seasons)
@@ -173,19 +173,19 @@ def test_a_season_that_is_named_and_not_there_is_not_used() -> None:
 
 
 def test_seasons_are_whole_numbers_and_stand_alone() -> None:
-    with pytest.raises(hf.HoldfastError, match="seasons must be a whole number"):
-        hf.auto(seasons=[7.5])
-    with pytest.raises(hf.HoldfastError, match="seasons must be at least 2"):
-        hf.auto(seasons=1)
-    with pytest.raises(hf.HoldfastError, match="features are given"):
-        hf.auto(seasons=12, features=hf.features.lags(1))
-    assert hf.auto(seasons=[168, 24]).settings()["seasons"] == [24, 168]
+    with pytest.raises(rk.RegimekitError, match="seasons must be a whole number"):
+        rk.auto(seasons=[7.5])
+    with pytest.raises(rk.RegimekitError, match="seasons must be at least 2"):
+        rk.auto(seasons=1)
+    with pytest.raises(rk.RegimekitError, match="features are given"):
+        rk.auto(seasons=12, features=rk.features.lags(1))
+    assert rk.auto(seasons=[168, 24]).settings()["seasons"] == [24, 168]
 
 
 def test_levels_are_read_as_regimes(rng: np.random.Generator) -> None:
     truth = np.repeat([0, 1, 0, 1], 70)
     y = 1e4 + 300 * (8.0 * truth + rng.standard_normal(280))
-    model = hf.auto()
+    model = rk.auto()
     run = model.run(y)
     assert [e.kind for e in run.events if e.kind != "outlier"] == [
         "regime opened",
@@ -203,13 +203,13 @@ def test_a_regime_feature_of_ones_own(rng: np.random.Generator) -> None:
     x = rng.standard_normal((160, 1))
     slope = np.repeat([2.0, -2.0], 80)
     y = slope * x[:, 0] + 0.1 * rng.standard_normal(160)
-    run = hf.auto(regime_features=hf.features.columns()).run(y, x)
+    run = rk.auto(regime_features=rk.features.columns()).run(y, x)
     assert run.regime[-1] == 1 and run.regime[70] == 0
 
 
 def test_vectors(rng: np.random.Generator) -> None:
     y = np.column_stack([rng.standard_normal(70), 1e4 * rng.standard_normal(70) - 3e5])
-    model = hf.auto()
+    model = rk.auto()
     run = model.run(y)
     assert run.mean.shape == (70, 2)
     inside = ((run.lower < y) & (y < run.upper))[20:].mean()
@@ -222,19 +222,19 @@ def test_vectors(rng: np.random.Generator) -> None:
 def test_it_says_once_what_is_wrong() -> None:
     stamps = 1_700_000_000.0 + 60.0 * np.arange(30)
     with pytest.warns(UserWarning, match="time stamp"):
-        model = hf.auto()
+        model = rk.auto()
         model.run(stamps[:25])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model.run(stamps[25:])
-    assert hf.auto().explain().startswith("auto has seen nothing")
+    assert rk.auto().explain().startswith("auto has seen nothing")
 
 
 def test_the_second_forecast_admits_that_one_value_says_nothing_of_the_spread() -> None:
     held = 0
     for seed in range(10):
         first, second = np.random.default_rng(seed).normal(500.0, 8.0, 2)
-        model = hf.auto(seed=seed)
+        model = rk.auto(seed=seed)
         model.update(first)
         low, high = model.predict().interval(0.9)
         held += low <= second <= high
@@ -244,7 +244,7 @@ def test_the_second_forecast_admits_that_one_value_says_nothing_of_the_spread() 
 def test_a_huge_value_in_one_of_two_coordinates_kills_nothing() -> None:
     """The chance that it was real is 0 in floats; what the raw past says is asked all the same."""
     rng = np.random.default_rng(0)
-    model = hf.auto(features=hf.features.lags(1, 2))
+    model = rk.auto(features=rk.features.lags(1, 2))
     for t in range(60):
         y = rng.standard_normal(2)
         y[t % 2] = {15: -1.7e308, 30: 1e300, 31: -1e300, 45: 1e155}.get(t, y[t % 2])

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from holdfast.bank.calibration import Calibration, Components
-from holdfast.forecast import Forecast
+from regimekit.bank.calibration import Calibration, Components
+from regimekit.forecast import Forecast
 
 
 def normal_law(sd: float) -> Components:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from holdfast.bank import scores, simple
-from holdfast.bank.design import GENEROUS, Scaler
-from holdfast.bank.ensemble import PULL, Ensemble
-from holdfast.bank.members import PRIOR, Parts, SimpleMembers, Spec
-from holdfast.bank.mixing import Mixer
-from holdfast.bank.seasons import propose
-from holdfast.bank.shared_past import SharedPast
-from holdfast.evaluate import crps
-from holdfast.features.pasts import CLEAN, RAW, unmoved, weighted_median
-from holdfast.forecast import Forecast
+from regimekit.bank import scores, simple
+from regimekit.bank.design import GENEROUS, Scaler
+from regimekit.bank.ensemble import PULL, Ensemble
+from regimekit.bank.members import PRIOR, Parts, SimpleMembers, Spec
+from regimekit.bank.mixing import Mixer
+from regimekit.bank.seasons import propose
+from regimekit.bank.shared_past import SharedPast
+from regimekit.evaluate import crps
+from regimekit.features.pasts import CLEAN, RAW, unmoved, weighted_median
+from regimekit.forecast import Forecast
 
 NAMES = list(simple.SMOOTHERS)
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import holdfast as hf
-from holdfast.bank import parking
-from holdfast.bank.members import Spec
-from holdfast.bank.mixing import Mixer
-from holdfast.bank.parking import Parking
-from holdfast.checks import Arrays
-from holdfast.errors import SnapshotError
+import regimekit as rk
+from regimekit.bank import parking
+from regimekit.bank.members import Spec
+from regimekit.bank.mixing import Mixer
+from regimekit.bank.parking import Parking
+from regimekit.checks import Arrays
+from regimekit.errors import SnapshotError
 
 SPECS = [Spec("level", reads=True), Spec("lags 1 to 3", (1, 2, 3)), Spec("season lags", (1, 24))]
 PARKED = "regimes, lags 1 to 3"
@@ -64,12 +64,12 @@ def test_a_season_lets_short_lags_rest_and_costs_nothing(
     short: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     y = seasonal(900)
-    model = hf.auto()
+    model = rk.auto()
     resting = model.run(y)
     assert not model.stream.ensemble.parking.awake[2] or model.weights[PARKED] < parking.HEARD
     assert model.regret[PARKED] < 0.5  # it would have been far worse, where it was asked
     monkeypatch.setattr(parking, "HEARD", 0.0)
-    always = hf.auto().run(y)
+    always = rk.auto().run(y)
     ours, theirs = (np.abs(one.mean - y)[400:].mean() for one in (resting, always))
     assert ours == pytest.approx(theirs, rel=0.01)
     assert resting.regime.tolist() == always.regime.tolist()
@@ -77,7 +77,7 @@ def test_a_season_lets_short_lags_rest_and_costs_nothing(
 
 def test_a_resting_member_is_saved_as_it_is(short: None) -> None:
     y = seasonal(700)
-    model = hf.auto()
+    model = rk.auto()
     for t, value in enumerate(y):
         model.update(value)
         if t > 300 and not model.stream.ensemble.parking.awake.all():
@@ -85,7 +85,7 @@ def test_a_resting_member_is_saved_as_it_is(short: None) -> None:
     else:
         pytest.fail("nobody went to rest")
     assert model.weights[PARKED] == 0.0 and "At rest" in model.explain()
-    twin = hf.from_bytes(model.to_bytes())
+    twin = rk.from_bytes(model.to_bytes())
     for value in y[t + 1 : t + 350]:  # until after it has been woken
         ours, theirs = model.update(value), twin.update(value)
         assert ours.log_score == theirs.log_score
@@ -105,7 +105,7 @@ def test_it_is_heard_again_when_the_season_ends(short: None) -> None:
     tail = [0.0, 0.0, 0.0]
     for _ in range(900):
         tail.append(0.2 * tail[-1] + 0.1 * tail[-2] + 0.65 * tail[-3] + 0.5 * rng.standard_normal())
-    model = hf.auto()
+    model = rk.auto()
     model.run(seasonal(600))
     model.run(np.array(tail[3:]))
     parked = model.stream.ensemble.parking

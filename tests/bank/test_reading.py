@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from holdfast.bank.reading import EARLY, HOLD, TRACE, WARM, Reading
-from holdfast.checks import Arrays, Values
-from holdfast.results import Event, Step
+from regimekit.bank.reading import EARLY, HOLD, TRACE, WARM, Reading
+from regimekit.checks import Arrays, Values
+from regimekit.results import Event, Step
 
 
 def hear(reading: Reading, time: int, regimes: list[int], scores: list[float]) -> list[str]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import holdfast as hf
-from holdfast.bank import seasonal
-from holdfast.bank.design import Lineup
-from holdfast.bank.seasons import propose
-from holdfast.bank.shared_past import REACH, SharedPast
-from holdfast.features.pasts import BROAD, CLEAN
+import regimekit as rk
+from regimekit.bank import seasonal
+from regimekit.bank.design import Lineup
+from regimekit.bank.seasons import propose
+from regimekit.bank.shared_past import REACH, SharedPast
+from regimekit.features.pasts import BROAD, CLEAN
 
 SHAPE = np.array([4.0, -1.0, 0.0, -3.0])
 
@@ -91,7 +91,7 @@ def test_a_shift_of_a_season_is_one_change() -> None:
     for i in range(600):
         e = 0.6 * e + rng.standard_normal()
         y[i] += e
-    run = hf.auto().run(y)
+    run = rk.auto().run(y)
     changes = [event for event in run.events if event.kind != "outlier"]
     assert [event.kind for event in changes] == ["regime opened"] * 2
     assert abs(changes[1].since - 401) <= 2 and changes[1].time < 425
@@ -102,7 +102,7 @@ def test_months_are_forecast_as_well_as_by_who_is_told() -> None:
     rng, t = np.random.default_rng(2), np.arange(120)
     shape = 20 * rng.standard_normal(12)
     y = 300 + shape[t % 12] + 3 * rng.standard_normal(120)
-    error = np.abs(hf.auto().run(y).mean - y)[60:].mean()
+    error = np.abs(rk.auto().run(y).mean - y)[60:].mean()
     told = [abs(y[i] - y[i % 12 : i : 12].mean()) for i in range(60, 120)]
     assert error < 1.25 * np.mean(told)
 

@@ -17,7 +17,7 @@ class Said(NamedTuple):
     err: str
 
 
-Holdfast = Callable[..., Said]
+Regimekit = Callable[..., Said]
 
 
 def hourly(values: Any, start: int = 0) -> list[str]:

@@ -8,20 +8,20 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cli_helpers import Holdfast, Said, hourly
+from cli_helpers import Regimekit, Said, hourly
 
-from holdfast import cli
+from regimekit import cli
 
 
 @pytest.fixture
-def holdfast(
+def regimekit(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
-) -> Holdfast:
+) -> Regimekit:
     """Runs the command line in this process, in a folder of its own."""
     monkeypatch.chdir(tmp_path)
 
     def call(*arguments: Any) -> Said:
-        monkeypatch.setattr(sys, "argv", ["holdfast", *map(str, arguments)])
+        monkeypatch.setattr(sys, "argv", ["regimekit", *map(str, arguments)])
         capfd.readouterr()
         with pytest.raises(SystemExit) as stop:
             cli.main()

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_helpers import Holdfast, rows_of
+from cli_helpers import Regimekit, rows_of
 
 FILES = {
     "text.csv": "t,y\n2024-01-01,1\n2024-01-02,abc\n2024-01-03,3\n",
@@ -80,13 +80,13 @@ def folder(tmp_path: Path) -> Path:
     ],
 )
 def test_one_line_and_nothing_written(
-    holdfast: Holdfast, folder: Path, arguments: list[Any], words: list[str]
+    regimekit: Regimekit, folder: Path, arguments: list[Any], words: list[str]
 ) -> None:
     before = sorted(folder.rglob("*"))
-    said = holdfast("run", *arguments)
+    said = regimekit("run", *arguments)
     assert said.code == 2
-    (line,) = [line for line in said.err.splitlines() if not line.startswith("holdfast: report")]
-    assert line.startswith("holdfast: ")
+    (line,) = [line for line in said.err.splitlines() if not line.startswith("regimekit: report")]
+    assert line.startswith("regimekit: ")
     for word in words:
         assert word in line
     assert sorted(folder.rglob("*")) == before
@@ -94,63 +94,63 @@ def test_one_line_and_nothing_written(
 
 @pytest.mark.parametrize("header", ['"load, MW"', "load, MW"])
 def test_a_separator_in_the_name_of_the_only_column(
-    holdfast: Holdfast, tmp_path: Path, header: str
+    regimekit: Regimekit, tmp_path: Path, header: str
 ) -> None:
     (tmp_path / "x.csv").write_text(header + "\n" + "".join(f"{j % 5}.5\n" for j in range(60)))
-    assert holdfast("run", "x.csv", "--model", "last_value").code == 0
+    assert regimekit("run", "x.csv", "--model", "last_value").code == 0
     assert len(rows_of(tmp_path / "out" / "run.csv")) == 60
 
 
-def test_sort_mends_disorder(holdfast: Holdfast, folder: Path) -> None:
-    assert holdfast("run", "disorder.csv", "--sort", "--model", "last_value").code == 0
+def test_sort_mends_disorder(regimekit: Regimekit, folder: Path) -> None:
+    assert regimekit("run", "disorder.csv", "--sort", "--model", "last_value").code == 0
     assert [row["y"] for row in rows_of(folder / "out" / "run.csv")] == ["2.0", "1.0", "2.0"]
 
 
-def test_one_row_gives_no_scores(holdfast: Holdfast, tmp_path: Path) -> None:
+def test_one_row_gives_no_scores(regimekit: Regimekit, tmp_path: Path) -> None:
     (tmp_path / "one.csv").write_text("time,y\n2024-01-01,1\n")
-    said = holdfast("run", "one.csv", "--model", "last_value")
+    said = regimekit("run", "one.csv", "--model", "last_value")
     assert said.code == 0 and "RMSE" not in said.out and "1 observation, 1 regime" in said.out
     assert "Too few rows" in said.out
 
 
-def test_gaps_repeats_and_missing_cells_are_told(holdfast: Holdfast, tmp_path: Path) -> None:
+def test_gaps_repeats_and_missing_cells_are_told(regimekit: Regimekit, tmp_path: Path) -> None:
     days = [1, 2, 3, 3, 4, 7, 8, 9, 10]
     lines = [f"2024-01-{day:02d},{'NA' if day == 9 else day}\n" for day in days]
     (tmp_path / "x.csv").write_text("time,y\n" + "".join(lines))
-    said = holdfast("run", "x.csv", "--model", "last_value")
+    said = regimekit("run", "x.csv", "--model", "last_value")
     assert "left out: 1" in said.out and "Gaps: 1; observations put in as missing: 2" in said.out
     rows = rows_of(tmp_path / "out" / "run.csv")
     assert [row["time"][8:10] for row in rows] == [f"{day:02d}" for day in range(1, 11)]
     assert [row["y"] for row in rows][4:6] == ["", ""] and rows[8]["y"] == ""
 
 
-def test_a_failed_run_leaves_the_earlier_one(holdfast: Holdfast, folder: Path) -> None:
+def test_a_failed_run_leaves_the_earlier_one(regimekit: Regimekit, folder: Path) -> None:
     (folder / "good.csv").write_text("y\n1\n2\n3\n")
-    assert holdfast("run", "good.csv", "--model", "last_value").code == 0
+    assert regimekit("run", "good.csv", "--model", "last_value").code == 0
     before = (folder / "out" / "run.csv").read_bytes()
-    assert holdfast("run", "late_text.csv", "--model", "last_value").code == 2
+    assert regimekit("run", "late_text.csv", "--model", "last_value").code == 2
     assert (folder / "out" / "run.csv").read_bytes() == before
 
 
 def test_thousands_with_points_where_the_comma_is_decimal(
-    holdfast: Holdfast, tmp_path: Path
+    regimekit: Regimekit, tmp_path: Path
 ) -> None:
     cells = ["1.234,5", "1.235", "0,125", "12.345.678", "0.125"]
     (tmp_path / "de.csv").write_text("\n".join(["y;n", *(f"{c};x" for c in cells)]) + "\n")
-    assert holdfast("run", "de.csv", "--model", "last_value").code == 0
+    assert regimekit("run", "de.csv", "--model", "last_value").code == 0
     found = [float(row["y"]) for row in rows_of(tmp_path / "out" / "run.csv")]
     assert found == [1234.5, 1235.0, 0.125, 12345678.0, 0.125]
 
 
-def test_a_step_back_names_its_line(holdfast: Holdfast, tmp_path: Path) -> None:
+def test_a_step_back_names_its_line(regimekit: Regimekit, tmp_path: Path) -> None:
     (tmp_path / "back.csv").write_text("time,y\n2024-01-02,1\n2024-01-01,2\n")
-    said = holdfast("run", "back.csv", "--model", "last_value")
+    said = regimekit("run", "back.csv", "--model", "last_value")
     assert said.code == 2 and "Row 2 (line 3): its time 2024-01-01" in said.err
     assert "is earlier than that of the row above" in said.err
 
 
 @pytest.mark.parametrize("lags", ["1.5", "0", "-1"])
-def test_lags_are_whole_steps(holdfast: Holdfast, tmp_path: Path, lags: str) -> None:
+def test_lags_are_whole_steps(regimekit: Regimekit, tmp_path: Path, lags: str) -> None:
     (tmp_path / "y.csv").write_text("y\n1\n2\n")
-    said = holdfast("run", "y.csv", f"--lags={lags}")
+    said = regimekit("run", "y.csv", f"--lags={lags}")
     assert said.code == 2 and "--lags takes whole numbers from 1 on" in said.err

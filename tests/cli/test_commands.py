@@ -14,29 +14,29 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cli_helpers import FAST, Holdfast, hourly, rows_of
+from cli_helpers import FAST, Regimekit, hourly, rows_of
 
-import holdfast as hf
-from holdfast import comparison
-from holdfast.cli import upkeep
-from holdfast.cli.read_back import read_run
+import regimekit as rk
+from regimekit import comparison
+from regimekit.cli import upkeep
+from regimekit.cli.read_back import read_run
 
 
 @pytest.mark.parametrize("form", ["csv", "parquet"])
 @pytest.mark.parametrize("times", [True, False])
 def test_resume_equals_one_run(
-    holdfast: Holdfast, tmp_path: Path, levels: np.ndarray, form: str, times: bool
+    regimekit: Regimekit, tmp_path: Path, levels: np.ndarray, form: str, times: bool
 ) -> None:
     lines = hourly(levels) if times else [f"{v:.4f}\n" for v in levels]
     header = "when,load\n" if times else "load\n"
     grown = tmp_path / "grown.csv"
     grown.write_text(header + "".join(lines[:70]))
-    assert holdfast("run", grown, *FAST, "--out", "two", "--format", form).code == 0
+    assert regimekit("run", grown, *FAST, "--out", "two", "--format", form).code == 0
     grown.write_text(header + "".join(lines))
-    said = holdfast("resume", "two")
+    said = regimekit("resume", "two")
     assert said.code == 0 and "80 observations more, 150 in all" in said.out
-    holdfast("run", grown, *FAST, "--out", "one", "--format", form)
-    names = ["model.holdfast", "events.csv", *(["run.csv"] if form == "csv" else [])]
+    regimekit("run", grown, *FAST, "--out", "one", "--format", form)
+    names = ["model.regimekit", "events.csv", *(["run.csv"] if form == "csv" else [])]
     for name in names:
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
     one, two = (json.loads((tmp_path / name / "run.json").read_text()) for name in ("one", "two"))
@@ -45,42 +45,42 @@ def test_resume_equals_one_run(
 
 
 def test_resume_without_a_new_row_changes_nothing(
-    holdfast: Holdfast, table: Path, tmp_path: Path
+    regimekit: Regimekit, table: Path, tmp_path: Path
 ) -> None:
-    holdfast("run", table, *FAST)
+    regimekit("run", table, *FAST)
     before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
-    said = holdfast("resume", "out")
+    said = regimekit("resume", "out")
     assert said.code == 0 and "no row is new" in said.out
     assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before
 
 
-def test_resume_needs_a_run(holdfast: Holdfast, tmp_path: Path) -> None:
-    said = holdfast("resume", tmp_path)
+def test_resume_needs_a_run(regimekit: Regimekit, tmp_path: Path) -> None:
+    said = regimekit("resume", tmp_path)
     assert said.code == 2 and "folder of a run" in said.err
 
 
-def test_forecast_from_a_snapshot(holdfast: Holdfast, table: Path, tmp_path: Path) -> None:
-    holdfast("run", table, *FAST, "--horizon", 3)
-    said = holdfast("forecast", "out", "--horizon", 3, "--out", "next.csv")
+def test_forecast_from_a_snapshot(regimekit: Regimekit, table: Path, tmp_path: Path) -> None:
+    regimekit("run", table, *FAST, "--horizon", 3)
+    said = regimekit("forecast", "out", "--horizon", 3, "--out", "next.csv")
     assert said.code == 0
     assert rows_of(tmp_path / "next.csv") == rows_of(tmp_path / "out" / "forecasts.csv")
-    hf.load(tmp_path / "out" / "model.holdfast").save(tmp_path / "bare.holdfast")
-    said = holdfast("forecast", "bare.holdfast", "--horizon", 2, "--json")
+    rk.load(tmp_path / "out" / "model.regimekit").save(tmp_path / "bare.regimekit")
+    said = regimekit("forecast", "bare.regimekit", "--horizon", 2, "--json")
     assert json.loads(said.out)["forecasts"]["step"] == [1, 2]
-    assert holdfast("forecast", table).code == 2
+    assert regimekit("forecast", table).code == 2
 
 
-def test_inspect_in_words(holdfast: Holdfast, table: Path) -> None:
-    holdfast("run", table, "--model", "br_ihmm", "--set", "particles=5")
-    said = holdfast("inspect", "out")
+def test_inspect_in_words(regimekit: Regimekit, table: Path) -> None:
+    regimekit("run", table, "--model", "br_ihmm", "--set", "particles=5")
+    said = regimekit("inspect", "out")
     assert "holds a br_ihmm" in said.out and "150 observations of load" in said.out
     assert "remembers" in said.out and "From regime" in said.out
-    content = json.loads(holdfast("inspect", "out/model.holdfast", "--json").out)
+    content = json.loads(regimekit("inspect", "out/model.regimekit", "--json").out)
     assert content["settings"]["particles"] == 5 and content["regimes"]["visits"]
 
 
 def test_report_gets_the_run_that_was_written(
-    holdfast: Holdfast, table: Path, levels: np.ndarray, monkeypatch: pytest.MonkeyPatch
+    regimekit: Regimekit, table: Path, levels: np.ndarray, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[dict[str, Any]] = []
 
@@ -102,12 +102,12 @@ def test_report_gets_the_run_that_was_written(
         seen[-1]["calibration"] = calibration
         path.write_text("<html>")
 
-    door = ModuleType("holdfast.report")
+    door = ModuleType("regimekit.report")
     door.write_report = write_report
-    monkeypatch.setitem(sys.modules, "holdfast.report", door)
-    assert holdfast("run", table, *FAST).code == 0 and Path("out/report.html").exists()
+    monkeypatch.setitem(sys.modules, "regimekit.report", door)
+    assert regimekit("run", table, *FAST).code == 0 and Path("out/report.html").exists()
     Path("out/report.html").unlink()
-    assert holdfast("report", "out").code == 0 and Path("out/report.html").exists()
+    assert regimekit("report", "out").code == 0 and Path("out/report.html").exists()
     first, again = seen
     np.testing.assert_allclose(again["y"], levels, atol=1e-4)
     np.testing.assert_array_equal(first["times"], again["times"])
@@ -119,22 +119,22 @@ def test_report_gets_the_run_that_was_written(
 
 
 def test_the_report_of_a_run_is_calibrated_by_its_forecasts(
-    holdfast: Holdfast, table: Path, levels: np.ndarray
+    regimekit: Regimekit, table: Path, levels: np.ndarray
 ) -> None:
-    assert holdfast("run", table, *FAST).code == 0
+    assert regimekit("run", table, *FAST).code == 0
     page = Path("out/report.html").read_text()
     assert "Share inside the band, by level" in page
     assert "Put together from the centre" not in page  # the forecasts' own transforms
-    model = hf.br_ihmm(particles=5, noise=1.0)
-    pit = hf.evaluate.prequential(model, np.round(levels, 4)).pit
-    inside = hf.evaluate.calibration(pit[50:]).coverage[0.5]
+    model = rk.br_ihmm(particles=5, noise=1.0)
+    pit = rk.evaluate.prequential(model, np.round(levels, 4)).pit
+    inside = rk.evaluate.calibration(pit[50:]).coverage[0.5]
     assert f"<td>{100 * inside:.1f} %</td>" in page
 
 
-def test_compare_one_table_one_figure(holdfast: Holdfast, table: Path, tmp_path: Path) -> None:
+def test_compare_one_table_one_figure(regimekit: Regimekit, table: Path, tmp_path: Path) -> None:
     models = "last_value,running_mean,beam_ihmm,dsm_bocd"
     fast = ("--set", "iterations=4", "--set", "burn_in=2")
-    said = holdfast("compare", table, "--models", models, "--lags", "1", *fast, "--json")
+    said = regimekit("compare", table, "--models", models, "--lags", "1", *fast, "--json")
     assert said.code == 0, said.err
     rows = {row["model"]: row for row in json.loads(said.out)["models"]}
     assert list(rows) == sorted(rows, key=lambda name: rows[name].get("rmse", np.inf))
@@ -142,7 +142,7 @@ def test_compare_one_table_one_figure(holdfast: Holdfast, table: Path, tmp_path:
     assert rows["last_value"]["mae"] < rows["running_mean"]["mae"]
     assert (tmp_path / "out" / "comparison.png").stat().st_size > 1000
     assert len(rows_of(tmp_path / "out" / "comparison.csv")) == 4
-    assert holdfast("compare", table, "--models", "last_valu").code == 2
+    assert regimekit("compare", table, "--models", "last_valu").code == 2
 
 
 @pytest.mark.parametrize("skip", [0, 50])
@@ -157,23 +157,23 @@ def test_the_figure_of_a_comparison_ends_at_its_table(levels: np.ndarray, skip: 
 
 
 def test_compare_leaves_a_run_in_the_same_folder(
-    holdfast: Holdfast, table: Path, tmp_path: Path
+    regimekit: Regimekit, table: Path, tmp_path: Path
 ) -> None:
-    holdfast("run", table, "--model", "last_value")
+    regimekit("run", table, "--model", "last_value")
     before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
-    said = holdfast("compare", table, "--models", "last_value,running_mean")
+    said = regimekit("compare", table, "--models", "last_value,running_mean")
     after = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
     assert said.code == 0 and "comparison.csv" in after
     assert {name: after.get(name) for name in before} == before
 
 
-def test_compare_says_a_thing_once_and_in_its_table(holdfast: Holdfast, table: Path) -> None:
+def test_compare_says_a_thing_once_and_in_its_table(regimekit: Regimekit, table: Path) -> None:
     wrong = ("--set", "noise=1e-4", "--set", "prior_var=1")
-    said = holdfast("compare", table, "--models", "bocd,last_value", *wrong)
+    said = regimekit("compare", table, "--models", "bocd,last_value", *wrong)
     assert said.code == 0 and not said.err
 
 
-def test_databases_can_be_compared_and_tuned(holdfast: Holdfast, levels: np.ndarray) -> None:
+def test_databases_can_be_compared_and_tuned(regimekit: Regimekit, levels: np.ndarray) -> None:
     with closing(sqlite3.connect("base.sqlite")) as base, base:
         for name in ("load", "other"):
             base.execute(f"CREATE TABLE {name} (day TEXT, y REAL)")
@@ -181,18 +181,18 @@ def test_databases_can_be_compared_and_tuned(holdfast: Holdfast, levels: np.ndar
         rows = list(zip(days, levels.tolist(), strict=True))
         base.executemany("INSERT INTO load VALUES (?, ?)", rows[::-1])
     pick = ("base.sqlite", "--table", "load", "--time", "day", "--sort")
-    said = holdfast("compare", *pick, "--models", "last_value,running_mean")
+    said = regimekit("compare", *pick, "--models", "last_value,running_mean")
     assert said.code == 0, said.err
-    said = holdfast("tune", *pick, "--budget", 1, "--set", "particles=5")
+    said = regimekit("tune", *pick, "--budget", 1, "--set", "particles=5")
     assert said.code == 0, said.err
     hint = said.out.split("use them with: ")[1].splitlines()[0]
-    assert holdfast(*shlex.split(hint)[1:]).code == 0
+    assert regimekit(*shlex.split(hint)[1:]).code == 0
 
 
 def test_the_hint_of_tune_works_as_printed(
-    holdfast: Holdfast, table: Path, levels: np.ndarray
+    regimekit: Regimekit, table: Path, levels: np.ndarray
 ) -> None:
-    said = holdfast(
+    said = regimekit(
         "tune",
         table,
         "--budget",
@@ -209,16 +209,16 @@ def test_the_hint_of_tune_works_as_printed(
     for label in ("best of 2 trials", "default settings", "last value"):
         line = [line for line in said.out.splitlines() if line.strip().startswith(label)][-1]
         scores[label] = float(line.split()[-1].replace(",", ""))
-    own = hf.evaluate.prequential(hf.br_ihmm(particles=5), np.round(levels, 4), skip=50).scores()
+    own = rk.evaluate.prequential(rk.br_ihmm(particles=5), np.round(levels, 4), skip=50).scores()
     assert scores["default settings"] == pytest.approx(own["rmse"], rel=0.01)
     assert scores["last value"] == pytest.approx(own["rmse_last_value"], rel=0.01)
-    told = hf.br_ihmm(particles=5, units="given")
-    unscaled = hf.evaluate.prequential(told, np.round(levels, 4), skip=50).scores()["rmse"]
+    told = rk.br_ihmm(particles=5, units="given")
+    unscaled = rk.evaluate.prequential(told, np.round(levels, 4), skip=50).scores()["rmse"]
     assert scores["best of 2 trials"] < 0.1 * unscaled  # searched in the units of the file
     assert scores["default settings"] < 0.1 * unscaled  # which the default learns
     hint = said.out.split("use them with: ")[1].splitlines()[0]
     done = subprocess.run(
-        [sys.executable, "-m", "holdfast.cli", *shlex.split(hint)[1:]],
+        [sys.executable, "-m", "regimekit.cli", *shlex.split(hint)[1:]],
         capture_output=True,
         text=True,
         check=False,
@@ -226,51 +226,51 @@ def test_the_hint_of_tune_works_as_printed(
     assert done.returncode == 0, done.stderr
 
 
-def test_tune_checks_its_file_first(holdfast: Holdfast, table: Path) -> None:
+def test_tune_checks_its_file_first(regimekit: Regimekit, table: Path) -> None:
     Path("taken").write_text("")
-    said = holdfast("tune", table, "--out", "taken/settings.json")
+    said = regimekit("tune", table, "--out", "taken/settings.json")
     assert said.code == 2 and "--out" in said.err
 
 
-def test_the_numbers_of_the_demo_agree(holdfast: Holdfast, tmp_path: Path) -> None:
-    said = holdfast("demo", "--n", 200, "--json")
+def test_the_numbers_of_the_demo_agree(regimekit: Regimekit, tmp_path: Path) -> None:
+    said = regimekit("demo", "--n", 200, "--json")
     content = json.loads(said.out)
     found = content["truth"]
     caught, there = map(int, found["outliers caught"])
-    stream = hf.data.regime_stream(seed=0, n=200)
+    stream = rk.data.regime_stream(seed=0, n=200)
     assert stream.outliers is not None and there == int(stream.outliers.sum()) >= caught
     assert content["scores"]["n_scored"] == 150
     assert (tmp_path / "out" / "demo" / "demo.png").exists()
-    assert holdfast("run", "out/demo/demo.csv", "--model", "last_value").code == 0
-    assert "found" in holdfast("demo", "--n", 100).out
+    assert regimekit("run", "out/demo/demo.csv", "--model", "last_value").code == 0
+    assert "found" in regimekit("demo", "--n", 100).out
 
 
-def test_models_say_which_are_offline(holdfast: Holdfast) -> None:
-    entries = json.loads(holdfast("models", "--json").out)["models"]
-    assert [entry["name"] for entry in entries] == list(hf.models())
+def test_models_say_which_are_offline(regimekit: Regimekit) -> None:
+    entries = json.loads(regimekit("models", "--json").out)["models"]
+    assert [entry["name"] for entry in entries] == list(rk.models())
     assert [entry["name"] for entry in entries if not entry["online"]] == ["beam_ihmm"]
-    assert "dsm_bocd" in holdfast("models").out
+    assert "dsm_bocd" in regimekit("models").out
 
 
 def test_reproduce_without_the_checkout_says_what_to_do(
-    holdfast: Holdfast, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    regimekit: Regimekit, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(hf, "__file__", str(tmp_path / "lib" / "holdfast" / "__init__.py"))
-    said = holdfast("reproduce", "list")
+    monkeypatch.setattr(rk, "__file__", str(tmp_path / "lib" / "regimekit" / "__init__.py"))
+    said = regimekit("reproduce", "list")
     assert said.code == 2 and "checkout" in said.err
-    with pytest.raises(hf.HoldfastError, match="paper"):
+    with pytest.raises(rk.RegimekitError, match="paper"):
         upkeep._paper()
 
 
 def test_service_commands_are_mounted_where_they_are_there() -> None:
     code = (
         "import sys, types, typer\n"
-        "door = types.ModuleType('holdfast.serve.cli')\n"
+        "door = types.ModuleType('regimekit.serve.cli')\n"
         "door.register = lambda app: app.command('serve')(lambda: None)\n"
-        "sys.modules['holdfast.serve'] = types.ModuleType('holdfast.serve')\n"
-        "sys.modules['holdfast.serve.cli'] = door\n"
-        "from holdfast.cli import main\n"
-        "sys.argv = ['holdfast', '--help']\n"
+        "sys.modules['regimekit.serve'] = types.ModuleType('regimekit.serve')\n"
+        "sys.modules['regimekit.serve.cli'] = door\n"
+        "from regimekit.cli import main\n"
+        "sys.argv = ['regimekit', '--help']\n"
         "main()\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -279,7 +279,7 @@ def test_service_commands_are_mounted_where_they_are_there() -> None:
 
 def test_help_loads_nothing_heavy() -> None:
     code = (
-        "import sys\nsys.argv = ['holdfast', '--help']\nfrom holdfast.cli import main\n"
+        "import sys\nsys.argv = ['regimekit', '--help']\nfrom regimekit.cli import main\n"
         "try:\n    main()\nexcept SystemExit:\n    pass\n"
         "print({'numpy', 'numba', 'duckdb', 'scipy', 'rich.markdown'} & set(sys.modules))"
     )
@@ -287,8 +287,8 @@ def test_help_loads_nothing_heavy() -> None:
     assert done.stdout.splitlines()[-1] == "set()"
 
 
-def test_tune_compares_only_what_can_be_compared(holdfast: Holdfast, table: Path) -> None:
-    said = holdfast("tune", table, "--budget", 2, "--set", "particles=10")
+def test_tune_compares_only_what_can_be_compared(regimekit: Regimekit, table: Path) -> None:
+    said = regimekit("tune", table, "--budget", 2, "--set", "particles=10")
     lines = [line.split() for line in said.out.splitlines()]
     (noise,) = (line for line in lines if line[:1] == ["noise"])
     assert noise[1] == "learnt" and float(noise[2]) > 0
@@ -298,22 +298,22 @@ def test_tune_compares_only_what_can_be_compared(holdfast: Holdfast, table: Path
     assert ("the default settings forecast" in said.out) == worse
 
 
-def test_compare_names_no_model_of_its_own(holdfast: Holdfast, table: Path) -> None:
-    said = holdfast("compare", table, "--models", "last_value,running_mean")
+def test_compare_names_no_model_of_its_own(regimekit: Regimekit, table: Path) -> None:
+    said = regimekit("compare", table, "--models", "last_value,running_mean")
     assert said.code == 0 and "auto" not in said.out
 
 
-def test_a_run_in_wrong_units_is_told_so(holdfast: Holdfast, table: Path) -> None:
+def test_a_run_in_wrong_units_is_told_so(regimekit: Regimekit, table: Path) -> None:
     small = ("--model", "br_ihmm", "--set", "particles=5")
-    said = holdfast("run", table, *small, "--set", "noise=1e-4", "--set", "prior_var=1")
+    said = regimekit("run", table, *small, "--set", "noise=1e-4", "--set", "prior_var=1")
     assert "note: br_ihmm takes" in said.out and "Leave out --set noise" in said.out
-    assert "for outliers" not in holdfast("run", table, *small).out
+    assert "for outliers" not in regimekit("run", table, *small).out
 
 
-def test_a_report_made_anew_is_the_report(holdfast: Holdfast, table: Path, tmp_path: Path) -> None:
-    holdfast("run", table, "--model", "br_ihmm", "--set", "particles=5")
-    kept = hf.load(tmp_path / "out" / "model.holdfast")
+def test_a_report_made_anew_is_the_report(regimekit: Regimekit, table: Path, tmp_path: Path) -> None:
+    regimekit("run", table, "--model", "br_ihmm", "--set", "particles=5")
+    kept = rk.load(tmp_path / "out" / "model.regimekit")
     run, y, _ = read_run(tmp_path / "out", "csv")
-    fresh = hf.make("br_ihmm", **kept.settings()).run(y)
+    fresh = rk.make("br_ihmm", **kept.settings()).run(y)
     assert run.changepoints == fresh.changepoints != run.known_changepoints
     assert [e.since for e in run.events] == [e.since for e in fresh.events]

@@ -13,20 +13,20 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cli_helpers import FAST, Holdfast, hourly, rows_of
+from cli_helpers import FAST, Regimekit, hourly, rows_of
 
-import holdfast as hf
+import regimekit as rk
 
-COMMAND = [sys.executable, "-m", "holdfast.cli", "run"]
+COMMAND = [sys.executable, "-m", "regimekit.cli", "run"]
 
 
 def lines_of(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def test_follow_says_what_run_says(holdfast: Holdfast, table: Path, tmp_path: Path) -> None:
-    holdfast("run", table, *FAST, "--out", "batch")
-    said = holdfast("run", table, *FAST, "--follow", "--idle", 0, "--out", "live")
+def test_follow_says_what_run_says(regimekit: Regimekit, table: Path, tmp_path: Path) -> None:
+    regimekit("run", table, *FAST, "--out", "batch")
+    said = regimekit("run", table, *FAST, "--follow", "--idle", 0, "--out", "live")
     assert said.code == 0, said.err
     lines, rows = lines_of(tmp_path / "live" / "follow.jsonl"), rows_of(tmp_path / "batch/run.csv")
     assert len(lines) == len(rows) == 150
@@ -34,7 +34,7 @@ def test_follow_says_what_run_says(holdfast: Holdfast, table: Path, tmp_path: Pa
         assert line["regime"] == int(row["regime"]) and line["y"] == float(row["y"])
         assert line["mean"] == pytest.approx(float(row["mean"]))
         assert line["lower"] == pytest.approx(float(row["lower"]), rel=1e-4)
-    model, same = (hf.load(tmp_path / name / "model.holdfast") for name in ("live", "batch"))
+    model, same = (rk.load(tmp_path / name / "model.regimekit") for name in ("live", "batch"))
     assert model.to_bytes() == same.to_bytes()
 
 
@@ -87,7 +87,7 @@ def test_killed_at_any_moment_every_row_is_there_once(tmp_path: Path, levels: np
     assert (calm / "follow.jsonl").read_bytes() == (torn / "follow.jsonl").read_bytes()
     lines = lines_of(torn / "follow.jsonl")
     assert len(lines) == 150 and len({line["time"] for line in lines}) == 150
-    same = [(out / "model.holdfast").read_bytes() for out in (calm, torn)]
+    same = [(out / "model.regimekit").read_bytes() for out in (calm, torn)]
     assert same[0] == same[1]
 
 
@@ -110,7 +110,7 @@ def test_ctrl_c_writes_what_there_is(tmp_path: Path) -> None:
         text=True,
     )
     for _ in range(300):
-        if any(path.stat().st_size > 10_000 for path in tmp_path.glob("out/.holdfast-*/run.csv")):
+        if any(path.stat().st_size > 10_000 for path in tmp_path.glob("out/.regimekit-*/run.csv")):
             break
         time.sleep(0.1)
     process.send_signal(signal.SIGINT)
@@ -120,7 +120,7 @@ def test_ctrl_c_writes_what_there_is(tmp_path: Path) -> None:
     assert 0 < summary["observations"] < 400_000
     rows = rows_of(tmp_path / "out" / "run.csv")
     assert len(rows) == summary["observations"]
-    model = hf.load(tmp_path / "out" / "model.holdfast")
+    model = rk.load(tmp_path / "out" / "model.regimekit")
     assert model.predict().mean == float(rows[-1]["y"])  # the model has learnt what is written
 
 
@@ -134,14 +134,14 @@ def test_ctrl_c_writes_what_there_is(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_followed(
-    holdfast: Holdfast, table: Path, more: list[str], word: str
+    regimekit: Regimekit, table: Path, more: list[str], word: str
 ) -> None:
-    said = holdfast("run", table, "--follow", "--idle", 0, *more)
+    said = regimekit("run", table, "--follow", "--idle", 0, *more)
     assert said.code == 2 and word in said.err
 
 
-def test_a_followed_stream_is_not_overwritten(holdfast: Holdfast, table: Path) -> None:
+def test_a_followed_stream_is_not_overwritten(regimekit: Regimekit, table: Path) -> None:
     follow = ("run", table, "--model", "last_value", "--follow", "--idle", 0, "--out", "live")
-    assert holdfast(*follow).code == 0
-    said = holdfast(*follow)
+    assert regimekit(*follow).code == 0
+    said = regimekit(*follow)
     assert said.code == 2 and "--resume" in said.err

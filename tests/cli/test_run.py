@@ -1,4 +1,4 @@
-"""`holdfast run`: what is found, what is written, in whose units."""
+"""`regimekit run`: what is found, what is written, in whose units."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from typing import Any
 import duckdb
 import numpy as np
 import pytest
-from cli_helpers import FAST, Holdfast, hourly, rows_of
+from cli_helpers import FAST, Regimekit, hourly, rows_of
 
-import holdfast as hf
-from holdfast.cli import batch
+import regimekit as rk
+from regimekit.cli import batch
 
 
-def test_no_option_is_needed(holdfast: Holdfast, table: Path, tmp_path: Path) -> None:
-    said = holdfast("run", table)
+def test_no_option_is_needed(regimekit: Regimekit, table: Path, tmp_path: Path) -> None:
+    said = regimekit("run", table)
     assert said.code == 0, said.err
     for found in ("separated by comma", "target:   load", "when (ISO 8601), hourly", "24 steps"):
         assert found in said.out
@@ -30,43 +30,43 @@ def test_no_option_is_needed(holdfast: Holdfast, table: Path, tmp_path: Path) ->
     assert len(rows) == 150 and rows[0]["time"] == "2024-01-01 00:00:00"
     asked = "y mean lower upper sd regime regime_probability weight outlier change_probability"
     assert set(asked.split()) <= set(rows[0])
-    for name in ("events.csv", "regimes.csv", "model.holdfast", "run.json"):
+    for name in ("events.csv", "regimes.csv", "model.regimekit", "run.json"):
         assert (tmp_path / "out" / name).stat().st_size > 0
-    assert not list((tmp_path / "out").glob(".holdfast-*"))
+    assert not list((tmp_path / "out").glob(".regimekit-*"))
 
 
 def test_values_and_errors_are_in_the_users_units(
-    holdfast: Holdfast, table: Path, tmp_path: Path, levels: np.ndarray
+    regimekit: Regimekit, table: Path, tmp_path: Path, levels: np.ndarray
 ) -> None:
-    said = holdfast("run", table, "--model", "last_value", "--json", "--burn-in", 0)
+    said = regimekit("run", table, "--model", "last_value", "--json", "--burn-in", 0)
     summary = json.loads(said.out)
     np.testing.assert_allclose(
         summary["scores"]["mae_last_value"], np.abs(np.diff(levels)).mean(), rtol=1e-3
     )
     assert summary["scores"]["mae"] == pytest.approx(summary["scores"]["mae_last_value"])
     assert "mae_seasonal_last_value" in summary["scores"]
-    forecast = hf.load(tmp_path / "out" / "model.holdfast").predict()
+    forecast = rk.load(tmp_path / "out" / "model.regimekit").predict()
     assert forecast.mean == pytest.approx(levels[-1], abs=1e-3)  # the snapshot needs no rescaling
 
 
 def test_what_dates_and_options_say_of_seasons_reaches_auto(
-    holdfast: Holdfast, table: Path, tmp_path: Path
+    regimekit: Regimekit, table: Path, tmp_path: Path
 ) -> None:
     """Hours may have days and weeks; `--season` says it otherwise."""
     for name, options, seasons in (("dates", (), [24, 168]), ("told", ("--season", 12), [12])):
-        assert holdfast("run", table, "--out", name, *options).code == 0
-        settings = hf.load(tmp_path / name / "model.holdfast").settings()
+        assert regimekit("run", table, "--out", name, *options).code == 0
+        settings = rk.load(tmp_path / name / "model.regimekit").settings()
         assert settings["seasons"] == seasons and settings["features"] is None
 
 
 def test_blocks_are_the_stream(
-    holdfast: Holdfast, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    regimekit: Regimekit, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    holdfast("run", table, *FAST, "--out", "whole")
+    regimekit("run", table, *FAST, "--out", "whole")
     monkeypatch.setattr(batch, "_SMALL", 7)
     monkeypatch.setattr(batch, "SHOWN", 20)
-    holdfast("run", table, *FAST, "--out", "blocks")
-    for name in ("run.csv", "model.holdfast"):
+    regimekit("run", table, *FAST, "--out", "blocks")
+    for name in ("run.csv", "model.regimekit"):
         assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "blocks" / name).read_bytes()
     whole, few = (rows_of(tmp_path / name / "events.csv") for name in ("whole", "blocks"))
     assert [e["time"] for e in whole] == [e["time"] for e in few] and whole
@@ -120,9 +120,9 @@ def written(form: str, folder: Path, values: np.ndarray) -> list[Any]:
     ],
 )
 def test_formats(
-    holdfast: Holdfast, tmp_path: Path, levels: np.ndarray, form: str, told: str
+    regimekit: Regimekit, tmp_path: Path, levels: np.ndarray, form: str, told: str
 ) -> None:
-    said = holdfast("run", *written(form, tmp_path, levels), "--model", "last_value")
+    said = regimekit("run", *written(form, tmp_path, levels), "--model", "last_value")
     assert said.code == 0 and told in said.out, said
     rows = rows_of(tmp_path / "out" / "run.csv")
     np.testing.assert_allclose([float(row["y"]) for row in rows], levels, atol=1e-4)
@@ -130,16 +130,16 @@ def test_formats(
 
 
 def test_standard_input(
-    holdfast: Holdfast, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    regimekit: Regimekit, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(table.read_bytes())))
-    said = holdfast("run", "-", "--model", "last_value", "--quiet")
+    said = regimekit("run", "-", "--model", "last_value", "--quiet")
     assert said.code == 0 and said.out == ""
     assert len(rows_of(tmp_path / "out" / "run.csv")) == 150
 
 
-def test_parquet_and_horizon(holdfast: Holdfast, table: Path, tmp_path: Path) -> None:
-    said = holdfast("run", table, *FAST, "--format", "parquet", "--horizon", 48, "--level", 0.5)
+def test_parquet_and_horizon(regimekit: Regimekit, table: Path, tmp_path: Path) -> None:
+    said = regimekit("run", table, *FAST, "--format", "parquet", "--horizon", 48, "--level", 0.5)
     assert said.code == 0, said.err
     found = duckdb.execute(f"SELECT count(*), max(time) FROM '{tmp_path}/out/run.parquet'")
     assert found.fetchall()[0][0] == 150 and not (tmp_path / "out" / "run.csv").exists()
@@ -148,12 +148,12 @@ def test_parquet_and_horizon(holdfast: Holdfast, table: Path, tmp_path: Path) ->
     assert all(float(r["lower"]) <= float(r["median"]) <= float(r["upper"]) for r in ahead)
 
 
-def test_lags_seasons_covariates_and_settings(holdfast: Holdfast, tmp_path: Path) -> None:
+def test_lags_seasons_covariates_and_settings(regimekit: Regimekit, tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
     lines = [f"{v:.3f},{i % 5},{i}\n" for i, v in enumerate(rng.standard_normal(80))]
     (tmp_path / "x.csv").write_text("y,temperature,z\n" + "".join(lines))
     (tmp_path / "s.json").write_text('{"model_name": "br_ihmm", "best": {"batch": 3}}')
-    said = holdfast(
+    said = regimekit(
         "run",
         "x.csv",
         "--columns",
@@ -168,18 +168,18 @@ def test_lags_seasons_covariates_and_settings(holdfast: Holdfast, tmp_path: Path
         "particles=5",
     )
     assert said.code == 0 and "intercept, temperature, season of 5, lags 1, 2" in said.out
-    model = hf.load(tmp_path / "out" / "model.holdfast")
+    model = rk.load(tmp_path / "out" / "model.regimekit")
     assert model.settings()["batch"] == 3 and model.settings()["particles"] == 5
     (tmp_path / "next.csv").write_text("temperature\n1\n2\n")
-    assert holdfast("forecast", "out", "--horizon", 2).code == 2
-    said = holdfast("forecast", "out", "--horizon", 2, "--future", "next.csv", "--json")
+    assert regimekit("forecast", "out", "--horizon", 2).code == 2
+    said = regimekit("forecast", "out", "--horizon", 2, "--future", "next.csv", "--json")
     assert len(json.loads(said.out)["forecasts"]["mean"]) == 2
 
 
-@pytest.mark.parametrize("model", list(hf.models()))
-def test_every_model_runs(holdfast: Holdfast, table: Path, model: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("model", list(rk.models()))
+def test_every_model_runs(regimekit: Regimekit, table: Path, model: str, tmp_path: Path) -> None:
     few = ["--set", "iterations=4", "--set", "burn_in=2"] if model == "beam_ihmm" else []
-    said = holdfast("run", table, "--model", model, *few, "--json")
+    said = regimekit("run", table, "--model", model, *few, "--json")
     assert said.code == 0, said.err
     summary = json.loads(said.out)
     assert summary["observations"] == 150 and summary["model"] == model
@@ -193,23 +193,23 @@ def test_every_model_runs(holdfast: Holdfast, table: Path, model: str, tmp_path:
 
 @pytest.mark.parametrize("model", ["garch_ihmm", "dsm_bocd", "last_value"])
 def test_a_season_is_no_reason_to_refuse_a_model(
-    holdfast: Holdfast, table: Path, model: str
+    regimekit: Regimekit, table: Path, model: str
 ) -> None:
-    said = holdfast("run", table, "--model", model, "--season", 12)
+    said = regimekit("run", table, "--model", model, "--season", 12)
     assert said.code == 0, said.err
     assert "seasonal last" in said.out and "features: the model's own" in said.out
-    said = holdfast("run", table, "--model", model, "--lags", 1)
+    said = regimekit("run", table, "--model", model, "--lags", 1)
     assert said.code == 2 and "takes no features" in said.err
 
 
-def test_the_time_told_leaves_compilation_out(holdfast: Holdfast, table: Path) -> None:
-    summary = json.loads(holdfast("run", table, "--model", "last_value", "--json").out)
+def test_the_time_told_leaves_compilation_out(regimekit: Regimekit, table: Path) -> None:
+    summary = json.loads(regimekit("run", table, "--model", "last_value", "--json").out)
     assert 0 < summary["ms_per_observation"] < 20
 
 
-def test_version_help_and_completion(holdfast: Holdfast) -> None:
-    assert holdfast("--version").out == f"holdfast {hf.__version__}\n"
+def test_version_help_and_completion(regimekit: Regimekit) -> None:
+    assert regimekit("--version").out == f"regimekit {rk.__version__}\n"
     commands = "run resume compare tune forecast inspect report models demo warm-up reproduce"
-    said = holdfast("--help")
+    said = regimekit("--help")
     assert all(command in said.out for command in commands.split())
     assert "--show-completion" in said.out

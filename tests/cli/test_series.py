@@ -1,4 +1,4 @@
-"""`holdfast run --by`: many series of one table, each for itself."""
+"""`regimekit run --by`: many series of one table, each for itself."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cli_helpers import FAST, Holdfast, rows_of
+from cli_helpers import FAST, Regimekit, rows_of
 
-import holdfast as hf
+import regimekit as rk
 
 
 @pytest.fixture
@@ -27,9 +27,9 @@ def long(tmp_path: Path) -> Path:
 
 
 def test_one_failing_series_does_not_stop_the_others(
-    holdfast: Holdfast, long: Path, tmp_path: Path
+    regimekit: Regimekit, long: Path, tmp_path: Path
 ) -> None:
-    said = holdfast("run", long, "--by", "shop", "--model", "last_value", "--horizon", 2, "--json")
+    said = regimekit("run", long, "--by", "shop", "--model", "last_value", "--horizon", 2, "--json")
     assert said.code == 0 and "series south" in said.err
     summary = json.loads(said.out)
     assert summary["series"] == 2 and list(summary["errors"]) == ["south"]
@@ -38,32 +38,32 @@ def test_one_failing_series_does_not_stop_the_others(
     assert "broken" in rows_of(tmp_path / "out" / "errors.csv")[0]["error"]
     assert len(rows_of(tmp_path / "out" / "forecasts.csv")) == 4
     assert len(rows_of(tmp_path / "out" / "scores.csv")) == 2
-    assert hf.load(tmp_path / "out" / "models" / "west_1.holdfast").name == "last_value"
-    said = holdfast("inspect", "out")
-    assert said.code == 2 and "many series" in said.err and "out/models/north.holdfast" in said.err
+    assert rk.load(tmp_path / "out" / "models" / "west_1.regimekit").name == "last_value"
+    said = regimekit("inspect", "out")
+    assert said.code == 2 and "many series" in said.err and "out/models/north.regimekit" in said.err
 
 
 @pytest.mark.slow
-def test_workers_change_nothing(holdfast: Holdfast, long: Path, tmp_path: Path) -> None:
+def test_workers_change_nothing(regimekit: Regimekit, long: Path, tmp_path: Path) -> None:
     for jobs in (1, 2):
-        assert holdfast("run", long, "--by", "shop", *FAST, "--jobs", jobs, "--out", jobs).code == 0
-    for name in ("run.csv", "models/north.holdfast"):
+        assert regimekit("run", long, "--by", "shop", *FAST, "--jobs", jobs, "--out", jobs).code == 0
+    for name in ("run.csv", "models/north.regimekit"):
         assert (tmp_path / "1" / name).read_bytes() == (tmp_path / "2" / name).read_bytes()
 
 
-def test_all_failing_is_an_error(holdfast: Holdfast, tmp_path: Path) -> None:
+def test_all_failing_is_an_error(regimekit: Regimekit, tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_text("k,y\na,1\na,2\na,x\n")
-    assert holdfast("run", "x.csv", "--by", "k", "--model", "last_value").code == 2
+    assert regimekit("run", "x.csv", "--by", "k", "--model", "last_value").code == 2
 
 
-def test_keys_that_look_alike_keep_their_own_models(holdfast: Holdfast, tmp_path: Path) -> None:
+def test_keys_that_look_alike_keep_their_own_models(regimekit: Regimekit, tmp_path: Path) -> None:
     keys = ("a b", "a/b", "A", "a")
     lines = [f"{key},{day},{j}" for j, key in enumerate(keys) for day in range(1, 6)]
     (tmp_path / "alike.csv").write_text("\n".join(["key,day,y", *lines]) + "\n")
     asked = ("run", "alike.csv", "--by", "key", "--target", "y", "--model", "last_value")
-    assert holdfast(*asked).code == 0
+    assert regimekit(*asked).code == 0
     models = tmp_path / "out" / "models"
-    found = sorted(hf.load(path).predict().mean for path in models.iterdir())
+    found = sorted(rk.load(path).predict().mean for path in models.iterdir())
     assert found == [0.0, 1.0, 2.0, 3.0]
-    assert holdfast("run", "alike.csv", "--target", "y", "--model", "last_value", "-q").code == 0
+    assert regimekit("run", "alike.csv", "--target", "y", "--model", "last_value", "-q").code == 0
     assert not models.exists(), "snapshots of an earlier run outlived it"

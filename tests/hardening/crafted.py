@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-import holdfast as hf
-from holdfast.containers import compact
-from holdfast.containers.words import WORDS
-from holdfast.models.registry import REGISTRY
+import regimekit as rk
+from regimekit.containers import compact
+from regimekit.containers.words import WORDS
+from regimekit.models.registry import REGISTRY
 
 ONLINE = [name for name, entry in REGISTRY.items() if entry.online]
 
@@ -46,16 +46,16 @@ def light(names: list[str], covariates: bool = False) -> list[Any]:
 def takes_covariates(name: str) -> bool:
     """Whether the model regresses on covariates."""
     try:
-        made(name, hf.features.columns()).predict(X0)
-    except hf.HoldfastError:
+        made(name, rk.features.columns()).predict(X0)
+    except rk.RegimekitError:
         return False
-    return "features" in hf.make(name).settings()
+    return "features" in rk.make(name).settings()
 
 
 def made(name: str, features: Any = None, **more: Any) -> Any:
     """A small model, with features if it takes any."""
     given = {} if features is None else {"features": features}
-    return hf.make(name, **{**SMALL.get(name, {}), **given, **more})
+    return rk.make(name, **{**SMALL.get(name, {}), **given, **more})
 
 
 @cache
@@ -67,7 +67,7 @@ def stored(name: str) -> bytes:
     if name == "auto":
         y[-1] = 1e3  # in doubt: two versions of the past are kept
     if takes_covariates(name):
-        map_ = hf.features.intercept() + hf.features.columns() + hf.features.lags(1, 3)
+        map_ = rk.features.intercept() + rk.features.columns() + rk.features.lags(1, 3)
         model = made(name, map_)
         for t, value in enumerate(y):
             model.update(value, X0 + 0.1 * t)
@@ -85,13 +85,13 @@ def goes_on(model: Any) -> None:
         forecast = model.predict(x)
         assert np.isfinite(forecast.mean).all()
         model.update(value if (model.dim or 1) == 1 else np.full(model.dim, value), x)
-    assert hf.from_bytes(model.to_bytes()).to_bytes() == model.to_bytes()
+    assert rk.from_bytes(model.to_bytes()).to_bytes() == model.to_bytes()
 
 
 def _needs_x(model: Any) -> bool:
     try:
         model.predict()
-    except hf.HoldfastError as error:
+    except rk.RegimekitError as error:
         return "x is missing" in str(error)
     return False
 
@@ -127,7 +127,7 @@ def sealed(
     sizes = {"header": len(text), "lanes": len(body), "packed": len(packed)}
     sizes |= {"noise": 0} if version == 3 else {}
     told = struct.pack(f"<{len(sizes)}I", *(sizes | claims).values())
-    return b"holdfast" + bytes([version]) + told + packed + behind
+    return b"regimekit" + bytes([version]) + told + packed + behind
 
 
 def npy(array: np.ndarray, allow_pickle: bool = False) -> bytes:

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-import holdfast as hf
+import regimekit as rk
 
 MODELS = crafted.ONLINE
 AVERAGES = {"running_mean", "least_squares"}  # they remember everything, and say so
 HUGE = [1e300, -1e300, 1.7e308, -1.7e308, 1e160, 1e155, 1e100, 1e50, 1e12]
 TINY = [1e-300, 5e-324, -1e-160, 0.0, -0.0]
 extreme = st.one_of(st.sampled_from([*HUGE, *TINY, math.nan]), st.floats(-10, 10), st.floats())
-F = hf.features
+F = rk.features
 
 
 def ordinary(n: int, seed: int = 0) -> np.ndarray:
@@ -31,20 +31,20 @@ def fed(model: Any, y: Any, x: Any = None) -> bool:
     try:
         model.predict(x)
         model.update(y, x)
-    except hf.HoldfastError as error:
+    except rk.RegimekitError as error:
         assert str(error) and model.to_bytes() == before
         return False
     return True
 
 
-def recovered(forecast: hf.Forecast) -> bool:
+def recovered(forecast: rk.Forecast) -> bool:
     """Most of the forecast is near the level; the mean of all may still know of a far regime."""
     return bool(forecast.share[np.abs(forecast.location[:, 0] - 0.5) < 1.5].sum() > 0.5)
 
 
 def works(model: Any, x: Any = None, near: bool = True) -> None:
     """Ordinary observations: all are learnt, all forecasts are finite, also after reloading."""
-    model = hf.from_bytes(model.to_bytes())
+    model = rk.from_bytes(model.to_bytes())
     for value in ordinary(60):
         forecast = model.predict(x)
         assert np.isfinite(forecast.mean) and np.isfinite(forecast.sd) and forecast.sd > 0
@@ -118,7 +118,7 @@ def test_auto_that_begins_with_extremes_goes_on(values: list[float]) -> None:
         forecast = model.predict()
         assert np.isfinite(forecast.mean) and np.isfinite(forecast.sd) and forecast.sd > 0
         assert np.isfinite(model.update(value).log_score)
-    assert hf.from_bytes(model.to_bytes()).to_bytes() == model.to_bytes()
+    assert rk.from_bytes(model.to_bytes()).to_bytes() == model.to_bytes()
 
 
 SETTINGS: list[tuple[str, dict[str, Any]]] = [
@@ -207,7 +207,7 @@ def test_the_offline_model_too(value: float) -> None:
     model = crafted.made("beam_ihmm", F.intercept() + F.lags(1) + F.columns())
     for y in (0.4, value, 0.5, -value, 0.6):
         assert fed(model, y, [1e160, value])
-    forecast = hf.from_bytes(model.to_bytes()).predict([0.0, 1.0])
+    forecast = rk.from_bytes(model.to_bytes()).predict([0.0, 1.0])
     assert np.isfinite(forecast.mean) and np.isfinite(forecast.sd)
     run = model.run(ordinary(10), np.zeros((10, 2)))
     assert np.isfinite(run.mean).all()
@@ -219,8 +219,8 @@ def test_the_offline_model_too(value: float) -> None:
 @pytest.mark.parametrize("size", [1e-300, 1e-200, 1e200, 1e300])
 def test_scales_beyond_all_use_are_refused(name: str, size: float) -> None:
     for setting in ("noise_scale" if name == "student_t_ihmm" else "noise", "prior_var"):
-        with pytest.raises(hf.HoldfastError, match=f"{setting}.*units"):
-            hf.make(name, **{setting: size})
+        with pytest.raises(rk.RegimekitError, match=f"{setting}.*units"):
+            rk.make(name, **{setting: size})
 
 
 @pytest.mark.parametrize(
@@ -238,5 +238,5 @@ def test_scales_beyond_all_use_are_refused(name: str, size: float) -> None:
 def test_other_settings_beyond_all_use_are_refused_by_name(
     name: str, setting: str, value: object
 ) -> None:
-    with pytest.raises(hf.HoldfastError, match=setting):
-        hf.make(name, **{setting: value})
+    with pytest.raises(rk.RegimekitError, match=setting):
+        rk.make(name, **{setting: value})

@@ -18,10 +18,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import holdfast as hf
-from holdfast import snapshot
-from holdfast.containers import compact
-from holdfast.models.registry import REGISTRY
+import regimekit as rk
+from regimekit import snapshot
+from regimekit.containers import compact
+from regimekit.models.registry import REGISTRY
 
 STORED = Path(__file__).parent.parent / "stored"
 FOLLOWS = {  # from the rest: no longer written
@@ -43,8 +43,8 @@ INSTEAD = {  # written of what was before, from which it follows
 
 
 def refused(data: bytes) -> str:
-    with pytest.raises(hf.SnapshotError) as caught:
-        hf.from_bytes(data)
+    with pytest.raises(rk.SnapshotError) as caught:
+        rk.from_bytes(data)
     return str(caught.value)
 
 
@@ -140,7 +140,7 @@ def test_what_is_not_deflated_has_a_checksum() -> None:
     data = bytearray(compact.write({}, large))
     assert compact.read(bytes(data))[1]["a"].tobytes() == large["a"].tobytes()
     data[-70_000] ^= 1
-    with pytest.raises(hf.SnapshotError, match="checksum"):
+    with pytest.raises(rk.SnapshotError, match="checksum"):
         compact.read(bytes(data))[1]["a"]
 
 
@@ -188,7 +188,7 @@ def test_numbers_that_are_not_there_are_refused() -> None:
         header, _ = crafted.opened(crafted.stored("bocd"))
         text = json.dumps(header | {"arrays": table, "large": []}).encode()
         arrays = compact.read(crafted.sealed(text, body))[1]
-        with pytest.raises(hf.SnapshotError, match="rows_0"):
+        with pytest.raises(rk.SnapshotError, match="rows_0"):
             arrays["rows_0"]
 
 
@@ -266,7 +266,7 @@ def test_the_state_of_another_release_is_refused_by_name() -> None:
     assert "newer" in refused(crafted.with_header(data, lambda h: h.update(state=2)))
     assert "garbles the state" in refused(crafted.with_header(data, lambda h: h.update(state="2")))
     content = snapshot.read(data)._replace(state=1)
-    with pytest.raises(hf.SnapshotError, match=r"holdfast 0\.1 wrote.*Read it with holdfast 0\.1"):
+    with pytest.raises(rk.SnapshotError, match=r"regimekit 0\.1 wrote.*Read it with regimekit 0\.1"):
         content.check_state(2)
 
 
@@ -274,14 +274,14 @@ def test_a_snapshot_of_the_first_release_loads() -> None:
     """0.1.0 wrote no version of the state."""
     data = crafted.stored("bocd")
     first = crafted.members(crafted.with_header(data, lambda h: h.pop("state")))
-    assert hf.from_bytes(crafted.packed(first)).to_bytes() == data
+    assert rk.from_bytes(crafted.packed(first)).to_bytes() == data
 
 
 def test_a_snapshot_of_format_2_loads_and_goes_on() -> None:
     """A file kept as it was written: what is written now says the same."""
-    data = (STORED / "br_ihmm.holdfast").read_bytes()
-    assert data.startswith(b"holdfast\x02")
-    model = hf.from_bytes(data)
+    data = (STORED / "br_ihmm.regimekit").read_bytes()
+    assert data.startswith(b"regimekit\x02")
+    model = rk.from_bytes(data)
     (header, arrays), (written, found) = crafted.opened(data), crafted.opened(model.to_bytes())
     assert written["values"].pop("in_doubt") is False  # it has lags; D13 came later
     assert header | {"format": snapshot.FORMAT} == written
@@ -311,8 +311,8 @@ def test_a_large_array_of_format_2_is_read() -> None:
 @pytest.mark.parametrize("name", ["bocd", "student_t_ihmm"])
 def test_a_snapshot_of_format_1_loads_and_goes_on(name: str) -> None:
     """Files kept as they were written: every number is in what is written now."""
-    data = (STORED / f"{name}.holdfast").read_bytes()
-    model = hf.from_bytes(data)
+    data = (STORED / f"{name}.regimekit").read_bytes()
+    model = rk.from_bytes(data)
     again = crafted.opened(model.to_bytes())[1]
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         names = [part for part in archive.namelist() if part.endswith(".npy")]
@@ -327,7 +327,7 @@ def test_a_snapshot_of_format_1_loads_and_goes_on(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(FOLLOWS - {"candidate_weight", "work_u", "work_gain"}))
 def test_what_follows_from_the_rest_may_be_said_but_not_otherwise(name: str) -> None:
-    with zipfile.ZipFile(STORED / "student_t_ihmm.holdfast") as archive:
+    with zipfile.ZipFile(STORED / "student_t_ihmm.regimekit") as archive:
         parts = {part: archive.read(part) for part in archive.namelist()}
     array = np.load(io.BytesIO(parts[f"{name}.npy"]))
     array.flat[-1 if name == "clock_first" else 0] += 1
@@ -337,9 +337,9 @@ def test_what_follows_from_the_rest_may_be_said_but_not_otherwise(name: str) -> 
 
 
 def test_a_model_too_large_to_be_read_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = hf.from_bytes(crafted.stored("bocd"))
+    model = rk.from_bytes(crafted.stored("bocd"))
     monkeypatch.setattr(snapshot, "LARGEST", 100)
-    with pytest.raises(hf.HoldfastError, match="bytes"):
+    with pytest.raises(rk.RegimekitError, match="bytes"):
         model.to_bytes()
 
 
@@ -363,8 +363,8 @@ def test_damaged_bytes_are_refused_or_harmless(name: str, data: st.DataObject) -
         if not damaged:
             break
     try:
-        model = hf.from_bytes(bytes(damaged))
-    except hf.SnapshotError as error:
+        model = rk.from_bytes(bytes(damaged))
+    except rk.SnapshotError as error:
         assert str(error)
     else:
         assert model.to_bytes() == whole

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-import holdfast
-from holdfast import _numba, logspace
+import regimekit
+from regimekit import _numba, logspace
 
 pytestmark = pytest.mark.skipif(bool(_numba.config.DISABLE_JIT), reason="nothing is compiled")
 
@@ -24,14 +24,14 @@ PACKAGE = {
     "__init__.py": "",
     "shapes.py": "class Batch(NamedTuple):\n    live: int\n    score: float\n",
     "limits.py": "LONGEST = 1e150\n",
-    "inner/__init__.py": "from holdfast.limits import LONGEST\n",
+    "inner/__init__.py": "from regimekit.limits import LONGEST\n",
     "inner/deep.py": "FAR = 1\n",
     "lazy.py": "LATE = 1\n",
-    "door.py": "import holdfast.kernels\n",
+    "door.py": "import regimekit.kernels\n",
     "kernels.py": (
-        "from holdfast.shapes import (\n    Batch,  # (a comment)\n    Other as Another,\n)\n"
-        "from holdfast.inner import LONGEST, deep\n"
-        "def late():\n    import holdfast.lazy\n"
+        "from regimekit.shapes import (\n    Batch,  # (a comment)\n    Other as Another,\n)\n"
+        "from regimekit.inner import LONGEST, deep\n"
+        "def late():\n    import regimekit.lazy\n"
         "@kernel\ndef f(b): return b.live\n"
     ),
 }
@@ -41,14 +41,14 @@ PACKAGE = {
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A small package of the same name, whose keys are asked for."""
     for name, text in PACKAGE.items():
-        path = tmp_path / "holdfast" / name
+        path = tmp_path / "regimekit" / name
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)
     monkeypatch.setattr(_numba, "_SOURCE", tmp_path)
-    return tmp_path / "holdfast"
+    return tmp_path / "regimekit"
 
 
-def key(module: str = "holdfast.kernels") -> str:
+def key(module: str = "regimekit.kernels") -> str:
     for remembered in (_numba._folder_name, _numba._path, _numba._imports):
         remembered.cache_clear()
     return str(_numba._folder_name(module))
@@ -79,8 +79,8 @@ def test_every_file_that_is_reached_is_in_the_key(package: Path, name: str) -> N
 
 def test_files_that_are_not_reached_are_not(package: Path) -> None:
     before = key()
-    (package / "door.py").write_text("import holdfast.kernels  # more\n")
-    assert key() == before and key("holdfast.door") != before
+    (package / "door.py").write_text("import regimekit.kernels  # more\n")
+    assert key() == before and key("regimekit.door") != before
 
 
 def test_versions_are_in_the_key(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,7 +91,7 @@ def test_versions_are_in_the_key(package: Path, monkeypatch: pytest.MonkeyPatch)
 
 def modules() -> list[types.ModuleType]:
     """All of the package with kernels in them."""
-    found = pkgutil.walk_packages(holdfast.__path__, "holdfast.")
+    found = pkgutil.walk_packages(regimekit.__path__, "regimekit.")
     names = [m.name for m in found if "@kernel" in _source(m.name)]
     return [importlib.import_module(name) for name in names]
 
@@ -108,7 +108,7 @@ def test_what_kernel_modules_use_is_in_their_keys() -> None:
         reached = _numba._sources(module.__name__)
         for value in vars(module).values():
             home = value if isinstance(value, types.ModuleType) else _home(value)
-            if home is not None and home.__name__.startswith("holdfast."):
+            if home is not None and home.__name__.startswith("regimekit."):
                 assert Path(str(home.__file__)) in reached, (module.__name__, home.__name__)
                 checked += 1
     assert checked > 50
@@ -119,8 +119,8 @@ def _home(value: Any) -> types.ModuleType | None:
 
 
 def test_imports_are_written_out_in_full() -> None:
-    """The key follows `from holdfast.x import y`; a relative import it would not see."""
-    for path in Path(holdfast.__file__).parent.rglob("*.py"):
+    """The key follows `from regimekit.x import y`; a relative import it would not see."""
+    for path in Path(regimekit.__file__).parent.rglob("*.py"):
         assert "\nfrom ." not in path.read_text(), path
 
 
@@ -184,14 +184,14 @@ def test_signatures_do_not_get_in_each_others_way(shelf: Path) -> None:
 TWICE = """
 import hashlib
 import numpy as np
-import holdfast as hf
-from holdfast.emissions import eager
+import regimekit as rk
+from regimekit.emissions import eager
 rng = np.random.default_rng(0)
 X = rng.standard_normal((120, 2))
 y = np.repeat([0.0, 4.0], 60) + X @ [0.3, -0.2] + 0.3 * rng.standard_normal(120)
 y[30], y[70:73] = 1e6, np.nan
-features = hf.features.intercept() + hf.features.columns() + hf.features.lags(1, 3)
-model = hf.bocd(features=features, weight="imq", max_run_lengths=40)
+features = rk.features.intercept() + rk.features.columns() + rk.features.lags(1, 3)
+model = rk.bocd(features=features, weight="imq", max_run_lengths=40)
 run = model.run(y, X)
 told = b"".join(a.tobytes() for a in (run.mean, run.sd, run.log_score, run.weight))
 print(hashlib.sha256(told + model.to_bytes()).hexdigest())
@@ -203,7 +203,7 @@ print(sum(eager._advance.stats.cache_hits.values()))
 def test_the_process_that_compiles_and_the_next_agree_to_the_last_bit(tmp_path: Path) -> None:
     """Forecasts, scores and the state; recovery by replay relies on it."""
     environment = os.environ | {
-        "HOLDFAST_CACHE": str(tmp_path),
+        "REGIMEKIT_CACHE": str(tmp_path),
         "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
     }
     told = []

@@ -19,8 +19,8 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast import _numba
+import regimekit
+from regimekit import _numba
 
 pytestmark = [
     pytest.mark.slow,
@@ -32,17 +32,17 @@ NOBODY, STRANGER = 65534, 54321  # the second is in no list of users
 DROP = """
 import os, sys
 import numpy as np
-wanted = os.environ.pop("HOLDFAST_CACHE", None)
-os.environ["HOLDFAST_CACHE"] = os.environ.pop("CACHE_OF_ROOT")
-import holdfast as hf
-from holdfast import logspace
+wanted = os.environ.pop("REGIMEKIT_CACHE", None)
+os.environ["REGIMEKIT_CACHE"] = os.environ.pop("CACHE_OF_ROOT")
+import regimekit as rk
+from regimekit import logspace
 logspace.logsumexp(np.zeros(3), 3)
-hf.make("last_value").run([1.0])
-for name in [name for name in sys.modules if name.partition(".")[0] == "holdfast"]:
+rk.make("last_value").run([1.0])
+for name in [name for name in sys.modules if name.partition(".")[0] == "regimekit"]:
     del sys.modules[name]
-del os.environ["HOLDFAST_CACHE"], hf, logspace
+del os.environ["REGIMEKIT_CACHE"], rk, logspace
 if wanted is not None:
-    os.environ["HOLDFAST_CACHE"] = wanted
+    os.environ["REGIMEKIT_CACHE"] = wanted
 sys.path.insert(0, os.environ["SOURCE"])
 uid = int(os.environ["BECOME"])
 os.setgroups([])
@@ -53,16 +53,16 @@ USE = """
 import warnings
 with warnings.catch_warnings(record=True) as told:
     warnings.simplefilter("always")
-    import holdfast as hf
-    import holdfast._numba  # names are looked up when they are asked for; this one asks for room
-    holdfast._numba.cache_root()
+    import regimekit as rk
+    import regimekit._numba  # names are looked up when they are asked for; this one asks for room
+    regimekit._numba.cache_root()
 import numpy as np
-from holdfast import _numba, logspace
+from regimekit import _numba, logspace
 print("value", round(float(logspace.logsumexp(np.zeros(3), 3)), 6))
 print("hits", sum(logspace.logsumexp.stats.cache_hits.values()))
 print("root", _numba.cache_root())
-print("source", hf.__file__)
-hf.make("last_value").run([1.0, 2.0])
+print("source", rk.__file__)
+rk.make("last_value").run([1.0, 2.0])
 for warning in told:
     print("told", warning.category.__name__, warning.message)
 """
@@ -72,9 +72,9 @@ for warning in told:
 def place() -> Iterator[Path]:
     """A folder that anyone may look into, with a copy of the package that nobody may write to."""
     folder = Path(tempfile.mkdtemp(prefix="locked-"))
-    source = Path(holdfast.__file__).parent
+    source = Path(regimekit.__file__).parent
     leave = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(source, folder / "source" / "holdfast", ignore=leave)
+    shutil.copytree(source, folder / "source" / "regimekit", ignore=leave)
     (folder / "home").mkdir()
     for path in [folder, *folder.rglob("*")]:
         path.chmod(0o555 if path.is_dir() else 0o444)
@@ -121,8 +121,8 @@ def test_import_works_with_one_warning(place: Path, home: str) -> None:
     found = used(place, **environment)
     assert found["value"] == "1.098612" and found["noise"] == ""
     (warning,) = found["told"]
-    assert warning.startswith("RuntimeWarning") and "HOLDFAST_CACHE" in warning
-    assert Path(found["root"]).name.startswith("holdfast-")
+    assert warning.startswith("RuntimeWarning") and "REGIMEKIT_CACHE" in warning
+    assert Path(found["root"]).name.startswith("regimekit-")
     assert not Path(found["root"]).exists(), "the temporary folder outlived its process"
 
 
@@ -145,16 +145,16 @@ def test_not_even_a_temporary_folder(place: Path) -> None:
 def test_a_cache_that_was_filled_beforehand_is_used_though_it_cannot_be_written(
     place: Path,
 ) -> None:
-    """As in an image that was built with `holdfast warm-up`."""
+    """As in an image that was built with `regimekit warm-up`."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o777)
-        first = used(place, HOLDFAST_CACHE=folder)
+        first = used(place, REGIMEKIT_CACHE=folder)
         assert first["told"] == [] and first["hits"] == "0" and first["root"] == folder
         inside = [Path(folder), *(p for p in Path(folder).rglob("*") if p.is_dir())]
         for path in inside:
             path.chmod(0o555)
         try:
-            second = used(place, HOLDFAST_CACHE=folder)
+            second = used(place, REGIMEKIT_CACHE=folder)
         finally:
             for path in inside:
                 path.chmod(0o755)

@@ -13,16 +13,16 @@ from pathlib import Path
 import crafted
 import pytest
 
-import holdfast as hf
-from holdfast import snapshot
+import regimekit as rk
+from regimekit import snapshot
 
 # Without the package's own imports: it is the file that is under test, and it starts at once.
 WRITER = """
 import sys, time, types
 from pathlib import Path
-sys.modules["holdfast"] = package = types.ModuleType("holdfast")
+sys.modules["regimekit"] = package = types.ModuleType("regimekit")
 package.__path__ = [sys.argv[4]]
-from holdfast.snapshot import write_file
+from regimekit.snapshot import write_file
 path, letter, seconds = Path(sys.argv[1]), sys.argv[2].encode(), float(sys.argv[3])
 end = time.monotonic() + seconds
 print("ready", flush=True)
@@ -82,7 +82,7 @@ def test_a_failed_save_leaves_nothing_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     path = tmp_path / "model"
-    model = hf.from_bytes(crafted.stored("bocd"))
+    model = rk.from_bytes(crafted.stored("bocd"))
     model.save(path)
     before = path.read_bytes()
     model.update(1.0, crafted.X0)

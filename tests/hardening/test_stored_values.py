@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import holdfast as hf
-from holdfast.checks import Arrays, Values
-from holdfast.models.registry import REGISTRY
+import regimekit as rk
+from regimekit.checks import Arrays, Values
+from regimekit.models.registry import REGISTRY
 
 FLOATS = [math.nan, math.inf, -math.inf, 1.7e308, -1.7e308, 1e160, -1.0, 0.0, 1e-320, 0.5]
 WHOLES = [-1, 0, 3, 10**6, 10**9, 2**62, -(2**63)]
@@ -26,15 +26,15 @@ JSON += [[], [1], {}, {"a": 1}, [[]], ["x", "x"]]
 
 
 def refused(data: bytes) -> str:
-    with pytest.raises(hf.SnapshotError) as caught:
-        hf.from_bytes(data)
+    with pytest.raises(rk.SnapshotError) as caught:
+        rk.from_bytes(data)
     return str(caught.value)
 
 
 def refused_or_works(data: bytes) -> None:
     try:
-        model = hf.from_bytes(data)
-    except hf.SnapshotError as error:
+        model = rk.from_bytes(data)
+    except rk.SnapshotError as error:
         assert str(error)
     else:
         crafted.goes_on(model)
@@ -261,10 +261,10 @@ def test_settings_beyond_all_use_are_refused_by_the_makers() -> None:
         ("beam_ihmm", "chains", 10**6),
         ("beam_ihmm", "iterations", 10**9),
         ("last_value", "dim", 10**9),
-        ("bocd", "features", hf.features.lags(10**10)),
+        ("bocd", "features", rk.features.lags(10**10)),
     ):
-        with pytest.raises(hf.HoldfastError, match=setting):
-            hf.make(name, **{setting: value})
+        with pytest.raises(rk.RegimekitError, match=setting):
+            rk.make(name, **{setting: value})
 
 
 def test_the_vocabulary() -> None:
@@ -300,7 +300,7 @@ def test_the_vocabulary() -> None:
         lambda: arrays.log_shares("f", (3,)),
         lambda: arrays.floats("absent", (3,)),
     ):
-        with pytest.raises(hf.SnapshotError, match=r"The (snapshot|exponentials)"):
+        with pytest.raises(rk.SnapshotError, match=r"The (snapshot|exponentials)"):
             wrong()
 
 
@@ -320,7 +320,7 @@ def test_the_vocabulary_of_values() -> None:
         lambda: values.words("pair"),
         lambda: values.whole("absent"),
     ):
-        with pytest.raises(hf.SnapshotError, match="The snapshot"):
+        with pytest.raises(rk.SnapshotError, match="The snapshot"):
             wrong()
-    with pytest.raises(hf.SnapshotError, match="'extra'"):
+    with pytest.raises(rk.SnapshotError, match="'extra'"):
         Values({"extra": 1}).refuse_unread()

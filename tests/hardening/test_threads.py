@@ -13,9 +13,9 @@ import crafted
 import numpy as np
 import pytest
 
-import holdfast as hf
-from holdfast.models.base import Model
-from holdfast.models.registry import REGISTRY
+import regimekit as rk
+from regimekit.models.base import Model
+from regimekit.models.registry import REGISTRY
 
 
 @pytest.fixture(autouse=True)
@@ -66,7 +66,7 @@ def test_updates_and_questions_from_many_threads(name: str) -> None:
     one_by_one.update(0.0)
     for value in (*y, *y):
         one_by_one.update(float(value))
-    assert hf.from_bytes(model.to_bytes()).to_bytes() == model.to_bytes()
+    assert rk.from_bytes(model.to_bytes()).to_bytes() == model.to_bytes()
     assert _time(model) == _time(one_by_one)
 
 
@@ -93,18 +93,18 @@ class Slow(Model):
     def _check(self, x: object) -> None:
         return None
 
-    def _predict(self, x: object) -> hf.Forecast:
+    def _predict(self, x: object) -> rk.Forecast:
         assert self.inside == 0, "a forecast was made inside an update"
-        return hf.Forecast.gaussian(0.0, 1.0)
+        return rk.Forecast.gaussian(0.0, 1.0)
 
-    def _observe(self, y: np.ndarray, x: object) -> tuple[hf.Forecast, hf.Step]:
+    def _observe(self, y: np.ndarray, x: object) -> tuple[rk.Forecast, rk.Step]:
         assert self.inside == 0, "an update was made inside an update"
         self.inside = 1
         time.sleep(0.001)
         self.inside = 0
-        return hf.Forecast.gaussian(0.0, 1.0), hf.Step()
+        return rk.Forecast.gaussian(0.0, 1.0), rk.Step()
 
-    def regimes(self) -> list[hf.Regime]:
+    def regimes(self) -> list[rk.Regime]:
         assert self.inside == 0, "regimes were asked for inside an update"
         return []
 
@@ -131,7 +131,7 @@ def test_every_method_waits_for_its_turn(method: str) -> None:
 
 @pytest.mark.parametrize("name", list(REGISTRY))
 def test_copies_and_pickles_have_a_turn_of_their_own(name: str) -> None:
-    model = hf.from_bytes(crafted.stored(name))
+    model = rk.from_bytes(crafted.stored(name))
     for twin in (model.copy(), copy.deepcopy(model), pickled(model)):
         assert twin._turn is not model._turn and twin.to_bytes() == model.to_bytes()
     assert copy.copy(model)._turn is model._turn  # a shallow copy shares the state, and the turns

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-import holdfast as hf
+import regimekit as rk
 import paper
-from holdfast import cli, data, evaluate
-from holdfast.errors import HoldfastError
-from holdfast.tuning import trials
+from regimekit import cli, data, evaluate
+from regimekit.errors import RegimekitError
+from regimekit.tuning import trials
 from paper import (
     ablation,
     ahead,
@@ -93,8 +93,8 @@ def test_order_flow_prior_is_the_paper_equation():
 
 def test_order_flow_prior_holds_the_lag(rng: np.random.Generator):
     y = np.cumsum(rng.standard_normal(200)) / 10  # a walk would pull the coefficient to 1
-    features = hf.features.intercept() + hf.features.lags(1)
-    model = hf.ihmm(features=features, particles=5, **settings.ofi_prior(0.3, 1.0))
+    features = rk.features.intercept() + rk.features.lags(1)
+    model = rk.ihmm(features=features, particles=5, **settings.ofi_prior(0.3, 1.0))
     model.run(y)
     for regime in model.regimes():
         assert regime.mean[1] == pytest.approx(0.3, abs=1e-6)
@@ -106,12 +106,12 @@ def test_every_setting_is_one_of_its_model(stream: str):
         if model == "garch_ihmm":
             continue
         for variant in variants:
-            hf.make(model, **settings.of(stream, model, variant))  # an unknown one is an error
+            rk.make(model, **settings.of(stream, model, variant))  # an unknown one is an error
 
 
 def test_variants_are_the_rules_they_say():
     def rule(variant: str, stream: str = "iid_t") -> tuple[object, str]:
-        made = hf.make("br_ihmm", **settings.of(stream, "br_ihmm", variant))
+        made = rk.make("br_ihmm", **settings.of(stream, "br_ihmm", variant))
         return made.settings()["rule"], made.settings()["weight"] or "default"
 
     assert rule(PRINTED)[0] == rule(settings.PAPER)[0] == "paper"
@@ -120,9 +120,9 @@ def test_variants_are_the_rules_they_say():
     assert {name for name, side in first.items() if side == "paper"} == {"D10", "D11", "D12"}
     raw = rule(settings.FIRST, "ofi")[0]
     assert isinstance(raw, dict) and raw["D13"] == "paper"
-    assert rule(SECOND) == ("holdfast", "default")
+    assert rule(SECOND) == ("default", "default")
     assert settings.of("iid_t", "br_ihmm", UNTUNED) == {}
-    with pytest.raises(HoldfastError, match="variant"):
+    with pytest.raises(RegimekitError, match="variant"):
         settings.of("iid_t", "br_ihmm", "third")
 
 
@@ -151,7 +151,7 @@ def test_every_tuned_column_has_a_search_over_what_its_model_has():
                 searched = tuning.Search(stream, model, variant) in found
                 assert searched == (variant not in (PRINTED, UNTUNED))
     for search in found:
-        known = hf.make(search.model).settings()
+        known = rk.make(search.model).settings()
         assert set(search.space()) <= set(known) & set(tuning.RANGES)
         assert ("sticky" in search.space()) == (
             search.model in settings.WITH_PARTICLES
@@ -243,7 +243,7 @@ def test_hindsight_is_judged_by_the_printed_numbers():
     assert goals[0].gap(0.25) == 0.5 and goals[1].gap(3.0) == 0.5
     assert goals[0].gap(None) == math.inf
     stream = data.iid_regimes(0)
-    result = evaluate.prequential(hf.make("last_value"), stream.y)
+    result = evaluate.prequential(rk.make("last_value"), stream.y)
     rmse = result.scores()["rmse"]
     judged = tuning.printed_gap((recovery.Goal("rmse_observed", rmse / 2),), ())(result)
     assert judged == pytest.approx(1.0)
@@ -256,7 +256,7 @@ def test_scores_of_a_part_are_those_of_its_run():
     part = QUICK.parts("iid_t", "br_ihmm", SECOND)[0]
     outcome = run_part(part)
     stream = data.iid_regimes(part.seed, noise="t")
-    model = hf.br_ihmm(**part.settings, features=hf.features.intercept(), seed=part.seed)
+    model = rk.br_ihmm(**part.settings, features=rk.features.intercept(), seed=part.seed)
     mean = model.run(stream.y[: part.rows]).mean
     assert outcome.columns["mean"] == pytest.approx(mean, rel=2e-3, abs=1e-3)  # for a picture
     clean = stream.clean[: mean.size]
@@ -286,7 +286,7 @@ def test_scores_are_of_rows_that_no_search_has_seen():
     assert part.load().held_out == 200
     late = np.sqrt(np.mean(np.diff(y[199:]) ** 2))
     assert scores["rmse"] == pytest.approx(late)
-    first = y[0] - hf.make("last_value").predict().mean
+    first = y[0] - rk.make("last_value").predict().mean
     whole = np.sqrt((first**2 + np.sum(np.diff(y) ** 2)) / 400)
     assert scores["rmse_all"] == pytest.approx(whole)
     cut = streams.stream("well_log").rows(1700)
@@ -297,7 +297,7 @@ def test_scores_are_of_rows_that_no_search_has_seen():
 
 
 def test_a_setting_that_a_model_does_not_know_is_refused():
-    with pytest.raises(HoldfastError, match="hazard"):
+    with pytest.raises(RegimekitError, match="hazard"):
         run_part(Part("iid_t", "ihmm", {"hazard": 0.1}, rows=20))
 
 
@@ -432,11 +432,11 @@ def test_ablation_takes_one_piece_at_a_time():
             for piece, changes in taken(stream).items():
                 changed = ablation._parts(QUICK, stream, edition, piece)[0].settings
                 assert changed == base | changes
-                hf.make("br_ihmm", **changed)
+                rk.make("br_ihmm", **changed)
     pieces = ablation.taken_from_second("iid_t")
     whole = settings.of("iid_t", "br_ihmm", SECOND)
-    without = hf.make("br_ihmm", **whole | pieces["contamination score: IMQ, c = 2"])
-    islands = hf.make("br_ihmm", **whole)._islands
+    without = rk.make("br_ihmm", **whole | pieces["contamination score: IMQ, c = 2"])
+    islands = rk.make("br_ihmm", **whole)._islands
     assert without._islands == islands > 1  # what the weight would decide by default stays
 
 
@@ -447,8 +447,8 @@ def test_mending_starts_from_the_text_and_ends_with_the_first_edition():
         return found
 
     assert set(rule().values()) == {"paper"}
-    assert [name for name, side in rule("D4").items() if side == "holdfast"] == ["D4"]
-    assert rule(*recovery.NINE) == {f"D{k}": "holdfast" for k in range(1, 10)} | {
+    assert [name for name, side in rule("D4").items() if side == "default"] == ["D4"]
+    assert rule(*recovery.NINE) == {f"D{k}": "default" for k in range(1, 10)} | {
         f"D{k}": "paper" for k in (10, 11, 12)
     }
 
@@ -487,14 +487,14 @@ def test_items_end_to_end_and_resumed(tmp_path: Path, counted: list[Part]):
     assert [done.runs for done in written] == [9, 0] and len(counted) == 9
     for name in ("eye_candy", "t_difference"):
         content = json.loads((tmp_path / f"{name}.json").read_text())
-        assert content["versions"]["holdfast"] == hf.__version__ and content["quick"]
+        assert content["versions"]["regimekit"] == rk.__version__ and content["quick"]
         assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
         assert content["title"] in (tmp_path / f"{name}.md").read_text()
         assert f"![{content['title']}]({name}.png)" in (tmp_path / f"{name}.md").read_text()
         assert f"[{content['title']}]({name}.md)" in (tmp_path / "index.md").read_text()
     content = json.loads((tmp_path / "eye_candy.json").read_text())
     rules = [group["settings"].get("rule") for group in content["variants"]]
-    assert rules.count("paper") == 4 and rules.count("holdfast") == 2 and rules.count(None) == 2
+    assert rules.count("paper") == 4 and rules.count("default") == 2 and rules.count(None) == 2
     assert all(group["seeds"] == [0] for group in content["variants"])
     assert [source.partition(":")[0] for source in content["sources"]] == ["br_ihmm", "ihmm"]
 
@@ -551,7 +551,7 @@ def test_an_estimate_counts_what_is_left_and_shared_runs_once(tmp_path: Path):
 def test_missing_data_is_said_and_no_number_is_printed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, counted: list[Part]
 ):
-    monkeypatch.setenv("HOLDFAST_DATA", str(tmp_path))
+    monkeypatch.setenv("REGIMEKIT_DATA", str(tmp_path))
     forget()
     out = tmp_path / "out"
     written = paper.reproduce(paper.choose(["ofi", "electricity_raw"]), out, QUICK)
@@ -571,7 +571,7 @@ def test_a_download_that_fails_is_asked_for_once(tmp_path: Path, monkeypatch: py
 
     def no_network(name: str) -> None:
         asked.append(name)
-        raise HoldfastError(f"{name} could not be downloaded")
+        raise RegimekitError(f"{name} could not be downloaded")
 
     monkeypatch.setattr(data, "load", no_network)
     forget()
@@ -786,6 +786,6 @@ def test_the_index_is_links_the_targets_and_a_note_that_stays(tmp_path: Path):
 
 
 def test_command_refuses_an_unknown_item():
-    with pytest.raises(HoldfastError, match="Did you mean 'garch'"):
+    with pytest.raises(RegimekitError, match="Did you mean 'garch'"):
         paper.choose(["garhc"])
     assert CliRunner().invoke(cli.app, ["reproduce", "garhc"]).exit_code != 0

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-import holdfast
-from holdfast.models.registry import REGISTRY
+import regimekit
+from regimekit.models.registry import REGISTRY
 from paper import probes, state
 from paper.parts import Part, code_state
 
@@ -20,8 +20,8 @@ RUNS = ("br_ihmm", "student_t_ihmm", "garch_ihmm", "auto", "bocd", "last_value")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the library, to be edited."""
     folder = tmp_path_factory.mktemp("source")
-    root = Path(holdfast.__file__).parent
-    shutil.copytree(root, folder / "holdfast", ignore=shutil.ignore_patterns("__pycache__"))
+    root = Path(regimekit.__file__).parent
+    shutil.copytree(root, folder / "regimekit", ignore=shutil.ignore_patterns("__pycache__"))
     return folder
 
 
@@ -32,7 +32,7 @@ def states(root: Path) -> dict[str, str]:
 def changed(root: Path, file: str, old: str, new: str) -> set[str]:
     """The models whose state an edit changes."""
     before = states(root)
-    path = root / "holdfast" / file
+    path = root / "regimekit" / file
     text = path.read_text()
     assert old in text
     path.write_text(text.replace(old, new, 1))
@@ -95,7 +95,7 @@ def test_comments_docstrings_and_layout_do_not_count(source: Path):
     kernel = "regimes/commit.py"
     line = "from __future__ import annotations\n"
     assert changed(source, kernel, line, f"# A comment.\n\n\n{line}") == set()
-    said = (source / "holdfast" / kernel).read_text().split('"""')
+    said = (source / "regimekit" / kernel).read_text().split('"""')
     assert changed(source, kernel, said[1], "Said in other words.") == set()
     assert changed(source, kernel, f'"""{said[3]}"""', '"""In other words."""') == set()
 
@@ -103,15 +103,15 @@ def test_comments_docstrings_and_layout_do_not_count(source: Path):
 def test_types_alone_are_no_import(tmp_path: Path):
     file = tmp_path / "one.py"
     file.write_text(
-        "from typing import TYPE_CHECKING\nimport holdfast as hf\n"
-        "if TYPE_CHECKING:\n    from holdfast.report import page\n"
-        "def f():\n    from holdfast import units\n    return hf.features, hf.bocd\n"
+        "from typing import TYPE_CHECKING\nimport regimekit as rk\n"
+        "if TYPE_CHECKING:\n    from regimekit.report import page\n"
+        "def f():\n    from regimekit import units\n    return rk.features, rk.bocd\n"
     )
     assert state.imported(file) == (
-        "holdfast",
-        "holdfast.features",
-        "holdfast.models.bocd",
-        "holdfast.units",
+        "regimekit",
+        "regimekit.features",
+        "regimekit.models.bocd",
+        "regimekit.units",
     )
 
 
@@ -126,10 +126,10 @@ def test_the_code_of_a_model_is_what_it_imports():
 def test_a_probe_depends_on_the_models_it_asks():
     for name in ("untuned", "bursts", "auto"):
         found = state.reached(state.imported(probes.PROBES[name].source))
-        assert {"holdfast.regimes.commit", "holdfast.models.ihmm"} <= found, name
+        assert {"regimekit.regimes.commit", "regimekit.models.ihmm"} <= found, name
     tortured = probes.PROBES["torture"]
     assert set(tortured.models) == {model for model, _ in probes.TORTURED.values()}
     found = state.reached(
         [*state.imported(tortured.source), *(MODULES[name] for name in tortured.models)]
     )
-    assert "holdfast.regimes.commit" in found and "holdfast.bank.mixing" not in found
+    assert "regimekit.regimes.commit" in found and "regimekit.bank.mixing" not in found

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-import holdfast as hf
-from holdfast import data
-from holdfast.data.contamination import duplicate
-from holdfast.models.base import Model
-from holdfast.models.bocd import bocd
-from holdfast.models.naive import LastValue, last_value
-from holdfast.models.student_t import student_t_ihmm
-from holdfast.results import OPENED
+import regimekit as rk
+from regimekit import data
+from regimekit.data.contamination import duplicate
+from regimekit.models.base import Model
+from regimekit.models.bocd import bocd
+from regimekit.models.naive import LastValue, last_value
+from regimekit.models.student_t import student_t_ihmm
+from regimekit.results import OPENED
 from paper.torture import KINDS, LEVELS, NOISE_SD, Stage, Torture, stage, told, torture
 
 BATCH, PARTICLES, MAX_REGIMES = 6, 30, 30
@@ -24,7 +24,7 @@ LEARNT: dict[str, Any] = {"prior_var": 4.0, "particles": PARTICLES}
 
 
 def br_ihmm(seed: int) -> Model:
-    return hf.br_ihmm(batch=BATCH, threshold=2.0, seed=seed, **KNOWN)
+    return rk.br_ihmm(batch=BATCH, threshold=2.0, seed=seed, **KNOWN)
 
 
 def student(seed: int) -> Model:
@@ -33,8 +33,8 @@ def student(seed: int) -> Model:
 
 ROBUST = {"br_ihmm": br_ihmm, "student_t_ihmm": student}
 OTHERS = {
-    "ihmm": lambda seed: hf.ihmm(seed=seed, **KNOWN),
-    "wolf_ihmm": lambda seed: hf.wolf_ihmm(seed=seed, **KNOWN),
+    "ihmm": lambda seed: rk.ihmm(seed=seed, **KNOWN),
+    "wolf_ihmm": lambda seed: rk.wolf_ihmm(seed=seed, **KNOWN),
     "plain student_t_ihmm": lambda seed: student_t_ihmm(
         batch=1, weight="none", seed=seed, **LEARNT
     ),
@@ -57,7 +57,7 @@ def before_contamination(maker: Any, scene: Stage) -> Model:
 def stated_bound() -> int:
     """The longest burst that `br_ihmm` is said to ignore as the contamination begins."""
     model = before_contamination(br_ihmm, stage(0))
-    return hf.sensitivity(model, shift=[3.0], longest=2 * BATCH, risk=0.01).longest_burst
+    return rk.sensitivity(model, shift=[3.0], longest=2 * BATCH, risk=0.01).longest_burst
 
 
 def sound(result: Torture) -> None:
@@ -92,7 +92,7 @@ def test_second_deliveries_can_be_taken_out_again(shape: tuple[int, ...], rng: A
     np.testing.assert_array_equal(twice[~mask], y)
     np.testing.assert_array_equal(twice[mask], y[[0, 3, 4, 7]])
     np.testing.assert_array_equal(twice[mask], twice[np.flatnonzero(mask) - 1])
-    with pytest.raises(hf.HoldfastError, match="positions"):
+    with pytest.raises(rk.RegimekitError, match="positions"):
         duplicate(y, [8])
 
 
@@ -198,7 +198,7 @@ def test_the_rest_of_the_matrix_is_sound(label: str):
 def test_memory_is_bounded_under_lies_that_never_end(label: str):
     """A new extreme value every ten observations: room for eight regimes, then no more."""
     settings = {**KNOWN, "particles": 10, "max_regimes": 8}
-    model = hf.make(label, seed=3, **settings)
+    model = rk.make(label, seed=3, **settings)
     rng = np.random.default_rng(3)
     y = NOISE_SD * rng.standard_normal(600)
     y[::10] = 10.0 ** rng.uniform(0, 300, 60) * rng.choice([-1, 1], 60)
@@ -263,5 +263,5 @@ def test_errors_name_the_argument():
         (lambda: told(torture(makers, ["stuck"], seeds=[0]).rows[0], "rmse"), "figure"),
         (lambda: torture(makers, ["stuck"], seeds=[0]).cell("a", "drift"), "drift"),
     ):
-        with pytest.raises(hf.HoldfastError, match=match):
+        with pytest.raises(rk.RegimekitError, match=match):
             call()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.readers import cells
+from regimekit.readers import cells
 
 
 @pytest.mark.parametrize(

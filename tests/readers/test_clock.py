@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from holdfast.errors import HoldfastError
-from holdfast.frequency import Frequency, find_frequency
-from holdfast.readers import Clock
-from holdfast.readers.clock import FIRST, LONGEST
+from regimekit.errors import RegimekitError
+from regimekit.frequency import Frequency, find_frequency
+from regimekit.readers import Clock
+from regimekit.readers.clock import FIRST, LONGEST
 
 START = datetime(2024, 1, 1)
 
@@ -74,7 +74,7 @@ def test_weekends_are_no_gaps() -> None:
 
 def test_disorder_is_refused_and_changes_nothing() -> None:
     clock = Clock(last=START)
-    with pytest.raises(HoldfastError, match="Row 7"):
+    with pytest.raises(RegimekitError, match="Row 7"):
         clock.tick(START - timedelta(hours=1), "Row 7")
     assert clock.last == START
 

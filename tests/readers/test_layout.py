@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.errors import HoldfastError
-from holdfast.readers import (
+from regimekit.errors import RegimekitError
+from regimekit.readers import (
     Clock,
     Layout,
     Reading,
@@ -56,7 +56,7 @@ def test_wishes_win_and_are_checked() -> None:
         ({"target": "v", "time": "v"}, "also the time"),
         ({"by": "x"}, "--by"),
     ]:
-        with pytest.raises(HoldfastError, match=word):
+        with pytest.raises(RegimekitError, match=word):
             layout_of(columns, **wishes)
 
 
@@ -75,7 +75,7 @@ def test_covariates_are_carried_forward_also_through_gaps() -> None:
 def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
     code = (
         "import re, sys\n"
-        "from holdfast.readers import *\n"
+        "from regimekit.readers import *\n"
         "source = open_source(Request(sys.argv[1]))\n"
         "layout = find_layout(source.names, source.sample(), Wishes(), source.separator)\n"
         "reading = Reading(layout, Clock())\n"

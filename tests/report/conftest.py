@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-import holdfast as hf
-from holdfast.results import RETURNED, Event, Run
+import regimekit as rk
+from regimekit.results import RETURNED, Event, Run
 
 _FLAGS = [
     "--headless",
@@ -40,7 +40,7 @@ def case() -> Case:
     rng = np.random.default_rng(3)
     y = np.repeat([0.0, 4.0, 0.0, 4.0], 60) + 0.4 * rng.standard_normal(240)
     y[100], y[130:133] = 60.0, np.nan
-    model = hf.br_ihmm(noise=0.16, prior_var=9.0, particles=30)
+    model = rk.br_ihmm(noise=0.16, prior_var=9.0, particles=30)
     return Case(model.run(y), model, y, _hours(240))
 
 
@@ -68,7 +68,7 @@ def long_case() -> Case:
         change_probability=rng.random(n) ** 6,
         path=regime,
     )
-    model = hf.br_ihmm(particles=10)
+    model = rk.br_ihmm(particles=10)
     model.run(y[:60] - 100)
     return Case(run, model, y, _hours(n))
 

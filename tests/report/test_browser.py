@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from holdfast import evaluate, report
+from regimekit import evaluate, report
 
 Open = Callable[..., Any]
 
@@ -45,7 +45,7 @@ def _bucket(page: Any) -> int:
 
 
 def _window(page: Any) -> list[float]:
-    return page.evaluate("[holdfastReport.timeline.min, holdfastReport.timeline.max]")
+    return page.evaluate("[regimekitReport.timeline.min, regimekitReport.timeline.max]")
 
 
 def _plot_box(page: Any, chart: str = "#chart-series") -> dict[str, float]:
@@ -76,12 +76,12 @@ def test_every_chart_is_drawn(visit: Open, case: Any) -> None:
 def test_the_columns_arrive_to_five_digits(visit: Open, case: Any) -> None:
     page = visit(case)
     for name, truth in (("y0", case.y), ("mean0", case.run.mean), ("upper0", case.run.upper)):
-        told = page.evaluate(f"Array.from(holdfastReport.columns.{name})")
+        told = page.evaluate(f"Array.from(regimekitReport.columns.{name})")
         found = np.array([np.nan if v is None else v for v in told], dtype=float)
         spread = np.nanquantile(case.y, 0.999) - np.nanquantile(case.y, 0.001)
         np.testing.assert_allclose(found, truth, atol=spread / 2e4)
-    assert page.evaluate("Array.from(holdfastReport.columns.regime)") == case.run.path.tolist()
-    assert page.evaluate("holdfastReport.x[239]") == case.times[239].astype("M8[s]").astype(int)
+    assert page.evaluate("Array.from(regimekitReport.columns.regime)") == case.run.path.tolist()
+    assert page.evaluate("regimekitReport.x[239]") == case.times[239].astype("M8[s]").astype(int)
 
 
 def test_pointing_tells_the_numbers_of_one_observation(visit: Open, case: Any) -> None:
@@ -90,7 +90,7 @@ def test_pointing_tells_the_numbers_of_one_observation(visit: Open, case: Any) -
     assert _bucket(page) == 1
     low, high = _window(page)
     t = 100
-    x = page.evaluate(f"holdfastReport.x[{t}]")
+    x = page.evaluate(f"regimekitReport.x[{t}]")
     box = _plot_box(page)
     page.mouse.move(box["x"] + box["width"] * (x - low) / (high - low), box["y"] + 40)
     text = page.locator("#readout").inner_text()
@@ -116,7 +116,7 @@ def test_drag_zooms_all_three_charts_and_double_click_undoes_it(
     assert (high - low) / (full[1] - full[0]) == pytest.approx(0.05**3, rel=0.2)
     assert _bucket(page) == 1
     scales = page.evaluate(
-        "holdfastReport.timeline.charts.map((c) => [c.scales.x.min, c.scales.x.max])"
+        "regimekitReport.timeline.charts.map((c) => [c.scales.x.min, c.scales.x.max])"
     )
     assert scales == [[low, high]] * 3
     box = _plot_box(page)
@@ -158,8 +158,8 @@ def test_100_000_observations_are_small_and_open_fast(
     opened = page.evaluate("performance.now()") / 1000
     assert written < 2_000_000
     assert opened < 3.0 and time.perf_counter() - begin < 15.0
-    assert page.evaluate("holdfastReport.columns.y0[5000]") == 1e12
-    assert page.evaluate("Number.isNaN(holdfastReport.columns.y0[720])")
+    assert page.evaluate("regimekitReport.columns.y0[5000]") == 1e12
+    assert page.evaluate("Number.isNaN(regimekitReport.columns.y0[720])")
     box = _plot_box(page)
     share = _inked(page, "#chart-series") / (box["width"] * box["height"])
     assert share < 0.75  # never a solid block of ink
@@ -185,16 +185,16 @@ def test_print_is_light_and_comes_back(visit: Open, case: Any) -> None:
 
 
 def test_several_coordinates_and_a_given_calibration(visit: Open, case: Any) -> None:
-    import holdfast as hf
+    import regimekit as rk
 
     y = np.column_stack([case.y, 10 - case.y])[:80]
-    model = hf.br_ihmm(particles=10)
+    model = rk.br_ihmm(particles=10)
     found = evaluate.calibration(np.linspace(0.01, 0.99, 50), bins=5)
     page = visit(case, run=model.run(y), model=model, y=y, times=None, horizon=5, calibration=found)
     page.locator("#coordinate").select_option("1")
-    first = page.evaluate("holdfastReport.timeline.s.y[3]")
+    first = page.evaluate("regimekitReport.timeline.s.y[3]")
     assert first == pytest.approx(10 - case.y[3], abs=1e-3)
-    assert page.evaluate("holdfastReport.data.pit.length") == 5
+    assert page.evaluate("regimekitReport.data.pit.length") == 5
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

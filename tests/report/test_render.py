@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-import holdfast as hf
-from holdfast import evaluate, report
-from holdfast.report import library, tables
-from holdfast.report.content import Content
-from holdfast.report.packing import Packer, grid_for
-from holdfast.timeline import read_times
+import regimekit as rk
+from regimekit import evaluate, report
+from regimekit.report import library, tables
+from regimekit.report.content import Content
+from regimekit.report.packing import Packer, grid_for
+from regimekit.timeline import read_times
 
 
 def _page(case: Any, **more: Any) -> str:
@@ -133,8 +133,8 @@ def test_too_many_outliers_and_too_narrow_bands_are_warned_of(case: Any) -> None
 
 def test_a_forecast_that_cannot_be_made_is_explained(case: Any) -> None:
     x = np.random.default_rng(0).standard_normal(40)
-    features = hf.features.columns("wind")
-    model = hf.br_ihmm(features=features, particles=10)
+    features = rk.features.columns("wind")
+    model = rk.br_ihmm(features=features, particles=10)
     run = model.run(x * 2.0, _wind(x))
     text = _text(report.render(run=run, model=model, y=2.0 * x))
     assert "There is no forecast of the next 24 steps" in text and "wind" in text
@@ -152,13 +152,13 @@ def _wind(x: np.ndarray) -> Any:
     "y", [[1.0], [np.nan] * 5, [3.0] * 30, [1e-8, 2e-8] * 10, [1e9, 1e9 + 1] * 9]
 )
 def test_odd_streams_give_a_report(y: list[float]) -> None:
-    model = hf.br_ihmm(particles=10)
+    model = rk.br_ihmm(particles=10)
     assert "</html>" in report.render(run=model.run(y), model=model, y=y)
 
 
-@pytest.mark.parametrize("name", list(hf.models()))
+@pytest.mark.parametrize("name", list(rk.models()))
 def test_every_model_can_be_reported(name: str, stream: np.ndarray) -> None:
-    model = hf.make(name)
+    model = rk.make(name)
     run = model.run(stream[:40])
     assert f"<h1>{name} on 40 observations</h1>" in report.render(
         run=run, model=model, y=stream[:40], horizon=2
@@ -180,7 +180,7 @@ def test_every_model_can_be_reported(name: str, stream: np.ndarray) -> None:
 def test_what_cannot_be_used_is_refused_in_words(
     case: Any, more: dict[str, Any], words: str
 ) -> None:
-    with pytest.raises(hf.HoldfastError, match=words):
+    with pytest.raises(rk.RegimekitError, match=words):
         _page(case, **more)
 
 

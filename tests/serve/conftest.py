@@ -22,7 +22,7 @@ pytest.importorskip("fastapi", reason="the extra `serve` is not installed")
 
 from serve_helpers import SMALL
 
-import holdfast as hf
+import regimekit as rk
 
 _POSTGRES = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
 
@@ -33,11 +33,11 @@ def kernels() -> None:
     beside its work, but those of others when they are first used, and requests wait for that.
     """
     for shape in ((30,), (30, 2)):
-        model = hf.br_ihmm(particles=20, noise=0.16)  # as SMALL
+        model = rk.br_ihmm(particles=20, noise=0.16)  # as SMALL
         model.run(np.random.default_rng(0).standard_normal(shape))
         model.forecast(2)
         model.transitions()
-        hf.from_bytes(model.to_bytes())
+        rk.from_bytes(model.to_bytes())
 
 
 def free_port() -> int:
@@ -48,11 +48,11 @@ def free_port() -> int:
 
 
 class Server:
-    """`holdfast serve` as a user starts it."""
+    """`regimekit serve` as a user starts it."""
 
     def __init__(self, db: str, *options: str, log: Path, cache: Path | None = None) -> None:
         self.db, self.options, self.log = db, options, log
-        self.environment = os.environ | ({"HOLDFAST_CACHE": str(cache)} if cache else {})
+        self.environment = os.environ | ({"REGIMEKIT_CACHE": str(cache)} if cache else {})
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.client = httpx.Client(base_url=self.url, timeout=60, trust_env=False)
@@ -61,7 +61,7 @@ class Server:
         command = [
             sys.executable,
             "-m",
-            "holdfast.cli",
+            "regimekit.cli",
             "serve",
             "--port",
             str(self.port),
@@ -167,7 +167,7 @@ def postgres() -> Iterator[Callable[[], str]]:
     if not _POSTGRES:
         pytest.skip("Postgres is not installed (Debian: postgresql)")
     owner = "postgres" if os.getuid() == 0 else None
-    folder, port = Path(tempfile.mkdtemp(prefix="holdfast-pg-")), free_port()
+    folder, port = Path(tempfile.mkdtemp(prefix="regimekit-pg-")), free_port()
     if owner:
         shutil.chown(folder, owner)
     tools = _POSTGRES[-1].parent
@@ -178,7 +178,7 @@ def postgres() -> Iterator[Callable[[], str]]:
         "cwd": "/",
     }
     subprocess.run(
-        [tools / "initdb", "-D", folder / "data", "-A", "trust", "-U", "holdfast", "-E", "UTF8"],
+        [tools / "initdb", "-D", folder / "data", "-A", "trust", "-U", "regimekit", "-E", "UTF8"],
         check=True,
         **quiet,
     )
@@ -198,7 +198,7 @@ def postgres() -> Iterator[Callable[[], str]]:
         ],
         **quiet,
     )
-    admin = f"postgresql://holdfast@127.0.0.1:{port}/postgres"
+    admin = f"postgresql://regimekit@127.0.0.1:{port}/postgres"
     try:
         _wait_for(admin)
         yield _maker(admin)

@@ -21,12 +21,12 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
-from holdfast import cli, data
-from holdfast.errors import HoldfastError
-from holdfast.serve.config import is_loopback
-from holdfast.serve.storage import access
-from holdfast.serve.storage.database import opened
-from holdfast.serve.webhooks import Forbidden, is_public, resolve
+from regimekit import cli, data
+from regimekit.errors import RegimekitError
+from regimekit.serve.config import is_loopback
+from regimekit.serve.storage import access
+from regimekit.serve.storage.database import opened
+from regimekit.serve.webhooks import Forbidden, is_public, resolve
 
 
 def command(*arguments: str) -> str:
@@ -134,12 +134,12 @@ def test_tls_by_flag(start: Callable[..., Any], tmp_path: Path) -> None:
 
 def test_token_commands_refuse_what_makes_no_sense(tmp_path: Path) -> None:
     db = f"sqlite:///{tmp_path}/t.db"
-    with pytest.raises(HoldfastError, match="--read and --write"):
+    with pytest.raises(RegimekitError, match="--read and --write"):
         command("token", "add", "a", "--db", db)
     command("token", "add", "a", "--read", "", "--db", db)
-    with pytest.raises(HoldfastError, match="another name"):
+    with pytest.raises(RegimekitError, match="another name"):
         command("token", "add", "a", "--read", "", "--db", db)
-    with pytest.raises(HoldfastError, match="no token"):
+    with pytest.raises(RegimekitError, match="no token"):
         command("token", "revoke", "b", "--db", db)
 
 
@@ -227,11 +227,11 @@ def test_webhooks_are_signed_retried_and_named(start: Callable[..., Any], receiv
         assert time.monotonic() < until, server.client.get("/webhooks").text
         time.sleep(0.1)
     (first, one), (second, two) = receiver.got[:2]
-    assert one == two and first["Holdfast-Delivery"] == second["Holdfast-Delivery"]
+    assert one == two and first["Regimekit-Delivery"] == second["Regimekit-Delivery"]
     message = json.loads(two)
     assert (message["stream"], message["kind"]) == ("w.a", "regime opened")
     assert (message["regime_name"], message["regime_note"]) == ("calm", "One press runs.")
-    parts = dict(part.split("=", 1) for part in second["Holdfast-Signature"].split(","))
+    parts = dict(part.split("=", 1) for part in second["Regimekit-Signature"].split(","))
     content = f"{parts['t']}.".encode() + two
     wanted = hmac.new(made["secret"].encode(), content, hashlib.sha256).hexdigest()
     assert parts["v1"] == wanted and second["Host"] == f"localhost:{receiver.server_port}"

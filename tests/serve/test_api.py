@@ -16,10 +16,10 @@ import pytest
 from fastapi import HTTPException
 from serve_helpers import SMALL
 
-import holdfast as hf
-from holdfast import data
-from holdfast.serve.config import Config, Limits
-from holdfast.serve.routes.observations import _body
+import regimekit as rk
+from regimekit import data
+from regimekit.serve.config import Config, Limits
+from regimekit.serve.routes.observations import _body
 
 _numbers = itertools.count()
 
@@ -41,7 +41,7 @@ def test_outputs_are_those_of_the_library(server: Any, key: str) -> None:
     for first in (0, 1, 40, 41, 100):
         last = {0: 1, 1: 40, 40: 41, 41: 100, 100: 130}[first]
         server.send(key, [{"y": v} for v in y[first:last].tolist()])
-    model = hf.make("br_ihmm", particles=20, noise=0.16)
+    model = rk.make("br_ihmm", particles=20, noise=0.16)
     run = model.run(y)
     rows = server.rows(key)
     assert [row["seq"] for row in rows] == list(range(130))
@@ -49,8 +49,8 @@ def test_outputs_are_those_of_the_library(server: Any, key: str) -> None:
         assert [row[name] for row in rows] == getattr(run, name).tolist(), name
     assert [row["outlier"] for row in rows] == run.outlier.tolist()
     taken = server.client.get(f"/streams/{key}/snapshot")
-    assert taken.headers["holdfast-rows"] == "130"
-    assert hf.from_bytes(taken.content).predict().mean == model.predict().mean
+    assert taken.headers["regimekit-rows"] == "130"
+    assert rk.from_bytes(taken.content).predict().mean == model.predict().mean
     steps = server.client.get(f"/streams/{key}/forecast?horizon=3&level=0.5").json()["steps"]
     assert [step["mean"] for step in steps] == [f.mean for f in model.forecast(3)]
     assert steps[0]["lower"] == pytest.approx(model.forecast(1)[0].interval(0.5)[0])
@@ -116,7 +116,7 @@ def test_seconds_since_1970_are_a_time_in_every_format(server: Any, key: str) ->
 
 
 def test_covariates_and_vectors(server: Any, key: str) -> None:
-    features = (hf.features.intercept() + hf.features.columns("heat")).to_json()
+    features = (rk.features.intercept() + rk.features.columns("heat")).to_json()
     server.make(key, model="br_ihmm", particles=20, features=features)
     body = "y,heat\n" + "".join(f"{2 * i},{i}\n" for i in range(20))
     assert post(server, key, body, "text/csv").status_code == 200
@@ -340,16 +340,16 @@ def test_too_much_is_turned_away(server: Any, key: str) -> None:
 
 def test_probes_and_metrics(server: Any, key: str) -> None:
     server.make(key)
-    before = server.metric("holdfast_rows_total")
+    before = server.metric("regimekit_rows_total")
     server.send(key, [{"id": "a", "y": 1.0}, {"id": "a", "y": 1.0}])
-    assert server.metric("holdfast_rows_total") == before + 1
-    assert server.metric("holdfast_streams") >= 1
+    assert server.metric("regimekit_rows_total") == before + 1
+    assert server.metric("regimekit_streams") >= 1
     for name in ("regimes", "outliers_total", "replayed_rows_total", "duplicates_total"):
-        assert server.metric(f"holdfast_{name}") >= 0
+        assert server.metric(f"regimekit_{name}") >= 0
     assert server.client.get("/healthz").json() == {"status": "ok"}
     text = server.client.get("/metrics").text
     assert 'route="/streams/{key}/observations"' in text
-    assert {"holdfast_request_seconds_count", "holdfast_learning_seconds_count"} <= {
+    assert {"regimekit_request_seconds_count", "regimekit_learning_seconds_count"} <= {
         line.partition(" ")[0].partition("{")[0] for line in text.splitlines()
     }
 
@@ -372,7 +372,7 @@ def test_more_than_can_wait_is_turned_away_with_a_time(server: Any, key: str) ->
     path, most = f"/streams/{key}/observations", [{"y": 1.0}] * 10_000
     with ThreadPoolExecutor(2) as clients:
         sent = [clients.submit(server.client.post, path, json=most) for _ in range(2)]
-        while server.metric("holdfast_pending_rows") < 20_000 and not all(f.done() for f in sent):
+        while server.metric("regimekit_pending_rows") < 20_000 and not all(f.done() for f in sent):
             time.sleep(0.01)
         busy = server.client.post(path, json={"y": 1.0})
         answers = [future.result().status_code for future in sent]

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from serve_helpers import SMALL
 
-import holdfast as hf
-from holdfast import data
-from holdfast._numba import cache_folder, cache_root
+import regimekit as rk
+from regimekit import data
+from regimekit._numba import cache_folder, cache_root
 
 Y = data.regime_stream(seed=4, n=80).y.tolist()
-MARK = cache_folder("holdfast.serve.worker").name
+MARK = cache_folder("regimekit.serve.worker").name
 
 
 def rows(first: int, last: int) -> list[dict[str, Any]]:
@@ -61,14 +61,14 @@ def test_compiled_workers_take_over(start: Callable[..., Any], tmp_path: Path) -
         assert time.monotonic() < until
         time.sleep(0.05)
     server.send("a", rows(15, 50))
-    assert server.metric("holdfast_replayed_rows_total") == 0, "models came over in snapshots"
+    assert server.metric("regimekit_replayed_rows_total") == 0, "models came over in snapshots"
     server.kill()
     server.start(wait=False)
     server.wait(compiled=False)
     assert server.client.get("/readyz").json()["compiled"] is True, "from now on at once"
     server.send("a", rows(45, 80))
-    assert server.metric("holdfast_replay_differences_total") == 0
+    assert server.metric("regimekit_replay_differences_total") == 0
     settings = dict(SMALL)
-    run = hf.make(str(settings.pop("model")), **settings).run(Y)
+    run = rk.make(str(settings.pop("model")), **settings).run(Y)
     found = [row["mean"] for row in server.rows("a")]
     assert np.allclose(found, run.mean, rtol=1e-9), "but for the last digits of the first rows"

@@ -16,10 +16,10 @@ import psutil
 import pytest
 from serve_helpers import SMALL
 
-import holdfast as hf
-from holdfast import data
+import regimekit as rk
+from regimekit import data
 
-KILLS = int(os.environ.get("HOLDFAST_KILLS", "3"))
+KILLS = int(os.environ.get("REGIMEKIT_KILLS", "3"))
 Y = data.regime_stream(seed=11, n=20_000 + 2000 * KILLS).y.tolist()  # more than is sent
 
 
@@ -34,9 +34,9 @@ def everything(server: Any, key: str) -> list[dict[str, Any]]:
     return rows
 
 
-def expected(n: int) -> hf.Run:
+def expected(n: int) -> rk.Run:
     settings = dict(SMALL)
-    return hf.make(str(settings.pop("model")), **settings).run(Y[:n])
+    return rk.make(str(settings.pop("model")), **settings).run(Y[:n])
 
 
 class Retrying(threading.Thread):
@@ -110,7 +110,7 @@ def test_kill_under_load(start: Callable[..., Any], db: str) -> None:
         told = [(e["seq"], e["kind"], e["regime"]) for e in events]
         wanted = [(e.time, e.kind, e.regime) for e in run.events if e.kind != "regime switched"]
         assert told == wanted
-    assert server.metric("holdfast_replay_differences_total") == 0
+    assert server.metric("regimekit_replay_differences_total") == 0
     sent = [client.acknowledged for client in clients]
     print(f"{kills} kills, {sum(sent)} observations acknowledged, each stored once, as without")
 
@@ -131,7 +131,7 @@ def test_a_stop_in_order_loses_nothing_and_needs_no_replay(
     server.start()
     assert time.monotonic() - before < 60
     server.send("a", [{"id": str(i), "y": Y[i]} for i in range(70, 130)])
-    assert server.metric("holdfast_replayed_rows_total") == 0
+    assert server.metric("regimekit_replayed_rows_total") == 0
     assert [row["mean"] for row in server.rows("a")] == expected(130).mean.tolist()
 
 
@@ -153,7 +153,7 @@ def test_a_stop_under_load_loses_nothing_and_needs_no_replay(start: Callable[...
         assert len(rows) >= client.acknowledged
         assert [row["id"] for row in rows] == [str(i) for i in range(len(rows))]
         assert [row["mean"] for row in rows] == expected(len(rows)).mean.tolist()
-    assert server.metric("holdfast_replayed_rows_total") == 0
+    assert server.metric("regimekit_replayed_rows_total") == 0
 
 
 def test_a_dead_worker_is_replaced(start: Callable[..., Any]) -> None:
@@ -173,7 +173,7 @@ def test_a_dead_worker_is_replaced(start: Callable[..., Any]) -> None:
         assert answer.status_code == 503 and answer.headers["retry-after"]
         assert time.monotonic() < until
     assert [row["mean"] for row in server.rows("a")] == expected(40).mean.tolist()
-    assert server.metric("holdfast_replayed_rows_total") == 5
+    assert server.metric("regimekit_replayed_rows_total") == 5
 
 
 def test_more_streams_than_memory(start: Callable[..., Any]) -> None:
@@ -187,12 +187,12 @@ def test_more_streams_than_memory(start: Callable[..., Any]) -> None:
     run = expected(30)
     for key in keys:
         assert [row["mean"] for row in server.rows(key)] == run.mean.tolist()
-    assert server.metric("holdfast_replay_differences_total") == 0
-    assert server.metric("holdfast_replayed_rows_total") < 100, "models rest in snapshots"
+    assert server.metric("regimekit_replay_differences_total") == 0
+    assert server.metric("regimekit_replayed_rows_total") < 100, "models rest in snapshots"
 
 
 def test_one_service_per_database(start: Callable[..., Any], tmp_path: Path) -> None:
     start()
     second = start(wait=False)
     assert second.process.wait(60) != 0
-    assert "Another holdfast service" in second.log.read_text()
+    assert "Another regimekit service" in second.log.read_text()

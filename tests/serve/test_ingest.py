@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from holdfast.serve.config import Limits
-from holdfast.serve.ingest import Busy, Ingest, Unavailable
-from holdfast.serve.metrics import Metrics
-from holdfast.serve.pool import WorkerLost
-from holdfast.serve.rows import Commit, Learnt, Outcome, Part, Row
-from holdfast.serve.storage.writer import Moved
+from regimekit.serve.config import Limits
+from regimekit.serve.ingest import Busy, Ingest, Unavailable
+from regimekit.serve.metrics import Metrics
+from regimekit.serve.pool import WorkerLost
+from regimekit.serve.rows import Commit, Learnt, Outcome, Part, Row
+from regimekit.serve.storage.writer import Moved
 
 
 class FakePool:

@@ -11,14 +11,14 @@ import httpx
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
-from holdfast.serve import schemas
-from holdfast.serve.app import create_app
-from holdfast.serve.config import Config
-from holdfast.serve.schemas import KEY
+from regimekit.serve import schemas
+from regimekit.serve.app import create_app
+from regimekit.serve.config import Config
+from regimekit.serve.schemas import KEY
 
 schemathesis = pytest.importorskip("schemathesis", reason="schemathesis is not installed")
 
-EXAMPLES = int(os.environ.get("HOLDFAST_EXAMPLES", "12"))
+EXAMPLES = int(os.environ.get("REGIMEKIT_EXAMPLES", "12"))
 
 
 @schemathesis.serializer("application/x-ndjson", "text/csv")
@@ -89,7 +89,7 @@ def test_every_body_and_answer_has_an_example_that_fits(server: Any) -> None:
 
 
 def test_the_static_files_name_no_other_host(server: Any) -> None:
-    folder = Path(__file__).parents[2] / "src" / "holdfast" / "serve" / "static"
+    folder = Path(__file__).parents[2] / "src" / "regimekit" / "serve" / "static"
     for file in folder.iterdir():
         text = file.read_text().replace("http://www.w3.org/", "")
         assert "http://" not in text and "https://" not in text, file.name

@@ -12,7 +12,7 @@ from docs import pages
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
 def test_the_page_runs(start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    server = start(db=f"sqlite:///{tmp_path}/holdfast.db")
+    server = start(db=f"sqlite:///{tmp_path}/regimekit.db")
     (tmp_path / ".curlrc").write_text("fail-with-body\nsilent\nshow-error\n")
     monkeypatch.setenv("CURL_HOME", str(tmp_path))
     real = pages.run_shell
@@ -23,5 +23,5 @@ def test_the_page_runs(start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(pages, "run_shell", at_this_service)
     assert pages.run_page("docs/serve.md", tmp_path) == 2
-    assert (tmp_path / "press3.holdfast").stat().st_size > 1000
+    assert (tmp_path / "press3.regimekit").stat().st_size > 1000
     assert len(server.rows("press3")) == 3

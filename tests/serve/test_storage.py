@@ -12,16 +12,16 @@ import pytest
 from sqlalchemy import inspect, text
 from typer.testing import CliRunner
 
-from holdfast import cli, data
-from holdfast.errors import HoldfastError
-from holdfast.serve.backup import backup, restore
-from holdfast.serve.config import Config
-from holdfast.serve.rows import Row
-from holdfast.serve.service import Service
-from holdfast.serve.storage import access, history, streams
-from holdfast.serve.storage.database import connect, opened, prepare, read_url, writing
-from holdfast.serve.storage.migrations import LATEST, MIGRATIONS, migrate, version
-from holdfast.serve.storage.tables import metadata
+from regimekit import cli, data
+from regimekit.errors import RegimekitError
+from regimekit.serve.backup import backup, restore
+from regimekit.serve.config import Config
+from regimekit.serve.rows import Row
+from regimekit.serve.service import Service
+from regimekit.serve.storage import access, history, streams
+from regimekit.serve.storage.database import connect, opened, prepare, read_url, writing
+from regimekit.serve.storage.migrations import LATEST, MIGRATIONS, migrate, version
+from regimekit.serve.storage.tables import metadata
 
 
 def test_numbers_are_in_order() -> None:
@@ -64,23 +64,23 @@ def test_a_newer_database_is_left_alone(db: str) -> None:
     engine = prepare(db)
     with writing(engine) as connection:
         connection.execute(text("INSERT INTO migrations VALUES (999, 'later', 'then')"))
-    with pytest.raises(HoldfastError, match="schema 999"):
+    with pytest.raises(RegimekitError, match="schema 999"):
         migrate(engine)
     with engine.connect() as connection:
         assert version(connection) == 999
     engine.dispose()
 
 
-@pytest.mark.parametrize("bad", ["mysql://x", "holdfast.db", "sqlite://", "sqlite:///:memory:", ""])
+@pytest.mark.parametrize("bad", ["mysql://x", "regimekit.db", "sqlite://", "sqlite:///:memory:", ""])
 def test_a_bad_url_says_what_to_write(bad: str) -> None:
-    with pytest.raises(HoldfastError, match="sqlite:///FILE"):
+    with pytest.raises(RegimekitError, match="sqlite:///FILE"):
         read_url(bad)
 
 
 def test_an_unreachable_database_is_one_line() -> None:
-    with pytest.raises(HoldfastError, match="cannot be opened"):
+    with pytest.raises(RegimekitError, match="cannot be opened"):
         prepare("postgresql://nobody:secret@127.0.0.1:9/none")
-    with pytest.raises(HoldfastError) as caught:
+    with pytest.raises(RegimekitError) as caught:
         prepare("postgresql://nobody:secret@127.0.0.1:9/none")
     assert "secret" not in str(caught.value)
 
@@ -109,11 +109,11 @@ def test_backup_and_restore_across_databases(
     rows = filled(db)
     with opened(db) as engine, writing(engine) as connection:
         secret = access.add_token(connection, "t", [("read", "")], 5)
-    file = tmp_path / "holdfast.backup"
+    file = tmp_path / "regimekit.backup"
     counts = backup(db, file)
     assert counts["observations"] == 120 and counts["snapshots"] == 1
     assert file.stat().st_mode & 0o077 == 0, "it holds secrets"
-    assert [f.name for f in tmp_path.glob("holdfast.backup*")] == ["holdfast.backup"]
+    assert [f.name for f in tmp_path.glob("regimekit.backup*")] == ["regimekit.backup"]
     for target in (f"sqlite:///{tmp_path}/new.db", postgres()):
         assert restore(target, file) == counts
         with opened(target) as engine, engine.connect() as connection:
@@ -123,9 +123,9 @@ def test_backup_and_restore_across_databases(
             assert access.find_token(connection, secret) is not None
         with opened(target) as engine, writing(engine) as connection:
             assert streams.create(connection, "b", "br_ihmm", {}).id > stream.id
-        with pytest.raises(HoldfastError, match="not empty"):
+        with pytest.raises(RegimekitError, match="not empty"):
             restore(target, file)
-    with pytest.raises(HoldfastError, match="does not overwrite"):
+    with pytest.raises(RegimekitError, match="does not overwrite"):
         backup(db, file)
 
 
@@ -149,7 +149,7 @@ def test_a_backup_of_a_running_service_goes_on_elsewhere(
 
 
 def test_restore_refuses_what_is_no_backup(tmp_path: Path) -> None:
-    with pytest.raises(HoldfastError, match="does not exist"):
+    with pytest.raises(RegimekitError, match="does not exist"):
         restore(f"sqlite:///{tmp_path}/a.db", tmp_path / "none")
     prepare(f"sqlite:///{tmp_path}/empty.db").dispose()
     plain = sqlite3.connect(tmp_path / "plain.db")
@@ -157,5 +157,5 @@ def test_restore_refuses_what_is_no_backup(tmp_path: Path) -> None:
     plain.close()
     (tmp_path / "text.db").write_text("not a database" * 100)
     for name in ("plain.db", "text.db"):
-        with pytest.raises(HoldfastError, match="not a backup"):
+        with pytest.raises(RegimekitError, match="not a backup"):
             restore(f"sqlite:///{tmp_path}/a.db", tmp_path / name)

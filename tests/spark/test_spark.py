@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 import spark_driver as driver
 
-import holdfast as hf
+import regimekit as rk
 
 pytestmark = [
     pytest.mark.slow,
@@ -27,8 +27,8 @@ MINUTE = pd.Timedelta("1min")
 START = pd.Timestamp("2026-01-01")
 
 
-def plain(y) -> hf.Run:
-    return hf.make("student_t_ihmm", **SETTINGS).run(np.asarray(y, float))
+def plain(y) -> rk.Run:
+    return rk.make("student_t_ihmm", **SETTINGS).run(np.asarray(y, float))
 
 
 def rows(key: str, minutes, rng) -> pd.DataFrame:
@@ -46,7 +46,7 @@ def deliver(folder: Path, parts: list[pd.DataFrame]) -> None:
 
 
 def test_groups_are_the_plain_loop(spark, rng):
-    from holdfast.spark import run_groups
+    from regimekit.spark import run_groups
 
     frame = pd.concat([rows("a", range(40), rng), rows("b", range(25), rng)])
     frame.loc[frame.index == 7, "v"] = np.nan
@@ -63,7 +63,7 @@ def test_groups_are_the_plain_loop(spark, rng):
 
 
 def test_groups_with_covariates_and_two_keys(spark, rng):
-    from holdfast.spark import run_groups
+    from regimekit.spark import run_groups
 
     frame = rows("a", range(60), rng).assign(plant=1, x=rng.standard_normal(60))
     frame["v"] = 2 * frame["x"] + 0.1 * frame["v"]
@@ -82,19 +82,19 @@ def test_groups_with_covariates_and_two_keys(spark, rng):
 
 
 def test_refusals_name_the_argument(spark, rng):
-    from holdfast.spark import follow, run_groups
+    from regimekit.spark import follow, run_groups
 
     frame = spark.createDataFrame(rows("a", range(3), rng))
-    with pytest.raises(hf.HoldfastError, match="target='w' is no column"):
+    with pytest.raises(rk.RegimekitError, match="target='w' is no column"):
         run_groups(frame, "k", "t", "w")
-    with pytest.raises(hf.HoldfastError, match="batch"):
+    with pytest.raises(rk.RegimekitError, match="batch"):
         run_groups(frame, "k", "t", "v", model="br_ihmm", settings={"batch": 0})
-    with pytest.raises(hf.HoldfastError, match="must be a timestamp"):
+    with pytest.raises(rk.RegimekitError, match="must be a timestamp"):
         follow(frame, "k", "v", "v", model="br_ihmm")
 
 
 def test_stream_reports_late_rows_and_silence(spark, rng, tmp_path):
-    from holdfast.spark import late_rows
+    from regimekit.spark import late_rows
 
     first = pd.concat([rows("a", range(20), rng), rows("b", range(20), rng)])
     second = rows("a", range(20, 40), rng)

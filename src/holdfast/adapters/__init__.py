@@ -1,6 +1,0 @@
-"""holdfast's models in the shapes that other libraries expect: one thin module per library.
-
-A module needs its library and nothing else: `pip install 'holdfast[river]'` and so on. It makes
-models by name, feeds them through `predict` and `update`, keeps them as bytes, and does no
-arithmetic of its own.
-"""

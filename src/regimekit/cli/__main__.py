@@ -1,0 +1,7 @@
+"""`python -m regimekit.cli` is `regimekit`."""
+
+from __future__ import annotations
+
+from regimekit.cli.app import main
+
+main()

@@ -1,0 +1,105 @@
+"""What can go wrong at the facade, said so that a person can act on it."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class RegimekitError(ValueError):
+    """An argument that cannot be used. The model it was given to is unchanged."""
+
+
+class SnapshotError(RegimekitError):
+    """A file or byte string that is not a snapshot this version can read."""
+
+
+def unknown(argument: str, got: object, known: Iterable[str]) -> RegimekitError:
+    """Error for a name that is not in `known`, with the nearest one suggested."""
+    names = list(known)
+    near = difflib.get_close_matches(str(got), names, n=1)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    return RegimekitError(f"{argument}={got!r} is not known; choose from {', '.join(names)}.{hint}")
+
+
+def positive(argument: str, value: Any) -> float:
+    """`value` as a float above zero (infinity allowed)."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise RegimekitError(f"{argument} must be a number above 0, got {value!r}.") from None
+    if math.isnan(number) or number <= 0:
+        raise RegimekitError(f"{argument} must be above 0, got {value!r}.")
+    return number
+
+
+def whole(argument: str, value: Any, least: int = 1, most: int = 2**53) -> int:
+    """`value` as an integer from `least` to `most`.
+
+    A ceiling `most` far beyond use keeps a slip of the keyboard, or a crafted snapshot, from
+    asking for hours or for all memory.
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+        raise RegimekitError(f"{argument} must be a whole number, got {value!r}.")
+    if value < least:
+        raise RegimekitError(f"{argument} must be at least {least}, got {value}.")
+    if value > most:
+        raise RegimekitError(f"{argument} must be at most {most}, got {_short(value)}.")
+    return int(value)
+
+
+def _short(value: object) -> str:
+    """A value as a message can show it; the digits of a huge one would drown the rest."""
+    if isinstance(value, int) and value.bit_length() > 200:
+        return f"a number of {value.bit_length()} bits"
+    return str(value)
+
+
+def share(argument: str, value: Any) -> float:
+    """`value` as a float in [0, 1]."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise RegimekitError(f"{argument} must be a share in [0, 1], got {value!r}.") from None
+    if not 0 <= number <= 1:
+        raise RegimekitError(f"{argument} must be a share in [0, 1], got {value!r}.")
+    return number
+
+
+def numbers(argument: str, value: Any) -> NDArray[np.float64]:
+    """A fresh float array (never a view of the caller's)."""
+    try:
+        return np.array(value, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise RegimekitError(f"{argument} must be numeric, got {type(value).__name__}.") from None
+
+
+def moderate(argument: str, value: Any, most: float = 1e100) -> None:
+    """Refuse numbers so large or so small (0 aside) that their products leave the floats."""
+    given = np.abs(numbers(argument, value))
+    least = np.diag(given) if given.ndim == 2 else given  # beside the diagonal any zero will do
+    if not (given <= most).all() or not ((least == 0) | (least >= 1 / most)).all():
+        raise RegimekitError(
+            f"{argument} must be from {1 / most:g} to {most:g} in size, got {value!r}. "
+            "Measure y in other units."
+        )
+
+
+def observation(y: Any, dim: int | None = None) -> NDArray[np.float64]:
+    """One observation as a vector of length `dim`; NaN means not observed."""
+    vector = numbers("y", math.nan if y is None else y)
+    if vector.ndim > 1 or vector.size == 0:
+        raise RegimekitError(f"y must be a number or a vector, got shape {vector.shape}.")
+    vector = vector.reshape(-1)
+    if dim is not None and vector.size != dim:
+        if vector.size == 1 and math.isnan(vector[0]):
+            return np.full(dim, math.nan)
+        raise RegimekitError(f"y must have {dim} value(s) as before, got {vector.size}.")
+    if np.isinf(vector).any():
+        raise RegimekitError("y is infinite; pass NaN for a value that was not observed.")
+    return vector

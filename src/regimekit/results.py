@@ -1,0 +1,323 @@
+"""What the models hand back: a Step per observation, a Run per stream, Regimes and Events."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regimekit import display
+from regimekit.errors import RegimekitError
+
+Array = NDArray[np.float64]
+
+OPENED = "regime opened"
+RETURNED = "regime returned"
+PRUNED = "regime pruned"
+OUTLIER = "outlier"
+CHANGES = (OPENED, RETURNED)  # exactly one of them for every change of the reported regime
+
+NO_REGIME = -1  # before the first batch has been seen
+_WIDEST = 10  # regimes whose transitions fit a terminal
+
+
+class Event(NamedTuple):
+    """Something worth telling a person.
+
+    Attributes:
+        time: the observation with which it became known.
+        kind: "regime opened", "regime returned", "regime pruned" or "outlier".
+        regime: the regime it is about.
+        previous: the regime reported before it.
+        since: the first observation that belongs to it.
+        label: of `since` in the caller's index, where there is one.
+    """
+
+    time: int
+    kind: str
+    regime: int
+    previous: int = NO_REGIME
+    since: int = 0
+    label: Any = None
+
+
+class Regime(NamedTuple):
+    """A regime as it is remembered now.
+
+    Attributes:
+        id: stays the same for the regime's life.
+        visits: observations learnt from.
+        first_seen: time index of its first observation.
+        last_seen: time index of its latest observation.
+        mean: posterior mean of its coefficients.
+        sd: posterior standard deviation of its coefficients.
+        probability: share of the particles' weight that remembers it.
+    """
+
+    id: int
+    visits: int
+    first_seen: int
+    last_seen: int
+    mean: Array
+    sd: Array
+    probability: float = 1.0
+
+    def __repr__(self) -> str:
+        seen = f"{display.count(self.visits, 'observation')}, {self.first_seen} to {self.last_seen}"
+        mean, sd = display.vector(self.mean), display.vector(self.sd)
+        return display.short(f"Regime({self.id}: mean {mean}, sd {sd}; {seen})")
+
+
+class Transitions(NamedTuple):
+    """Expected probabilities of moving between regimes from one batch to the next.
+
+    Rows may sum to less than one: the rest belongs to regimes not opened yet.
+    """
+
+    ids: list[int]
+    matrix: Array
+
+    def __repr__(self) -> str:
+        if len(self.ids) > _WIDEST:
+            return f"Transitions(between {len(self.ids)} regimes; see .ids and .matrix)"
+        header, rows = self._cells()
+        return f"Transitions, from one batch to the next\n{display.table(header, rows)}"
+
+    def _repr_html_(self) -> str:
+        return display.html("Transitions, from one batch to the next", *self._cells())
+
+    def _cells(self) -> tuple[list[str], list[list[str]]]:
+        rows = [
+            [f"from {identity}", *(f"{p:.3f}" for p in row)]
+            for identity, row in zip(self.ids, self.matrix, strict=True)
+        ]
+        return ["", *(f"to {identity}" for identity in self.ids)], rows
+
+
+class Step(NamedTuple):
+    """What one observation did.
+
+    Attributes:
+        regime: id of the regime with most of the weight (NO_REGIME before any is known).
+        regime_probability: posterior probability of that regime.
+        weight: how much the observation was believed, in (0, 1].
+        outlier: whether the weight fell below the model's outlier level.
+        change_probability: posterior probability that the regime has just changed.
+        n_regimes: regimes that most of the weight remembers.
+        ess: effective sample size of the particles.
+        log_score: log predictive density of the observation before it was learnt.
+        settled: how many of the latest observations were given `regime` for good just now:
+            the whole batch at its end, 0 inside it.
+        events: what became known with this observation.
+    """
+
+    regime: int = NO_REGIME
+    regime_probability: float = 1.0
+    weight: float = 1.0
+    outlier: bool = False
+    change_probability: float = 0.0
+    n_regimes: int = 0
+    ess: float = 1.0
+    log_score: float = float("nan")
+    settled: int = 1
+    events: tuple[Event, ...] = ()
+
+    def __repr__(self) -> str:
+        parts = [
+            f"regime {self.regime} ({self.regime_probability:.0%})",
+            f"weight {self.weight:.2f}{', an outlier' if self.outlier else ''}",
+            f"P(change) {self.change_probability:.2f}",
+            *(f"{e.kind} {e.regime}" for e in self.events if e.kind != OUTLIER),
+        ]
+        return display.short(f"Step({', '.join(parts)})")
+
+
+@dataclass(eq=False)
+class Run:
+    """One row per observation of a stream, each known at the moment of that observation.
+
+    `mean`, `median`, `sd`, `lower`, `upper` are the one-step forecast made *before* the
+    observation `y` (shape (T,) for d = 1, (T, d) otherwise); `lower` .. `upper` holds a share
+    `level` of it. `path` is the one column that is completed later: the regime that each
+    observation belongs to in hindsight, changes put where they began (`Event.since`).
+    """
+
+    y: Array
+    mean: Array
+    median: Array
+    sd: Array
+    lower: Array
+    upper: Array
+    log_score: Array
+    weight: Array
+    outlier: NDArray[np.bool_]
+    regime: NDArray[np.int64]
+    regime_probability: Array
+    change_probability: Array
+    n_regimes: NDArray[np.int64]
+    ess: Array
+    path: NDArray[np.int64]
+    events: list[Event] = field(default_factory=list)
+    level: float = 0.9
+    first: int = 0  # how many observations the model had seen before
+    index: Any = None  # the caller's index: a sequence of labels, or None
+    native: Any = None  # the caller's data-frame module, for `frame()`
+    name: str = ""  # of the column, where it has one, for `plot()`
+
+    def __len__(self) -> int:
+        return len(self.regime)
+
+    @property
+    def changepoints(self) -> list[int]:
+        """First row of each new segment, as dated in hindsight; the first segment has none.
+
+        Rows count from 0 in this run; `changepoint_labels` says where that is in the stream.
+        """
+        return _boundaries(self.path)
+
+    @property
+    def changepoint_labels(self) -> list[Any]:
+        """The changepoints by their labels in the caller's index or column of times.
+
+        Without one, by the number of the observation in the whole stream, as events count.
+        """
+        return [self.label(row) for row in self.changepoints]
+
+    def label(self, row: int) -> Any:
+        """What the caller calls a row of this run: its label, or its number in the stream."""
+        return self.first + row if self.index is None else self.index[row]
+
+    @property
+    def known_changepoints(self) -> list[int]:
+        """When each change was known: where the reported `regime` changed."""
+        return _boundaries(self.regime)
+
+    def columns(self) -> dict[str, NDArray[Any]]:
+        """The rows as named one-dimensional columns (`mean_0`, `mean_1`, .. for d > 1)."""
+        table: dict[str, NDArray[Any]] = {}
+        for name in ("y", "mean", "median", "lower", "upper", "sd"):
+            values = getattr(self, name)
+            if values.ndim == 1:
+                table[name] = values
+            else:
+                table |= {f"{name}_{j}": values[:, j] for j in range(values.shape[1])}
+        for name in _SCALAR_COLUMNS:
+            table[name] = getattr(self, name)
+        return table
+
+    def frame(self) -> Any:
+        """The rows as a data frame of the caller's library (pandas when arrays were given).
+
+        It keeps the index, or has the column of times first. Where there is neither, rows of a
+        pandas frame are numbered as the observations of the whole stream are.
+        """
+        return labelled(self.columns(), self.native, self.index, self.first)
+
+    def __repr__(self) -> str:
+        known = display.count(len(np.unique(self.path[self.path != NO_REGIME])), "regime")
+        changes = display.count(len(self.changepoints), "change")
+        outliers = display.count(int(self.outlier.sum()), "outlier")
+        begin = f", after {self.first} before" if self.first else ""
+        head = (
+            f"Run({display.count(len(self), 'observation')}{begin}: {known}, {changes}, {outliers}"
+        )
+        return display.short(f"{head}; {self._quality()})" if len(self) else head + ")")
+
+    def _quality(self) -> str:
+        """How far off the forecasts were, and what their limits held."""
+        seen = ~np.isnan(self.y)
+        if not seen.any():
+            return "nothing observed"
+        off = np.abs(self.y - self.median)[seen].mean()
+        held = ((self.y >= self.lower) & (self.y <= self.upper))[seen].mean()
+        return f"MAE {display.number(off)}, {self.level:.0%} limits held {held:.0%}"
+
+    def _repr_html_(self) -> str:
+        """The latest rows, under a line that sums the run up."""
+        shown = list(range(max(len(self) - _LATEST, 0), len(self)))
+        table = {name: column for name, column in self.columns().items() if name in _TOLD}
+        rows = [
+            [str(self.label(t)), *(display.number(float(column[t])) for column in table.values())]
+            for t in shown
+        ]
+        return display.html(repr(self), ["", *table], rows)
+
+    def plot(self, ax: Any = None, **options: Any) -> Any:
+        """Draw the run: observations, forecast band, outliers, ribbon of regimes.
+
+        Times are those of the caller's index, where there is one, and the vertical axis bears the
+        name of the caller's column. Needs matplotlib.
+
+        Args:
+            ax: axes to draw into; a new figure if not given.
+            **options: as for `regimekit.plot.plot_run`: `times`, `label`, `title`, ..
+
+        Example:
+            >>> import regimekit as rk
+            >>> run = rk.br_ihmm(batch=3, particles=10).run([0.0, 0.1, -0.1, 5.0, 5.1, 4.9] * 4)
+            >>> run.plot(label="level").get_ylabel()
+            'level'
+        """
+        # By name: pictures stand above results, and matplotlib is not loaded without need.
+        drawn = import_module("regimekit.plot").plot_run
+        return drawn(self, ax=ax, **({"times": self.index} | options))
+
+
+def labelled(table: dict[str, NDArray[Any]], native: Any, index: Any, first: int = 0) -> Any:
+    """Columns as a data frame of a library, with the labels that its rows have.
+
+    Args:
+        table: the columns.
+        native: the library; None for pandas.
+        index: labels: a pandas index, a series of times, or None.
+        first: number of the first row, where there are no labels.
+    """
+    import narwhals as nw
+
+    if native is None:
+        native = _pandas()
+    times = nw.from_native(index, pass_through=True, allow_series=True)
+    if isinstance(times, nw.Series):
+        frame: Any = nw.from_dict(table, backend=native)
+        times = times.alias(times.name or "time")
+        return frame.with_columns(times).select(times.name, *table).to_native()
+    frame = nw.from_dict(table, backend=native).to_native()
+    if index is not None:
+        frame.index = index
+    elif hasattr(frame, "index") and first:
+        frame.index = frame.index + first
+    return frame
+
+
+def _pandas() -> Any:
+    try:
+        return import_module("pandas")
+    except ModuleNotFoundError:
+        raise RegimekitError(
+            "A frame of plain arrays needs pandas, which is not installed; install it, give y as a "
+            "polars series, or use columns()."
+        ) from None
+
+
+def _boundaries(regime: NDArray[np.int64]) -> list[int]:
+    """First index of each new segment; the time before any regime is known is no segment."""
+    moved = (regime[1:] != regime[:-1]) & (regime[:-1] != NO_REGIME)
+    return [int(t) + 1 for t in np.flatnonzero(moved)]
+
+
+_LATEST = 10  # rows that a notebook shows
+_TOLD = ("y", "median", "lower", "upper", "regime", "weight", "outlier")
+_SCALAR_COLUMNS = (
+    "regime",
+    "regime_probability",
+    "weight",
+    "outlier",
+    "change_probability",
+    "log_score",
+    "n_regimes",
+    "ess",
+    "path",
+)

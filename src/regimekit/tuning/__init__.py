@@ -1,0 +1,226 @@
+"""Choosing settings by how well they forecast a training part.
+
+    best = argmin_s  mean over model seeds of objective(run of model(s) along y_1 .. y_train)
+
+Every forecast is made before its observation, so nothing is fitted to what it is scored on, and
+rows after the training part are never looked at. The search is sequential in batches of `jobs`
+points; with the same seed, jobs and library versions it takes the same course.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from regimekit.errors import RegimekitError, unknown, whole
+from regimekit.frames import read_series, read_table
+from regimekit.models.registry import REGISTRY, make
+from regimekit.tuning.result import TuneResult, best_of
+from regimekit.tuning.search import open_search
+from regimekit.tuning.space import (
+    Choice,
+    Float,
+    Int,
+    Settings,
+    Space,
+    default_space,
+    plain,
+    read_space,
+)
+from regimekit.tuning.trials import OBJECTIVES, Log, Objective, Task, Trial, explore
+
+
+def tune(
+    model_name: str,
+    y: Any,
+    X: Any = None,
+    space: Mapping[str, Any] | None = None,
+    objective: str | Objective = "crps",
+    budget: int = 50,
+    *,
+    backend: str = "optuna",
+    train: int | None = None,
+    skip: int = 0,
+    clean: Any = None,
+    seeds: int = 1,
+    jobs: int = 1,
+    settings: Mapping[str, Any] | None = None,
+    seed: int = 0,
+    storage: str | Path | None = None,
+    progress: bool = False,
+) -> TuneResult:
+    """Search for the settings with which a model forecasts the training part best.
+
+    Settings are searched in the units of y, and so is the first trial: the model's default
+    where its noise is told (`units="given"`), if the space holds it. The default that learns its
+    units is no point of such a space; what it scores stands beside the best in the result
+    (`default`), and so does the last value (`last_value`), where the objective is one of those
+    with a name. A trial that fails, or whose objective
+    is not finite, is kept with its reason. Ctrl-C ends the search and gives what is finished.
+
+    Without a `space` these settings are searched, as far as the model has them and `settings`
+    does not fix them; the ranges are for a standardised series, and those of variances are
+    taken times the variance of y (to the nearest power of ten):
+
+        br_ihmm         batch 1 .. 24, outlier_rate 0.005 .. 0.2, noise 0.003 .. 3,
+                        prior_var 0.03 .. 100, all in logs, and ess_threshold 0.05 .. 0.95
+        wolf_ihmm       threshold 1 .. 8 in place of batch and outlier_rate
+        ihmm            noise, prior_var and ess_threshold alone
+        student_t_ihmm  as br_ihmm with noise_scale 0.01 .. 10 in place of noise
+        bocd            hazard 0.0001 .. 0.2, noise, prior_var, all in logs
+
+    Args:
+        model_name: one of `regimekit.models()`.
+        y: observations (T,) or (T, d).
+        X: covariates, one row per observation.
+        space: for each setting to search ("float", low, high), ("int", low, high), either with
+            "log" at its end, or ("choice", [..]).
+        objective: "crps", "mae", "rmse", "lookahead_mae", "log_score" (negated), or a function
+            of a `Prequential` result; lower is better. The first two are hardly moved by outliers.
+        budget: number of trials, those in `storage` included.
+        backend: "optuna" (tree-structured Parzen estimator) or "bayesopt" (Gaussian process).
+        train: rows of the training part; all by default.
+        skip: first rows of it that are learnt but not scored.
+        clean: values to score against instead of y, where contamination was added to a series.
+        seeds: seeds of the model over which each trial is averaged.
+        jobs: trials run side by side, each in a process.
+        settings: settings that stay fixed.
+        seed: of the search.
+        storage: file of finished trials; a rerun takes up where an earlier one stopped.
+        progress: show a progress bar.
+
+    Example:
+        >>> from regimekit import data
+        >>> from regimekit.tuning import tune
+        >>> stream = data.regime_stream(seed=0, n=120)
+        >>> found = tune("br_ihmm", stream.y, space={"batch": ("int", 1, 8, "log")}, budget=3,
+        ...              train=100, settings={"particles": 10, "noise": 0.16})
+        >>> len(found.trials), sorted(found.best), found.model().settings()["noise"]
+        (3, ['batch', 'noise', 'particles'], 0.16)
+    """
+    fixed: Settings = {name: plain(value) for name, value in (settings or {}).items()}
+    known = _known(model_name, fixed)
+    task = _task(model_name, fixed, (y, X, clean), objective, (train, skip), _seeds(known, seeds))
+    wanted = _usual_space(task, known) if space is None else space
+    specs = read_space(wanted, known, fixed)
+    total, workers = whole("budget", budget), whole("jobs", jobs)
+    search = open_search(backend, specs, whole("seed", seed, 0))
+    ranges = {name: spec.to_json() for name, spec in specs.items()}
+    log = Log(
+        task.identity() | {"space": ranges, "version": metadata.version("regimekit")},
+        None if storage is None else Path(storage),
+    )
+    course = explore(task, search, log, _default_point(specs, known), total, workers)
+    trials, interrupted = _collect(course, total, progress)
+    best = best_of(trials)
+    info = log.identity | {"backend": backend, "seed": seed, "jobs": workers, "budget": total}
+    return TuneResult(
+        model_name,
+        fixed | best["settings"],
+        best["value"],
+        trials,
+        task.name(),
+        info,
+        interrupted,
+        *((None, None) if interrupted or callable(objective) else _beside(task)),
+    )
+
+
+def _usual_space(task: Task, known: Settings) -> dict[str, Any]:
+    """What is searched where nobody says what: what the model has and is not fixed."""
+    usual = default_space(task.model, known, task.y)
+    free = {name: spec for name, spec in usual.items() if name not in task.fixed}
+    if not free:
+        raise RegimekitError(f"{task.model} has no setting that is usually searched: pass space.")
+    return free
+
+
+def _beside(task: Task) -> tuple[float | None, float | None]:
+    """What the default that learns its units scores, and the last value."""
+    simple = replace(task, model="last_value", fixed={}, X=None, model_seeds=(None,))
+    return task.try_out({})["value"], simple.try_out({})["value"]
+
+
+def _known(model_name: str, fixed: Settings) -> Settings:
+    """All settings of the model as `fixed` leaves them, in the units of y like those searched."""
+    known = make(model_name, **fixed).settings()
+    if known.get("units") == "auto" and "units" not in fixed:
+        known = make(model_name, **fixed, units="given").settings()
+    if not REGISTRY[model_name].online:
+        raise RegimekitError(
+            f"model_name={model_name!r} reads the whole stream before it speaks; only the "
+            "forecasts of an online model can be tuned."
+        )
+    return known
+
+
+def _task(
+    model_name: str,
+    fixed: Settings,
+    stream: tuple[Any, Any, Any],
+    objective: str | Objective,
+    part: tuple[int | None, int],
+    model_seeds: tuple[int | None, ...],
+) -> Task:
+    """The arguments checked, the stream cut to its training part."""
+    if isinstance(objective, str) and objective not in OBJECTIVES:
+        raise unknown("objective", objective, OBJECTIVES)
+    if not isinstance(objective, str) and not callable(objective):
+        raise RegimekitError(f"objective must be a name or a function, got {objective!r}.")
+    y = read_series(stream[0]).values
+    table = read_table(stream[1], length=len(y))
+    clean = None if stream[2] is None else read_series(stream[2]).values
+    if clean is not None and clean.shape != y.shape:
+        raise RegimekitError(f"clean has shape {clean.shape} but y has {y.shape}.")
+    rows = len(y) if part[0] is None else whole("train", part[0])
+    if rows > len(y):
+        raise RegimekitError(f"train={rows} is more than the {len(y)} observations of y.")
+    skip = whole("skip", part[1], 0)
+    if skip >= rows:
+        raise RegimekitError(f"skip={skip} leaves nothing of {rows} training rows to score.")
+    X = None if table is None else table._replace(values=table.values[:rows])
+    target = None if clean is None else clean[:rows]
+    return Task(model_name, fixed, y[:rows], X, objective, skip, model_seeds, target)
+
+
+def _seeds(known: Settings, seeds: int) -> tuple[int | None, ...]:
+    """Seeds of the model, from the one it has; a model that draws nothing runs once."""
+    count = whole("seeds", seeds)
+    if "seed" not in known:
+        return (None,)
+    return tuple(int(known["seed"]) + i for i in range(count))
+
+
+def _default_point(specs: Space, known: Settings) -> list[Settings]:
+    """The model's own settings as the first point, if they lie in the space."""
+    point = {name: plain(known[name]) for name in specs}
+    return [point] if all(spec.holds(point[name]) for name, spec in specs.items()) else []
+
+
+def _collect(course: Iterator[Trial], total: int, progress: bool) -> tuple[list[Trial], bool]:
+    """The trials, and whether an interruption cut them short."""
+    from rich.progress import Progress
+
+    trials: list[Trial] = []
+    with Progress(disable=not progress) as bar:
+        task = bar.add_task("trials", total=total)
+        try:
+            for trial in course:
+                trials.append(trial)
+                bar.update(task, advance=1, description=_headline(trials))
+        except KeyboardInterrupt:
+            if not trials:
+                raise
+            return trials, True
+    return trials, False
+
+
+def _headline(trials: list[Trial]) -> str:
+    values = [trial["value"] for trial in trials if trial["value"] is not None]
+    return f"best {min(values):.4g}" if values else f"{len(trials)} failed"
+
+
+__all__ = ["Choice", "Float", "Int", "TuneResult", "tune"]

@@ -1,0 +1,266 @@
+"""Where to search: one spec per setting, each a map from the unit interval.
+
+    float    u -> low + u (high - low)            or, "log", low (high / low)^u
+    int      the same over [low - 1/2, high + 1/2], rounded
+    choice   u -> options[floor(u n)]
+
+The unit interval is what a search over rounded points needs; one that knows kinds of its own
+reads the bounds instead.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from regimekit.errors import RegimekitError, unknown
+from regimekit.features import Features
+
+Settings = dict[str, Any]
+Space = dict[str, "Spec"]
+
+
+class Spec(ABC):
+    """The values that one setting may take."""
+
+    @abstractmethod
+    def at(self, u: float) -> Any:
+        """The value at a place in [0, 1]."""
+
+    @abstractmethod
+    def place(self, value: Any) -> float:
+        """The middle of the places whose value this is."""
+
+    @abstractmethod
+    def holds(self, value: Any) -> bool:
+        """Whether it is one of the values."""
+
+    @abstractmethod
+    def to_json(self) -> list[Any]:
+        """The spec in its short form, as `read_spec` takes it."""
+
+
+@dataclass(frozen=True)
+class Float(Spec):
+    """Numbers from `low` to `high`, even in their logarithm if `log`.
+
+    Example:
+        >>> Float(0.01, 1.0, log=True).at(0.5)
+        0.1
+    """
+
+    low: float
+    high: float
+    log: bool = False
+
+    def at(self, u: float) -> float:
+        return min(max(_between(self.low, self.high, self.log, u), self.low), self.high)
+
+    def place(self, value: Any) -> float:
+        return _where(self.low, self.high, self.log, float(value))
+
+    def holds(self, value: Any) -> bool:
+        return _is_number(value) and self.low <= value <= self.high
+
+    def to_json(self) -> list[Any]:
+        return ["float", self.low, self.high, *(["log"] if self.log else [])]
+
+
+@dataclass(frozen=True)
+class Int(Spec):
+    """Whole numbers from `low` to `high`, even in their logarithm if `log`.
+
+    Example:
+        >>> [Int(1, 3).at(u) for u in (0.0, 0.5, 1.0)]
+        [1, 2, 3]
+    """
+
+    low: int
+    high: int
+    log: bool = False
+
+    def at(self, u: float) -> int:
+        value = round(_between(self.low - 0.5, self.high + 0.5, self.log, u))
+        return int(min(max(value, self.low), self.high))
+
+    def place(self, value: Any) -> float:
+        return _where(self.low - 0.5, self.high + 0.5, self.log, float(value))
+
+    def holds(self, value: Any) -> bool:
+        return _is_number(value) and self.low <= value <= self.high and value == int(value)
+
+    def to_json(self) -> list[Any]:
+        return ["int", self.low, self.high, *(["log"] if self.log else [])]
+
+
+@dataclass(frozen=True)
+class Choice(Spec):
+    """One of a few values, of any kind that a setting can be.
+
+    Example:
+        >>> Choice(("imq", "huber")).at(0.9)
+        'huber'
+    """
+
+    options: tuple[Any, ...]
+
+    def at(self, u: float) -> Any:
+        return self.options[min(int(u * len(self.options)), len(self.options) - 1)]
+
+    def place(self, value: Any) -> float:
+        return (self.index(value) + 0.5) / len(self.options)
+
+    def holds(self, value: Any) -> bool:
+        return plain(value) in self.options
+
+    def index(self, value: Any) -> int:
+        return self.options.index(value)
+
+    def to_json(self) -> list[Any]:
+        return ["choice", list(self.options)]
+
+
+# For a standardised series; `default_space` puts them into the units of another one.
+_USUAL: Space = {
+    "batch": Int(1, 24, log=True),
+    "threshold": Float(1.0, 8.0, log=True),
+    "outlier_rate": Float(0.005, 0.2, log=True),
+    "noise": Float(0.003, 3.0, log=True),
+    "noise_scale": Float(0.01, 10.0, log=True),
+    "noise_shape": Float(1.1, 20.0, log=True),
+    "prior_var": Float(0.03, 100.0, log=True),
+    "ess_threshold": Float(0.05, 0.95),
+    "hazard": Float(1e-4, 0.2, log=True),
+    "ridge": Float(1e-6, 100.0, log=True),
+}
+_FAMILY = {  # what makes a model the one it is stays fixed: batch 1, no weight
+    "br_ihmm": ("batch", "outlier_rate", "noise", "prior_var", "ess_threshold"),
+    "wolf_ihmm": ("threshold", "noise", "prior_var", "ess_threshold"),
+    "ihmm": ("noise", "prior_var", "ess_threshold"),
+    "student_t_ihmm": ("batch", "outlier_rate", "noise_scale", "prior_var", "ess_threshold"),
+    "bocd": ("hazard", "noise", "prior_var"),
+}
+
+
+_OF_VARIANCE = ("noise", "noise_scale", "prior_var")  # these have the units of y squared
+
+
+def default_space(model_name: str, known: Mapping[str, Any], y: Any = (0.0,)) -> Space:
+    """The usual space of a model: those of its settings `known` that are worth a search.
+
+    Variances are searched around that of y; how far levels may lie, around how large y is.
+
+    Example:
+        >>> import regimekit as rk
+        >>> space = default_space("ihmm", rk.make("ihmm").settings(), [1000.0, 1010.0, 990.0])
+        >>> sorted(space), space["noise"]
+        (['ess_threshold', 'noise', 'prior_var'], Float(low=0.3, high=300.0, log=True))
+    """
+    usual = {name: _USUAL[name] for name in _FAMILY.get(model_name, _USUAL) if name in known}
+    variance, size = _powers_of_ten(y)
+    for name in set(usual) & set(_OF_VARIANCE):
+        spec = usual[name]
+        assert isinstance(spec, Float)
+        high = size if name == "prior_var" else variance
+        usual[name] = Float(spec.low * variance, spec.high * high, log=True)
+    return usual
+
+
+def _powers_of_ten(y: Any) -> tuple[float, float]:
+    """Variance of y and mean square of y, each to the nearest power of ten; spikes do not count."""
+    values = np.asarray(y, dtype=float)
+    seen = values[np.isfinite(values)]
+    if not seen.size:
+        return 1.0, 1.0
+    low, middle, high = np.quantile(seen, [0.25, 0.5, 0.75])
+    variance = ((high - low) / 1.349) ** 2 or float(seen.var()) or 1.0
+    rounded = 10.0 ** np.round(np.log10([variance, variance + middle**2]))
+    return float(rounded[0]), float(rounded[1])
+
+
+def read_space(space: Mapping[str, Any], known: Mapping[str, Any], fixed: Settings) -> Space:
+    """`space` checked: a spec for each name, and each name a setting that is free to vary."""
+    if not isinstance(space, Mapping) or not space:
+        raise RegimekitError(f"space must map settings to specs, got {space!r}.")
+    for name in space:
+        if name == "seed":
+            raise RegimekitError("space: the seed is nothing to search for; seeds averages over it.")
+        if name not in known:
+            raise unknown("space", name, sorted(set(known) - {"seed"}))
+        if name in fixed:
+            raise RegimekitError(f"space and settings both have {name!r}; leave it out of one.")
+    return {name: read_spec(name, spec) for name, spec in space.items()}
+
+
+def read_spec(name: str, spec: Any) -> Spec:
+    """A spec from its short form: ("float", low, high[, "log"]), "int" alike, ("choice", [..]).
+
+    Example:
+        >>> read_spec("batch", ("int", 1, 24, "log"))
+        Int(low=1, high=24, log=True)
+    """
+    form = spec.to_json() if isinstance(spec, Spec) else spec
+    if not isinstance(form, (list, tuple)) or len(form) < 2:
+        raise _unreadable(name, spec)
+    kind, *rest = form
+    if kind == "choice" and len(rest) == 1 and isinstance(rest[0], (list, tuple)) and rest[0]:
+        return Choice(tuple(plain(option) for option in rest[0]))
+    if kind not in ("float", "int") or len(rest) not in (2, 3) or rest[2:] not in ([], ["log"]):
+        raise _unreadable(name, spec)
+    low, high = (plain(bound) for bound in rest[:2])
+    _check_bounds(name, kind, low, high, log=len(rest) == 3)
+    return Int(low, high, len(rest) == 3) if kind == "int" else Float(low, high, len(rest) == 3)
+
+
+def plain(value: Any) -> Any:
+    """A setting as JSON values, so that it can be logged, compared and sent to a process."""
+    if isinstance(value, Features):
+        return value.to_json()
+    if isinstance(value, (np.ndarray, np.generic)):
+        return value.tolist()
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    return [plain(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+def key(settings: Settings) -> str:
+    """The same text for the same settings."""
+    return json.dumps(settings, sort_keys=True)
+
+
+def _check_bounds(name: str, kind: str, low: Any, high: Any, log: bool) -> None:
+    of_kind = (int,) if kind == "int" else (int, float)
+    for bound in (low, high):
+        if not isinstance(bound, of_kind) or isinstance(bound, bool) or not math.isfinite(bound):
+            raise RegimekitError(f"space[{name!r}]: {bound!r} is no bound for a spec {kind!r}.")
+    if not low < high:
+        raise RegimekitError(f"space[{name!r}]: low must be below high, got {low} and {high}.")
+    if log and low <= 0:
+        raise RegimekitError(f"space[{name!r}]: low must be above 0 for a log scale, got {low}.")
+
+
+def _unreadable(name: str, spec: Any) -> RegimekitError:
+    return RegimekitError(
+        f'space[{name!r}] must be ("float", low, high), ("int", low, high), either with "log" at '
+        f'its end, or ("choice", [..]), got {spec!r}.'
+    )
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _between(low: float, high: float, log: bool, u: float) -> float:
+    return low * (high / low) ** u if log else low + u * (high - low)
+
+
+def _where(low: float, high: float, log: bool, value: float) -> float:
+    """Inverse of `_between`."""
+    share = math.log(value / low) / math.log(high / low) if log else (value - low) / (high - low)
+    return min(max(share, 0.0), 1.0)
