@@ -28,9 +28,9 @@ from rich.table import Table
 import regimekit as rk
 from benchmarks import results, same_law, speed
 from benchmarks.spy import spied_rows
-from regimekit import data
-from regimekit.data import standardise
-from regimekit.errors import RegimekitError
+from regimekit import datasets as data
+from regimekit.core.exceptions import RegimekitError
+from regimekit.datasets import standardise
 
 console = Console()
 RESULTS = Path(__file__).with_name("RESULTS.md")

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 import regimekit as rk
-from regimekit import data, evaluate
+from regimekit import datasets as data
+from regimekit import metrics as evaluate
 
 LEVELS = (0.5, 0.8, 0.9, 0.95)
 SIMPLE: dict[str, dict[str, Any]] = {

@@ -14,7 +14,7 @@ import regimekit as rk
 from benchmarks import auto
 from benchmarks.real import load
 from benchmarks.untuned import Array, Goal, Question, ask_all
-from regimekit import data
+from regimekit import datasets as data
 
 ROWS, FIRST = 1200, 100
 LARGEST = "largest error of the four, in points"

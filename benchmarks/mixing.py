@@ -17,9 +17,11 @@ import numpy as np
 
 import regimekit as rk
 from benchmarks.auto import generated
-from regimekit.bank import ensemble, mixing, scores
-from regimekit.bank.members import worth
-from regimekit.bank.mixing import Mixer
+from regimekit.ensemble import aggregation as mixing
+from regimekit.ensemble import crps_grid as scores
+from regimekit.ensemble import ensemble
+from regimekit.ensemble.aggregation import Mixer
+from regimekit.ensemble.members import worth
 
 Array = np.ndarray
 
@@ -83,7 +85,7 @@ class Uniform(Rule):
 
 
 class Bernstein(Rule):
-    """`regimekit.bank.mixing`, on the derivative or on the plain loss, with a share for all."""
+    """`regimekit.ensemble.aggregation`, on the derivative or on the plain loss, with a share for all."""
 
     def __init__(
         self, memory: float, linear: bool = True, share: float = 0.0, known: bool = False

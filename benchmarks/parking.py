@@ -13,7 +13,7 @@ from unittest import mock
 import numpy as np
 
 import regimekit as rk
-from regimekit.bank import parking
+from regimekit.ensemble import sleeping_experts as parking
 
 ROWS = 8000
 

@@ -3,7 +3,7 @@
 Forecasts are made one step ahead and nothing is tuned. All rows but the first are scored: before
 it nothing is known, not even the order of magnitude. Errors are in standard deviations of the
 series, as in the paper: electricity over all rows that are used, well-log over its first 1700 rows.
-The series are those of `regimekit.data`.
+The series are those of `regimekit.datasets`.
 """
 
 from __future__ import annotations

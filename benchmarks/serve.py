@@ -24,7 +24,7 @@ import httpx
 import numpy as np
 import psutil
 
-from regimekit import data
+from regimekit import datasets as data
 
 MODELS: dict[str, dict[str, Any]] = {
     "small": {"model": "br_ihmm", "particles": 20, "noise": 0.16},

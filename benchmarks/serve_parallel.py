@@ -18,7 +18,7 @@ from typing import Any
 from numba.core.registry import CPUDispatcher
 
 import regimekit as rk
-from regimekit import data
+from regimekit import datasets as data
 
 MODELS: dict[str, dict[str, Any]] = {
     "br_ihmm": {"particles": 20, "noise": 0.16},

@@ -20,7 +20,7 @@ import numpy as np
 
 import regimekit as rk
 from benchmarks.spark_plan import least
-from regimekit.containers import compact
+from regimekit.serialization import compact
 
 BEGIN, END = "<!-- snapshots: begin -->", "<!-- snapshots: end -->"
 N, SEGMENT, REGIMES, WIDTH = 3000, 60, 10, 10

@@ -20,7 +20,7 @@ import numpy as np
 import psutil
 
 import regimekit as rk
-from regimekit.models.base import Model
+from regimekit.core.model import Model
 
 _SEGMENT = 200  # observations of a regime before the next, never seen one
 _SD = 0.5  # of the noise

@@ -23,7 +23,7 @@ import numpy as np
 import pandas as pd
 
 import regimekit as rk
-from regimekit.spark.recipe import Recipe
+from regimekit.integrations.spark.recipe import Recipe
 
 BEGIN, END = "<!-- plan: begin -->", "<!-- plan: end -->"
 KEYS = 1_000_000

@@ -16,7 +16,7 @@ import numpy as np
 import regimekit as rk
 from benchmarks import peers
 from benchmarks.timing import best
-from regimekit.forecast import Forecast
+from regimekit.distributions.forecast import Forecast
 
 ROWS = ((1, 1, 600), (1, 6, 600), (13, 6, 600), (100, 2, 200))  # features, batch, observations
 
@@ -145,7 +145,10 @@ def _start(rounds: int) -> list[Felt]:
     program = Path(sys.executable).with_name("regimekit")
     commands = {
         "`import regimekit`": [*python, "import regimekit"],
-        "`import regimekit` and the first model": [*python, "import regimekit; regimekit.br_ihmm()"],
+        "`import regimekit` and the first model": [
+            *python,
+            "import regimekit; regimekit.br_ihmm()",
+        ],
         "`regimekit --help`": [str(program), "--help"],
         "(python itself)": [*python, "pass"],
     }

@@ -21,7 +21,7 @@ from numba.core.dispatcher import Dispatcher
 from numba.core.runtime import _nrt_python as _runtime
 from numba.core.runtime import rtsys
 
-from regimekit.models.regime_model import RegimeModel
+from regimekit.ihmm.model import RegimeModel
 
 
 def spied_rows(model: RegimeModel, y: Any, X: Any) -> tuple[float, float, float]:

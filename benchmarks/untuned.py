@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 import regimekit as rk
-from regimekit.units import measure
+from regimekit.preprocessing.scaling import measure
 
 Array = NDArray[np.float64]
 UNITS = {"prior_var": 100.0, "noise_shape": 5.0, "noise_scale": 5.0}  # noise about 1, unknown

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from regimekit.errors import RegimekitError
-from regimekit.plot import PALETTE, pyplot
 from paper import settings
 from paper.parts import Part
 from paper.plan import Plan
 from paper.settings import FIRST, SECOND, STARTS
 from paper.tables import Cell, Item, Made, Results, Table, Value, measure, untuned
+from regimekit.core.exceptions import RegimekitError
+from regimekit.plotting import PALETTE, pyplot
 
 WHOLE = "nothing taken away"
 DATES = "changes where they were known"  # the same runs, by other labels

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from regimekit.errors import unknown
 from paper import (
     ablation,
     ahead,
@@ -23,6 +22,7 @@ from paper import (
     well_log,
 )
 from paper.tables import Item
+from regimekit.core.exceptions import unknown
 
 _GROUPS = (
     targets,

@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from regimekit.plot import PALETTE, pyplot
-from regimekit.results import NO_REGIME
 from paper.parts import Part
 from paper.settings import FIRST, PRINTED, SECOND, TITLES, title
 from paper.streams import Stream
 from paper.tables import Line, Results
+from regimekit.plotting import PALETTE, pyplot
+from regimekit.results import NO_REGIME
 
 Array = NDArray[np.float64]
 DRAWN = (PRINTED, FIRST, SECOND)  # a column of a figure for each

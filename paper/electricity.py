@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from regimekit import evaluate
-from regimekit.plot import PALETTE
 from paper import drawing
 from paper.drawing import Track
 from paper.outcomes import SHOWN, WINDOW
 from paper.settings import ONLINE
 from paper.streams import stream
 from paper.tables import Item, Line, Made, Results, comparison, parts_of
+from regimekit import metrics as evaluate
+from regimekit.plotting import PALETTE
 
 _LOCKDOWN = 1085 * 24  # hours from 2017-03-18, the first row, to 2020-03-07, where load falls
 _DAY, _WEEK = 24, 7 * 24

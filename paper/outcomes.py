@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 import regimekit
-from regimekit import evaluate
-from regimekit.models.registry import REGISTRY
 from paper.parts import Part, code_state
 from paper.probes import PROBES
 from paper.streams import Stream
+from regimekit import metrics as evaluate
+from regimekit.core.registry import REGISTRY
 
 Array = NDArray[np.float64]
 COLUMNS = ("mean", "sd", "lower", "upper", "regime", "path", "regime_probability")

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import regimekit
-from regimekit import plot
-from regimekit.errors import RegimekitError
-from regimekit.models.registry import REGISTRY
 from paper import store
 from paper.parts import Part, code_state
 from paper.probes import PROBES
 from paper.tables import Item, Made, Results
+from regimekit import plotting as plot
+from regimekit.core.exceptions import RegimekitError
+from regimekit.core.registry import REGISTRY
 
 TARGETS = "targets"  # the item whose table stands in the index too
 _NOTE = ("<!-- note: begin -->", "<!-- note: end -->")
@@ -94,7 +94,10 @@ def _note(index: Path) -> str:
 
 def versions() -> dict[str, Any]:
     """What the numbers were computed with."""
-    found: dict[str, Any] = {"regimekit": regimekit.__version__, "python": platform.python_version()}
+    found: dict[str, Any] = {
+        "regimekit": regimekit.__version__,
+        "python": platform.python_version(),
+    }
     found |= {name: metadata.version(name) for name in _PACKAGES}
     return found | {"machine": platform.machine(), "cores": os.cpu_count()}
 

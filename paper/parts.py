@@ -14,14 +14,14 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from regimekit.errors import RegimekitError
-from regimekit.models.registry import REGISTRY
 from paper.probes import PROBES
 from paper.state import state
 from paper.streams import Stream, stream
+from regimekit.core.exceptions import RegimekitError
+from regimekit.core.registry import REGISTRY
 
 _HERE = Path(__file__).parent
-JUDGES = ("regimekit.evaluate.segmentation", "regimekit.evaluate.oracle", "regimekit.evaluate.scores")
+JUDGES = ("regimekit.metrics.segmentation", "regimekit.metrics.oracle", "regimekit.metrics.scores")
 _SCORED_BY = (_HERE / "outcomes.py", _HERE / "streams.py")
 
 

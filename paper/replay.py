@@ -30,7 +30,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from regimekit.errors import RegimekitError
 from paper.outcomes import ALL_ROWS, Outcome
 from paper.parts import Part, code_state, data_state
 from paper.plan import SEEDS, seconds
@@ -38,6 +37,7 @@ from paper.runner import execute, impossible
 from paper.settings import tuned, tuned_path
 from paper.store import PARTS, RUNS, Cache, Ledger, Line, side_by_side, variant, write
 from paper.tuning import Search, once_more, once_more_path, searches
+from regimekit.core.exceptions import RegimekitError
 
 TIMES = ("seconds", "cpu_seconds")  # no two runs agree in them
 CONFIRMED, CHANGED, LEFT = "confirmed", "changed", "left as it is"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from regimekit.robustness.sensitivity import choice_table, sensitivity
 from paper import torture
 from paper.parts import Part
 from paper.plan import Plan
 from paper.probes import BATCH, TORTURED
 from paper.tables import Item, Made, Results, Table, Value
+from regimekit.robustness.sensitivity import choice_table, sensitivity
 
 _FLAGS = ("opened", "n_bytes")
 THRESHOLDS = (None, 2.0, 4.0)

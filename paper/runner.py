@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import regimekit
-from regimekit.errors import RegimekitError
 from paper import output, settings
 from paper.catalogue import ITEMS
 from paper.outcomes import Outcome
@@ -17,6 +16,7 @@ from paper.probes import PROBES
 from paper.store import PARTS, RUNS, Cache, Ledger, run_into, side_by_side
 from paper.streams import stream
 from paper.tables import Item, Results
+from regimekit.core.exceptions import RegimekitError
 
 
 def reproduce(
@@ -132,7 +132,7 @@ def impossible(part: Part) -> str:
         return ""
     if part.pending:
         return "not run: its settings are not searched yet (python -m paper tune)"
-    if part.model not in regimekit.models():
+    if part.model not in regimekit.core.models():
         return f"not run: this version has no model {part.model}"
     return "" if data_state(part) else _missing_data(part.stream)
 

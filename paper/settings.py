@@ -23,8 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from regimekit.errors import unknown
 from paper.parts import Part
+from regimekit.core.exceptions import unknown
 
 Settings = dict[str, Any]
 

@@ -17,26 +17,26 @@ from importlib import metadata
 from pathlib import Path
 
 import regimekit
-from regimekit.models.registry import REGISTRY
+from regimekit.core.registry import REGISTRY
 
 SOURCE = Path(regimekit.__file__).parents[1]
 _PACKAGE = "regimekit"
-_REGISTRY = "regimekit.models.registry"
+_REGISTRY = "regimekit.core.registry"
 # What is shown, said or stored, to the bit: no number of a run comes from there.
 _SPEAKING = (
-    "regimekit.display",
-    "regimekit.errors",
-    "regimekit.notices",
-    "regimekit.snapshot",
-    "regimekit.containers",
-    "regimekit.regimes.snapshots",
-    "regimekit.regimes.soundness",
-    "regimekit.regimes.retrace",
-    "regimekit.regimes.shares",
-    "regimekit.models.advice",
-    "regimekit.models.explaining",
-    "regimekit.bank.advice",
-    "regimekit.bank.explain",
+    "regimekit.core.display",
+    "regimekit.core.exceptions",
+    "regimekit.core.warnings",
+    "regimekit.serialization.snapshot",
+    "regimekit.serialization",
+    "regimekit.ihmm.snapshots",
+    "regimekit.ihmm.state_validation",
+    "regimekit.ihmm.delta_encoding",
+    "regimekit.ihmm.simplex_encoding",
+    "regimekit.core.advice",
+    "regimekit.core.explain",
+    "regimekit.ensemble.advice",
+    "regimekit.ensemble.explain",
 )
 
 
@@ -57,7 +57,7 @@ def state(
         made: the modules of the models that may be made; all of the registry where none are named.
 
     Example:
-        >>> state(["regimekit.models.bocd"]) == state(["regimekit.models.naive"])
+        >>> state(["regimekit.baselines.bocd"]) == state(["regimekit.baselines.naive"])
         False
     """
     digest = hashlib.sha256(_versions().encode())

@@ -28,11 +28,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from regimekit.errors import RegimekitError
-from regimekit.notices import RegimekitWarning
 from paper.outcomes import ALL_ROWS, Outcome, run_part
 from paper.parts import Part, code_state, data_state, key_of
 from paper.probes import PROBES
+from regimekit.core.exceptions import RegimekitError
+from regimekit.core.warnings import RegimekitWarning
 
 RUNS = "runs"  # folder of the ledger, inside the folder of results
 PARTS = ".parts"  # folder of what is not committed

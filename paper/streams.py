@@ -16,10 +16,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from regimekit import data, features
-from regimekit.data import Dataset, standardise
-from regimekit.errors import RegimekitError, unknown
-from regimekit.features import Features
+from regimekit import datasets as data
+from regimekit.core.exceptions import RegimekitError, unknown
+from regimekit.datasets import Dataset, standardise
+from regimekit.preprocessing import features
+from regimekit.preprocessing.features import Features
 
 Array = NDArray[np.float64]
 

@@ -7,8 +7,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from regimekit.errors import RegimekitError
-from regimekit.plot import PALETTE, pyplot
 from paper import settings
 from paper.drawing import DRAWN
 from paper.outcomes import RUN_THRESHOLDS
@@ -27,6 +25,8 @@ from paper.tables import (
     parts_of,
     untuned,
 )
+from regimekit.core.exceptions import RegimekitError
+from regimekit.plotting import PALETTE, pyplot
 
 _BESIDE = ("delay", "switches", "coverage")
 _FACTORS = (0.25, 1.0, 4.0)

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from regimekit import evaluate
 from paper import drawing, sweeps
 from paper.drawing import Track
 from paper.outcomes import WINDOW
 from paper.settings import ONLINE
 from paper.tables import Item, Line, Made, Results, comparison, parts_of, trivial
+from regimekit import metrics as evaluate
 
 _PAPER = {
     "br_ihmm": ("0.963 ± 0.001", "0.996 ± 0.001", "3.4 ± 0.0"),

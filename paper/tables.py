@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import stats
 
-from regimekit.errors import RegimekitError
 from paper.outcomes import ALL_ROWS, Outcome
 from paper.parts import Part
 from paper.plan import Plan
 from paper.probes import PROBES
 from paper.settings import COLUMNS, UNTUNED, VARIANTS, unsearched
 from paper.store import made_by
+from regimekit.core.exceptions import RegimekitError
 
 NO_VALUE = "--"
 NOT_PRINTED = "not printed"

@@ -22,11 +22,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from regimekit import influence
-from regimekit.data.contamination import Contaminated, contaminate, duplicate
-from regimekit.errors import RegimekitError, positive, unknown, whole
-from regimekit.forecast import Forecast
-from regimekit.models.base import Model
+from regimekit import robustness as influence
+from regimekit.core.exceptions import RegimekitError, positive, unknown, whole
+from regimekit.core.model import Model
+from regimekit.datasets.contamination import Contaminated, contaminate, duplicate
+from regimekit.distributions.forecast import Forecast
 from regimekit.results import OPENED
 
 Array = NDArray[np.float64]
@@ -172,7 +172,7 @@ def stage(seed: int, *, batch: int = 6, burst: int = 3, size: float = 10.0) -> S
 
 @dataclass(frozen=True)
 class Recipe:
-    """A contamination of `regimekit.data`, with its place.
+    """A contamination of `regimekit.datasets`, with its place.
 
     Attributes:
         kind: what `contaminate` calls it.

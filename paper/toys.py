@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from regimekit import influence
-from regimekit.plot import PALETTE, pyplot
-from regimekit.score import BROAD_SCALE, log_broad
 from paper import drawing
 from paper.tables import Item, Made, Results, Table, Value
+from regimekit import robustness as influence
+from regimekit.ihmm.weights import BROAD_SCALE, log_broad
+from regimekit.plotting import PALETTE, pyplot
 
 # The score of each rule: the paper's, the unit-free one (D1), the density of the second edition.
 SCORES = {"paper": "paper's rule", "default": "first edition", "second": "second edition"}

@@ -25,11 +25,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from regimekit import evaluate
-from regimekit.errors import RegimekitError
-from regimekit.models.registry import REGISTRY
-from regimekit.tuning import TuneResult, tune
-from regimekit.tuning.trials import OBJECTIVES, Objective
 from paper import settings
 from paper.outcomes import RUN_THRESHOLD
 from paper.parts import JUDGES
@@ -53,6 +48,11 @@ from paper.settings import (
 from paper.state import state
 from paper.store import PARTS, side_by_side, write
 from paper.streams import Stream, stream
+from regimekit import metrics as evaluate
+from regimekit.core.exceptions import RegimekitError
+from regimekit.core.registry import REGISTRY
+from regimekit.tuning import TuneResult, tune
+from regimekit.tuning.trials import OBJECTIVES, Objective
 
 BUDGET = 40
 PARTICLES = 50  # enough to rank settings; experiments run with more

@@ -8,13 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize, signal
 
-from regimekit.plot import PALETTE
 from paper import drawing
 from paper.outcomes import log_error
 from paper.parts import Part
 from paper.plan import Plan
 from paper.settings import UNTUNED
 from paper.tables import Cell, Item, Made, Results, Table, Value, measure
+from regimekit.plotting import PALETTE
 
 Array = NDArray[np.float64]
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from regimekit.emissions.base import Emission, Sample, begin, close, learn, look, rest
-from regimekit.regimes.state import blank_view
-from regimekit.score import COLLAPSED, WEIGHTS, Broad, Scoring, no_outliers
+from regimekit.ihmm.emissions.base import Emission, Sample, begin, close, learn, look, rest
+from regimekit.ihmm.state import blank_view
+from regimekit.ihmm.weights import COLLAPSED, WEIGHTS, Broad, Scoring, no_outliers
 
 
 def scoring(weight: str = "none", threshold: float = 2.0, **switches: bool) -> Scoring:

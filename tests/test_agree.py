@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import regimekit as rk
-from regimekit.emissions.base import apart, apart_anyhow
-from regimekit.emissions.linear_gaussian import GaussianRows
-from regimekit.regimes.identity import AGREE, within
+from regimekit.ihmm.emissions.base import apart, apart_anyhow
+from regimekit.ihmm.emissions.linear_gaussian import GaussianRows
+from regimekit.ihmm.label_matching import AGREE, within
 
 
 def rows(gap: np.ndarray, covers: list[np.ndarray]) -> GaussianRows:

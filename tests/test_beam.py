@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from regimekit import features, snapshot
-from regimekit.errors import RegimekitError, SnapshotError
-from regimekit.models.beam import BeamIhmm, BeamSettings, beam_ihmm, kernels, regression
-from regimekit.models.beam.sampler import Sampling, begin
+from regimekit.baselines.beam import BeamIhmm, BeamSettings, beam_ihmm, kernels, regression
+from regimekit.baselines.beam.sampler import Sampling, begin
+from regimekit.core.exceptions import RegimekitError, SnapshotError
+from regimekit.preprocessing import features
 from regimekit.results import OPENED, RETURNED
+from regimekit.serialization import snapshot
 
 NAN = math.nan
 

@@ -12,8 +12,8 @@ import pytest
 from scipy import special, stats
 
 import regimekit as rk
-from regimekit.models.bocd import Bocd, bocd
-from regimekit.models.runlength import LONGEST_TRAIL, Trail
+from regimekit.baselines.bocd import Bocd, bocd
+from regimekit.baselines.run_length import LONGEST_TRAIL, Trail
 
 HAZARD = 0.07
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import regimekit as rk
-from regimekit.models.registry import REGISTRY
+from regimekit.core.registry import REGISTRY
 from regimekit.results import CHANGES, NO_REGIME, Run, Step
 
 # Small sizes by name so that the suite stays fast; a model without an entry runs as it is made.

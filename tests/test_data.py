@@ -13,9 +13,10 @@ import numpy as np
 import pooch
 import pytest
 
-from regimekit import data, evaluate
-from regimekit.data import datasets
-from regimekit.errors import RegimekitError
+from regimekit import datasets as data
+from regimekit import metrics as evaluate
+from regimekit.core.exceptions import RegimekitError
+from regimekit.datasets import loaders as datasets
 
 NAN = float("nan")
 GENERATORS = [

@@ -107,7 +107,7 @@ def test_the_site_is_built_without_a_broken_link(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     api = (tmp_path / "api.html").read_text()
-    assert 'id="regimekit.bank.auto"' in api and "Predict and update along a stream" in api
+    assert 'id="regimekit.ensemble.auto"' in api and "Predict and update along a stream" in api
     assert not re.search(r'(src|href)="https?://[^"]+\.(js|css|woff2?)"', api)  # no network
 
 

@@ -12,9 +12,9 @@ import pytest
 from scipy import integrate, optimize, special
 
 import regimekit as rk
-from regimekit.models.bocd import bocd
-from regimekit.models.dsm_bocd import DsmSettings, dsm_bocd
-from regimekit.models.score_matching import Setup, best_omega, divergence, learn, quadrature
+from regimekit.baselines.bocd import bocd
+from regimekit.baselines.dsm_bocd import DsmSettings, dsm_bocd
+from regimekit.baselines.score_matching import Setup, best_omega, divergence, learn, quadrature
 
 SETTINGS: dict[str, Any] = {
     "noise": 0.4,

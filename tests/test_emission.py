@@ -11,9 +11,9 @@ from rows import scoring as caution
 from scipy import stats
 
 import regimekit as rk
-from regimekit.emissions.base import Shape
-from regimekit.emissions.linear_gaussian import GaussianSpec, LinearGaussian
-from regimekit.score import (
+from regimekit.ihmm.emissions.base import Shape
+from regimekit.ihmm.emissions.linear_gaussian import GaussianSpec, LinearGaussian
+from regimekit.ihmm.weights import (
     BELIEVED,
     COLLAPSED,
     DISBELIEVED,

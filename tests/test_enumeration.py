@@ -23,7 +23,7 @@ import pytest
 from scipy import stats
 
 import regimekit as rk
-from regimekit.regimes.state import START
+from regimekit.ihmm.state import START
 
 NOISE, PRIOR_VAR, THRESHOLD = 0.5, 2.0, 2.0
 SERIES = np.array([0.1, -0.4, 1.9, 2.2, 0.0, 1.7, -0.6, 9.0])

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from regimekit import features as F
-from regimekit.errors import RegimekitError, SnapshotError
-from regimekit.frames import Row, read_table
+from regimekit.core.exceptions import RegimekitError, SnapshotError
+from regimekit.preprocessing import features as F
+from regimekit.preprocessing.frames import Row, read_table
 
 NAN = math.nan
 NONE = np.zeros((0, 1))  # the past of features without lags

@@ -13,7 +13,7 @@ from scipy import integrate, stats
 
 import regimekit as rk
 from regimekit import Forecast, RegimekitError
-from regimekit.forecast import quantiles
+from regimekit.distributions.forecast import quantiles
 
 GAUSS = Forecast.mixture(
     np.array([0.5, 0.3, 0.2]), np.array([-1.0, 0.5, 4.0]), np.array([0.3, 2.0, 0.05])

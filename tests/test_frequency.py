@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from regimekit.frequency import Frequency, find_frequency, seasons_of_labels
+from regimekit.preprocessing.frequency import Frequency, find_frequency, seasons_of_labels
 
 START = datetime(2024, 1, 1)
 

@@ -12,18 +12,27 @@ import numpy as np
 import pytest
 from scipy import integrate, optimize, stats
 
-from regimekit import RegimekitError, features, snapshot
-from regimekit.emissions import cloud as clouds
-from regimekit.emissions.base import Sample, Shape, begin, carry, close, learn, look, rest
-from regimekit.emissions.eager import Eager
-from regimekit.emissions.garch import Garch, GarchRows, GarchSpec
-from regimekit.emissions.volatility import correction
-from regimekit.models.garch import garch_ihmm
-from regimekit.models.regime_model import RegimeModel
-from regimekit.regimes import commit
-from regimekit.regimes.engine import Engine
-from regimekit.regimes.state import blank_view
-from regimekit.score import COLLAPSED, WEIGHTS, Scoring, log_weight2, no_outliers, update_weight2
+from regimekit import RegimekitError
+from regimekit.ihmm import batch_update as commit
+from regimekit.ihmm.emissions import particle_cloud as clouds
+from regimekit.ihmm.emissions.base import Sample, Shape, begin, carry, close, learn, look, rest
+from regimekit.ihmm.emissions.eager import Eager
+from regimekit.ihmm.emissions.garch import Garch, GarchRows, GarchSpec
+from regimekit.ihmm.emissions.volatility import correction
+from regimekit.ihmm.engine import Engine
+from regimekit.ihmm.garch import garch_ihmm
+from regimekit.ihmm.model import RegimeModel
+from regimekit.ihmm.state import blank_view
+from regimekit.ihmm.weights import (
+    COLLAPSED,
+    WEIGHTS,
+    Scoring,
+    log_weight2,
+    no_outliers,
+    update_weight2,
+)
+from regimekit.preprocessing import features
+from regimekit.serialization import snapshot
 
 LOW, HIGH = (0.02, 0.05, 0.80), (0.40, 0.15, 0.75)  # long-run variances 0.13 and 4
 PERSISTENT = 0.99
@@ -548,7 +557,7 @@ def test_the_papers_rules_work_too(rule: object) -> None:
 
 def test_without_the_compiler() -> None:
     code = (
-        "from regimekit.models.garch import garch_ihmm\n"
+        "from regimekit.ihmm.garch import garch_ihmm\n"
         "model = garch_ihmm(particles=4, cloud=16, batch=3)\n"
         "print(model.run([0.1, -0.5, 1.2, 0.3, -2.0, 0.1, 0.4]).sd[-1])\n"
     )

@@ -12,12 +12,12 @@ import pytest
 from scipy import special, stats
 
 import regimekit as rk
-from regimekit.regimes import commit
-from regimekit.regimes import prior as hdp
-from regimekit.regimes.prior import Concentration
-from regimekit.regimes.propagate import transition_matrix
-from regimekit.regimes.resampling import SCHEMES, ancestors, effective_sample_size
-from regimekit.regimes.state import START, Particles
+from regimekit.ihmm import batch_update as commit
+from regimekit.ihmm import hdp
+from regimekit.ihmm.hdp import Concentration
+from regimekit.ihmm.resampling import SCHEMES, ancestors, effective_sample_size
+from regimekit.ihmm.state import START, Particles
+from regimekit.ihmm.transitions import transition_matrix
 
 
 def particles(

@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 import regimekit as rk
-from regimekit import data, evaluate
-from regimekit.emissions.base import apart
-from regimekit.regimes import commit
-from regimekit.regimes.engine import Engine
-from regimekit.regimes.identity import APART, reconcile, vote
-from regimekit.regimes.merge import join_duplicates
+from regimekit import datasets as data
+from regimekit import metrics as evaluate
+from regimekit.ihmm import batch_update as commit
+from regimekit.ihmm.emissions.base import apart
+from regimekit.ihmm.engine import Engine
+from regimekit.ihmm.label_matching import APART, reconcile, vote
+from regimekit.ihmm.merge import join_duplicates
 
 
 def crowd(*held: list[int], births: list[int], rule: str = "default", islands: int = 1) -> Engine:

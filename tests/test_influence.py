@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, given, settings, target
 from hypothesis import strategies as st
 
 import regimekit as rk
-from regimekit import influence
-from regimekit.influence.shapes import push
-from regimekit.influence.weighted import stretch
+from regimekit import robustness as influence
+from regimekit.robustness.shapes import push
+from regimekit.robustness.weighted import stretch
 
 GRID = np.concatenate([-np.logspace(12, -2, 60), np.logspace(-2, 12, 60)])
 

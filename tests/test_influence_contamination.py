@@ -15,11 +15,11 @@ from hypothesis import HealthCheck, given, settings, target
 from hypothesis import strategies as st
 
 import regimekit as rk
-from regimekit import influence
-from regimekit.influence import mixture
-from regimekit.influence.posterior import Outlook
-from regimekit.influence.weighted import Box
-from regimekit.score import BROAD_SCALE, LARGEST_RATE, log_broad
+from regimekit import robustness as influence
+from regimekit.ihmm.weights import BROAD_SCALE, LARGEST_RATE, log_broad
+from regimekit.robustness import mixture
+from regimekit.robustness.posterior import Outlook
+from regimekit.robustness.weighted import Box
 
 GRID = np.concatenate([-np.logspace(12, -1, 25), np.logspace(-1, 12, 25)])
 

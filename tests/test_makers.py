@@ -13,17 +13,17 @@ from typing import Any
 import pytest
 
 import regimekit as rk
-from regimekit.bank.model import Auto
-from regimekit.emissions.garch import GarchSpec
-from regimekit.emissions.linear_gaussian import GaussianSpec
-from regimekit.emissions.normal_inverse_gamma import StudentSpec
-from regimekit.models import least_squares, naive
-from regimekit.models.beam import BeamSettings
-from regimekit.models.bocd import BocdSettings
-from regimekit.models.dsm_bocd import DsmSettings
-from regimekit.models.maker import ByUnits
-from regimekit.models.regime_settings import RegimeSettings
-from regimekit.models.registry import REGISTRY
+from regimekit.baselines import least_squares, naive
+from regimekit.baselines.beam import BeamSettings
+from regimekit.baselines.bocd import BocdSettings
+from regimekit.baselines.dsm_bocd import DsmSettings
+from regimekit.core.maker import ByUnits
+from regimekit.core.registry import REGISTRY
+from regimekit.ensemble.model import Auto
+from regimekit.ihmm.emissions.garch import GarchSpec
+from regimekit.ihmm.emissions.linear_gaussian import GaussianSpec
+from regimekit.ihmm.emissions.normal_inverse_gamma import StudentSpec
+from regimekit.ihmm.settings import RegimeSettings
 
 # Where each maker's settings live, and where its own defaults differ on purpose.
 HOMES: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {

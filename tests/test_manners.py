@@ -15,8 +15,8 @@ import pytest
 
 import regimekit as rk
 from regimekit import RegimekitError, RegimekitWarning
-from regimekit.models import explaining
-from regimekit.models.base import Model
+from regimekit.core import explain as explaining
+from regimekit.core.model import Model
 
 HOURS = pd.date_range("2024-01-01", periods=60, freq="h")
 Y = np.concatenate([np.zeros(30), np.full(30, 8.0)])

@@ -13,8 +13,8 @@ import pytest
 from joblib._parallel_backends import ThreadingBackend
 
 import regimekit as rk
-from regimekit.frequency import Frequency
-from regimekit.many import seed_of, with_seasons
+from regimekit.panel import seed_of, with_seasons
+from regimekit.preprocessing.frequency import Frequency
 
 SMALL = {"particles": 5, "noise": 1.0}
 

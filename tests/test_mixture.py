@@ -9,8 +9,8 @@ import pytest
 from numpy.typing import NDArray
 from scipy import optimize, special, stats
 
-from regimekit.forecast import Forecast
-from regimekit.mixture import (
+from regimekit.distributions.forecast import Forecast
+from regimekit.distributions.student_t_mixture import (
     log_peak,
     mixture_cdf_pdf,
     mixture_quantile,

@@ -12,13 +12,8 @@ import pytest
 from scipy import stats
 
 import regimekit as rk
-from regimekit.models.least_squares import least_squares
-from regimekit.models.naive import (
-    Naive,
-    last_value,
-    running_mean,
-    seasonal_last_value,
-)
+from regimekit.baselines.least_squares import least_squares
+from regimekit.baselines.naive import Naive, last_value, running_mean, seasonal_last_value
 
 MAKERS: dict[str, Callable[..., Naive]] = {
     "last_value": last_value,

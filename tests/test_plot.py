@@ -15,7 +15,10 @@ from matplotlib import pyplot as plt
 from matplotlib.colors import to_hex
 
 import regimekit as rk
-from regimekit import RegimekitError, evaluate, palette, plot
+from regimekit import RegimekitError
+from regimekit import metrics as evaluate
+from regimekit import plotting as plot
+from regimekit.plotting import palette
 from regimekit.results import Run
 
 _DAYS = np.datetime64("2024-01-01") + np.arange(120)
@@ -169,5 +172,5 @@ def test_without_matplotlib_comes_the_hint(
 
 
 def test_importing_does_not_import_matplotlib() -> None:
-    code = "import sys, regimekit, regimekit.plot; assert 'matplotlib' not in sys.modules"
+    code = "import sys, regimekit, regimekit.plotting; assert 'matplotlib' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)

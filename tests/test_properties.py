@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from rows import Follower, scoring
 
 import regimekit as rk
-from regimekit.emissions.base import Shape
-from regimekit.emissions.linear_gaussian import GaussianSpec, LinearGaussian
-from regimekit.regimes.commit import write_prior_mass
-from regimekit.regimes.filter import spread_mass
-from regimekit.regimes.identity import present_shares, weights
-from regimekit.regimes.state import Particles
+from regimekit.ihmm.batch_update import write_prior_mass
+from regimekit.ihmm.emissions.base import Shape
+from regimekit.ihmm.emissions.linear_gaussian import GaussianSpec, LinearGaussian
+from regimekit.ihmm.label_matching import present_shares, weights
+from regimekit.ihmm.state import Particles
+from regimekit.ihmm.within_batch import spread_mass
 
 SEEDS = st.integers(0, 10_000)
 WEIGHT = st.sampled_from(["contamination", "imq", "huber", "mahalanobis", "none"])

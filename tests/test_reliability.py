@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import regimekit as rk
-from regimekit import RegimekitError, evaluate
+from regimekit import RegimekitError
+from regimekit import metrics as evaluate
 
 
 def test_a_normal_told_by_its_limits_is_itself(rng: np.random.Generator) -> None:

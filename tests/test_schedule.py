@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 import regimekit as rk
-from regimekit.regimes.schedule import Schedule, next_size, read_schedule
+from regimekit.ihmm.batch_schedule import Schedule, next_size, read_schedule
 
 
 def chance_of_half(size: int, rule: Schedule, outliers: float, seen: float) -> float:

@@ -11,11 +11,12 @@ import pytest
 from numpy.typing import NDArray
 from scipy import integrate, special, stats
 
-from regimekit import data, evaluate
-from regimekit.errors import RegimekitError
-from regimekit.evaluate import ranked
-from regimekit.forecast import Forecast
-from regimekit.models.base import Model
+from regimekit import datasets as data
+from regimekit import metrics as evaluate
+from regimekit.core.exceptions import RegimekitError
+from regimekit.core.model import Model
+from regimekit.distributions import crps as ranked
+from regimekit.distributions.forecast import Forecast
 from regimekit.results import Run, Step
 
 Array = NDArray[np.float64]

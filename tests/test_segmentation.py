@@ -8,8 +8,8 @@ import math
 import numpy as np
 import pytest
 
-from regimekit import evaluate
-from regimekit.errors import RegimekitError
+from regimekit import metrics as evaluate
+from regimekit.core.exceptions import RegimekitError
 from regimekit.results import NO_REGIME
 
 

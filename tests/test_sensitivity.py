@@ -12,7 +12,10 @@ import pytest
 from scipy import stats
 
 import regimekit as rk
-from regimekit.evidence import (
+from regimekit.ihmm.hdp import Concentration
+from regimekit.ihmm.prior_odds import prior_chances
+from regimekit.ihmm.settings import RegimeSettings
+from regimekit.robustness.expected_evidence import (
     Takeover,
     Terms,
     believe,
@@ -20,10 +23,7 @@ from regimekit.evidence import (
     play,
     quadrature,
 )
-from regimekit.influence.posterior import Outlook
-from regimekit.models.regime_settings import RegimeSettings
-from regimekit.regimes.chances import prior_chances
-from regimekit.regimes.prior import Concentration
+from regimekit.robustness.posterior import Outlook
 from regimekit.robustness.sensitivity import CLEAR, Sensitivity, choice_table, sensitivity
 
 VISITS = 20

@@ -15,11 +15,10 @@ import pytest
 
 import regimekit as rk
 from benchmarks import snapshots as benchmark
-from regimekit import snapshot
-from regimekit.checks import Arrays
-from regimekit.containers import compact
-from regimekit.regimes import retrace
-from regimekit.regimes import shares as shares_of
+from regimekit.ihmm import delta_encoding as retrace
+from regimekit.ihmm import simplex_encoding as shares_of
+from regimekit.serialization import compact, snapshot
+from regimekit.serialization.validation import Arrays
 
 
 def small_model(updates: int = 9) -> Any:

@@ -11,12 +11,12 @@ from rows import Follower
 from scipy import integrate, optimize, special, stats
 
 import regimekit as rk
-from regimekit.emissions.base import Shape, begin
-from regimekit.emissions.eager import Components
-from regimekit.emissions.inverse_wishart import digamma
-from regimekit.emissions.normal_inverse_gamma import StudentSpec, consistency
-from regimekit.models.student_t import student_t_ihmm
-from regimekit.score import HUBER, IMQ, MAHALANOBIS, NONE, Scoring
+from regimekit.ihmm.emissions.base import Shape, begin
+from regimekit.ihmm.emissions.eager import Components
+from regimekit.ihmm.emissions.inverse_wishart import digamma
+from regimekit.ihmm.emissions.normal_inverse_gamma import StudentSpec, consistency
+from regimekit.ihmm.student_t import student_t_ihmm
+from regimekit.ihmm.weights import HUBER, IMQ, MAHALANOBIS, NONE, Scoring
 
 C = 2.0  # threshold of the robust cases
 PLAIN = Scoring(NONE, math.inf, False, True, True, True, True)

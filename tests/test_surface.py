@@ -35,7 +35,7 @@ def test_every_public_name_is_there_and_listed() -> None:
         _ = rk.br_ihm  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("first", ["regimekit.models.registry", "regimekit.evaluate", "regimekit"])
+@pytest.mark.parametrize("first", ["regimekit.core.registry", "regimekit.metrics", "regimekit"])
 def test_names_work_whatever_is_imported_first(first: str) -> None:
     code = f"import {first}, regimekit as rk\nassert 'ihmm' in rk.models() and callable(rk.tune)"
     assert "regimekit" in modules_after(code + "\nfrom regimekit import br_ihmm, data, models")

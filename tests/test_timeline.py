@@ -10,7 +10,7 @@ import polars
 import pytest
 
 from regimekit import RegimekitError
-from regimekit.timeline import read_times
+from regimekit.preprocessing.time_index import read_times
 
 _DAYS = ["2024-01-01", "2024-01-02", "2024-01-04"]
 

@@ -15,9 +15,10 @@ import pytest
 from typer.testing import CliRunner
 
 import regimekit as rk
-from regimekit import cli, evaluate
-from regimekit.errors import RegimekitError
-from regimekit.models.registry import REGISTRY
+from regimekit import cli
+from regimekit import metrics as evaluate
+from regimekit.core.exceptions import RegimekitError
+from regimekit.core.registry import REGISTRY
 from regimekit.tuning import Choice, Float, Int, TuneResult, tune
 from regimekit.tuning.search import BACKENDS, Search, open_search
 from regimekit.tuning.space import key, plain, read_spec

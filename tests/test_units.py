@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import regimekit as rk
-from regimekit.checks import Arrays, Values
-from regimekit.units import Units, measure
+from regimekit.preprocessing.scaling import Units, measure
+from regimekit.serialization.validation import Arrays, Values
 
 
 def learnt(values: np.ndarray) -> Units:

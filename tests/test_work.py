@@ -16,9 +16,10 @@ import pytest
 import regimekit as rk
 from benchmarks import spy
 from regimekit._numba import config
-from regimekit.emissions import base
-from regimekit.models.regime_model import RegimeModel
-from regimekit.regimes import commit, prior
+from regimekit.ihmm import batch_update as commit
+from regimekit.ihmm import hdp as prior
+from regimekit.ihmm.emissions import base
+from regimekit.ihmm.model import RegimeModel
 
 compiled = pytest.mark.skipif(config.DISABLE_JIT, reason="nothing is compiled here")
 uncompiled = pytest.mark.skipif(not config.DISABLE_JIT, reason="compiled code hides its calls")

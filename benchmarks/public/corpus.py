@@ -1,4 +1,4 @@
-"""Where series come from: `regimekit.data.load`, and files that ship inside installed packages."""
+"""Where series come from: `regimekit.datasets.load`, and files that ship inside installed packages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.public.series import Series
-from regimekit import data
+from regimekit import datasets as data
 
 
 class Absent(Exception):

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 import regimekit as rk
-from regimekit.adapters.making import changepoints, default_model, labels
+from regimekit.integrations.making import changepoints, default_model, labels
 
 # In the scaled series the noise of the first tenth has variance 1, for all who must be told.
 KNOWN_NOISE = {"noise": 1.0, "prior_var": 10.0}

@@ -8,7 +8,7 @@ import numpy as np
 
 from benchmarks.public import corpus, detectors, forecasters, nab
 from benchmarks.public.series import Series
-from regimekit import evaluate
+from regimekit import metrics as evaluate
 
 WARM_UP = 20  # first rows that are learnt but not scored, for every peer
 

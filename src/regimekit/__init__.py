@@ -1,6 +1,6 @@
-"""regimekit: regimes and honest forecasts from a stream of measurements, unshaken by outliers.
+"""Regimes and calibrated forecasts of a stream of measurements, robust to outliers.
 
-Names are looked up when they are first used: `import regimekit` itself imports nothing heavy.
+Public names are imported on first use, so `import regimekit` itself is cheap.
 """
 
 from __future__ import annotations
@@ -10,52 +10,70 @@ from typing import TYPE_CHECKING
 __version__ = "0.2.0.dev0"
 
 if TYPE_CHECKING:
-    from regimekit import data, evaluate, features, influence, plot
-    from regimekit.bank import auto
-    from regimekit.errors import RegimekitError, SnapshotError
-    from regimekit.forecast import Forecast
-    from regimekit.many import run_many
-    from regimekit.models.beam import beam_ihmm
-    from regimekit.models.bocd import bocd
-    from regimekit.models.dsm_bocd import dsm_bocd
-    from regimekit.models.garch import garch_ihmm
-    from regimekit.models.ihmm import br_ihmm, ihmm, wolf_ihmm
-    from regimekit.models.registry import from_bytes, load, make, models
-    from regimekit.models.student_t import student_t_ihmm
-    from regimekit.notices import RegimekitWarning
+    from regimekit import datasets, metrics, plotting, robustness
+    from regimekit import datasets as data
+    from regimekit import metrics as evaluate
+    from regimekit import plotting as plot
+    from regimekit import robustness as influence
+    from regimekit.baselines.beam import beam_ihmm
+    from regimekit.baselines.bocd import bocd
+    from regimekit.baselines.dsm_bocd import dsm_bocd
+    from regimekit.core.exceptions import RegimekitError, SnapshotError
+    from regimekit.core.registry import from_bytes, load, make, models
+    from regimekit.core.warnings import RegimekitWarning
+    from regimekit.distributions.forecast import Forecast
+    from regimekit.ensemble import auto
+    from regimekit.ihmm.garch import garch_ihmm
+    from regimekit.ihmm.makers import br_ihmm, ihmm, wolf_ihmm
+    from regimekit.ihmm.student_t import student_t_ihmm
+    from regimekit.panel import run_many
+    from regimekit.preprocessing import features
     from regimekit.results import Event, Regime, Run, Step, Transitions
     from regimekit.robustness.sensitivity import sensitivity
     from regimekit.tuning import tune
 else:
-    _HOMES = {
-        "regimekit": ("data", "evaluate", "features", "influence", "models", "plot"),
-        "regimekit.bank": ("auto",),
-        "regimekit.errors": ("RegimekitError", "SnapshotError"),
-        "regimekit.forecast": ("Forecast",),
-        "regimekit.many": ("run_many",),
-        "regimekit.models.beam": ("beam_ihmm",),
-        "regimekit.models.bocd": ("bocd",),
-        "regimekit.models.dsm_bocd": ("dsm_bocd",),
-        "regimekit.models.garch": ("garch_ihmm",),
-        "regimekit.models.ihmm": ("br_ihmm", "ihmm", "wolf_ihmm"),
-        "regimekit.models.registry": ("from_bytes", "load", "make"),
-        "regimekit.models.student_t": ("student_t_ihmm",),
-        "regimekit.notices": ("RegimekitWarning",),
-        "regimekit.results": ("Event", "Regime", "Run", "Step", "Transitions"),
-        "regimekit.robustness.sensitivity": ("sensitivity",),
-        "regimekit.tuning": ("tune",),
+    # Subpackages, some of them under a second name.
+    _MODULES = {
+        "data": "datasets",
+        "datasets": "datasets",
+        "evaluate": "metrics",
+        "metrics": "metrics",
+        "features": "preprocessing.features",
+        "influence": "robustness",
+        "robustness": "robustness",
+        "plot": "plotting",
+        "plotting": "plotting",
+        "ihmm": "ihmm",  # the subpackage is callable: it makes the model of that name
     }
-    _HOME = {name: module for module, names in _HOMES.items() for name in names}
+    _NAMES = {
+        "baselines.beam": ("beam_ihmm",),
+        "baselines.bocd": ("bocd",),
+        "baselines.dsm_bocd": ("dsm_bocd",),
+        "core.exceptions": ("RegimekitError", "SnapshotError"),
+        "core.registry": ("from_bytes", "load", "make", "models"),
+        "core.warnings": ("RegimekitWarning",),
+        "distributions.forecast": ("Forecast",),
+        "ensemble": ("auto",),
+        "ihmm.garch": ("garch_ihmm",),
+        "ihmm.makers": ("br_ihmm", "wolf_ihmm"),
+        "ihmm.student_t": ("student_t_ihmm",),
+        "panel": ("run_many",),
+        "results": ("Event", "Regime", "Run", "Step", "Transitions"),
+        "robustness.sensitivity": ("sensitivity",),
+        "tuning": ("tune",),
+    }
+    _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names}
 
     def __getattr__(name: str) -> object:
-        """A public name or a subpackage, imported when it is first asked for."""
+        """Import a public name or subpackage on first use."""
         import importlib
 
-        if name not in _HOME:
+        if name in _MODULES:
+            value = importlib.import_module(f"regimekit.{_MODULES[name]}")
+        elif name in _MODULE_OF:
+            value = getattr(importlib.import_module(f"regimekit.{_MODULE_OF[name]}"), name)
+        else:
             raise AttributeError(f"module 'regimekit' has no attribute {name!r}")
-        if _HOME[name] == "regimekit":
-            return importlib.import_module(f"regimekit.{name}")
-        value = getattr(importlib.import_module(_HOME[name]), name)
         globals()[name] = value
         return value
 
@@ -78,6 +96,7 @@ __all__ = [
     "bocd",
     "br_ihmm",
     "data",
+    "datasets",
     "dsm_bocd",
     "evaluate",
     "features",
@@ -87,8 +106,11 @@ __all__ = [
     "influence",
     "load",
     "make",
+    "metrics",
     "models",
     "plot",
+    "plotting",
+    "robustness",
     "run_many",
     "sensitivity",
     "student_t_ihmm",

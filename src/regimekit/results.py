@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from regimekit import display
-from regimekit.errors import RegimekitError
+from regimekit.core import display
+from regimekit.core.exceptions import RegimekitError
 
 Array = NDArray[np.float64]
 
@@ -253,7 +253,7 @@ class Run:
 
         Args:
             ax: axes to draw into; a new figure if not given.
-            **options: as for `regimekit.plot.plot_run`: `times`, `label`, `title`, ..
+            **options: as for `regimekit.plotting.plot_run`: `times`, `label`, `title`, ..
 
         Example:
             >>> import regimekit as rk
@@ -262,7 +262,7 @@ class Run:
             'level'
         """
         # By name: pictures stand above results, and matplotlib is not loaded without need.
-        drawn = import_module("regimekit.plot").plot_run
+        drawn = import_module("regimekit.plotting").plot_run
         return drawn(self, ax=ax, **({"times": self.index} | options))
 
 

@@ -9,13 +9,13 @@ import sys
 import pytest
 
 import regimekit as rk
-from regimekit.adapters import making
+from regimekit.integrations import making
 
 ADAPTERS = {
-    "regimekit.adapters.river": ("river", "river"),
-    "regimekit.adapters.sklearn": ("sklearn", "sklearn"),
-    "regimekit.adapters.sktime": ("sktime", "sktime"),
-    "regimekit.spark": ("pyspark", "spark"),
+    "regimekit.integrations.river": ("river", "river"),
+    "regimekit.integrations.sklearn": ("sklearn", "sklearn"),
+    "regimekit.integrations.sktime": ("sktime", "sktime"),
+    "regimekit.integrations.spark": ("pyspark", "spark"),
 }
 
 

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 import regimekit as rk
-from regimekit.adapters import nixtla
+from regimekit.integrations import nixtla
 
 CHOICE = {"model": "student_t_ihmm", "settings": {"particles": 10, "batch": 2}}
 

@@ -14,7 +14,7 @@ pytest.importorskip("river", reason="river is not installed")
 
 from river import checks, compose, datasets, evaluate, metrics, preprocessing
 
-from regimekit.adapters.river import (
+from regimekit.integrations.river import (
     RegimeAnomalyDetector,
     RegimeDriftDetector,
     RegimeForecaster,

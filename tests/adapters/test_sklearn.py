@@ -17,7 +17,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from regimekit.adapters.sklearn import RegimeRegressor, RegimeSegmenter
+from regimekit.integrations.sklearn import RegimeRegressor, RegimeSegmenter
 
 SMALL = {
     "model": "student_t_ihmm",

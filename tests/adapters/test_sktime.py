@@ -13,7 +13,7 @@ pytest.importorskip("skpro", reason="skpro is not installed")
 
 from sktime.utils.estimator_checks import check_estimator
 
-from regimekit.adapters.sktime import RegimeChangePoints, RegimeForecaster, RegimeSegments
+from regimekit.integrations.sktime import RegimeChangePoints, RegimeForecaster, RegimeSegments
 
 CHOICE = {"model": "student_t_ihmm", "settings": {"particles": 20, "batch": 3}}
 

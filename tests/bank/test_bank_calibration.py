@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from regimekit.bank.calibration import Calibration, Components
-from regimekit.forecast import Forecast
+from regimekit.distributions.forecast import Forecast
+from regimekit.ensemble.calibration import Calibration, Components
 
 
 def normal_law(sd: float) -> Components:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from regimekit.bank import scores, simple
-from regimekit.bank.design import GENEROUS, Scaler
-from regimekit.bank.ensemble import PULL, Ensemble
-from regimekit.bank.members import PRIOR, Parts, SimpleMembers, Spec
-from regimekit.bank.mixing import Mixer
-from regimekit.bank.seasons import propose
-from regimekit.bank.shared_past import SharedPast
-from regimekit.evaluate import crps
-from regimekit.features.pasts import CLEAN, RAW, unmoved, weighted_median
-from regimekit.forecast import Forecast
+from regimekit.distributions.forecast import Forecast
+from regimekit.ensemble import crps_grid as scores
+from regimekit.ensemble import smoothing as simple
+from regimekit.ensemble.aggregation import Mixer
+from regimekit.ensemble.design import GENEROUS, Scaler
+from regimekit.ensemble.ensemble import PULL, Ensemble
+from regimekit.ensemble.members import PRIOR, Parts, SimpleMembers, Spec
+from regimekit.ensemble.seasonality import propose
+from regimekit.ensemble.shared_lags import SharedPast
+from regimekit.metrics import crps
+from regimekit.preprocessing.lag_buffer import CLEAN, RAW, unmoved, weighted_median
 
 NAMES = list(simple.SMOOTHERS)
 

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 import regimekit as rk
-from regimekit.bank import parking
-from regimekit.bank.members import Spec
-from regimekit.bank.mixing import Mixer
-from regimekit.bank.parking import Parking
-from regimekit.checks import Arrays
-from regimekit.errors import SnapshotError
+from regimekit.core.exceptions import SnapshotError
+from regimekit.ensemble import sleeping_experts as parking
+from regimekit.ensemble.aggregation import Mixer
+from regimekit.ensemble.members import Spec
+from regimekit.ensemble.sleeping_experts import Parking
+from regimekit.serialization.validation import Arrays
 
 SPECS = [Spec("level", reads=True), Spec("lags 1 to 3", (1, 2, 3)), Spec("season lags", (1, 24))]
 PARKED = "regimes, lags 1 to 3"

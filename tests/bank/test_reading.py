@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from regimekit.bank.reading import EARLY, HOLD, TRACE, WARM, Reading
-from regimekit.checks import Arrays, Values
+from regimekit.ensemble.regime_selection import EARLY, HOLD, TRACE, WARM, Reading
 from regimekit.results import Event, Step
+from regimekit.serialization.validation import Arrays, Values
 
 
 def hear(reading: Reading, time: int, regimes: list[int], scores: list[float]) -> list[str]:

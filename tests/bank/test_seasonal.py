@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import regimekit as rk
-from regimekit.bank import seasonal
-from regimekit.bank.design import Lineup
-from regimekit.bank.seasons import propose
-from regimekit.bank.shared_past import REACH, SharedPast
-from regimekit.features.pasts import BROAD, CLEAN
+from regimekit.ensemble import seasonal
+from regimekit.ensemble.design import Lineup
+from regimekit.ensemble.seasonality import propose
+from regimekit.ensemble.shared_lags import REACH, SharedPast
+from regimekit.preprocessing.lag_buffer import BROAD, CLEAN
 
 SHAPE = np.array([4.0, -1.0, 0.0, -3.0])
 

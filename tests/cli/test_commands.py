@@ -17,9 +17,9 @@ import pytest
 from cli_helpers import FAST, Regimekit, hourly, rows_of
 
 import regimekit as rk
-from regimekit import comparison
-from regimekit.cli import upkeep
+from regimekit.cli import maintenance as upkeep
 from regimekit.cli.read_back import read_run
+from regimekit.metrics import comparison
 
 
 @pytest.mark.parametrize("form", ["csv", "parquet"])
@@ -265,10 +265,10 @@ def test_reproduce_without_the_checkout_says_what_to_do(
 def test_service_commands_are_mounted_where_they_are_there() -> None:
     code = (
         "import sys, types, typer\n"
-        "door = types.ModuleType('regimekit.serve.cli')\n"
+        "door = types.ModuleType('regimekit.server.cli')\n"
         "door.register = lambda app: app.command('serve')(lambda: None)\n"
-        "sys.modules['regimekit.serve'] = types.ModuleType('regimekit.serve')\n"
-        "sys.modules['regimekit.serve.cli'] = door\n"
+        "sys.modules['regimekit.server'] = types.ModuleType('regimekit.server')\n"
+        "sys.modules['regimekit.server.cli'] = door\n"
         "from regimekit.cli import main\n"
         "sys.argv = ['regimekit', '--help']\n"
         "main()\n"
@@ -310,7 +310,9 @@ def test_a_run_in_wrong_units_is_told_so(regimekit: Regimekit, table: Path) -> N
     assert "for outliers" not in regimekit("run", table, *small).out
 
 
-def test_a_report_made_anew_is_the_report(regimekit: Regimekit, table: Path, tmp_path: Path) -> None:
+def test_a_report_made_anew_is_the_report(
+    regimekit: Regimekit, table: Path, tmp_path: Path
+) -> None:
     regimekit("run", table, "--model", "br_ihmm", "--set", "particles=5")
     kept = rk.load(tmp_path / "out" / "model.regimekit")
     run, y, _ = read_run(tmp_path / "out", "csv")

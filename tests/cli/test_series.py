@@ -46,7 +46,9 @@ def test_one_failing_series_does_not_stop_the_others(
 @pytest.mark.slow
 def test_workers_change_nothing(regimekit: Regimekit, long: Path, tmp_path: Path) -> None:
     for jobs in (1, 2):
-        assert regimekit("run", long, "--by", "shop", *FAST, "--jobs", jobs, "--out", jobs).code == 0
+        assert (
+            regimekit("run", long, "--by", "shop", *FAST, "--jobs", jobs, "--out", jobs).code == 0
+        )
     for name in ("run.csv", "models/north.regimekit"):
         assert (tmp_path / "1" / name).read_bytes() == (tmp_path / "2" / name).read_bytes()
 

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 import regimekit as rk
-from regimekit.containers import compact
-from regimekit.containers.words import WORDS
-from regimekit.models.registry import REGISTRY
+from regimekit.core.registry import REGISTRY
+from regimekit.serialization import compact
+from regimekit.serialization.words import WORDS
 
 ONLINE = [name for name, entry in REGISTRY.items() if entry.online]
 

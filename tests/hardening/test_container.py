@@ -19,9 +19,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import regimekit as rk
-from regimekit import snapshot
-from regimekit.containers import compact
-from regimekit.models.registry import REGISTRY
+from regimekit.core.registry import REGISTRY
+from regimekit.serialization import compact, snapshot
 
 STORED = Path(__file__).parent.parent / "stored"
 FOLLOWS = {  # from the rest: no longer written
@@ -266,7 +265,9 @@ def test_the_state_of_another_release_is_refused_by_name() -> None:
     assert "newer" in refused(crafted.with_header(data, lambda h: h.update(state=2)))
     assert "garbles the state" in refused(crafted.with_header(data, lambda h: h.update(state="2")))
     content = snapshot.read(data)._replace(state=1)
-    with pytest.raises(rk.SnapshotError, match=r"regimekit 0\.1 wrote.*Read it with regimekit 0\.1"):
+    with pytest.raises(
+        rk.SnapshotError, match=r"regimekit 0\.1 wrote.*Read it with regimekit 0\.1"
+    ):
         content.check_state(2)
 
 

@@ -16,7 +16,8 @@ import numpy as np
 import pytest
 
 import regimekit
-from regimekit import _numba, logspace
+from regimekit import _numba
+from regimekit.core import logspace
 
 pytestmark = pytest.mark.skipif(bool(_numba.config.DISABLE_JIT), reason="nothing is compiled")
 

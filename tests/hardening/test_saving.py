@@ -14,7 +14,7 @@ import crafted
 import pytest
 
 import regimekit as rk
-from regimekit import snapshot
+from regimekit.serialization import snapshot
 
 # Without the package's own imports: it is the file that is under test, and it starts at once.
 WRITER = """

@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import regimekit as rk
-from regimekit.checks import Arrays, Values
-from regimekit.models.registry import REGISTRY
+from regimekit.core.registry import REGISTRY
+from regimekit.serialization.validation import Arrays, Values
 
 FLOATS = [math.nan, math.inf, -math.inf, 1.7e308, -1.7e308, 1e160, -1.0, 0.0, 1e-320, 0.5]
 WHOLES = [-1, 0, 3, 10**6, 10**9, 2**62, -(2**63)]

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 import regimekit as rk
-from regimekit.models.base import Model
-from regimekit.models.registry import REGISTRY
+from regimekit.core.model import Model
+from regimekit.core.registry import REGISTRY
 
 
 @pytest.fixture(autouse=True)

@@ -11,11 +11,8 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-import regimekit as rk
 import paper
-from regimekit import cli, data, evaluate
-from regimekit.errors import RegimekitError
-from regimekit.tuning import trials
+import regimekit as rk
 from paper import (
     ablation,
     ahead,
@@ -39,6 +36,11 @@ from paper.plan import FEW, MANY, PAIR, SEEDS, Plan
 from paper.settings import PRINTED, SECOND, UNTUNED
 from paper.store import Cache, run_into
 from paper.tables import Cell, Difference, Item, Line, Made, Results, Table, comparison, parts_of
+from regimekit import cli
+from regimekit import datasets as data
+from regimekit import metrics as evaluate
+from regimekit.core.exceptions import RegimekitError
+from regimekit.tuning import trials
 
 QUICK = Plan(quick=True)
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import regimekit
-from regimekit.models.registry import REGISTRY
 from paper import probes, state
 from paper.parts import Part, code_state
+from regimekit.core.registry import REGISTRY
 
 MODULES = {name: entry.module for name, entry in REGISTRY.items()}
 RUNS = ("br_ihmm", "student_t_ihmm", "garch_ihmm", "auto", "bocd", "last_value")
@@ -109,9 +109,9 @@ def test_types_alone_are_no_import(tmp_path: Path):
     )
     assert state.imported(file) == (
         "regimekit",
-        "regimekit.features",
-        "regimekit.models.bocd",
-        "regimekit.units",
+        "regimekit.preprocessing.features",
+        "regimekit.baselines.bocd",
+        "regimekit.preprocessing.scaling",
     )
 
 
@@ -126,10 +126,10 @@ def test_the_code_of_a_model_is_what_it_imports():
 def test_a_probe_depends_on_the_models_it_asks():
     for name in ("untuned", "bursts", "auto"):
         found = state.reached(state.imported(probes.PROBES[name].source))
-        assert {"regimekit.regimes.commit", "regimekit.models.ihmm"} <= found, name
+        assert {"regimekit.ihmm.batch_update", "regimekit.ihmm.makers"} <= found, name
     tortured = probes.PROBES["torture"]
     assert set(tortured.models) == {model for model, _ in probes.TORTURED.values()}
     found = state.reached(
         [*state.imported(tortured.source), *(MODULES[name] for name in tortured.models)]
     )
-    assert "regimekit.regimes.commit" in found and "regimekit.bank.mixing" not in found
+    assert "regimekit.ihmm.batch_update" in found and "regimekit.ensemble.aggregation" not in found

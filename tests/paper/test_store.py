@@ -132,7 +132,7 @@ LINES = [Row("iid_t", "last_value", "rmse"), Row("iid_gauss", "last_value", "rms
 def drawing_item(lines: list[Row]) -> Item:
     def make(results: Results) -> Made:
         def draw() -> object:
-            from regimekit.plot import pyplot
+            from regimekit.plotting import pyplot
 
             figure, ax = pyplot().subplots()
             ax.plot(results.columns(lines[0].parts(results.plan, UNTUNED)[0])["mean"])

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 import regimekit as rk
-from regimekit import data
-from regimekit.data.contamination import duplicate
-from regimekit.models.base import Model
-from regimekit.models.bocd import bocd
-from regimekit.models.naive import LastValue, last_value
-from regimekit.models.student_t import student_t_ihmm
-from regimekit.results import OPENED
 from paper.torture import KINDS, LEVELS, NOISE_SD, Stage, Torture, stage, told, torture
+from regimekit import datasets as data
+from regimekit.baselines.bocd import bocd
+from regimekit.baselines.naive import LastValue, last_value
+from regimekit.core.model import Model
+from regimekit.datasets.contamination import duplicate
+from regimekit.ihmm.student_t import student_t_ihmm
+from regimekit.results import OPENED
 
 BATCH, PARTICLES, MAX_REGIMES = 6, 30, 30
 KNOWN: dict[str, Any] = {"noise": NOISE_SD**2, "prior_var": 4.0, "particles": PARTICLES}

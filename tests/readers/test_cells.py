@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from regimekit.readers import cells
+from regimekit.io import cells
 
 
 @pytest.mark.parametrize(

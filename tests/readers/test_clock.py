@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from regimekit.errors import RegimekitError
-from regimekit.frequency import Frequency, find_frequency
-from regimekit.readers import Clock
-from regimekit.readers.clock import FIRST, LONGEST
+from regimekit.core.exceptions import RegimekitError
+from regimekit.io import Clock
+from regimekit.io.clock import FIRST, LONGEST
+from regimekit.preprocessing.frequency import Frequency, find_frequency
 
 START = datetime(2024, 1, 1)
 

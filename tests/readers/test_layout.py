@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from regimekit.errors import RegimekitError
-from regimekit.readers import (
+from regimekit.core.exceptions import RegimekitError
+from regimekit.io import (
     Clock,
     Layout,
     Reading,
@@ -75,7 +75,7 @@ def test_covariates_are_carried_forward_also_through_gaps() -> None:
 def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
     code = (
         "import re, sys\n"
-        "from regimekit.readers import *\n"
+        "from regimekit.io import *\n"
         "source = open_source(Request(sys.argv[1]))\n"
         "layout = find_layout(source.names, source.sample(), Wishes(), source.separator)\n"
         "reading = Reading(layout, Clock())\n"

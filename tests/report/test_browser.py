@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from regimekit import evaluate, report
+from regimekit import metrics as evaluate
+from regimekit import report
 
 Open = Callable[..., Any]
 

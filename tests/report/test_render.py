@@ -14,11 +14,12 @@ import numpy as np
 import pytest
 
 import regimekit as rk
-from regimekit import evaluate, report
+from regimekit import metrics as evaluate
+from regimekit import report
+from regimekit.preprocessing.time_index import read_times
 from regimekit.report import library, tables
 from regimekit.report.content import Content
 from regimekit.report.packing import Packer, grid_for
-from regimekit.timeline import read_times
 
 
 def _page(case: Any, **more: Any) -> str:

@@ -21,12 +21,13 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
-from regimekit import cli, data
-from regimekit.errors import RegimekitError
-from regimekit.serve.config import is_loopback
-from regimekit.serve.storage import access
-from regimekit.serve.storage.database import opened
-from regimekit.serve.webhooks import Forbidden, is_public, resolve
+from regimekit import cli
+from regimekit import datasets as data
+from regimekit.core.exceptions import RegimekitError
+from regimekit.server.config import is_loopback
+from regimekit.server.storage import access
+from regimekit.server.storage.database import opened
+from regimekit.server.webhooks import Forbidden, is_public, resolve
 
 
 def command(*arguments: str) -> str:

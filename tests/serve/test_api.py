@@ -17,9 +17,9 @@ from fastapi import HTTPException
 from serve_helpers import SMALL
 
 import regimekit as rk
-from regimekit import data
-from regimekit.serve.config import Config, Limits
-from regimekit.serve.routes.observations import _body
+from regimekit import datasets as data
+from regimekit.server.config import Config, Limits
+from regimekit.server.routes.observations import _body
 
 _numbers = itertools.count()
 

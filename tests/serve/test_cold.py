@@ -12,11 +12,11 @@ import pytest
 from serve_helpers import SMALL
 
 import regimekit as rk
-from regimekit import data
+from regimekit import datasets as data
 from regimekit._numba import cache_folder, cache_root
 
 Y = data.regime_stream(seed=4, n=80).y.tolist()
-MARK = cache_folder("regimekit.serve.worker").name
+MARK = cache_folder("regimekit.server.worker").name
 
 
 def rows(first: int, last: int) -> list[dict[str, Any]]:

@@ -17,7 +17,7 @@ import pytest
 from serve_helpers import SMALL
 
 import regimekit as rk
-from regimekit import data
+from regimekit import datasets as data
 
 KILLS = int(os.environ.get("REGIMEKIT_KILLS", "3"))
 Y = data.regime_stream(seed=11, n=20_000 + 2000 * KILLS).y.tolist()  # more than is sent

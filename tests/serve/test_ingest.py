@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from regimekit.serve.config import Limits
-from regimekit.serve.ingest import Busy, Ingest, Unavailable
-from regimekit.serve.metrics import Metrics
-from regimekit.serve.pool import WorkerLost
-from regimekit.serve.rows import Commit, Learnt, Outcome, Part, Row
-from regimekit.serve.storage.writer import Moved
+from regimekit.server.config import Limits
+from regimekit.server.ingest import Busy, Ingest, Unavailable
+from regimekit.server.metrics import Metrics
+from regimekit.server.pool import WorkerLost
+from regimekit.server.rows import Commit, Learnt, Outcome, Part, Row
+from regimekit.server.storage.writer import Moved
 
 
 class FakePool:

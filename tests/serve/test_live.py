@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 
-from regimekit import data
+from regimekit import datasets as data
 
 
 def messages(answer: httpx.Response) -> Iterator[tuple[str, int | None, dict[str, Any]]]:

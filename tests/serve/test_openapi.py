@@ -11,10 +11,10 @@ import httpx
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
-from regimekit.serve import schemas
-from regimekit.serve.app import create_app
-from regimekit.serve.config import Config
-from regimekit.serve.schemas import KEY
+from regimekit.server import schemas
+from regimekit.server.app import create_app
+from regimekit.server.config import Config
+from regimekit.server.schemas import KEY
 
 schemathesis = pytest.importorskip("schemathesis", reason="schemathesis is not installed")
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from serve_helpers import CHROMIUM
 
-from regimekit import data
+from regimekit import datasets as data
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 if not CHROMIUM.exists():
@@ -162,8 +162,8 @@ def test_dark_phone_and_a_name_that_is_markup(server: Any, browser: Any) -> None
 
 
 def test_the_page_asks_for_a_token(start: Callable[..., Any], page: Any) -> None:
-    from regimekit.serve.storage import access
-    from regimekit.serve.storage.database import opened, writing
+    from regimekit.server.storage import access
+    from regimekit.server.storage.database import opened, writing
 
     server = start("--require-token")
     with opened(server.db) as engine, writing(engine) as connection:

@@ -12,16 +12,17 @@ import pytest
 from sqlalchemy import inspect, text
 from typer.testing import CliRunner
 
-from regimekit import cli, data
-from regimekit.errors import RegimekitError
-from regimekit.serve.backup import backup, restore
-from regimekit.serve.config import Config
-from regimekit.serve.rows import Row
-from regimekit.serve.service import Service
-from regimekit.serve.storage import access, history, streams
-from regimekit.serve.storage.database import connect, opened, prepare, read_url, writing
-from regimekit.serve.storage.migrations import LATEST, MIGRATIONS, migrate, version
-from regimekit.serve.storage.tables import metadata
+from regimekit import cli
+from regimekit import datasets as data
+from regimekit.core.exceptions import RegimekitError
+from regimekit.server.backup import backup, restore
+from regimekit.server.config import Config
+from regimekit.server.rows import Row
+from regimekit.server.service import Service
+from regimekit.server.storage import access, history, streams
+from regimekit.server.storage.database import connect, opened, prepare, read_url, writing
+from regimekit.server.storage.migrations import LATEST, MIGRATIONS, migrate, version
+from regimekit.server.storage.tables import metadata
 
 
 def test_numbers_are_in_order() -> None:
@@ -71,7 +72,9 @@ def test_a_newer_database_is_left_alone(db: str) -> None:
     engine.dispose()
 
 
-@pytest.mark.parametrize("bad", ["mysql://x", "regimekit.db", "sqlite://", "sqlite:///:memory:", ""])
+@pytest.mark.parametrize(
+    "bad", ["mysql://x", "regimekit.db", "sqlite://", "sqlite:///:memory:", ""]
+)
 def test_a_bad_url_says_what_to_write(bad: str) -> None:
     with pytest.raises(RegimekitError, match="sqlite:///FILE"):
         read_url(bad)

@@ -9,7 +9,9 @@ import pytest
 
 @pytest.fixture(scope="session")
 def spark():
-    pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'regimekit[spark]'")
+    pytest.importorskip(
+        "pyspark", reason="pyspark is not installed: pip install 'regimekit[spark]'"
+    )
     if shutil.which("java") is None:
         pytest.skip("Java is not installed: apt-get install default-jre-headless")
     from spark_driver import session

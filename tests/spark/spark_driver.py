@@ -20,7 +20,7 @@ def session() -> Any:
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     from pyspark.sql import SparkSession
 
-    from regimekit.spark import ROCKSDB, STATE_STORE
+    from regimekit.integrations.spark import ROCKSDB, STATE_STORE
 
     settings = {
         "spark.ui.enabled": "false",
@@ -38,7 +38,7 @@ def session() -> Any:
 
 def start(spark: Any, folder: Path) -> Any:
     """Follow `folder`/in, one file a batch, into `folder`/out, and stop at its end."""
-    from regimekit.spark import follow
+    from regimekit.integrations.spark import follow
 
     source = (
         spark.readStream.schema("k string, t timestamp, v double")

@@ -46,7 +46,7 @@ def deliver(folder: Path, parts: list[pd.DataFrame]) -> None:
 
 
 def test_groups_are_the_plain_loop(spark, rng):
-    from regimekit.spark import run_groups
+    from regimekit.integrations.spark import run_groups
 
     frame = pd.concat([rows("a", range(40), rng), rows("b", range(25), rng)])
     frame.loc[frame.index == 7, "v"] = np.nan
@@ -63,7 +63,7 @@ def test_groups_are_the_plain_loop(spark, rng):
 
 
 def test_groups_with_covariates_and_two_keys(spark, rng):
-    from regimekit.spark import run_groups
+    from regimekit.integrations.spark import run_groups
 
     frame = rows("a", range(60), rng).assign(plant=1, x=rng.standard_normal(60))
     frame["v"] = 2 * frame["x"] + 0.1 * frame["v"]
@@ -82,7 +82,7 @@ def test_groups_with_covariates_and_two_keys(spark, rng):
 
 
 def test_refusals_name_the_argument(spark, rng):
-    from regimekit.spark import follow, run_groups
+    from regimekit.integrations.spark import follow, run_groups
 
     frame = spark.createDataFrame(rows("a", range(3), rng))
     with pytest.raises(rk.RegimekitError, match="target='w' is no column"):
@@ -94,7 +94,7 @@ def test_refusals_name_the_argument(spark, rng):
 
 
 def test_stream_reports_late_rows_and_silence(spark, rng, tmp_path):
-    from regimekit.spark import late_rows
+    from regimekit.integrations.spark import late_rows
 
     first = pd.concat([rows("a", range(20), rng), rows("b", range(20), rng)])
     second = rows("a", range(20, 40), rng)

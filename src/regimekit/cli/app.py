@@ -10,8 +10,10 @@ from typing import Annotated, Any
 import typer
 
 import regimekit
-from regimekit.cli import running, snapshots, studies, upkeep
-from regimekit.notices import RegimekitWarning
+from regimekit.cli import compare_tune as studies
+from regimekit.cli import maintenance as upkeep
+from regimekit.cli import running, snapshots
+from regimekit.core.warnings import RegimekitWarning
 
 app = typer.Typer(
     help="Online regimes and honest forecasts from a stream, unshaken by outliers.",
@@ -53,7 +55,7 @@ app.command("reproduce")(upkeep.reproduce)
 def _mount_service() -> None:
     """The commands of the service, where it is part of this installation."""
     try:
-        service = importlib.import_module("regimekit.serve.cli")
+        service = importlib.import_module("regimekit.server.cli")
     except ModuleNotFoundError:
         return
     service.register(app)
@@ -83,7 +85,7 @@ def main() -> None:
         print("regimekit: interrupted; nothing was written.", file=sys.stderr)
         raise SystemExit(130) from None
     except ValueError as error:
-        from regimekit.errors import RegimekitError
+        from regimekit.core.exceptions import RegimekitError
 
         if not isinstance(error, RegimekitError):
             raise

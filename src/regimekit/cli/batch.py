@@ -14,22 +14,27 @@ from typing import Any
 
 import numpy as np
 
+from regimekit.cli.console import Voice
 from regimekit.cli.destination import Destination, Sheet, to_csv, to_parquet, write_sheet
 from regimekit.cli.interruption import Interruption
 from regimekit.cli.job import Prepared
 from regimekit.cli.record import MODEL, RECORD, record
-from regimekit.cli.voice import Voice
-from regimekit.columns import event_columns, forecast_columns, regime_columns, run_columns
-from regimekit.errors import RegimekitError
-from regimekit.evaluate import RunningCalibration, RunningScores, run_with_pit
-from regimekit.frequency import Time
-from regimekit.many import with_names
-from regimekit.models.advice import Cures, remarks
-from regimekit.models.base import Model
-from regimekit.models.registry import REGISTRY, make
-from regimekit.notices import RegimekitWarning
-from regimekit.readers import Block, Reading, blocks
-from regimekit.readers.reading import as_block, time_array
+from regimekit.core.advice import Cures, remarks
+from regimekit.core.exceptions import RegimekitError
+from regimekit.core.model import Model
+from regimekit.core.registry import REGISTRY, make
+from regimekit.core.warnings import RegimekitWarning
+from regimekit.io import Block, Reading, blocks
+from regimekit.io.columns import (
+    event_columns,
+    forecast_columns,
+    regime_columns,
+    run_columns,
+)
+from regimekit.io.reading import as_block, time_array
+from regimekit.metrics import RunningCalibration, RunningScores, run_with_pit
+from regimekit.panel import with_names
+from regimekit.preprocessing.frequency import Time
 from regimekit.results import Run
 
 SHOWN = 100_000  # latest observations that the report shows; more would not fit a page

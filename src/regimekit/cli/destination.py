@@ -16,11 +16,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from regimekit.cli.voice import as_json
-from regimekit.columns import Columns
-from regimekit.errors import RegimekitError
-from regimekit.readers.clock import show
-from regimekit.readers.source import connect
+from regimekit.cli.console import as_json
+from regimekit.core.exceptions import RegimekitError
+from regimekit.io.clock import show
+from regimekit.io.columns import Columns
+from regimekit.io.source import connect
 
 # What a run may leave behind; an earlier run's files of these names do not outlive the next run.
 OURS = (

@@ -11,16 +11,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from regimekit import features
-from regimekit.cli.voice import Voice
-from regimekit.columns import Columns
-from regimekit.errors import RegimekitError, unknown, whole
-from regimekit.frames import Table
-from regimekit.frequency import Frequency, find_frequency, seasons_of
-from regimekit.many import default_model, with_seasons
-from regimekit.models.base import Model
-from regimekit.models.registry import REGISTRY, make, models
-from regimekit.readers import (
+from regimekit.cli.console import Voice
+from regimekit.core.exceptions import RegimekitError, unknown, whole
+from regimekit.core.model import Model
+from regimekit.core.registry import REGISTRY, make, models
+from regimekit.io import (
     Clock,
     Layout,
     Reading,
@@ -30,8 +25,13 @@ from regimekit.readers import (
     find_layout,
     open_source,
 )
-from regimekit.readers import cells as cell_forms
-from regimekit.readers.source import Row, quoted
+from regimekit.io import cells as cell_forms
+from regimekit.io.columns import Columns
+from regimekit.io.source import Row, quoted
+from regimekit.panel import default_model, with_seasons
+from regimekit.preprocessing import features
+from regimekit.preprocessing.frames import Table
+from regimekit.preprocessing.frequency import Frequency, find_frequency, seasons_of
 
 _ROW = "regimekit_row"  # a column of row numbers, to sort by
 

@@ -18,17 +18,17 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from regimekit.cli.console import Voice, as_json
 from regimekit.cli.interruption import Interruption
 from regimekit.cli.job import Job
 from regimekit.cli.record import MODEL
-from regimekit.cli.voice import Voice, as_json
-from regimekit.errors import RegimekitError, whole
-from regimekit.models.base import Model
-from regimekit.models.registry import REGISTRY, from_bytes, make
-from regimekit.readers import Clock, Observation, Reading, find_layout
-from regimekit.readers.source import STDIN
-from regimekit.readers.tail import Format, Tail, find_format, first_lines
-from regimekit.snapshot import write_file
+from regimekit.core.exceptions import RegimekitError, whole
+from regimekit.core.model import Model
+from regimekit.core.registry import REGISTRY, from_bytes, make
+from regimekit.io import Clock, Observation, Reading, find_layout
+from regimekit.io.source import STDIN
+from regimekit.io.tail import Format, Tail, find_format, first_lines
+from regimekit.serialization.snapshot import write_file
 
 LINES, CHECKPOINT = "follow.jsonl", "follow.checkpoint"
 
@@ -163,7 +163,9 @@ def _check(job: Job, out: Path | None, resume: bool) -> None:
     if not REGISTRY[name].online:
         raise RegimekitError(f"--model {name} reads the whole stream first and cannot follow one.")
     if job.wishes.by or job.horizon or job.sort or job.request.table or job.request.query:
-        raise RegimekitError("--follow reads one plain stream: no --by, --horizon, --sort, --table.")
+        raise RegimekitError(
+            "--follow reads one plain stream: no --by, --horizon, --sort, --table."
+        )
     if resume and out is None:
         raise RegimekitError("--resume needs --out: the folder of the stream that was stopped.")
     if out is not None and not resume and (out / CHECKPOINT).exists():

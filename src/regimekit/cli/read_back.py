@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regimekit.cli.batch import SHOWN
-from regimekit.models.recorder import in_hindsight
-from regimekit.readers.source import connect
+from regimekit.core.recorder import in_hindsight
+from regimekit.io.source import connect
 from regimekit.results import NO_REGIME, Event, Run
 
 Columns = dict[str, NDArray[Any]]

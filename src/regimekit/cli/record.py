@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import regimekit
 from regimekit.cli.destination import MODELS
-from regimekit.errors import RegimekitError
-from regimekit.models.base import Model
-from regimekit.models.registry import load
-from regimekit.readers import Reading
+from regimekit.core.exceptions import RegimekitError
+from regimekit.core.model import Model
+from regimekit.core.registry import load
+from regimekit.io import Reading
 
 FORMAT = 1
 RECORD, MODEL = "run.json", "model.regimekit"

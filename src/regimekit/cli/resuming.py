@@ -9,12 +9,12 @@ from typing import Any
 from regimekit.cli.batch import Batch
 from regimekit.cli.job import Job, Prepared
 from regimekit.cli.record import read_kept
-from regimekit.errors import RegimekitError, unknown
-from regimekit.evaluate import RunningCalibration, RunningScores
-from regimekit.models.registry import REGISTRY
-from regimekit.readers import Reading, Request, Wishes, open_source
-from regimekit.readers import cells as cell_forms
-from regimekit.readers.source import Row
+from regimekit.core.exceptions import RegimekitError, unknown
+from regimekit.core.registry import REGISTRY
+from regimekit.io import Reading, Request, Wishes, open_source
+from regimekit.io import cells as cell_forms
+from regimekit.io.source import Row
+from regimekit.metrics import RunningCalibration, RunningScores
 
 
 def resumed(folder: Path, file: str | None) -> tuple[Batch, Iterable[list[Row]], str]:

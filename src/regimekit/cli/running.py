@@ -10,8 +10,8 @@ import typer
 from regimekit.cli import options
 
 if TYPE_CHECKING:
+    from regimekit.cli.console import Voice
     from regimekit.cli.job import Job
-    from regimekit.cli.voice import Voice
 
 By = Annotated[
     str | None,
@@ -71,10 +71,10 @@ def run(
     Results: run.csv, events.csv, regimes.csv, model.regimekit, report.html, and forecasts.csv with
     --horizon.
     """
+    from regimekit.cli.console import Voice
     from regimekit.cli.job import Job, numbers, read_settings, read_tuned, steps, words
-    from regimekit.cli.voice import Voice
-    from regimekit.errors import RegimekitError
-    from regimekit.readers import Request, Wishes
+    from regimekit.core.exceptions import RegimekitError
+    from regimekit.io import Request, Wishes
 
     if format_ not in ("csv", "parquet"):
         raise RegimekitError(f"--format is csv or parquet, got {format_!r}.")
@@ -113,7 +113,7 @@ def run_whole(job: Job, out: Path, form: str, voice: Voice) -> dict[str, Any]:
     from regimekit.cli.batch import Batch, finish
     from regimekit.cli.destination import Destination
     from regimekit.cli.job import prepare
-    from regimekit.evaluate import RunningCalibration, RunningScores
+    from regimekit.metrics import RunningCalibration, RunningScores
 
     job.check()
     with Destination(out) as destination:
@@ -144,9 +144,9 @@ def resume(
     the run has read.
     """
     from regimekit.cli.batch import carry_over, finish
+    from regimekit.cli.console import Voice
     from regimekit.cli.destination import Destination
     from regimekit.cli.resuming import resumed
-    from regimekit.cli.voice import Voice
 
     voice = Voice(json, quiet)
     batch, chunks, form = resumed(folder, file)
@@ -176,7 +176,7 @@ def greet_compiler(voice: Voice) -> None:
 
 def tell(summary: dict[str, Any], voice: Voice) -> None:
     """Sum a run up, in words or as JSON."""
-    from regimekit.display import count
+    from regimekit.core.display import count
 
     voice.result(summary)
     voice.say()
@@ -192,7 +192,7 @@ def tell(summary: dict[str, Any], voice: Voice) -> None:
 
 def tell_scores(scores: dict[str, float], target: str, level: float, voice: Voice) -> None:
     """Errors of the model beside those of the trivial forecasters."""
-    from regimekit.cli.voice import number
+    from regimekit.cli.console import number
 
     if not scores:
         return

@@ -8,15 +8,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from regimekit.cli.console import Voice, number
 from regimekit.cli.destination import MODELS, Destination, Sheet, to_parquet
 from regimekit.cli.interruption import Interruption
 from regimekit.cli.job import Job, Prepared, prepare
 from regimekit.cli.record import RECORD, record
-from regimekit.cli.voice import Voice, number
-from regimekit.columns import Columns
-from regimekit.errors import RegimekitError
-from regimekit.many import Recipe, SeriesRun, Task, run_all
-from regimekit.readers.source import Row
+from regimekit.core.exceptions import RegimekitError
+from regimekit.io.columns import Columns
+from regimekit.io.source import Row
+from regimekit.panel import Recipe, SeriesRun, Task, run_all
 
 _SHEETS = {"run": "run.csv", "events": "events.csv", "regimes": "regimes.csv"}
 

@@ -10,19 +10,19 @@ import typer
 from regimekit.cli import options
 
 if TYPE_CHECKING:
+    from regimekit.cli.console import Voice
     from regimekit.cli.record import Kept
-    from regimekit.cli.voice import Voice
-    from regimekit.models.base import Model
+    from regimekit.core.model import Model
 
 
 def inspect(
     snapshot: options.Snapshot, json: options.Json = False, quiet: options.Quiet = False
 ) -> None:
     """Say in words what a snapshot knows: its settings, its regimes, where they lead."""
+    from regimekit.cli.console import Voice
     from regimekit.cli.record import read_kept
-    from regimekit.cli.voice import Voice
-    from regimekit.columns import regime_columns
-    from regimekit.models.base import Model
+    from regimekit.core.model import Model
+    from regimekit.io.columns import regime_columns
 
     voice = Voice(json, quiet)
     kept = read_kept(snapshot)
@@ -56,11 +56,11 @@ def forecast(
     quiet: options.Quiet = False,
 ) -> None:
     """Forecast the next steps from a snapshot; nothing is learnt."""
+    from regimekit.cli.console import Voice, number
     from regimekit.cli.destination import cell
     from regimekit.cli.record import read_kept
-    from regimekit.cli.voice import Voice, number
-    from regimekit.columns import forecast_columns
-    from regimekit.errors import whole
+    from regimekit.core.exceptions import whole
+    from regimekit.io.columns import forecast_columns
 
     voice = Voice(json, quiet)
     kept = read_kept(snapshot)
@@ -92,11 +92,11 @@ def report(
     """Write the report of an earlier run anew."""
     import importlib
 
+    from regimekit.cli.console import Voice
     from regimekit.cli.read_back import read_run
     from regimekit.cli.record import read_kept
-    from regimekit.cli.voice import Voice
-    from regimekit.errors import RegimekitError
-    from regimekit.evaluate import RunningCalibration
+    from regimekit.core.exceptions import RegimekitError
+    from regimekit.metrics import RunningCalibration
 
     kept = read_kept(folder)
     if "reading" not in kept.record:
@@ -125,7 +125,7 @@ def report(
 
 def _future(kept: Kept, future: str | None, horizon: int) -> Any:
     from regimekit.cli.job import read_future
-    from regimekit.errors import RegimekitError
+    from regimekit.core.exceptions import RegimekitError
 
     reading = kept.reading()
     if future is None or reading is None:
@@ -141,7 +141,7 @@ def _write(path: Path, columns: dict[str, list[Any]]) -> None:
     import os
 
     from regimekit.cli.destination import write_sheet
-    from regimekit.errors import RegimekitError
+    from regimekit.core.exceptions import RegimekitError
 
     part = path.with_name(path.name + ".part")
     try:
@@ -153,8 +153,8 @@ def _write(path: Path, columns: dict[str, list[Any]]) -> None:
 
 
 def _tell_model(kept: Kept, voice: Voice) -> None:
-    from regimekit.models.explaining import changed_settings
-    from regimekit.models.registry import models
+    from regimekit.core.explain import changed_settings
+    from regimekit.core.registry import models
 
     voice.say(f"{kept.path} holds a {kept.model.name}: {models()[kept.model.name]}.")
     if kept.record:
@@ -166,9 +166,9 @@ def _tell_model(kept: Kept, voice: Voice) -> None:
 
 
 def _tell_regimes(model: Model, voice: Voice) -> None:
-    from regimekit.cli.voice import number
-    from regimekit.columns import regime_columns
-    from regimekit.display import count
+    from regimekit.cli.console import number
+    from regimekit.core.display import count
+    from regimekit.io.columns import regime_columns
 
     table = regime_columns(model)
     known = len(table.get("regime", []))

@@ -7,11 +7,11 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+from regimekit.cli.console import Voice, number
 from regimekit.cli.job import Prepared
-from regimekit.cli.voice import Voice, number
-from regimekit.display import count
-from regimekit.errors import RegimekitError
-from regimekit.models.registry import make
+from regimekit.core.display import count
+from regimekit.core.exceptions import RegimekitError
+from regimekit.core.registry import make
 from regimekit.tuning import TuneResult
 
 IN_UNITS = ("noise", "noise_scale", "prior_mean", "prior_var")  # in the units of y, where told

@@ -14,9 +14,10 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from regimekit import assets, snapshot
+from regimekit import assets
 from regimekit.report.content import Content
 from regimekit.results import Run
+from regimekit.serialization import snapshot
 
 __all__ = ["render", "write_report"]
 

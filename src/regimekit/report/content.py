@@ -10,17 +10,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from regimekit import evaluate
-from regimekit.errors import RegimekitError, whole
-from regimekit.evaluate.reliability import Calibration
-from regimekit.frames import read_series
-from regimekit.models.coefficients import coefficient_names
-from regimekit.palette import look
+from regimekit import metrics as evaluate
+from regimekit.core.coefficients import coefficient_names
+from regimekit.core.exceptions import RegimekitError, whole
+from regimekit.metrics.reliability import Calibration
+from regimekit.plotting.palette import look
+from regimekit.preprocessing.frames import read_series
+from regimekit.preprocessing.time_index import DATES, Timeline, read_times
 from regimekit.report import library, tables
 from regimekit.report.packing import Grid, Packer, grid_for
 from regimekit.report.words import count, percent, rounded
 from regimekit.results import NO_REGIME, Run
-from regimekit.timeline import DATES, Timeline, read_times
 
 Array = NDArray[np.float64]
 _HUNDREDTHS = Grid(0, -2)

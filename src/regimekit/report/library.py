@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from regimekit.palette import look
+from regimekit.plotting.palette import look
+from regimekit.preprocessing.time_index import Timeline
 from regimekit.report.words import number, percent, rounded
 from regimekit.results import NO_REGIME, Regime, Transitions
-from regimekit.timeline import Timeline
 
 Array = NDArray[np.float64]
 _SAMPLE = 160  # observations of a stay that are drawn

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from regimekit import evaluate
-from regimekit.evaluate.prequential import trivial_forecasts
-from regimekit.forecast import Forecast
-from regimekit.palette import look
+from regimekit import metrics as evaluate
+from regimekit.distributions.forecast import Forecast
+from regimekit.metrics.prequential import trivial_forecasts
+from regimekit.plotting.palette import look
+from regimekit.preprocessing.time_index import Timeline
 from regimekit.report.words import number, percent
 from regimekit.results import NO_REGIME, OPENED, OUTLIER, RETURNED, Run
-from regimekit.timeline import Timeline
 
 Array = NDArray[np.float64]
 # By name: how it is headed, and whether less is better (None: neither).

@@ -4,7 +4,7 @@ A new regime must earn its place. Before any evidence its odds against staying a
 
     P(new | s) / P(s | s) = alpha beta_new / (n + alpha beta_s)
 
-and every observation adds its expected difference of scores (`regimekit.evidence`). It is opened
+and every observation adds its expected difference of scores (`regimekit.robustness.expected_evidence`). It is opened
 with probability 1/2 when the expected log odds reach 0. docs/robustness.md derives the numbers and
 sets them beside simulations of the whole model.
 """
@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from regimekit.emissions.base import Array
-from regimekit.errors import RegimekitError, numbers, share, whole
-from regimekit.evidence import Course, Takeover, believe, play
+from regimekit.core.exceptions import RegimekitError, numbers, share, whole
+from regimekit.ihmm.emissions.base import Array
+from regimekit.robustness.expected_evidence import Course, Takeover, believe, play
 from regimekit.robustness.situation import Situation, read_model, situation_of
 
 SHIFTS = (1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0, 20.0, 30.0)

@@ -8,15 +8,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from regimekit import features as feature_maps
-from regimekit.emissions.linear_gaussian import GaussianSpec
-from regimekit.errors import RegimekitError, positive, whole
-from regimekit.evidence import Terms
-from regimekit.models.ihmm import br_ihmm
-from regimekit.models.regime_model import RegimeModel
-from regimekit.regimes.chances import Chances, prior_chances
-from regimekit.regimes.prior import log_transition_row
-from regimekit.score import CONTAMINATION
+from regimekit.core.exceptions import RegimekitError, positive, whole
+from regimekit.ihmm.emissions.linear_gaussian import GaussianSpec
+from regimekit.ihmm.hdp import log_transition_row
+from regimekit.ihmm.makers import br_ihmm
+from regimekit.ihmm.model import RegimeModel
+from regimekit.ihmm.prior_odds import Chances, prior_chances
+from regimekit.ihmm.weights import CONTAMINATION
+from regimekit.preprocessing import features as feature_maps
+from regimekit.robustness.expected_evidence import Terms
 
 _VISITS = 30  # batches that the present regime has been visited for, where no model says
 
@@ -56,7 +56,9 @@ def read_model(model: Any) -> RegimeModel:
             'model, {"batch": .., "noise": .., "prior_var": ..}.'
         )
     if not isinstance(read.chosen.batch, (int, np.integer)):
-        raise RegimekitError("batch must be a whole number here; an adaptive one has no one answer.")
+        raise RegimekitError(
+            "batch must be a whole number here; an adaptive one has no one answer."
+        )
     return read
 
 

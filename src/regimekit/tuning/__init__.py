@@ -15,9 +15,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from regimekit.errors import RegimekitError, unknown, whole
-from regimekit.frames import read_series, read_table
-from regimekit.models.registry import REGISTRY, make
+from regimekit.core.exceptions import RegimekitError, unknown, whole
+from regimekit.core.registry import REGISTRY, make
+from regimekit.preprocessing.frames import read_series, read_table
 from regimekit.tuning.result import TuneResult, best_of
 from regimekit.tuning.search import open_search
 from regimekit.tuning.space import (
@@ -73,7 +73,7 @@ def tune(
         bocd            hazard 0.0001 .. 0.2, noise, prior_var, all in logs
 
     Args:
-        model_name: one of `regimekit.models()`.
+        model_name: one of `regimekit.core.models()`.
         y: observations (T,) or (T, d).
         X: covariates, one row per observation.
         space: for each setting to search ("float", low, high), ("int", low, high), either with

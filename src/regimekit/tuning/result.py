@@ -7,10 +7,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from regimekit import display, snapshot
-from regimekit.errors import RegimekitError
-from regimekit.models.base import Model
-from regimekit.models.registry import make
+from regimekit.core import display
+from regimekit.core.exceptions import RegimekitError
+from regimekit.core.model import Model
+from regimekit.core.registry import make
+from regimekit.serialization import snapshot
 from regimekit.tuning.space import Settings, plain
 from regimekit.tuning.trials import COMPLETE, FAILED, Trial
 
@@ -92,7 +93,9 @@ class TuneResult:
             raise RegimekitError(f"path {path} holds no settings: it lacks model_name or best.")
         version = content.pop("regimekit_settings", _FORMAT)
         if version != _FORMAT:
-            raise RegimekitError(f"path {path} has format {version}; this regimekit reads {_FORMAT}.")
+            raise RegimekitError(
+                f"path {path} has format {version}; this regimekit reads {_FORMAT}."
+            )
         absent: dict[str, Any] = {"value": float("nan"), "trials": [], "objective": ""}
         try:
             return cls(**(absent | content))

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from regimekit.errors import RegimekitError, unknown
+from regimekit.core.exceptions import RegimekitError, unknown
 from regimekit.tuning.space import Choice, Int, Settings, Space, Spec, key
 
 _RANDOM_FIRST = 5  # points before the Gaussian process is asked, as the library has it

@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from regimekit.errors import RegimekitError, unknown
-from regimekit.features import Features
+from regimekit.core.exceptions import RegimekitError, unknown
+from regimekit.preprocessing.features import Features
 
 Settings = dict[str, Any]
 Space = dict[str, "Spec"]
@@ -190,7 +190,9 @@ def read_space(space: Mapping[str, Any], known: Mapping[str, Any], fixed: Settin
         raise RegimekitError(f"space must map settings to specs, got {space!r}.")
     for name in space:
         if name == "seed":
-            raise RegimekitError("space: the seed is nothing to search for; seeds averages over it.")
+            raise RegimekitError(
+                "space: the seed is nothing to search for; seeds averages over it."
+            )
         if name not in known:
             raise unknown("space", name, sorted(set(known) - {"seed"}))
         if name in fixed:

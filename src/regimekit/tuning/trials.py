@@ -19,11 +19,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from regimekit import evaluate
-from regimekit.errors import RegimekitError
-from regimekit.evaluate.scores import as_rows
-from regimekit.frames import Table
-from regimekit.models.registry import make
+from regimekit import metrics as evaluate
+from regimekit.core.exceptions import RegimekitError
+from regimekit.core.registry import make
+from regimekit.metrics.scores import as_rows
+from regimekit.preprocessing.frames import Table
 from regimekit.tuning.search import Search, needed
 from regimekit.tuning.space import Settings, key
 

@@ -1,0 +1,256 @@
+"""Changepoints with outlier-robust segments: `bocd` on generalised posteriors.
+
+The method of Altamirano, Briol and Knoblauch (2023): the run-length recursion of `runlength` over
+rows learnt by diffusion score matching; `score_matching` has the derivation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regimekit.baselines.run_length import RunLengths
+from regimekit.baselines.run_length_model import RunLengthModel, RunLengthSettings
+from regimekit.baselines.score_matching import ScoreMatching, Setup, best_omega
+from regimekit.core.exceptions import (
+    RegimekitError,
+    SnapshotError,
+    moderate,
+    positive,
+    unknown,
+    whole,
+)
+from regimekit.core.maker import Numbers, json_value, maker
+from regimekit.core.model import Array
+from regimekit.ihmm.emissions.base import Shape
+from regimekit.ihmm.emissions.matrices import read_covariance, read_vector
+from regimekit.preprocessing import features as feature_maps
+from regimekit.preprocessing.frames import read_series
+from regimekit.serialization.validation import Arrays, Values
+
+# Their fourth powers meet: the prior's precision is noise^2 / prior_var, an observation's square.
+_SCALES = (
+    "noise",
+    "noise_doubt",
+    "prior_mean",
+    "prior_var",
+    "natural_mean",
+    "natural_var",
+    "center",
+    "scale",
+    "omega",
+)
+LARGEST_SCALE = 1e25
+MOST_TRAINING = 100_000
+VARIANCES = ("unknown", "known")
+
+
+@dataclass(frozen=True)
+class DsmSettings(RunLengthSettings):
+    """Settings of `dsm_bocd`, which documents them."""
+
+    max_run_lengths: int = 50
+    outlier_weight: float = 0.05
+    variance: str = "unknown"
+    noise: float = 0.25
+    noise_doubt: float = 0.5
+    prior_mean: float = 0.0
+    prior_var: float = 1.0
+    natural_mean: Numbers | None = None
+    natural_var: Numbers | None = None
+    max_variance: float | None = None
+    center: float = 0.0
+    scale: float = 1.0
+    omega: float | None = None
+    training: int = 100
+    threshold: float = 4.0
+
+    def setup(self) -> Setup:
+        """The settings, checked, as the kernels want them."""
+        if self.variance not in VARIANCES:
+            raise unknown("variance", self.variance, VARIANCES)
+        for name in _SCALES:
+            if getattr(self, name) is not None:
+                moderate(name, getattr(self, name), most=LARGEST_SCALE)
+        noise = _finite("noise", self.noise)
+        center = float(read_vector("center", self.center, 1)[0])
+        mean, precision = self.natural_prior(noise, center)
+        shift = precision @ mean
+        most = 400.0 * noise
+        if self.max_variance is not None:
+            most = positive("max_variance", self.max_variance)
+        if most <= noise:
+            raise RegimekitError(f"max_variance must be above noise={noise}, got {most}.")
+        return Setup(
+            p11=precision[0, 0],
+            p12=precision[0, 1],
+            p22=precision[1, 1],
+            h1=shift[0],
+            h2=shift[1],
+            schur=precision[1, 1] - precision[0, 1] ** 2 / precision[0, 0],
+            floor=1.0 / most,
+            pinned=1.0 / noise if self.variance == "known" else 0.0,
+            omega=noise / 2 if self.omega is None else _finite("omega", self.omega),
+            center=center,
+            scale=_finite("scale", self.scale),
+            threshold=positive("threshold", self.threshold),
+        )
+
+    def natural_prior(self, noise: float, center: float) -> tuple[Array, Array]:
+        """Mean and precision of eta in centred coordinates.
+
+        By default those of level and precision that are independent a priori; the level's prior
+        mean is then that of x whatever eta_2.
+        """
+        level = float(read_vector("prior_mean", self.prior_mean, 1)[0]) - center
+        doubt = _finite("noise_doubt", self.noise_doubt)
+        prior_var = _finite("prior_var", self.prior_var)
+        mean = np.array([level, 1.0]) / noise
+        if self.variance == "known":
+            return mean, np.diag([noise**2 / prior_var, 1.0])
+        spread = np.array([[(1 + doubt**2) * prior_var, 0.0], [0.0, 0.0]])
+        spread += doubt**2 * np.outer([level, 1.0], [level, 1.0])
+        covariance = spread / noise**2
+        shift = np.array([[1.0, -center], [0.0, 1.0]])
+        if self.natural_mean is not None:
+            mean = shift @ read_vector("natural_mean", self.natural_mean, 2)
+        if self.natural_var is not None:
+            covariance = shift @ read_covariance("natural_var", self.natural_var, 2) @ shift.T
+        return mean, np.asarray(np.linalg.inv(covariance), dtype=np.float64)
+
+
+class DsmBocd(RunLengthModel):
+    """Run lengths over generalised posteriors; made by `dsm_bocd`."""
+
+    name = "dsm_bocd"
+
+    def __init__(self, settings: DsmSettings) -> None:
+        super().__init__(settings, feature_maps.intercept())
+        self.chosen = settings
+        self.rows = ScoreMatching(settings.setup())
+        self._training = whole("training", settings.training, least=0, most=MOST_TRAINING)
+        if settings.omega is not None:
+            self._training = 0
+        self.seen: list[float] = []  # training values so far
+
+    @property
+    def omega(self) -> float:
+        """The learning rate in use."""
+        return self.rows.setup.omega
+
+    def fit(self, y: Any) -> float:
+        """Choose the learning rate on a training part; the rows learnt so far are kept.
+
+        Args:
+            y: training values, of one segment as far as can be; NaN is left out.
+
+        Example:
+            >>> from regimekit.baselines.dsm_bocd import dsm_bocd
+            >>> model = dsm_bocd(variance="known", noise=1.0, training=0)
+            >>> model.fit([0.2, -0.4, 0.9, -1.3, 0.5, 0.1]) > 0.5
+            True
+        """
+        series = read_series(y).values
+        if series.shape[1] != 1:
+            raise RegimekitError(f"y must be one series, got {series.shape[1]} columns.")
+        values = series[~np.isnan(series)]
+        if values.size < 2 or not np.isfinite(values).all():
+            raise RegimekitError("y must have at least two observed values, all finite, to fit.")
+        self._training, self.seen = 0, []
+        self.rows.setup = self.rows.setup._replace(omega=best_omega(values, self.rows.setup))
+        return self.omega
+
+    def _learn(self, lengths: RunLengths, y: Array, design: Array) -> float:
+        weight = super()._learn(lengths, y, design)
+        if self._training and not np.isnan(y[0]):
+            self.seen.append(float(y[0]))
+            if len(self.seen) == self._training:
+                self.fit(self.seen)
+        return weight
+
+    def _segments(self, shape: Shape) -> ScoreMatching:
+        if shape.dim != 1:
+            raise RegimekitError(f"y must be one number for dsm_bocd (d = 1), got {shape.dim}.")
+        return self.rows
+
+    def settings(self) -> dict[str, Any]:
+        return asdict(self.chosen)
+
+    @classmethod
+    def _make(cls, settings: dict[str, Any]) -> Self:
+        return cls(DsmSettings(**{name: json_value(value) for name, value in settings.items()}))
+
+    def _pack(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        values, arrays = super()._pack()
+        values |= {"omega": self.omega, "training": self._training}
+        return values, arrays | {"seen": np.array(self.seen)}
+
+    def _unpack_more(self, values: Values, arrays: Arrays) -> None:
+        omega = values.number("omega", least=float(np.finfo(float).tiny))
+        self.rows.setup = self.rows.setup._replace(omega=omega)
+        self._training = values.whole("training", 0, self._training)
+        seen = arrays.floats("seen", (None,))
+        if seen.size > max(self._training - 1, 0):
+            raise SnapshotError(f"The snapshot's seen has {seen.size} values, too many to train.")
+        self.seen = seen.tolist()
+
+
+@maker
+def dsm_bocd(
+    *,
+    hazard: float = 0.01,
+    max_run_lengths: int = 50,
+    variance: Literal["unknown", "known"] = "unknown",
+    noise: float = 0.25,
+    noise_doubt: float = 0.5,
+    prior_mean: float = 0.0,
+    prior_var: float = 1.0,
+    natural_mean: Numbers | None = None,
+    natural_var: Numbers | None = None,
+    max_variance: float | None = None,
+    center: float = 0.0,
+    scale: float = 1.0,
+    omega: float | None = None,
+    training: int = 100,
+    threshold: float = 4.0,
+    outlier_weight: float = 0.05,
+) -> DsmBocd:
+    """Robust changepoint detection by diffusion score matching, for one series (d = 1).
+
+    Args:
+        hazard: chance that a segment ends before an observation, in (0, 1).
+        max_run_lengths: K, how many starts of the present segment are kept, at least 2.
+        variance: "unknown" (each segment has its own) or "known" (it is `noise`).
+        noise: variance of one observation around its segment's level; a priori if unknown.
+        noise_doubt: prior standard deviation of the precision, as a share of its mean 1 / noise.
+        prior_mean: prior mean of the level.
+        prior_var: prior variance of the level.
+        natural_mean: prior mean of (level / variance, 1 / variance), in place of the above.
+        natural_var: its covariance: a number, a vector of two or a (2, 2) matrix.
+        max_variance: largest variance a segment may have; 400 noise by default.
+        center: where an observation is believed fully.
+        scale: how far from there its weight m^2 has fallen to a half.
+        omega: learning rate; by default `noise / 2`, which at full weight learns a level as fast as
+            Bayes, until `training` observations have been seen.
+        training: observations after which omega is fitted to them; 0 for never. Not used when
+            omega is given.
+        threshold: c, in standard deviations, beyond which an observation says no more about the run
+            length; infinity is the published method.
+        outlier_weight: an observation with a weight m^2 below this is flagged as an outlier.
+
+    Example:
+        >>> from regimekit.baselines.dsm_bocd import dsm_bocd
+        >>> model = dsm_bocd(noise=0.05, training=0)
+        >>> run = model.run([0.1, -0.2, 0.0, 0.3, 1e6, 0.1, -0.1, 0.2])
+        >>> run.changepoints, abs(model.predict().mean) < 0.3
+        ([], True)
+    """
+    return DsmBocd._make(locals())
+
+
+def _finite(argument: str, value: Any) -> float:
+    """`value`, a number or an array of one, as a finite float above zero."""
+    return float(read_covariance(argument, value, 1)[0, 0])

@@ -1,0 +1,1 @@
+"""The base class of models, the registry, exceptions, warnings and argument checks."""

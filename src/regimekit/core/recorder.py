@@ -1,0 +1,141 @@
+"""What a model says along a stream, in blocks, collected into the columns of a Run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regimekit.distributions.forecast import Forecast, Forecasts, several_quantiles
+from regimekit.preprocessing.frames import Series, chosen
+from regimekit.results import CHANGES, Event, Run, Step
+
+Array = NDArray[np.float64]
+
+
+@dataclass
+class Block:
+    """What is told of some consecutive observations, (T,) each; `first` is the first one's time."""
+
+    forecasts: Sequence[Forecast]
+    log_score: Array
+    weight: Array
+    outlier: NDArray[np.bool_]
+    regime: NDArray[np.int64]
+    regime_probability: Array
+    change_probability: Array
+    n_regimes: NDArray[np.int64]
+    ess: Array
+    settled: NDArray[np.int64]
+    events: list[Event] = field(default_factory=list)
+    first: int = 0
+
+    @classmethod
+    def of(cls, forecasts: list[Forecast], steps: list[Step], first: int) -> Block:
+        """From one forecast and one step per observation."""
+        columns = {
+            name: np.array([getattr(step, name) for step in steps], dtype=kind)
+            for name, kind in _KINDS.items()
+        }
+        events = [event for step in steps for event in step.events]
+        return cls(forecasts=forecasts, **columns, events=events, first=first)
+
+    def step(self, t: int) -> Step:
+        """What update returns for its t-th observation."""
+        return Step(
+            **{name: getattr(self, name)[t].item() for name in _KINDS},
+            events=tuple(e for e in self.events if e.time == self.first + t),
+        )
+
+
+_KINDS: dict[str, Any] = {
+    "log_score": float,
+    "weight": float,
+    "outlier": bool,
+    "regime": np.int64,
+    "regime_probability": float,
+    "change_probability": float,
+    "n_regimes": np.int64,
+    "ess": float,
+    "settled": np.int64,
+}
+
+
+class Recorder:
+    """Collects blocks into the columns of a Run."""
+
+    def __init__(self, level: float) -> None:
+        self.level = level
+        self.moments: list[tuple[Array, ...]] = []
+        self.blocks: list[Block] = []
+
+    def add(self, block: Block) -> None:
+        forecasts = block.forecasts
+        if isinstance(forecasts, Forecasts):
+            mean, sd = forecasts.moments()
+        else:
+            mean = np.stack([np.atleast_1d(f.mean) for f in forecasts])
+            sd = np.stack([np.atleast_1d(f.sd) for f in forecasts])
+        ends = ((1 - self.level) / 2, 0.5, (1 + self.level) / 2)
+        self.moments.append((mean, sd, *several_quantiles(forecasts, ends)))
+        block.forecasts = ()
+        self.blocks.append(block)
+
+    def run(self, series: Series) -> Run:
+        y, index = series.values, series.index
+        dim = y.shape[1]
+        if self.moments:
+            moments = [np.concatenate(column) for column in zip(*self.moments, strict=True)]
+        else:
+            moments = [np.zeros((0, dim)) for _ in range(5)]
+        mean, sd, lower, median, upper, values = (m[:, 0] if dim == 1 else m for m in (*moments, y))
+        columns = {name: self._column(name, kind) for name, kind in _KINDS.items()}
+        columns.pop("settled")
+        events = [event for block in self.blocks for event in block.events]
+        first = self.blocks[0].first if self.blocks else 0
+        path = in_hindsight(columns["regime"], events, first)
+        if chosen(index):
+            events = [_labelled(event, index, first) for event in events]
+        return Run(
+            y=values,
+            mean=mean,
+            median=median,
+            sd=sd,
+            lower=lower,
+            upper=upper,
+            **columns,
+            path=path,
+            events=events,
+            level=self.level,
+            first=first,
+            index=index,
+            native=series.backend,
+            name=series.name,
+        )
+
+    def _column(self, name: str, kind: Any) -> NDArray[Any]:
+        parts = [getattr(block, name) for block in self.blocks]
+        return np.concatenate(parts).astype(kind) if parts else np.zeros(0, kind)
+
+
+def _labelled(event: Event, index: Any, first: int) -> Event:
+    """An event that says where it began by the caller's label, if that is in this run."""
+    row = event.since - first
+    return event._replace(label=index[row]) if 0 <= row < len(index) else event
+
+
+def in_hindsight(
+    regime: NDArray[np.int64], events: list[Event], first: int = 0
+) -> NDArray[np.int64]:
+    """The path in hindsight: each change put where it began.
+
+    Before the first regime is known the path is that of the first one.
+    """
+    path = regime.copy()
+    for event in events:
+        if event.kind in CHANGES:
+            path[max(event.since - first, 0) : event.time - first] = event.regime
+    return path

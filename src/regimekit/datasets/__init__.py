@@ -1,0 +1,32 @@
+"""Streams to run models on: generated ones with known truth, real ones by name, contamination."""
+
+from __future__ import annotations
+
+from regimekit.datasets.base import Dataset, standardise
+from regimekit.datasets.contamination import KINDS, Contaminated, contaminate, duplicate
+from regimekit.datasets.generators import (
+    garch_regimes,
+    iid_regimes,
+    regime_stream,
+    synthetic_regression,
+    two_state_sandbox,
+)
+from regimekit.datasets.loaders import load, names
+from regimekit.datasets.readers import bucketed
+
+__all__ = [
+    "KINDS",
+    "Contaminated",
+    "Dataset",
+    "bucketed",
+    "contaminate",
+    "duplicate",
+    "garch_regimes",
+    "iid_regimes",
+    "load",
+    "names",
+    "regime_stream",
+    "standardise",
+    "synthetic_regression",
+    "two_state_sandbox",
+]

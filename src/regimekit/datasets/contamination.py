@@ -1,0 +1,262 @@
+"""Ways in which a sensor lies, to be added to any stream.
+
+`size` is in units of the stream's noise level, so that one setting means the same on any data:
+the noise level is taken from the differences of neighbours (1.4826 MAD / sqrt 2), which level
+changes hardly touch. Give `scale` to fix it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regimekit.core.exceptions import RegimekitError, numbers, positive, share, unknown, whole
+
+Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+
+class Contaminated(NamedTuple):
+    """A contaminated copy of a stream, and which of its observations were touched."""
+
+    y: Array
+    mask: Mask
+
+
+@dataclass(frozen=True)
+class _Places:
+    """Where to contaminate, and by how much."""
+
+    rng: np.random.Generator
+    points: NDArray[np.int64]  # single observations
+    starts: NDArray[np.int64]  # first observations of windows
+    length: int
+    offset: Array  # (d,) size times noise level
+    factor: float
+    value: float
+
+    def windows(self, n: int) -> list[slice]:
+        return [slice(int(s), min(int(s) + self.length, n)) for s in self.starts]
+
+
+def contaminate(
+    y: Any,
+    kind: str,
+    seed: int | np.random.Generator = 0,
+    *,
+    positions: Sequence[int] | None = None,
+    rate: float = 0.01,
+    windows: int = 3,
+    length: int = 5,
+    size: float = 10.0,
+    scale: float | None = None,
+    offset: float | Sequence[float] | None = None,
+    factor: float = 1000.0,
+    value: float = 1e300,
+) -> Contaminated:
+    """A contaminated copy of `y` and the mask of what was touched; `y` itself stays as it is.
+
+    Args:
+        y: (T,) or (T, d) observations; in a row of (T, d) every coordinate is contaminated.
+        kind: `isolated` (single points up or down), `one_sided` (single points, all up),
+            `burst` (windows shifted up or down), `alternating` (windows shifted up, down,
+            up, ..), `drift` (windows that ramp away, then jump back), `stuck` (windows that
+            repeat their first value), `missing` (windows of NaN), `scaled` (windows multiplied
+            by `factor`: a change of unit), `replaced` (windows filled with `value`),
+            `adversarial` (`offset` added at `positions`).
+        seed: an integer, or a Generator to draw from.
+        positions: where: the points, or the first observations of the windows. Drawn if
+            not given.
+        rate: share of points that `isolated` and `one_sided` touch.
+        windows: number of windows drawn.
+        length: observations in a window.
+        size: shift in units of the noise level.
+        scale: the noise level; estimated from the differences of `y` if not given.
+        offset: shift in the units of y, instead of `size`; one number, or one per position
+            for `adversarial`.
+        factor: what the windows of `scaled` are multiplied by.
+        value: what the windows of `replaced` are filled with.
+
+    Example:
+        >>> import numpy as np
+        >>> from regimekit import data
+        >>> y, mask = data.contaminate(np.zeros(6), "burst", positions=[2], length=2, offset=9.0)
+        >>> np.abs(y).tolist(), np.flatnonzero(mask).tolist()
+        ([0.0, 0.0, 9.0, 9.0, 0.0, 0.0], [2, 3])
+    """
+    if kind not in _KINDS:
+        raise unknown("kind", kind, _KINDS)
+    values = numbers("y", y)
+    if values.ndim not in (1, 2):
+        raise RegimekitError(f"y must have one or two dimensions, got shape {values.shape}.")
+    table = values[:, None] if values.ndim == 1 else values
+    mask = np.zeros(len(table), dtype=bool)
+    if kind == "adversarial":
+        _adversarial(table, mask, positions, offset)
+    else:
+        shift = _shift(table, size, scale, offset)
+        rng = np.random.default_rng(seed)
+        points, starts = _where(len(table), rng, positions, rate, windows, whole("length", length))
+        plan = _Places(rng, points, starts, length, shift, float(factor), float(value))
+        _KINDS[kind](table, mask, plan)
+    return Contaminated(table.reshape(values.shape), mask)
+
+
+def duplicate(y: Any, positions: Sequence[int]) -> Contaminated:
+    """A stream in which the observations at `positions` are delivered twice.
+
+    The stream grows by the second deliveries, which are what the mask marks: `y[~mask]` is the
+    stream as it was.
+
+    Example:
+        >>> from regimekit.datasets.contamination import duplicate
+        >>> y, mask = duplicate([1.0, 2.0, 3.0], [1])
+        >>> y.tolist(), mask.tolist()
+        ([1.0, 2.0, 2.0, 3.0], [False, False, True, False])
+    """
+    values = numbers("y", y)
+    where = np.unique(_checked(positions, len(values)))
+    mask = np.zeros(len(values) + where.size, dtype=bool)
+    mask[where + 1 + np.arange(where.size)] = True
+    return Contaminated(np.insert(values, where + 1, values[where], axis=0), mask)
+
+
+def _where(
+    n: int,
+    rng: np.random.Generator,
+    positions: Sequence[int] | None,
+    rate: float,
+    windows: int,
+    length: int,
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The points and the first observations of the windows."""
+    if positions is not None:
+        points = starts = _checked(positions, n)
+    else:
+        points = np.flatnonzero(rng.random(n) < share("rate", rate))
+        room = max(n - length + 1, 1)
+        drawn = rng.choice(room, size=min(whole("windows", windows, 0), room, n), replace=False)
+        starts = np.sort(drawn)
+    return points, starts
+
+
+def _checked(positions: Sequence[int], n: int) -> NDArray[np.int64]:
+    where = np.asarray(positions, dtype=np.int64).reshape(-1)
+    if where.size and not (where.min() >= 0 and where.max() < n):
+        raise RegimekitError(f"positions must lie in 0 .. {n - 1}, got {list(positions)}.")
+    return where
+
+
+def _shift(
+    table: Array, size: float, scale: float | None, offset: float | Sequence[float] | None
+) -> Array:
+    if offset is not None:
+        return np.broadcast_to(numbers("offset", offset), table.shape[1:])
+    level = _noise_level(table) if scale is None else positive("scale", scale)
+    return np.broadcast_to(np.asarray(size * level), table.shape[1:])
+
+
+def _noise_level(table: Array) -> Array:
+    """Robust standard deviation of the noise of each column; 1 where nothing moves."""
+    steps = np.diff(table, axis=0)
+    if not np.isfinite(steps).any(axis=0).all():
+        return np.ones(table.shape[1])
+    centred = np.abs(steps - np.nanmedian(steps, axis=0))
+    level = 1.4826 * np.nanmedian(centred, axis=0) / np.sqrt(2)
+    return np.where(level > 0, level, 1.0)
+
+
+def _signs(rng: np.random.Generator, n: int) -> Array:
+    return np.asarray(rng.choice([-1.0, 1.0], n))
+
+
+def _isolated(table: Array, mask: Mask, plan: _Places) -> None:
+    table[plan.points] += _signs(plan.rng, plan.points.size)[:, None] * plan.offset
+    mask[plan.points] = True
+
+
+def _one_sided(table: Array, mask: Mask, plan: _Places) -> None:
+    table[plan.points] += plan.offset
+    mask[plan.points] = True
+
+
+def _burst(table: Array, mask: Mask, plan: _Places) -> None:
+    signs = _signs(plan.rng, plan.starts.size)
+    for window, sign in zip(plan.windows(len(table)), signs, strict=True):
+        table[window] += sign * plan.offset
+        mask[window] = True
+
+
+def _alternating(table: Array, mask: Mask, plan: _Places) -> None:
+    for window in plan.windows(len(table)):
+        signs = 1.0 - 2.0 * (np.arange(window.stop - window.start) % 2)
+        table[window] += signs[:, None] * plan.offset
+        mask[window] = True
+
+
+def _drift(table: Array, mask: Mask, plan: _Places) -> None:
+    signs = _signs(plan.rng, plan.starts.size)
+    for window, sign in zip(plan.windows(len(table)), signs, strict=True):
+        ramp = np.arange(1, window.stop - window.start + 1) / plan.length
+        table[window] += sign * ramp[:, None] * plan.offset
+        mask[window] = True
+
+
+def _stuck(table: Array, mask: Mask, plan: _Places) -> None:
+    for window in plan.windows(len(table)):
+        table[window] = table[window.start]
+        mask[window.start + 1 : window.stop] = True  # the first value is still a true one
+
+
+def _missing(table: Array, mask: Mask, plan: _Places) -> None:
+    for window in plan.windows(len(table)):
+        table[window] = np.nan
+        mask[window] = True
+
+
+def _scaled(table: Array, mask: Mask, plan: _Places) -> None:
+    for window in plan.windows(len(table)):
+        mask[window] = True
+    table[mask] *= plan.factor  # once, where windows overlap
+
+
+def _replaced(table: Array, mask: Mask, plan: _Places) -> None:
+    for window in plan.windows(len(table)):
+        table[window] = plan.value
+        mask[window] = True
+
+
+def _adversarial(
+    table: Array,
+    mask: Mask,
+    positions: Sequence[int] | None,
+    offset: float | Sequence[float] | None,
+) -> None:
+    if positions is None or offset is None:
+        raise RegimekitError("kind='adversarial' needs positions and offset.")
+    where = _checked(positions, len(table))
+    shift = numbers("offset", offset).reshape(-1)
+    if shift.size not in (1, where.size):
+        raise RegimekitError(f"offset has {shift.size} values for {where.size} positions.")
+    table[where] += np.broadcast_to(shift, where.shape)[:, None]
+    mask[where] = True
+
+
+_KINDS: dict[str, Callable[..., None]] = {
+    "isolated": _isolated,
+    "one_sided": _one_sided,
+    "burst": _burst,
+    "alternating": _alternating,
+    "drift": _drift,
+    "stuck": _stuck,
+    "missing": _missing,
+    "scaled": _scaled,
+    "replaced": _replaced,
+    "adversarial": _adversarial,
+}
+
+KINDS = tuple(_KINDS)

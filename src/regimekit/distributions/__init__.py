@@ -1,0 +1,1 @@
+"""Student-t mixtures: densities, quantiles, CRPS, and the public `Forecast`."""

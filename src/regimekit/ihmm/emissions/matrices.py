@@ -1,0 +1,51 @@
+"""Vectors and covariances as people give them and as snapshots hold them, checked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from regimekit.core.exceptions import RegimekitError, SnapshotError, numbers
+from regimekit.ihmm.emissions.base import Array
+
+
+def read_vector(argument: str, value: Any, size: int) -> Array:
+    """A number or a vector as a vector of `size` finite values."""
+    vector = numbers(argument, value)
+    if vector.ndim > 1 or vector.size not in (1, size):
+        raise RegimekitError(
+            f"{argument} must be a number or a vector of {size}, got shape {vector.shape}."
+        )
+    if not np.isfinite(vector).all():
+        raise RegimekitError(f"{argument} must be finite, got {value!r}.")
+    return np.broadcast_to(vector, (size,)).copy()
+
+
+def read_covariance(argument: str, value: Any, size: int) -> Array:
+    """A variance, a vector of variances or a matrix as a positive definite matrix."""
+    given = numbers(argument, value)
+    if given.ndim < 2:
+        if given.size not in (1, size):
+            raise RegimekitError(
+                f"{argument} must be a number, a vector of {size} or a ({size}, {size}) matrix, "
+                f"got shape {given.shape}."
+            )
+        given = np.diag(np.broadcast_to(given.reshape(-1), (size,)))
+    if given.shape != (size, size):
+        raise RegimekitError(f"{argument} must be a ({size}, {size}) matrix, got {given.shape}.")
+    symmetric = np.allclose(given, given.T, rtol=1e-10, atol=0)
+    if not np.isfinite(given).all() or not symmetric or np.linalg.eigvalsh(given).min() <= 0:
+        raise RegimekitError(
+            f"{argument} must be positive"
+            f"{'' if size == 1 else ' definite and symmetric'}, got {value!r}."
+        )
+    return given
+
+
+def check_roots(roots: Array) -> None:
+    """Refuse square roots of covariances that are singular."""
+    with np.errstate(all="ignore"):
+        sizes = np.linalg.slogdet(roots)[1] if roots.size else np.zeros(1)
+    if not np.isfinite(sizes).all():
+        raise SnapshotError("The snapshot holds a covariance that is not positive definite.")

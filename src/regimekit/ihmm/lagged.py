@@ -1,0 +1,227 @@
+"""Lags that an outlier cannot poison (D13): the engine between two pasts.
+
+Through a lag an outlier would be a covariate of later observations, which no weight restrains; a
+real jump has to be one. After an observation that is more likely an outlier than not both pasts
+are kept (`features.pasts`), the next forecast mixes what the engine says of each, and the next
+observation decides which of them it is learnt with. Where nothing is in doubt, or nothing looks
+back, observations go through the engine in one stretch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regimekit.distributions.forecast import Forecast
+from regimekit.ihmm.engine import Change, Engine
+from regimekit.ihmm.limits import within_reach
+from regimekit.ihmm.track import Track, joined
+from regimekit.ihmm.weights import CONTAMINATION
+from regimekit.preprocessing.features import Features
+from regimekit.preprocessing.frames import Row
+from regimekit.preprocessing.lag_buffer import CLEAN, RAW, TwoPasts, log_broad, unmoved
+
+Array = NDArray[np.float64]
+
+USUAL_RATE = 0.05  # of outliers, where a weight judges them and no rate is learnt
+_LONGEST = 1e150  # an error beyond this says nothing more
+
+
+class Law(NamedTuple):
+    """A forecast as components, that of outliers last where there is one."""
+
+    share: Array
+    location: Array
+    spread: Array
+    dof: Array
+
+
+Ask = Callable[[Array], Law]  # what is expected with a design
+
+
+def observe(
+    engine: Engine,
+    features: Features,
+    past: TwoPasts,
+    y: Array,
+    rows: list[Row | None],
+    keep: bool,
+    doubt: float,
+) -> tuple[Track, list[Change]]:
+    """Learn observations y (T, d) with their covariates.
+
+    Args:
+        engine: the filter.
+        features: what its designs are made of.
+        past: the observations before; it is led on.
+        y: observations.
+        rows: covariates of each.
+        keep: whether the track of one observation outlasts the next one.
+        doubt: an observation with a smaller weight is looked at twice; 0 for none.
+    """
+    tracks, changes, t = [], [], 0
+    while t < len(y):
+        if past.pending:
+            track, told = _second_look(engine, features, past, y[t], rows[t], keep)
+        else:
+            phi = features.block(rows[t:], engine.time, past.values[CLEAN], y[t:])
+            designs = engine.emission.designs(within_reach(engine.emission, phi))
+            track, told = engine.observe(y[t:], designs, keep, doubt)
+        n = len(track.weight)
+        _remember_all(engine, past, y[t : t + n], track, doubt)
+        tracks.append(track)
+        changes += told
+        t += n
+    return joined(tracks), changes
+
+
+def _second_look(
+    engine: Engine, features: Features, past: TwoPasts, y: Array, x: Row | None, keep: bool
+) -> tuple[Track, list[Change]]:
+    """The observation after a doubtful one, learnt with the past that explains it better."""
+    outliers, masses = has_outliers(engine), past.masses
+    designs, laws = look_twice(engine, _ask(engine), features, past, x, engine.time)
+    version = decide(past, laws, outliers, y)
+    track, changes = engine.observe(y[None], designs[version][None], keep)
+    law = mixed(laws, masses, outliers)
+    return track._replace(offset=np.array([0, len(law.share)]), **law._asdict()), changes
+
+
+def expect(engine: Engine, features: Features, past: TwoPasts, x: Row | None) -> Law:
+    """What is expected next; mixed from both pasts while there are two."""
+    if not past.pending:
+        phi = features.row(x, engine.time, past.values[CLEAN])
+        return _ask(engine)(engine.emission.design(within_reach(engine.emission, phi)))
+    outliers = has_outliers(engine)
+    _, laws = look_twice(engine, _ask(engine), features, past, x, engine.time)
+    return mixed(laws, past.masses, outliers)
+
+
+def look_twice(
+    engine: Engine, ask: Ask, features: Features, past: TwoPasts, x: Row | None, time: int
+) -> tuple[list[Array], list[Law]]:
+    """Designs and laws of the next observation under the clean and the raw past."""
+    emission, outliers = engine.emission, has_outliers(engine)
+    designs = [
+        emission.design(within_reach(emission, features.row(x, time, past.values[version])))
+        for version in (CLEAN, RAW)
+    ]
+    raw = ask(designs[RAW])  # the clean one last: that is the one that is usually learnt with
+    return designs, [_unbelieving(ask(designs[CLEAN]), past, outliers), raw]
+
+
+def _unbelieving(law: Law, past: TwoPasts, outliers: bool) -> Law:
+    """A law under the clean past, without the regimes that believed the value in doubt."""
+    n = law.share.size - outliers
+    owner = np.zeros(n, np.int64)
+    keep = np.ones(law.share.size, bool)
+    keep[:n] = unmoved(law.share[:n], law.location[:n], owner, past.jump)
+    share = np.where(keep, law.share, 0.0)
+    share[:n] *= law.share[:n].sum() / share[:n].sum()
+    return Law(share[keep], law.location[keep], law.spread[keep], law.dof[keep])
+
+
+def decide(past: TwoPasts, laws: list[Law], outliers: bool, y: Array) -> int:
+    """Settle which past is right by what it says of y; a value that was not seen decides nothing.
+
+    Both evidences have the same floor, that y is itself an outlier: a second spike decides little.
+    """
+    if np.isnan(y).all():
+        return CLEAN
+    rate = rate_of(laws[CLEAN], outliers)
+    centre, noise = middle(mixed(laws, past.masses, outliers), outliers)
+    seen = ~np.isnan(y)
+    log_q = math.log(rate) + seen.sum() * log_broad(error_of(y, centre, noise))
+    log_q -= float(np.log(noise[seen]).sum())
+    value = y if y.size > 1 else y[0]
+    logs = []
+    for law in laws:
+        density = float(_ordinary(law, outliers).log_density(value))
+        logs.append(float(np.logaddexp(math.log1p(-rate) + density, log_q)))
+    return past.decide(logs[CLEAN], logs[RAW])
+
+
+def remember(
+    past: TwoPasts, y: Array, law: Law, outliers: bool, weight: float, doubt: float
+) -> None:
+    """Push y; if its weight is below `doubt`, with what is believed of it beside.
+
+    What is believed is the forecast and at most one noise scale of the way to the value, so that
+    it tends to the forecast as the value grows. It is no farther from the value before than y is.
+    """
+    if past.pending or np.isnan(y).all() or weight >= doubt:
+        past.push(y, y)  # while in doubt nothing was seen, or it would have been decided
+        return
+    centre, noise = middle(law, outliers)
+    away = np.clip(y, -_LONGEST, _LONGEST) - centre
+    believed = centre + np.clip(weight * away, -noise, noise)
+    # A forecast that is wild itself must not feed itself: no step is larger than the observed one.
+    before = past.values[CLEAN, -1]
+    most = np.abs(np.clip(y, -_LONGEST, _LONGEST) - before)
+    believed = before + np.clip(believed - before, -most, most)
+    past.doubt(believed, y, error_of(y, centre, noise), rate_of(law, outliers))
+
+
+def mixed(laws: list[Law], masses: tuple[float, float], outliers: bool) -> Law:
+    """One law from those of both pasts, with one component of outliers."""
+    cuts = [law.share.size - outliers for law in laws]
+    parts = [
+        Law(mass * law.share[:n], law.location[:n], law.spread[:n], law.dof[:n])
+        for law, mass, n in zip(laws, masses, cuts, strict=True)
+    ]
+    if outliers:
+        wide = laws[CLEAN]
+        centre = sum(mass * law.location[-1:] for law, mass in zip(laws, masses, strict=True))
+        parts.append(Law(wide.share[-1:], np.asarray(centre), wide.spread[-1:], wide.dof[-1:]))
+    return Law(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+def has_outliers(engine: Engine) -> bool:
+    """Whether the engine's forecasts end with a component of outliers."""
+    return engine.plan.scoring.kind == CONTAMINATION
+
+
+def rate_of(law: Law, outliers: bool) -> float:
+    """How many observations are outliers, as far as the law knows."""
+    return float(law.share[-1]) if outliers else USUAL_RATE
+
+
+def middle(law: Law, outliers: bool) -> tuple[Array, Array]:
+    """(d,) mean of a law without outliers, and its noise: the geometric mean of the scales."""
+    n = law.share.size - outliers
+    share = law.share[:n] / law.share[:n].sum()
+    scale = np.sqrt(np.einsum("kii->ki", law.spread[:n]))
+    return share @ law.location[:n], np.exp(share @ np.log(scale))
+
+
+def error_of(y: Array, centre: Array, noise: Array) -> float:
+    """The largest error of a coordinate that was seen, in noise scales."""
+    away = np.abs(np.clip(y, -_LONGEST, _LONGEST) - centre) / noise
+    return float(np.nanmax(away))
+
+
+def _ordinary(law: Law, outliers: bool) -> Forecast:
+    rate = rate_of(law, outliers) if outliers else 0.0
+    return Forecast.mixture(*law, outlier=rate).ordinary
+
+
+def _ask(engine: Engine) -> Ask:
+    return lambda design: Law(*engine.components(design))
+
+
+def _remember_all(engine: Engine, past: TwoPasts, y: Array, track: Track, doubt: float) -> None:
+    """Push observations that were learnt; only the last one can be doubtful."""
+    if not past.depth:
+        return
+    outliers = has_outliers(engine)
+    latest = y[:-1][-past.depth :]
+    for value in y[:-1] if np.isnan(latest).any() else latest:  # a gap repeats what was before it
+        past.push(value, value)
+    n = len(y)
+    last = slice(int(track.offset[n - 1]), int(track.offset[n]))
+    law = Law(track.share[last], track.location[last], track.spread[last], track.dof[last])
+    remember(past, y[-1], law, outliers, float(track.weight[n - 1]), doubt)

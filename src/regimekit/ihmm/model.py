@@ -1,0 +1,316 @@
+"""The online infinite HMM family as one model: an emission, an engine, settings.
+
+Variants of the paper are settings, not subclasses: `ihmm` has batch 1 and no weight, `wolf_ihmm`
+batch 1 and weighted updates under a plain likelihood for regimes, `br_ihmm` weights both and
+gives one regime to each batch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regimekit.core.covariates import (
+    MOST_COORDINATES,
+    pack_first,
+    pack_two_pasts,
+    read_dim,
+    read_first,
+    read_shape,
+    read_two_pasts,
+)
+from regimekit.core.exceptions import RegimekitError, SnapshotError, share, unknown, whole
+from regimekit.core.maker import json_value
+from regimekit.core.model import Array, Model
+from regimekit.core.recorder import Block
+from regimekit.distributions.forecast import Forecast, Forecasts
+from regimekit.ihmm import lagged
+from regimekit.ihmm.deviations import read_rule, write_rule
+from regimekit.ihmm.emissions.base import Emission, EmissionSpec, Shape
+from regimekit.ihmm.engine import Engine
+from regimekit.ihmm.limits import check_room, check_scales
+from regimekit.ihmm.multistep import paths_ahead, rows_ahead
+from regimekit.ihmm.plan import MEMORY, Plan
+from regimekit.ihmm.reporting import Reporter
+from regimekit.ihmm.settings import RegimeSettings
+from regimekit.ihmm.weights import CONTAMINATION
+from regimekit.preprocessing import features as feature_maps
+from regimekit.preprocessing.features import Features
+from regimekit.preprocessing.frames import Row, Table
+from regimekit.preprocessing.lag_buffer import DOUBT, TwoPasts
+from regimekit.results import Regime, Step, Transitions
+from regimekit.serialization.validation import Arrays, Values, affordable
+
+UNITS = ("auto", "given")
+WITH_COLUMNS = feature_maps.intercept() + feature_maps.columns()  # where x is given and no features
+_MOST_KITS = 8
+CHUNK = 512  # observations that go through the kernels at a time
+
+
+class RegimeModel(Model):
+    """An online infinite HMM: regimes discovered as needed, remembered, recognised again."""
+
+    state_version = 2
+
+    def __init__(self, name: str, settings: RegimeSettings, emission: EmissionSpec) -> None:
+        self.name = name
+        self.spec = emission
+        if settings.units not in UNITS:
+            raise unknown("units", settings.units, UNITS)
+        self.features: Features = feature_maps.read(settings.features)
+        # Without features the first observation decides: an intercept, and the columns of x if any.
+        self._open = settings.features is None
+        self.chosen = replace(settings, features=None if self._open else self.features.to_json())
+        emission.check()
+        check_scales(emission)
+        self._plan, self._islands = settings.plan(), settings.n_islands()
+        self._outlier_weight = share("outlier_weight", settings.outlier_weight)
+        whole("seed", settings.seed, least=0)
+        self.dim = emission.dim_hint()
+        if settings.dim is not None:
+            self.dim = whole("dim", settings.dim, most=MOST_COORDINATES)
+        self.reporter = Reporter()
+        self.engine: Engine | None = None
+        self._like: Row | None = None  # the first covariates: later ones take their order
+        self.past = TwoPasts(self.features.depth, self.dim or 1)
+        self._kits: dict[Shape, tuple[Emission, Plan]] = {}  # what engines are made of
+
+    def blank(self) -> Self:
+        """Another model with the same settings, which were found right, as if just made.
+
+        What nobody writes to is shared. Only a model that has seen nothing can be asked.
+        """
+        twin = type(self).__new__(type(self))
+        twin.__dict__ |= self.__dict__ | {"_turn": twin._turn}
+        twin.reporter = Reporter()
+        twin.past = TwoPasts(self.features.depth, self.dim or 1)
+        return twin
+
+    # ------------------------------------------------------------------ observations
+
+    @property
+    def n_observations(self) -> int:
+        return 0 if self.engine is None else self.engine.time
+
+    def _check(self, x: Any) -> Row | None:
+        if self._open and x is not None:
+            return WITH_COLUMNS.check(x)
+        return self.features.check(x, like=self._like)
+
+    def _check_rows(self, table: Table | None, n: int) -> list[Any]:
+        opening = self._open and table is not None
+        features, like = (WITH_COLUMNS, None) if opening else (self.features, self._like)
+        rows = features.check_all(table, n, like)
+        return super()._check_rows(table, n) if rows is None else rows
+
+    def _settle_features(self, x: Row | None) -> None:
+        if self._open and x is not None:
+            self.features = WITH_COLUMNS
+        self._open = False
+        self.chosen = replace(self.chosen, features=self.features.to_json())
+
+    def _predict(self, x: Row | None) -> Forecast:
+        if self._open and x is not None:  # as the first observation would settle it
+            twin = type(self)(self.name, replace(self.chosen, features=WITH_COLUMNS), self.spec)
+            return twin._predict(x)
+        if self.engine is None:
+            dim = self.dim or 1
+            return self._mixture(self._build(dim, x), TwoPasts(self.features.depth, dim), x)
+        self._check_width(self.engine, x)
+        return self._mixture(self.engine, self.past, x)
+
+    def _observe(self, y: Array, x: Row | None) -> tuple[Forecast, Step]:
+        block = self._learn(y[None], [x])
+        return block.forecasts[0], block.step(0)
+
+    def _update(self, y: Array, x: Row | None) -> Step:
+        return self._learn(y[None], [x], keep=False).step(0)
+
+    def _blocks(self, y: Array, rows: list[Any], progress: bool) -> Iterator[Block]:
+        for start in self._ticks(len(y), CHUNK, progress):
+            stop = min(start + CHUNK, len(y))
+            yield self._learn(y[start:stop], rows[start:stop])
+
+    def _learn(self, y: Array, rows: list[Row | None], keep: bool = True) -> Block:
+        """Observations y (T, d) with their covariates, through the engine (`Engine.observe`)."""
+        if self.engine is None:
+            self._start(y.shape[1], rows[0])
+        engine = self.engine
+        assert engine is not None
+        for row in rows[:1]:
+            self._check_width(engine, row)
+        first = engine.time
+        track, changes = lagged.observe(engine, self.features, self.past, y, rows, keep, self.doubt)
+        n, end = len(y), int(track.offset[-1])
+        outliers = engine.plan.scoring.kind == CONTAMINATION  # their component is the last one
+        rate = track.share[track.offset[1:] - 1] if outliers else np.zeros(n)
+        forecasts = Forecasts(
+            track.offset,
+            track.share[:end],
+            track.location[:end],
+            track.spread[:end],
+            track.dof[:end],
+            rate,
+        )
+        seen = ~np.isnan(y).all(axis=1)
+        outlier = seen & (track.weight < self._outlier_weight)
+        return self.reporter.block(first, y, forecasts, track, changes, outlier)
+
+    # ------------------------------------------------------------------ forecasts
+
+    def _mixture(self, engine: Engine, past: TwoPasts, x: Row | None) -> Forecast:
+        law = lagged.expect(engine, self.features, past, x)
+        return Forecast.mixture(*law, outlier=engine.outlier_rate)
+
+    @property
+    def doubt(self) -> float:
+        """An observation with a smaller weight is looked at twice before it is a lag (D13)."""
+        return DOUBT if self.features.depth and read_rule(self.chosen.rule).D13 else 0.0
+
+    def _forecast(self, rows: list[Any]) -> list[Forecast]:
+        engine = self.engine or self._build(self.dim or 1, rows[0])
+        for x in rows:
+            self._check_width(engine, x)
+        if not self.features.depth:
+            return rows_ahead(engine, self.features, rows)
+        if len(rows) == 1:
+            return [self._mixture(engine, self.past, rows[0])]
+        return paths_ahead(engine, self.features, self.past, rows)
+
+    # ------------------------------------------------------------------ what it knows
+
+    def regimes(self) -> list[Regime]:
+        if self.engine is None:
+            return []
+        engine, ledger = self.engine, self.engine.state.ledger
+        held = engine.row_mass()
+        known = []
+        for identity, name in sorted(self.reporter.names.items(), key=lambda pair: pair[1]):
+            rows = np.flatnonzero((ledger.identity == identity) & (held > 0))
+            if held[rows].sum() < MEMORY - 1e-9:
+                continue
+            row = int(rows[np.argmax(held[rows])])  # the version most of the weight agrees on
+            mean, sd = engine.emission.coefficients(engine.rows, row)
+            visits, first, last = (
+                int(column[row]) for column in (ledger.visits, ledger.first_seen, ledger.last_seen)
+            )
+            total = min(1.0, float(held[rows].sum()))
+            known.append(Regime(name, visits, first, last, mean, sd, total))
+        return known
+
+    def transitions(self) -> Transitions:
+        ids = [regime.id for regime in self.regimes()]
+        matrix = np.zeros((len(ids), len(ids)))
+        weight = np.zeros(len(ids))
+        if self.engine is None or not ids:
+            return Transitions(ids, matrix)
+        p, identity = self.engine.state.particles, self.engine.state.ledger.identity
+        names = self.reporter.names
+        for i in range(p.alpha.size):
+            own = [names.get(a, -1) for a in identity[p.slots[i, : p.n_regimes[i]]].tolist()]
+            at = [(own.index(a), j) for j, a in enumerate(ids) if a in own]
+            rows = self.engine.transition_matrix(i)
+            omega = math.exp(p.log_weight[i])
+            for l, j in at:
+                weight[j] += omega
+                for k, into in at:
+                    matrix[j, into] += omega * rows[l, k]
+        return Transitions(ids, matrix / weight[:, None])
+
+    # ------------------------------------------------------------------ making and keeping
+
+    def settings(self) -> dict[str, Any]:
+        chosen = asdict(self.spec) | asdict(self.chosen)
+        chosen["rule"] = write_rule(read_rule(self.chosen.rule))
+        return {key: json_value(value) for key, value in chosen.items()}
+
+    @classmethod
+    def _make(cls, settings: dict[str, Any]) -> Self:
+        raise RegimekitError("A RegimeModel is made by name; use regimekit.make.")
+
+    def copy(self) -> Self:
+        twin = type(self)(self.name, self.chosen, self.spec)
+        values, arrays = self._pack()
+        twin._unpack(values, arrays)
+        return self._told_alike(twin)
+
+    def _build(self, dim: int, x: Row | None) -> Engine:
+        return self._engine(Shape(dim, self.features.width(x, dim), not self.features.is_matrix))
+
+    def _engine(self, shape: Shape, begin: bool = True) -> Engine:
+        if shape not in self._kits:
+            if len(self._kits) >= _MOST_KITS:
+                self._kits.clear()
+            self._kits[shape] = self._kit(shape)
+        emission, plan = self._kits[shape]
+        rng = np.random.default_rng(self.chosen.seed)
+        return Engine(emission, plan, self.chosen.particles, self._islands, rng, begin)
+
+    def _kit(self, shape: Shape) -> tuple[Emission, Plan]:
+        """What an engine for this shape is made of, found right and affordable."""
+        wide = float(shape.coefficients) ** 2
+        affordable("features and particles", wide * 64 + self.chosen.particles * 100.0)
+        emission = self.spec.build(shape, self._plan.scoring)
+        plan = self._plan._replace(scoring=emission.scoring, width=shape.width)
+        check_room(emission, plan, self.chosen.particles, self._islands)
+        return emission, plan
+
+    def _start(self, dim: int, x: Row | None) -> None:
+        """The first observation settles d and the features."""
+        before = self.features, self._open, self.chosen
+        self._settle_features(x)
+        try:
+            self.engine = self._build(dim, x)
+        except RegimekitError:  # all or nothing
+            self.features, self._open, self.chosen = before
+            raise
+        self.dim, self._like = dim, x
+        self.past = TwoPasts(self.features.depth, dim)
+
+    def _check_width(self, engine: Engine, x: Row | None) -> None:
+        shape = engine.emission.shape
+        width = self.features.width(x, shape.dim)
+        if width != shape.width:
+            raise RegimekitError(f"x gives {width} features; the model has {shape.width}.")
+
+    def _pack(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        if self.engine is None:
+            return {"started": False}, {}
+        values, arrays = self.engine.pack()
+        first_values, first_arrays = pack_first(self._like)
+        values |= {"started": True, "shape": list(self.engine.emission.shape)} | first_values
+        values["report"] = self.reporter.pack()
+        past_values, past_arrays = pack_two_pasts(self.past)
+        return values | past_values, arrays | first_arrays | past_arrays
+
+    def _unpack(self, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+        kept, stored = Values.of(values), Arrays.of(arrays)
+        if not kept.flag("started"):
+            return
+        self._like = read_first(kept, stored, self.features)
+        dim = read_dim(kept)
+        if self.dim not in (None, dim):
+            raise SnapshotError(f"The snapshot's shape has {dim} coordinates of y, not {self.dim}.")
+        width = self.features.width(self._like, dim)
+        shape = read_shape(kept, Shape(dim, width, not self.features.is_matrix))
+        self._check_claims(shape, stored)
+        self.dim = dim
+        self.engine = self._engine(shape, begin=False)
+        self.engine.unpack(kept, stored)
+        self.reporter.unpack(kept.part("report"))
+        self.past = read_two_pasts(kept, stored, self.features, dim)
+
+    def _check_claims(self, shape: Shape, arrays: Arrays) -> None:
+        """Make no room for more than the snapshot holds: its arrays are looked at, not read."""
+        y, design = arrays.form("recent_y")[1], arrays.form("recent_design")[1]
+        held = arrays.form("particle_alpha")[1]
+        widths = (shape.width, shape.coefficients)
+        if len(y) != 2 or y[1] != shape.dim or len(design) != 3 or design[2] not in widths:
+            raise SnapshotError(f"The snapshot claims observations of shape {tuple(shape)}.")
+        if held != (self.chosen.particles,):
+            raise SnapshotError(f"The snapshot holds {held} particles, which the settings do not.")

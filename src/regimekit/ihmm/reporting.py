@@ -1,0 +1,122 @@
+"""From the engine's ids to what a person is told: names 0, 1, 2, .. and events.
+
+A regime's name is its place in the order in which regimes were first reported. Events are
+appended when they become known and never rewritten; each carries when it was known (`time`) and
+the first observation that belongs to it (`since`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from regimekit.core.exceptions import SnapshotError
+from regimekit.core.recorder import Block
+from regimekit.distributions.forecast import Forecasts, log_densities
+from regimekit.ihmm.engine import Change
+from regimekit.ihmm.track import Track
+from regimekit.results import NO_REGIME, OPENED, OUTLIER, PRUNED, RETURNED, Event
+from regimekit.serialization.validation import Values
+
+Array = NDArray[np.float64]
+
+
+class Reporter:
+    """Names of the regimes that were ever reported and are remembered, and the present one."""
+
+    def __init__(self) -> None:
+        self.names: dict[int, int] = {}
+        self.regime = NO_REGIME
+        self.next_name = 0
+
+    def follow(self, before: Reporter) -> None:
+        """Take over from another reporter: the regime it reported last keeps its name."""
+        kept, own = before.regime, self.regime
+        if kept == NO_REGIME:
+            return
+        if own == NO_REGIME:  # the first regime to be told will be that one
+            self.regime = self.next_name = kept
+            return
+        swap = {own: kept, kept: own}
+        self.names = {identity: swap.get(name, name) for identity, name in self.names.items()}
+        self.regime, self.next_name = kept, max(self.next_name, before.next_name)
+
+    def block(
+        self,
+        first: int,
+        y: Array,
+        forecasts: Forecasts,
+        track: Track,
+        changes: list[Change],
+        outlier: NDArray[np.bool_],
+    ) -> Block:
+        """What is told of observations `first`, `first` + 1, .."""
+        events: list[Event] = []
+        regime = np.full(len(y), self.regime, np.int64)
+        told = self.regime
+        pending = sorted(np.flatnonzero(outlier).tolist())
+        for change in changes:
+            at = change.time - first
+            events += [self._outlier(first + t, told) for t in pending if t <= at]
+            pending = [t for t in pending if t > at]
+            events += self._tell(change)
+            regime[at:] = told = self.regime
+        events += [self._outlier(first + t, told) for t in pending]
+        return Block(
+            forecasts=forecasts,
+            log_score=log_densities(forecasts, y),
+            weight=track.weight,
+            outlier=outlier,
+            regime=regime,
+            regime_probability=track.probability,
+            change_probability=track.change,
+            n_regimes=track.known,
+            ess=track.ess,
+            settled=track.settled,
+            events=events,
+            first=first,
+        )
+
+    def _tell(self, change: Change) -> list[Event]:
+        """The event of a change, and of what nobody remembers any more."""
+        events = []
+        if change.regime != change.previous and change.regime >= 0:
+            known = change.regime in self.names
+            previous = self.regime
+            self.regime = self._name(change.regime)
+            if self.regime != previous:
+                kind = RETURNED if known else OPENED
+                events.append(Event(change.time, kind, self.regime, previous, change.since))
+        for lost in change.lost:
+            name = self.names.pop(lost, None)
+            if name is not None:
+                events.append(Event(change.time, PRUNED, name, self.regime, change.time))
+        return events
+
+    def _name(self, identity: int) -> int:
+        if identity not in self.names:
+            self.names[identity] = self.next_name
+            self.next_name += 1
+        return self.names[identity]
+
+    @staticmethod
+    def _outlier(time: int, regime: int) -> Event:
+        """An observation that the present regime does not believe."""
+        return Event(time, OUTLIER, regime, regime, time)
+
+    def pack(self) -> dict[str, Any]:
+        pairs = [[identity, name] for identity, name in self.names.items()]
+        return {"regime": self.regime, "next_name": self.next_name, "names": pairs}
+
+    def unpack(self, values: Any) -> None:
+        """Take up what `pack` gave."""
+        told = Values.of(values)
+        pairs = [entry.wholes("names", 2) for entry in told.entries("names")]
+        next_name = told.whole("next_name")
+        names = {pair[0]: pair[1] for pair in pairs}
+        if len(set(names.values())) < len(pairs) or any(n >= next_name for _, n in pairs):
+            raise SnapshotError("The snapshot's names of regimes are not one to one.")
+        regime = told.whole("regime", NO_REGIME, max(next_name - 1, NO_REGIME))
+        self.names, self.regime, self.next_name = names, regime, next_name

@@ -1,0 +1,290 @@
+"""How good forecasts were: errors of the mean, and proper scores of the distribution.
+
+Observations that are NaN are skipped everywhere. For d > 1 a score is computed per coordinate
+and averaged over the coordinates, except `log_score`, which is of the joint density. A score of
+no observation at all is NaN.
+
+    CRPS(F, y) = integral (F(x) - 1{x >= y})^2 dx
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import special
+
+from regimekit.core.exceptions import RegimekitError, numbers, whole
+from regimekit.distributions.crps import ranked_scores
+from regimekit.distributions.forecast import Forecast
+
+Array = NDArray[np.float64]
+Forecasts = Forecast | Sequence[Forecast]
+
+
+def rmse(y: ArrayLike, mean: ArrayLike) -> float:
+    """Root mean squared error.
+
+    Example:
+        >>> from regimekit import evaluate
+        >>> evaluate.rmse([1.0, float("nan"), 3.0], [1.0, 0.0, 1.0]) == 2**0.5
+        True
+    """
+    return _average(np.sqrt(_column_means(_errors(y, mean) ** 2)))
+
+
+def mae(y: ArrayLike, mean: ArrayLike) -> float:
+    """Mean absolute error.
+
+    Example:
+        >>> from regimekit import evaluate
+        >>> evaluate.mae([1.0, 2.0], [0.0, 4.0])
+        1.5
+    """
+    return _average(_column_means(np.abs(_errors(y, mean))))
+
+
+def rolling_rmse(y: ArrayLike, mean: ArrayLike | None = None, window: int = 100) -> Array:
+    """RMSE over the last `window` observations, at every observation.
+
+    Args:
+        y: observations, or the errors themselves if `mean` is left out.
+        mean: forecasts of y.
+        window: observations looked back on; the first windows are shorter.
+
+    Example:
+        >>> from regimekit import evaluate
+        >>> evaluate.rolling_rmse([1.0, 1.0, 7.0], window=2).tolist()
+        [1.0, 1.0, 5.0]
+    """
+    squares = _errors(y, mean) ** 2
+    # Added window by window: the difference of two running sums would keep the rounding
+    # error of an extreme outlier for ever.
+    total, count = np.zeros(squares.shape), np.zeros(squares.shape)
+    seen = ~np.isnan(squares)
+    known = np.where(seen, squares, 0.0)
+    for back in range(min(whole("window", window), len(squares))):
+        rows = len(squares) - back
+        total[back:] += known[:rows]
+        count[back:] += seen[:rows]
+    return _root_mean(total, count)
+
+
+def cumulative_rmse(y: ArrayLike, mean: ArrayLike | None = None) -> Array:
+    """RMSE over all observations so far, at every observation.
+
+    Example:
+        >>> from regimekit import evaluate
+        >>> evaluate.cumulative_rmse([1.0, 1.0], [0.0, 1.0]).round(3).tolist()
+        [1.0, 0.707]
+    """
+    squares = _errors(y, mean) ** 2
+    seen = ~np.isnan(squares)
+    return _root_mean(np.where(seen, squares, 0.0).cumsum(axis=0), seen.cumsum(axis=0))
+
+
+def lookahead_mae(y: ArrayLike, mean: ArrayLike, horizon: int = 10) -> float:
+    """MAE of each forecast against the average of the `horizon` observations from it on.
+
+        (1 / T) sum_t | mean_t - (y_t + .. + y_{t + horizon - 1}) / horizon |
+
+    A forecast that follows one spike is far from what comes next and pays for it; one that
+    ignores the spike pays a tenth of the spike's height at the default horizon. The paper
+    names this objective for well-log without defining it: this definition and the default
+    are ours. Near the end of the stream the average is over what is left.
+
+    Example:
+        >>> from regimekit import evaluate
+        >>> evaluate.lookahead_mae([0.0, 4.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0], horizon=2)
+        1.0
+    """
+    observed, forecast = _pair(y, mean)
+    seen = ~np.isnan(observed)
+    known = np.where(seen, observed, 0.0)
+    total, count = np.zeros(observed.shape), np.zeros(observed.shape)
+    for ahead in range(min(whole("horizon", horizon), len(observed))):
+        rows = len(observed) - ahead
+        total[:rows] += known[ahead:]
+        count[:rows] += seen[ahead:]
+    target = np.divide(total, count, out=np.full(total.shape, np.nan), where=count > 0)
+    return _average(_column_means(np.abs(forecast - target)))
+
+
+def coverage(y: ArrayLike, lower: ArrayLike, upper: ArrayLike) -> float:
+    """Share of the observations that lie between `lower` and `upper`.
+
+    Example:
+        >>> from regimekit import evaluate
+        >>> evaluate.coverage([0.0, 5.0], [-1.0, -1.0], [1.0, 1.0])
+        0.5
+    """
+    observed, low = _pair(y, lower, "lower")
+    high = _pair(y, upper, "upper")[1]
+    inside = ((low <= observed) & (observed <= high)).astype(float)
+    return _average(_column_means(np.where(np.isnan(observed), np.nan, inside)))
+
+
+def log_scores(forecasts: Forecasts, y: ArrayLike) -> Array:
+    """Log density of each observation under its forecast: (T,), NaN where y is NaN.
+
+    Example:
+        >>> import regimekit as rk
+        >>> from regimekit import evaluate
+        >>> evaluate.log_scores(rk.Forecast.gaussian(0.0, 1.0), 0.0).round(3).tolist()
+        [-0.919]
+    """
+    each, observed = _match(forecasts, y)
+    rows = zip(each, observed, strict=True)
+    return np.array([f.log_density(row[0] if f.dim == 1 else row) for f, row in rows], dtype=float)
+
+
+def log_score(forecasts: Forecasts, y: ArrayLike) -> float:
+    """Mean log density of the observations under their forecasts; higher is better.
+
+    Example:
+        >>> import regimekit as rk
+        >>> from regimekit import evaluate
+        >>> round(evaluate.log_score([rk.Forecast.gaussian(0.0, 1.0)], [1.0]), 3)
+        -1.419
+    """
+    return _average(log_scores(forecasts, y))
+
+
+def crps_scores(forecasts: Forecasts, y: ArrayLike) -> Array:
+    """Continuous ranked probability score of each observation: (T, d), NaN where y is NaN.
+
+    Example:
+        >>> import regimekit as rk
+        >>> from regimekit import evaluate
+        >>> evaluate.crps_scores(rk.Forecast.gaussian(0.0, 1.0), 0.0).round(3).tolist()
+        [[0.234]]
+    """
+    each, observed = _match(forecasts, y)
+    return ranked_scores(each, observed)
+
+
+def crps(forecasts: Forecasts, y: ArrayLike) -> float:
+    """Mean continuous ranked probability score, in the units of y; lower is better.
+
+    Closed form for mixtures of Gaussians; with Student-t components a Gauss-Legendre rule whose
+    panels follow the components' scales (relative error below 1e-8).
+
+    Example:
+        >>> import regimekit as rk
+        >>> from regimekit import evaluate
+        >>> round(evaluate.crps([rk.Forecast.gaussian(0.0, 1.0)], [0.0]), 4)
+        0.2337
+    """
+    return _average(_column_means(crps_scores(forecasts, y)))
+
+
+def pit_values(forecasts: Forecasts, y: ArrayLike) -> Array:
+    """P(Y <= y) under each forecast: (T, d), NaN where y is NaN.
+
+    Example:
+        >>> import regimekit as rk
+        >>> from regimekit import evaluate
+        >>> evaluate.pit_values(rk.Forecast.gaussian(0.0, 1.0), 0.0).tolist()
+        [[0.5]]
+    """
+    each, observed = _match(forecasts, y)
+    rows = zip(each, observed, strict=True)
+    return np.array([np.atleast_1d(f.cdf(row)) for f, row in rows]).reshape(observed.shape)
+
+
+def pit(forecasts: Forecasts, y: ArrayLike) -> Array:
+    """Probability integral transform: uniform on [0, 1] if the forecasts are right.
+
+    One flat array of all observed values, in the order of the stream; NaN is left out.
+
+    Example:
+        >>> import regimekit as rk
+        >>> from regimekit import evaluate
+        >>> two = [rk.Forecast.gaussian(0.0, 1.0), rk.Forecast.gaussian(3.0, 1.0)]
+        >>> evaluate.pit(two, [0.0, float("nan")]).tolist()
+        [0.5]
+    """
+    values = pit_values(forecasts, y)
+    return values[~np.isnan(values)]
+
+
+def pit_distance(values: ArrayLike) -> float:
+    """Kolmogorov-Smirnov distance of PIT values from the uniform law; NaN is skipped.
+
+    Example:
+        >>> from regimekit import evaluate
+        >>> evaluate.pit_distance([0.5])
+        0.5
+    """
+    flat = numbers("values", values).reshape(-1)
+    flat = np.sort(flat[~np.isnan(flat)])
+    if not flat.size:
+        return float("nan")
+    steps = np.arange(flat.size + 1) / flat.size  # the empirical cdf before and after each value
+    return float(max((steps[1:] - flat).max(), (flat - steps[:-1]).max()))
+
+
+def ess(log_weight: ArrayLike) -> Any:
+    """Effective sample size 1 / sum w^2 of log-weights, along the last axis.
+
+    Example:
+        >>> from regimekit import evaluate
+        >>> round(evaluate.ess([0.0, 0.0, 0.0, float("-inf")]), 12)
+        3.0
+    """
+    values = numbers("log_weight", log_weight)
+    size = np.exp(2 * special.logsumexp(values, axis=-1) - special.logsumexp(2 * values, axis=-1))
+    return float(size) if np.ndim(size) == 0 else size
+
+
+def as_rows(values: Array) -> Array:
+    """(T,) or (T, d) values as (T, d)."""
+    return values[:, None] if values.ndim == 1 else values
+
+
+def _match(forecasts: Forecasts, y: ArrayLike) -> tuple[list[Forecast], Array]:
+    """Forecasts as a list and observations as (T, d), of the same length."""
+    each = [forecasts] if isinstance(forecasts, Forecast) else list(forecasts)
+    observed = numbers("y", y)
+    if isinstance(forecasts, Forecast):
+        observed = observed.reshape(1, -1)
+    observed = as_rows(observed)
+    dim = each[0].dim if each else observed.shape[1]
+    if observed.shape != (len(each), dim):
+        raise RegimekitError(
+            f"y has shape {observed.shape} for {len(each)} forecasts of {dim} value(s)."
+        )
+    return each, observed
+
+
+def _pair(y: ArrayLike, mean: ArrayLike, name: str = "mean") -> tuple[Array, Array]:
+    """Both as (T, d)."""
+    observed, forecast = numbers("y", y), numbers(name, mean)
+    if observed.shape != forecast.shape or observed.ndim not in (1, 2):
+        raise RegimekitError(f"y has shape {observed.shape} but {name} {forecast.shape}.")
+    return as_rows(observed), as_rows(forecast)
+
+
+def _errors(y: ArrayLike, mean: ArrayLike | None) -> Array:
+    observed, forecast = _pair(y, np.zeros(np.shape(y)) if mean is None else mean)
+    return observed - forecast
+
+
+def _column_means(values: Array) -> Array:
+    """Mean of what is not NaN in each column; NaN where nothing is."""
+    seen = ~np.isnan(values)
+    count = seen.sum(axis=0)
+    total = np.where(seen, values, 0.0).sum(axis=0)
+    means = np.divide(total, count, out=np.full(count.shape, np.nan), where=count > 0)
+    return np.asarray(means)
+
+
+def _average(values: Array) -> float:
+    return float(_column_means(values.reshape(-1, 1))[0])
+
+
+def _root_mean(total: Array, count: Array) -> Array:
+    means = np.divide(total, count, out=np.full(total.shape, np.nan), where=count > 0)
+    return _column_means(np.sqrt(means).T)

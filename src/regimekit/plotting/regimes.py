@@ -1,0 +1,56 @@
+"""The regimes a model remembers, by their coefficients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from regimekit.core.coefficients import labels
+from regimekit.core.exceptions import RegimekitError
+from regimekit.plotting.canvas import new_axes
+from regimekit.plotting.palette import look
+
+
+def plot_regimes(model: Any, ax: Any = None, *, names: list[str] | None = None) -> Any:
+    """Mean of each coefficient in each regime, with two standard deviations either way.
+
+    Args:
+        model: a model that has seen its stream.
+        ax: axes to draw into; a new figure if not given.
+        names: names of the coefficients, if the model cannot tell them.
+
+    Example:
+        >>> import regimekit as rk
+        >>> model = rk.br_ihmm(batch=3, particles=10)
+        >>> _ = model.run([0.0, 0.1, -0.1, 5.0, 5.1, 4.9] * 4)
+        >>> [text.get_text() for text in plot_regimes(model).get_xticklabels()]
+        ['intercept']
+    """
+    regimes = model.regimes()
+    if not regimes:
+        raise RegimekitError(f"{model.name} remembers no regimes yet; run it over a stream first.")
+    ax = new_axes(ax, 7.0, 4.0)
+    size = max(np.ravel(regime.mean).size for regime in regimes)
+    offsets = np.linspace(-0.3, 0.3, len(regimes)) if len(regimes) > 1 else [0.0]
+    for offset, regime in zip(offsets, regimes, strict=True):
+        colour, stripe = look(regime.id)
+        mean = np.ravel(regime.mean)
+        ax.errorbar(
+            np.arange(mean.size) + offset,
+            mean,
+            2 * np.ravel(regime.sd),
+            fmt="s" if stripe else "o",
+            ms=6,
+            capsize=3,
+            color=colour,
+            mec="0.3",
+            mew=0.6,
+            label=f"regime {regime.id} ({regime.visits} observations)",
+        )
+    ax.axhline(0, color="0.8", lw=0.8, zorder=0)
+    ax.set_xticks(range(size), labels(model, size, names), rotation=0 if size < 6 else 40)
+    ax.set_xlim(-0.5, size - 0.5)
+    ax.set_ylabel("coefficient ± 2 sd")
+    ax.legend(fontsize=8, frameon=False, loc="best")
+    return ax

@@ -1,0 +1,1 @@
+"""Features, lags, scaling, time indexes and data frames."""

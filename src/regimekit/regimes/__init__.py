@@ -1,1 +1,0 @@
-"""The online infinite HMM: what happens inside a batch, and at its end."""
