@@ -5,7 +5,13 @@ Public names are imported on first use, so `import regimekit` itself is cheap.
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
+
+if os.environ.get("REGIMEKIT_UNCOMPILED"):
+    from regimekit.core.uncompiled import prefer_source
+
+    prefer_source()
 
 __version__ = "0.2.0.dev0"
 
