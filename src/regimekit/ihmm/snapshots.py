@@ -32,7 +32,7 @@ SLOTS = (
     Field("slots", ("N", "C1"), INTEGER, *COUNT),
     Field("counts", ("N", "C", "C"), INTEGER, *COUNT),
     Field("start", ("N", "C"), INTEGER, *COUNT),
-    Field("log_beta", ("N", "C1"), FLOAT, -1e305, 1e-6),
+    Field("log_beta", ("N", "C1"), FLOAT, high=1e-6, infinite=True),
 )
 POOL = (
     Field("label", ("R",), INTEGER, -1, LATEST),
