@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from regimekit.core.exceptions import RegimekitError
 from regimekit.plotting.palette import OUTLIER
-from regimekit.preprocessing.time_index import DATES, ROWS, Timeline
+from regimekit.preprocessing.time_index import DATES, ROWS, TimeIndex
 
 Array = NDArray[np.float64]
 _MARKS = 400  # outliers marked at most, of each kind
@@ -45,7 +45,7 @@ def save(figure: Any, path: Path) -> Path:
     return path
 
 
-def places(axes: Any, times: Timeline) -> Array:
+def places(axes: Any, times: TimeIndex) -> Array:
     """Where the observations stand on the time axis, which is labelled for its kind."""
     if times.kind != DATES:
         axes.set_xlabel("observation" if times.kind == ROWS else "time")

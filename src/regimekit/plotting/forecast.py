@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from regimekit.distributions.forecast import Forecast
 from regimekit.plotting.canvas import Array, first_column, legend_above, new_axes, places
 from regimekit.plotting.palette import PALETTE
-from regimekit.preprocessing.time_index import Timeline, read_times
+from regimekit.preprocessing.time_index import TimeIndex, read_times
 
 
 def plot_forecast(
@@ -55,7 +55,7 @@ def plot_forecast(
     past = np.zeros(0) if y is None else first_column(y, len(np.asarray(y)), coordinate)
     before = read_times(times, past.size)
     after = before.ahead(len(forecasts))
-    x = places(ax, Timeline(np.concatenate([before.values, after.values]), before.kind))
+    x = places(ax, TimeIndex(np.concatenate([before.values, after.values]), before.kind))
     shown = min(past.size, history or 3 * len(forecasts))
     if shown:
         ax.plot(

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from regimekit.core.coefficients import labels
+from regimekit.core.explain import coefficient_labels
 from regimekit.core.exceptions import RegimekitError
 from regimekit.plotting.canvas import new_axes
 from regimekit.plotting.palette import look
@@ -49,7 +49,7 @@ def plot_regimes(model: Any, ax: Any = None, *, names: list[str] | None = None) 
             label=f"regime {regime.id} ({regime.visits} observations)",
         )
     ax.axhline(0, color="0.8", lw=0.8, zorder=0)
-    ax.set_xticks(range(size), labels(model, size, names), rotation=0 if size < 6 else 40)
+    ax.set_xticks(range(size), coefficient_labels(model, size, names), rotation=0 if size < 6 else 40)
     ax.set_xlim(-0.5, size - 0.5)
     ax.set_ylabel("coefficient ± 2 sd")
     ax.legend(fontsize=8, frameon=False, loc="best")

@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regimekit import metrics as evaluate
-from regimekit.core.coefficients import coefficient_names
+from regimekit.core.explain import coefficient_names
 from regimekit.core.exceptions import RegimekitError, whole
 from regimekit.metrics.reliability import Calibration
 from regimekit.plotting.palette import look
 from regimekit.preprocessing.frames import read_series
-from regimekit.preprocessing.time_index import DATES, Timeline, read_times
+from regimekit.preprocessing.time_index import DATES, TimeIndex, read_times
 from regimekit.report import library, tables
 from regimekit.report.packing import Grid, Packer, grid_for
 from regimekit.report.words import count, percent, rounded
@@ -71,14 +71,14 @@ class Content:
         return float(given)
 
     @cached_property
-    def timeline(self) -> Timeline:
+    def timeline(self) -> TimeIndex:
         """When each observation was made."""
         return read_times(self.times, len(self.values))
 
     @cached_property
     def words(self) -> list[str]:
         """The times, written out."""
-        return self.timeline.words()
+        return self.timeline.labels()
 
     @cached_property
     def known(self) -> library.Known:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regimekit.plotting.palette import look
-from regimekit.preprocessing.time_index import Timeline
+from regimekit.preprocessing.time_index import TimeIndex
 from regimekit.report.words import number, percent, rounded
 from regimekit.results import NO_REGIME, Regime, Transitions
 
@@ -46,7 +46,7 @@ class Known(NamedTuple):
 
     y: Array  # (T,) the first coordinate
     outlier: NDArray[np.bool_]
-    times: Timeline
+    times: TimeIndex
     words: list[str]  # of the times
     stays: list[Stay]
     regimes: dict[int, Regime]
@@ -102,7 +102,7 @@ def _lasts(known: Known, lengths: list[int]) -> dict[str, Any] | None:
     usual = float(np.median(lengths))
     return {
         "usual": number(usual),
-        "span": known.times.span(usual),
+        "span": known.times.duration(usual),
         "shortest": min(lengths),
         "longest": max(lengths),
     }

@@ -15,7 +15,7 @@ from regimekit import metrics as evaluate
 from regimekit.distributions.forecast import Forecast
 from regimekit.metrics.prequential import trivial_forecasts
 from regimekit.plotting.palette import look
-from regimekit.preprocessing.time_index import Timeline
+from regimekit.preprocessing.time_index import TimeIndex
 from regimekit.report.words import number, percent
 from regimekit.results import NO_REGIME, OPENED, OUTLIER, RETURNED, Run
 
@@ -143,7 +143,7 @@ def _offset(run: Run, length: int) -> int:
 
 
 def steps_ahead(
-    forecasts: list[Forecast], times: Timeline, level: float, coordinate: int
+    forecasts: list[Forecast], times: TimeIndex, level: float, coordinate: int
 ) -> dict[str, Any]:
     """The next steps of one coordinate: numbers for the chart and for the table."""
     found: dict[str, list[float]] = {k: [] for k in ("median", "lower", "upper", "low", "high")}
@@ -152,7 +152,7 @@ def steps_ahead(
         for name, value in pairs:
             found[name].append(float(f"{np.ravel(value)[coordinate]:.7g}"))
     after = times.ahead(len(forecasts))
-    return {"x": after.values.tolist(), "words": after.words(times), **found}
+    return {"x": after.values.tolist(), "words": after.labels(times), **found}
 
 
 def _quantiles(forecast: Forecast, level: float) -> tuple[Any, ...]:

@@ -7,14 +7,17 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.typing import NDArray
 from scipy import integrate, special, stats
 
+import regimekit as rk
 from regimekit import datasets as data
 from regimekit import metrics as evaluate
 from regimekit.core.exceptions import RegimekitError
 from regimekit.core.model import Model
+from regimekit.core.recorder import Recorder
 from regimekit.distributions import crps as ranked
 from regimekit.distributions.forecast import Forecast
 from regimekit.results import Run, Step
@@ -299,7 +302,7 @@ class TestCrps:
         assert evaluate.crps([pair] * 3, y) == pytest.approx((first + second) / 2)
 
     def test_lengths_must_agree(self) -> None:
-        with pytest.raises(RegimekitError, match="y has shape"):
+        with pytest.raises(RegimekitError, match="y must have shape"):
             evaluate.crps([Forecast.gaussian(0.0, 1.0)], [1.0, 2.0])
 
 
@@ -382,11 +385,22 @@ class Level(Model):
         self.count, self.total = values["count"], arrays["total"]
 
 
-class OwnLoop(Level):
-    name = "own_loop"
+class OwnRun(Level):
+    """A model that overrides `run`, as `auto` did to read dates."""
+
+    name = "own_run"
 
     def run(self, y: Any, X: Any = None, progress: bool = False, level: float = 0.9) -> Run:
         return super().run(y, X, progress, level)
+
+
+class WithoutForecasts(Level):
+    """A model that passes no forecasts to the recorder of a run."""
+
+    name = "without_forecasts"
+
+    def _run(self, series: Any, table: Any, recorder: Recorder, progress: bool) -> Run:
+        return super()._run(series, table, Recorder(recorder.level), progress)
 
 
 class TestPrequential:
@@ -468,9 +482,35 @@ class TestPrequential:
         assert math.isnan(table["crps"])
         assert table["switches"] == 0
 
-    def test_a_model_with_its_own_loop_shows_its_run_only(self) -> None:
+    def test_a_model_that_overrides_run_is_scored_in_full(self) -> None:
         y = self.stream()
-        table = evaluate.prequential(OwnLoop(), y).scores()
+        found, expected = (evaluate.prequential(m, y).scores() for m in (OwnRun(), Level()))
+        for name in ("rmse", "log_score", "crps", "coverage", "pit_distance"):
+            assert found[name] == expected[name]
+
+    def test_auto_is_scored_in_full(self, stream: Array) -> None:
+        y = stream[:60]
+        result, model = evaluate.prequential(rk.auto(), y), rk.auto()
+        crps, pit = [], []
+        for value in y:
+            forecast = model.predict()
+            crps.append(evaluate.crps([forecast], [value]))
+            pit.append(forecast.cdf(value))
+            model.update(value)
+        seen = ~np.isnan(y)
+        np.testing.assert_allclose(result.crps[seen, 0], np.array(crps)[seen], rtol=1e-6)
+        np.testing.assert_allclose(result.pit[seen, 0], np.array(pit)[seen], rtol=1e-6)
+        assert evaluate.calibration(evaluate.run_with_pit(rk.auto(), y)[1]).n == seen.sum()
+
+    def test_auto_reads_dates_in_a_prequential_run(self, stream: Array) -> None:
+        hours = pd.date_range("2024-01-01", periods=60, freq="h")
+        model = rk.auto()
+        evaluate.prequential(model, pd.Series(stream[:60], hours))
+        assert model.plan.seasons == (24, 168)
+
+    def test_without_forecasts_only_the_run_is_scored(self) -> None:
+        y = self.stream()
+        table = evaluate.prequential(WithoutForecasts(), y).scores()
         assert table["rmse"] == evaluate.rmse(y, Level().run(y).mean)
         expected = evaluate.prequential(Level(), y).scores()["log_score"]
         assert table["log_score"] == pytest.approx(expected)
