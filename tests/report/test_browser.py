@@ -193,7 +193,7 @@ def test_several_coordinates_and_a_given_calibration(visit: Open, case: Any) -> 
     found = evaluate.calibration(np.linspace(0.01, 0.99, 50), bins=5)
     page = visit(case, run=model.run(y), model=model, y=y, times=None, horizon=5, calibration=found)
     page.locator("#coordinate").select_option("1")
-    first = page.evaluate("regimekitReport.timeline.s.y[3]")
+    first = page.evaluate("regimekitReport.timeline.series.y[3]")
     assert first == pytest.approx(10 - case.y[3], abs=1e-3)
     assert page.evaluate("regimekitReport.data.pit.length") == 5
 
@@ -212,7 +212,7 @@ def test_the_map_of_transitions_can_be_read(visit: Open, case: Any, scheme: str)
                     .map((v) => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
                 return 0.2126 * part[0] + 0.7152 * part[1] + 0.0722 * part[2] + 0.05;
             };
-            const cell = document.querySelector(".map td");
+            const cell = document.querySelector(".transitions td");
             return [0, 0.2, 0.4, 0.6, 0.8, 1].map((p) => {
                 cell.style.setProperty("--p", p);
                 const { color, backgroundColor } = getComputedStyle(cell);
