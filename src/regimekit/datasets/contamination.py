@@ -7,8 +7,7 @@ hardly affect; pass `scale` to set it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,20 +31,18 @@ class Contaminated(NamedTuple):
     mask: Mask
 
 
-@dataclass(frozen=True)
-class _Plan:
-    """Where to contaminate, and by how much."""
-
-    rng: np.random.Generator
-    points: NDArray[np.int64]  # single observations
-    starts: NDArray[np.int64]  # first observations of windows
-    length: int
-    offset: Array  # (d,) size times noise level
-    factor: float
-    value: float
-
-    def windows(self, n: int) -> list[slice]:
-        return [slice(int(s), min(int(s) + self.length, n)) for s in self.starts]
+KINDS = (
+    "isolated",
+    "one_sided",
+    "burst",
+    "alternating",
+    "drift",
+    "stuck",
+    "missing",
+    "scaled",
+    "replaced",
+    "adversarial",
+)
 
 
 def contaminate(
@@ -98,21 +95,31 @@ def contaminate(
         >>> np.abs(y).tolist(), np.flatnonzero(mask).tolist()
         ([0.0, 0.0, 9.0, 9.0, 0.0, 0.0], [2, 3])
     """
-    if kind not in _KINDS:
-        raise unknown("kind", kind, _KINDS)
+    if kind not in KINDS:
+        raise unknown("kind", kind, KINDS)
     values = numbers("y", y)
     if values.ndim not in (1, 2):
         raise RegimekitError(f"y must have one or two dimensions, got shape {values.shape}.")
     table = values[:, None] if values.ndim == 1 else values
     mask = np.zeros(len(table), dtype=bool)
     if kind == "adversarial":
-        _adversarial(table, mask, positions, offset)
+        _shift_positions(table, mask, positions, offset)
+        return Contaminated(table.reshape(values.shape), mask)
+    shift = _shift(table, size, scale, offset)
+    rng = np.random.default_rng(seed)
+    points, starts = _where(len(table), rng, positions, rate, windows, whole("length", length))
+    if kind in ("isolated", "one_sided"):
+        signs = _signs(rng, points.size) if kind == "isolated" else np.ones(points.size)
+        table[points] += signs[:, None] * shift
+        mask[points] = True
     else:
-        shift = _shift(table, size, scale, offset)
-        rng = np.random.default_rng(seed)
-        points, starts = _where(len(table), rng, positions, rate, windows, whole("length", length))
-        plan = _Plan(rng, points, starts, length, shift, float(factor), float(value))
-        _KINDS[kind](table, mask, plan)
+        signs = _signs(rng, starts.size) if kind in ("burst", "drift") else np.ones(starts.size)
+        for start, sign in zip(starts.tolist(), signs, strict=True):
+            window = slice(start, min(start + length, len(table)))
+            _contaminate_window(kind, table, mask, window, sign * shift, length, float(value))
+    if kind == "scaled":
+        # After all windows are marked, so that overlaps are scaled once.
+        table[mask] *= float(factor)
     return Contaminated(table.reshape(values.shape), mask)
 
 
@@ -188,65 +195,28 @@ def _signs(rng: np.random.Generator, n: int) -> Array:
     return np.asarray(rng.choice([-1.0, 1.0], n))
 
 
-def _isolated(table: Array, mask: Mask, plan: _Plan) -> None:
-    table[plan.points] += _signs(plan.rng, plan.points.size)[:, None] * plan.offset
-    mask[plan.points] = True
-
-
-def _one_sided(table: Array, mask: Mask, plan: _Plan) -> None:
-    table[plan.points] += plan.offset
-    mask[plan.points] = True
-
-
-def _burst(table: Array, mask: Mask, plan: _Plan) -> None:
-    signs = _signs(plan.rng, plan.starts.size)
-    for window, sign in zip(plan.windows(len(table)), signs, strict=True):
-        table[window] += sign * plan.offset
-        mask[window] = True
-
-
-def _alternating(table: Array, mask: Mask, plan: _Plan) -> None:
-    for window in plan.windows(len(table)):
-        signs = 1.0 - 2.0 * (np.arange(window.stop - window.start) % 2)
-        table[window] += signs[:, None] * plan.offset
-        mask[window] = True
-
-
-def _drift(table: Array, mask: Mask, plan: _Plan) -> None:
-    signs = _signs(plan.rng, plan.starts.size)
-    for window, sign in zip(plan.windows(len(table)), signs, strict=True):
-        ramp = np.arange(1, window.stop - window.start + 1) / plan.length
-        table[window] += sign * ramp[:, None] * plan.offset
-        mask[window] = True
-
-
-def _stuck(table: Array, mask: Mask, plan: _Plan) -> None:
-    for window in plan.windows(len(table)):
+def _contaminate_window(
+    kind: str, table: Array, mask: Mask, window: slice, shift: Array, length: int, value: float
+) -> None:
+    """Change one window of the table in place and mark it."""
+    step = np.arange(window.stop - window.start)[:, None]
+    # The first value of a stuck sensor is correct.
+    mask[window.start + (kind == "stuck") : window.stop] = True
+    if kind == "burst":
+        table[window] += shift
+    elif kind == "alternating":
+        table[window] += (1.0 - 2.0 * (step % 2)) * shift
+    elif kind == "drift":
+        table[window] += (step + 1) / length * shift
+    elif kind == "stuck":
         table[window] = table[window.start]
-        # The first value of the window is correct.
-        mask[window.start + 1 : window.stop] = True
-
-
-def _missing(table: Array, mask: Mask, plan: _Plan) -> None:
-    for window in plan.windows(len(table)):
+    elif kind == "missing":
         table[window] = np.nan
-        mask[window] = True
+    elif kind == "replaced":
+        table[window] = value
 
 
-def _scaled(table: Array, mask: Mask, plan: _Plan) -> None:
-    for window in plan.windows(len(table)):
-        mask[window] = True
-    # After all windows are marked, so that overlaps are scaled once.
-    table[mask] *= plan.factor
-
-
-def _replaced(table: Array, mask: Mask, plan: _Plan) -> None:
-    for window in plan.windows(len(table)):
-        table[window] = plan.value
-        mask[window] = True
-
-
-def _adversarial(
+def _shift_positions(
     table: Array,
     mask: Mask,
     positions: Sequence[int] | None,
@@ -260,19 +230,3 @@ def _adversarial(
         raise RegimekitError(f"offset must have 1 or {where.size} values, got {shift.size}.")
     table[where] += np.broadcast_to(shift, where.shape)[:, None]
     mask[where] = True
-
-
-_KINDS: dict[str, Callable[..., None]] = {
-    "isolated": _isolated,
-    "one_sided": _one_sided,
-    "burst": _burst,
-    "alternating": _alternating,
-    "drift": _drift,
-    "stuck": _stuck,
-    "missing": _missing,
-    "scaled": _scaled,
-    "replaced": _replaced,
-    "adversarial": _adversarial,
-}
-
-KINDS = tuple(_KINDS)

@@ -73,13 +73,7 @@ def _draw_pit(axes: Any, found: Calibration) -> None:
 
 
 def plot_influence(
-    model: Any,
-    contamination: Any,
-    ax: Any = None,
-    *,
-    clean: Any,
-    x: Any = None,
-    position: Any = 0,
+    model: Any, contamination: Any, ax: Any = None, *, clean: Any, x: Any = None, position: Any = 0
 ) -> Any:
     """Plot the influence of a contaminated observation on regimes, coefficients and both.
 

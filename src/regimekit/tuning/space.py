@@ -14,7 +14,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -57,22 +57,31 @@ class Float(Spec):
     low: float
     high: float
     log: bool = False
+    kind: ClassVar[str] = "float"
+    margin: ClassVar[float] = 0.0  # added at both ends of the interval that is mapped
 
     def at(self, u: float) -> float:
-        return min(max(_between(self.low, self.high, self.log, u), self.low), self.high)
+        low, high = self.low - self.margin, self.high + self.margin
+        value = low * (high / low) ** u if self.log else low + u * (high - low)
+        return min(max(value, self.low), self.high)
 
     def place(self, value: Any) -> float:
-        return _where(self.low, self.high, self.log, float(value))
+        low, high = self.low - self.margin, self.high + self.margin
+        if self.log:
+            share = math.log(float(value) / low) / math.log(high / low)
+        else:
+            share = (float(value) - low) / (high - low)
+        return min(max(share, 0.0), 1.0)
 
     def contains(self, value: Any) -> bool:
         return _is_number(value) and self.low <= value <= self.high
 
     def to_json(self) -> list[Any]:
-        return ["float", self.low, self.high, *(["log"] if self.log else [])]
+        return [self.kind, self.low, self.high, *(["log"] if self.log else [])]
 
 
 @dataclass(frozen=True)
-class Int(Spec):
+class Int(Float):
     """Integers from `low` to `high`, uniform in the logarithm if `log`.
 
     Example:
@@ -82,20 +91,14 @@ class Int(Spec):
 
     low: int
     high: int
-    log: bool = False
+    kind: ClassVar[str] = "int"
+    margin: ClassVar[float] = 0.5  # so that the first and last integer have a full interval
 
     def at(self, u: float) -> int:
-        value = round(_between(self.low - 0.5, self.high + 0.5, self.log, u))
-        return int(min(max(value, self.low), self.high))
-
-    def place(self, value: Any) -> float:
-        return _where(self.low - 0.5, self.high + 0.5, self.log, float(value))
+        return min(max(round(super().at(u)), self.low), self.high)
 
     def contains(self, value: Any) -> bool:
-        return _is_number(value) and self.low <= value <= self.high and value == int(value)
-
-    def to_json(self) -> list[Any]:
-        return ["int", self.low, self.high, *(["log"] if self.log else [])]
+        return super().contains(value) and value == int(value)
 
 
 @dataclass(frozen=True)
@@ -272,13 +275,3 @@ def _unreadable(name: str, spec: Any) -> RegimekitError:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def _between(low: float, high: float, log: bool, u: float) -> float:
-    return low * (high / low) ** u if log else low + u * (high - low)
-
-
-def _where(low: float, high: float, log: bool, value: float) -> float:
-    """Inverse of `_between`."""
-    share = math.log(value / low) / math.log(high / low) if log else (value - low) / (high - low)
-    return min(max(share, 0.0), 1.0)
