@@ -537,23 +537,25 @@ class TestPrequential:
 class TestOracle:
     def test_is_bayesian_regression_per_regime(self) -> None:
         stream = data.synthetic_regression(seed=0, n=200, dim=4, stay=0.95)
-        told = evaluate.oracle(stream, noise=0.7, prior_var=2.0)
+        reference = evaluate.oracle(stream, noise=0.7, prior_var=2.0)
         t = 180
         mine = (stream.regimes[:t] == stream.regimes[t]) & ~stream.outliers[:t]
         X, y = stream.X[:t][mine], stream.y[:t][mine]
         precision = X.T @ X / 0.7 + np.eye(4) / 2.0
         mean = np.linalg.solve(precision, X.T @ y / 0.7)
         x = stream.X[t]
-        assert told.mean[t] == pytest.approx(x @ mean, rel=1e-9)
-        assert told.sd[t] ** 2 == pytest.approx(0.7 + x @ np.linalg.solve(precision, x), rel=1e-9)
+        assert reference.mean[t] == pytest.approx(x @ mean, rel=1e-9)
+        assert reference.sd[t] ** 2 == pytest.approx(
+            0.7 + x @ np.linalg.solve(precision, x), rel=1e-9
+        )
 
     def test_an_intercept_alone_learns_the_levels(self) -> None:
         stream = data.iid_regimes(seed=1)
-        told = evaluate.oracle(stream, noise=0.25, prior_var=4.0)
+        reference = evaluate.oracle(stream, noise=0.25, prior_var=4.0)
         # noise sd 0.5; 4 standard errors of a sample sd plus the cost of learning three levels
-        error = evaluate.rmse(stream.clean, told.mean)
+        error = evaluate.rmse(stream.clean, reference.mean)
         assert abs(error - 0.5) < 4 * 0.5 / math.sqrt(2 * 1180) + 0.02
-        assert evaluate.crps(told.forecasts(), stream.clean) < error
+        assert evaluate.crps(reference.forecasts(), stream.clean) < error
 
     def test_learning_a_hundred_coefficients_is_most_of_the_error(self) -> None:
         # sum over n < 100 of (100 - n) for each of three regimes, noise and its echo on top:
@@ -567,10 +569,10 @@ class TestOracle:
         y = np.column_stack([one.y, one.y])
         y[7, 0] = NAN
         both = data.Dataset(y=y, regimes=one.regimes, outliers=one.outliers)
-        told = evaluate.oracle(both, noise=0.25)
-        np.testing.assert_allclose(told.mean[:, 0], told.mean[:, 1])
-        assert told.mean[8, 0] != pytest.approx(one.y[7])
-        assert told.forecasts()[0].dim == 2
+        reference = evaluate.oracle(both, noise=0.25)
+        np.testing.assert_allclose(reference.mean[:, 0], reference.mean[:, 1])
+        assert reference.mean[8, 0] != pytest.approx(one.y[7])
+        assert reference.forecasts()[0].dim == 2
 
     def test_needs_the_truth(self) -> None:
         with pytest.raises(RegimekitError, match="true regimes"):

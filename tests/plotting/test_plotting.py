@@ -78,7 +78,7 @@ def test_no_regime_looks_like_another_or_like_an_outlier() -> None:
 def test_thousands_of_outliers_are_thinned_and_the_furthest_kept(rng: np.random.Generator) -> None:
     y = rng.standard_normal(20_000)
     rows = np.arange(20_000)
-    kept = plot.canvas.thinned(rows, y)
+    kept = style.thinned(rows, y)
     assert kept.size == 400 and np.argmax(np.abs(y - np.median(y))) in kept
     assert np.diff(kept).max() < 200  # all of the stream is represented
 

@@ -127,7 +127,7 @@ def test_a_model_without_anything_to_search_says_so(name: str) -> None:
 def test_a_default_space_holds_the_models_default_and_leaves_out_what_is_fixed(name: str) -> None:
     default = rk.make(name).settings()
     if default.get("units") == "auto":
-        default = rk.make(name, units="given").settings()  # what is searched is told in those of y
+        default = rk.make(name, units="given").settings()  # the search is in the units of y
     fixed = {setting: 3.0 for setting in ("prior_var",) if setting in default}
     fixed |= SMALL if "particles" in default else {}
     found = tune(name, levels(12), budget=1, settings=fixed)
@@ -159,10 +159,10 @@ def descend(search: Search, total: int, side_by_side: int = 1) -> list[float]:
     values: list[float] = []
     while len(values) < total:
         asked = search.ask(side_by_side)
-        told = [bowl(settings) for settings in asked]
-        for settings, value in zip(asked, told, strict=True):
+        batch = [bowl(settings) for settings in asked]
+        for settings, value in zip(asked, batch, strict=True):
             search.tell(settings, value)
-        values += told
+        values += batch
     return values
 
 
