@@ -14,7 +14,7 @@ from joblib._parallel_backends import ThreadingBackend
 
 import regimekit as rk
 from regimekit.panel import seed_of, with_seasons
-from regimekit.preprocessing.frequency import Frequency
+from regimekit.preprocessing.time_index import Frequency
 
 SMALL = {"particles": 5, "noise": 1.0}
 

@@ -27,9 +27,9 @@ from regimekit.io.columns import (
 from regimekit.io.layout import Layout
 from regimekit.io.reading import Observation, Reading, as_block
 from regimekit.io.source import Row
-from regimekit.metrics.running import RunningScores
+from regimekit.metrics.prequential import RunningScores
 from regimekit.preprocessing.frames import Table
-from regimekit.preprocessing.frequency import Frequency, find_frequency, seasons_of
+from regimekit.preprocessing.time_index import Frequency, find_frequency, seasons_of
 
 
 class Recipe(NamedTuple):

@@ -11,7 +11,7 @@ import pytest
 from regimekit.core.exceptions import RegimekitError
 from regimekit.io import Clock
 from regimekit.io.clock import FIRST, LONGEST
-from regimekit.preprocessing.frequency import Frequency, find_frequency
+from regimekit.preprocessing.time_index import Frequency, find_frequency
 
 START = datetime(2024, 1, 1)
 
@@ -40,7 +40,7 @@ MONTH_ENDS = [month - timedelta(days=1) for month in months(20, 1)]
         (months(9, 3), "quarterly", 4),
         (months(9, 12), "yearly", None),
         (MONTH_ENDS, "monthly", 12),
-        (WEEKDAYS, "daily but at weekends", 5),
+        (WEEKDAYS, "daily except weekends", 5),
         ([1.0, 2.0, 3.0, 4.0], "every 1", None),
     ],
 )

@@ -34,7 +34,7 @@ from regimekit.io.columns import (
 from regimekit.io.reading import as_block, time_array
 from regimekit.metrics import RunningCalibration, RunningScores, run_with_pit
 from regimekit.panel import with_names
-from regimekit.preprocessing.frequency import Time
+from regimekit.preprocessing.time_index import Time
 from regimekit.results import Run
 
 SHOWN = 100_000  # latest observations that the report shows; more would not fit a page

@@ -213,7 +213,7 @@ def _settings_for(name: str, prepared: Prepared) -> dict[str, Any]:
     from regimekit.core.exceptions import unknown
     from regimekit.core.registry import REGISTRY, make
     from regimekit.panel import with_seasons
-    from regimekit.preprocessing.frequency import seasons_of
+    from regimekit.preprocessing.time_index import seasons_of
 
     if name not in REGISTRY:
         raise unknown("--models", name, REGISTRY)

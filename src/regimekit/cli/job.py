@@ -31,7 +31,7 @@ from regimekit.io.source import Row, quoted
 from regimekit.panel import default_model, with_seasons
 from regimekit.preprocessing import features
 from regimekit.preprocessing.frames import Table
-from regimekit.preprocessing.frequency import Frequency, find_frequency, seasons_of
+from regimekit.preprocessing.time_index import Frequency, find_frequency, seasons_of
 
 _ROW = "regimekit_row"  # a column of row numbers, to sort by
 

@@ -153,7 +153,7 @@ def _demo_settings(model: str, seed: int) -> dict[str, Any]:
 
 def _demo_scores(run: Run, stream: Dataset) -> dict[str, float]:
     """Errors against the values before contamination; the last value is the contaminated one."""
-    from regimekit.metrics.running import RunningScores
+    from regimekit.metrics.prequential import RunningScores
 
     assert stream.clean is not None
     scores = RunningScores(skip=50)

@@ -16,7 +16,7 @@ import regimekit as rk
 from regimekit.core.exceptions import RegimekitError
 from regimekit.core.model import Model
 from regimekit.panel import with_seasons
-from regimekit.preprocessing.frequency import seasons_of_labels
+from regimekit.preprocessing.time_index import seasons_of_labels
 
 NO_REGIME = -1
 CHANGES = ("regime opened", "regime returned", "regime switched")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, date, datetime
 from typing import Any
 
-from regimekit.preprocessing.frequency import Time
+from regimekit.preprocessing.time_index import Time
 
 MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "missing", "?", "-"})
 _COMMA = re.compile(r"[+-]?(\d+|\d{1,3}(\.\d{3})+),\d+")

@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Any
 
 from regimekit.core.exceptions import RegimekitError
-from regimekit.preprocessing.frequency import Frequency, Time, find_frequency
+from regimekit.preprocessing.time_index import Frequency, Time, find_frequency
 
 LONGEST = 10_000  # missing observations put into one gap
 FIRST = 10  # times by which the frequency of a live stream is found

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from regimekit.core.coefficients import labels
+from regimekit.core.explain import coefficient_labels
 from regimekit.core.model import Model
 from regimekit.distributions.forecast import Forecast
 from regimekit.io.reading import Block
-from regimekit.preprocessing.frequency import Frequency, Time
+from regimekit.preprocessing.time_index import Frequency, Time
 from regimekit.results import Event, Regime, Run
 
 Columns = dict[str, list[Any]]
@@ -68,7 +68,7 @@ def regime_columns(model: Model, times: Sequence[Time | None] = (), start: int =
 
 def _names(model: Model, regime: Regime) -> list[str]:
     """What the coefficients are called, as names of columns."""
-    return [name.replace(" ", "_") for name in labels(model, regime.mean.size)]
+    return [name.replace(" ", "_") for name in coefficient_labels(model, regime.mean.size)]
 
 
 def forecast_columns(

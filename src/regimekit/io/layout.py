@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from regimekit.core.exceptions import RegimekitError, unknown
 from regimekit.io import cells
-from regimekit.preprocessing.frequency import Time
+from regimekit.preprocessing.time_index import Time
 
 _TIME_NAMES = frozenset(
     [

@@ -20,7 +20,7 @@ from regimekit.io import cells
 from regimekit.io.clock import Clock
 from regimekit.io.layout import Layout
 from regimekit.io.source import Row
-from regimekit.preprocessing.frequency import Time
+from regimekit.preprocessing.time_index import Time
 
 BLOCK = 4096
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from regimekit.core.exceptions import RegimekitError
 from regimekit.core.registry import REGISTRY, make
-from regimekit.metrics.running import RunningScores
+from regimekit.metrics.prequential import RunningScores
 
 Array = NDArray[np.float64]
 _WARM_UP = 32  # rows on which kernels are compiled before the clock starts

@@ -20,9 +20,8 @@ from regimekit import metrics as evaluate
 from regimekit.core.exceptions import RegimekitError
 from regimekit.core.registry import REGISTRY
 from regimekit.tuning import Choice, Float, Int, TuneResult, tune
-from regimekit.tuning.search import BACKENDS, Search, open_search
+from regimekit.tuning.search import BACKENDS, OBJECTIVES, Search, open_search
 from regimekit.tuning.space import key, plain, read_spec
-from regimekit.tuning.trials import OBJECTIVES
 
 SMALL: dict[str, Any] = {"particles": 3}
 BATCHES = {"batch": ("int", 1, 8)}
@@ -65,7 +64,7 @@ def test_a_place_and_its_value_belong_together(spec: Float | Int) -> None:
     values = [spec.at(u) for u in np.linspace(0, 1, 41)]
     assert values == sorted(values)
     for value in values:
-        assert spec.holds(value)
+        assert spec.contains(value)
         assert spec.at(spec.place(value)) == pytest.approx(value, rel=1e-12)
 
 
@@ -80,7 +79,7 @@ def test_a_choice_may_be_of_anything_a_setting_can_be() -> None:
     assert isinstance(spec, Choice)
     assert spec.at(0.99) == deep.to_json()
     assert spec.at(spec.place(deep.to_json())) == deep.to_json()
-    assert spec.holds(deep) and not spec.holds(rk.features.lags(2))
+    assert spec.contains(deep) and not spec.contains(rk.features.lags(2))
 
 
 @pytest.mark.parametrize(
@@ -102,9 +101,9 @@ def test_a_spec_survives_json(spec: Any) -> None:
         (("choice", []), "must be"),
         (("float", 2.0, 1.0), "below high"),
         (("float", 0.0, 1.0, "log"), "above 0"),
-        (("float", 0.0, math.inf), "no bound"),
-        (("int", 1, 2.5), "no bound"),
-        (("int", True, 4), "no bound"),
+        (("float", 0.0, math.inf), "bounds must"),
+        (("int", 1, 2.5), "bounds must"),
+        (("int", True, 4), "bounds must"),
     ],
 )
 def test_a_spec_that_cannot_be_read_is_named(spec: Any, word: str) -> None:
@@ -128,7 +127,7 @@ def test_a_model_without_anything_to_search_says_so(name: str) -> None:
 def test_a_default_space_holds_the_models_default_and_leaves_out_what_is_fixed(name: str) -> None:
     default = rk.make(name).settings()
     if default.get("units") == "auto":
-        default = rk.make(name, units="given").settings()  # what is searched is told in those of y
+        default = rk.make(name, units="given").settings()  # the search is in the units of y
     fixed = {setting: 3.0 for setting in ("prior_var",) if setting in default}
     fixed |= SMALL if "particles" in default else {}
     found = tune(name, levels(12), budget=1, settings=fixed)
@@ -160,10 +159,10 @@ def descend(search: Search, total: int, side_by_side: int = 1) -> list[float]:
     values: list[float] = []
     while len(values) < total:
         asked = search.ask(side_by_side)
-        told = [bowl(settings) for settings in asked]
-        for settings, value in zip(asked, told, strict=True):
+        batch = [bowl(settings) for settings in asked]
+        for settings, value in zip(asked, batch, strict=True):
             search.tell(settings, value)
-        values += told
+        values += batch
     return values
 
 
@@ -208,7 +207,7 @@ def test_a_search_repeats_itself_and_takes_points_it_never_asked_for(backend: st
     assert first == course()
     assert len({key(settings) for settings in first}) == 4
     for settings in first:
-        assert all(spec.holds(settings[name]) for name, spec in three().items())
+        assert all(spec.contains(settings[name]) for name, spec in three().items())
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -219,7 +218,7 @@ def test_a_failure_costs_the_worst_value_so_far(backend: str) -> None:
     for value in (2.0, 5.0, 3.0):
         search.tell(point | {"a": value}, value)
     learnt: list[float] = []
-    search._learn = lambda settings, value: learnt.append(value)  # type: ignore[method-assign]
+    search._observe = lambda settings, value: learnt.append(value)  # type: ignore[method-assign]
     search.tell(point, None)
     assert learnt == [5.0]
 
@@ -227,9 +226,14 @@ def test_a_failure_costs_the_worst_value_so_far(backend: str) -> None:
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_space_smaller_than_the_budget_is_no_trap(backend: str) -> None:
     search = open_search(backend, {"kind": Choice(("a", "b"))}, 0)
+    asked = []
     for _ in range(12):
-        for settings in search.ask(2):
+        batch = search.ask(2)
+        asked += batch
+        for settings in batch:
             search.tell(settings, 1.0)
+    assert len(asked) == 24
+    assert {settings["kind"] for settings in asked} == {"a", "b"}
 
 
 # The whole
@@ -453,8 +457,8 @@ def test_a_result_survives_its_file(tmp_path: Path) -> None:
     ("text", "word"),
     [
         ("no json", "cannot be read"),
-        ("[1]", "holds no settings"),
-        ('{"best": {}}', "holds no settings"),
+        ("[1]", "not a settings file"),
+        ('{"best": {}}', "not a settings file"),
         ('{"model_name": "ihmm", "best": {}, "colour": 1}', "colour"),
         ('{"model_name": "ihmm", "best": {}, "regimekit_settings": 99}', "format 99"),
     ],
@@ -478,11 +482,11 @@ def test_a_settings_file_written_by_hand(tmp_path: Path) -> None:
     ("how", "word"),
     [
         ({"model_name": "br_hmm"}, r"name='br_hmm'.*Did you mean 'br_ihmm'"),
-        ({"model_name": "beam_ihmm"}, "only the forecasts of an online model"),
+        ({"model_name": "beam_ihmm"}, "must be an online model, got 'beam_ihmm'"),
         ({"space": {"bach": ("int", 1, 2)}}, r"space='bach'.*Did you mean 'batch'"),
-        ({"space": {"seed": ("int", 1, 2)}}, "seeds averages"),
-        ({"space": {}}, "space must map"),
-        ({"space": BATCHES, "settings": {"batch": 2}}, "both have 'batch'"),
+        ({"space": {"seed": ("int", 1, 2)}}, "space must not contain the seed"),
+        ({"space": {}}, "non-empty mapping"),
+        ({"space": BATCHES, "settings": {"batch": 2}}, "both contain 'batch'"),
         ({"settings": {"bach": 2}}, "bach"),
         ({"objective": "rsme"}, "Did you mean 'rmse'"),
         ({"objective": 3}, "objective must be"),
@@ -491,8 +495,8 @@ def test_a_settings_file_written_by_hand(tmp_path: Path) -> None:
         ({"seeds": 0}, "seeds must be at least 1"),
         ({"seed": -1}, "seed must be at least 0"),
         ({"train": 0}, "train must be at least 1"),
-        ({"train": 21}, "train=21 is more than the 20"),
-        ({"skip": 20}, "skip=20 leaves nothing"),
+        ({"train": 21}, "train must be at most the length of y 20, got 21"),
+        ({"skip": 20}, "skip must be less than the 20 training rows"),
         ({"backend": "grid"}, "backend='grid'"),
         ({"X": np.zeros((3, 1))}, "X has 3 rows but y has 20"),
         ({"y": np.full(20, np.inf), "budget": 2}, "None of 2 trials succeeded.*y is infinite"),
@@ -637,7 +641,7 @@ def test_clean_values_are_what_is_scored() -> None:
     wanted = evaluate.rmse(clean[:50], model.run(y[:50]).mean)
     assert found.value == pytest.approx(wanted, rel=1e-12)
     assert wanted < 3.0 < evaluate.rmse(y[:50], rk.make("br_ihmm", **found.best).run(y[:50]).mean)
-    with pytest.raises(RegimekitError, match="clean has shape"):
+    with pytest.raises(RegimekitError, match="clean must have the shape"):
         tune("br_ihmm", y, budget=1, clean=clean[:-1])
 
 

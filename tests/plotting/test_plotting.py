@@ -18,7 +18,7 @@ import regimekit as rk
 from regimekit import RegimekitError
 from regimekit import metrics as evaluate
 from regimekit import plotting as plot
-from regimekit.plotting import palette
+from regimekit.plotting import style
 from regimekit.results import Run
 
 _DAYS = np.datetime64("2024-01-01") + np.arange(120)
@@ -65,20 +65,20 @@ def test_a_regime_keeps_its_colour(fitted: tuple[Any, Run], stream: np.ndarray) 
     strips = figure.axes[1].collections
     found = {to_hex(strip.get_facecolor()[0]).upper() for strip in strips}
     ids = set(fitted[1].path.tolist()) - {-1}
-    assert {palette.look(regime).colour for regime in ids} <= found
+    assert {style.regime_style(regime).colour for regime in ids} <= found
     assert [text.get_text() for text in figure.axes[1].get_yticklabels()] == ["true", "found"]
 
 
 def test_no_regime_looks_like_another_or_like_an_outlier() -> None:
-    looks = [palette.look(regime) for regime in range(21)]
-    assert len(set(looks)) == 21
-    assert palette.OUTLIER not in {look.colour for look in looks}
+    styles = [style.regime_style(regime) for regime in range(21)]
+    assert len(set(styles)) == 21
+    assert style.OUTLIER not in {one.colour for one in styles}
 
 
 def test_thousands_of_outliers_are_thinned_and_the_furthest_kept(rng: np.random.Generator) -> None:
     y = rng.standard_normal(20_000)
     rows = np.arange(20_000)
-    kept = plot.canvas.thinned(rows, y)
+    kept = style.thinned(rows, y)
     assert kept.size == 400 and np.argmax(np.abs(y - np.median(y))) in kept
     assert np.diff(kept).max() < 200  # all of the stream is represented
 
@@ -86,7 +86,7 @@ def test_thousands_of_outliers_are_thinned_and_the_furthest_kept(rng: np.random.
 def test_a_series_without_values_is_drawn() -> None:
     run = rk.br_ihmm(particles=5).run([np.nan] * 5)
     plot.plot_run(run, [np.nan] * 5).figure.canvas.draw()
-    with pytest.raises(RegimekitError, match="y has 2 rows"):
+    with pytest.raises(RegimekitError, match=r"y must have the .* got 2"):
         plot.plot_run(run, [1.0, 2.0])
 
 

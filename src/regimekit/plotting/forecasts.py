@@ -1,4 +1,4 @@
-"""What comes next, after the latest observations."""
+"""Figure of multi-step forecasts."""
 
 from __future__ import annotations
 
@@ -9,9 +9,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from regimekit.distributions.forecast import Forecast
-from regimekit.plotting.canvas import Array, first_column, legend_above, new_axes, places
-from regimekit.plotting.palette import PALETTE
-from regimekit.preprocessing.time_index import Timeline, read_times
+from regimekit.plotting.style import (
+    PALETTE,
+    Array,
+    coordinate_of,
+    legend_above,
+    new_axes,
+    time_axis,
+)
+from regimekit.preprocessing.time_index import TimeIndex, read_times
 
 
 def plot_forecast(
@@ -27,19 +33,22 @@ def plot_forecast(
     label: str | None = None,
     coordinate: int = 0,
 ) -> Any:
-    """Median of the next steps with a 50 % band and one of `level`.
+    """Plot the median of the next steps with a 50 % band and a band of `level`.
 
     Args:
-        source: a model, or the forecasts that `model.forecast` gave.
-        y: the stream so far; its latest observations are drawn before the forecast.
-        times: one per observation of y.
-        ax: axes to draw into; a new figure if not given.
-        horizon: how many steps, if `source` is a model.
-        X: covariates of those steps, if the model needs any.
+        source: a model, or the output of `model.forecast`.
+        y: observations so far; the latest are drawn before the forecast.
+        times: time stamps of y.
+        ax: axes to draw into; by default a new figure.
+        horizon: number of steps, if `source` is a model.
+        X: covariates of these steps, if the model needs any.
         level: probability of the wide band.
-        history: how many observations to draw before the forecast (three times the horizon).
-        label: what the vertical axis shows; by default the name of the series `y`.
-        coordinate: which coordinate is drawn, for d > 1.
+        history: number of observations drawn, by default three times the horizon.
+        label: label of the vertical axis, by default the name of the series `y`.
+        coordinate: coordinate to draw, for d > 1.
+
+    Returns:
+        The axes.
 
     Example:
         >>> import regimekit as rk
@@ -52,10 +61,10 @@ def plot_forecast(
     """
     forecasts = _forecasts(source, horizon, X)
     ax = new_axes(ax)
-    past = np.zeros(0) if y is None else first_column(y, len(np.asarray(y)), coordinate)
+    past = np.zeros(0) if y is None else coordinate_of(y, len(np.asarray(y)), coordinate)
     before = read_times(times, past.size)
     after = before.ahead(len(forecasts))
-    x = places(ax, Timeline(np.concatenate([before.values, after.values]), before.kind))
+    x = time_axis(ax, TimeIndex(np.concatenate([before.values, after.values]), before.kind))
     shown = min(past.size, history or 3 * len(forecasts))
     if shown:
         ax.plot(

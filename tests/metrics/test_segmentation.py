@@ -162,7 +162,7 @@ class TestAdjustedRand:
         assert abs(evaluate.adjusted_rand(*labels)) < 0.02
 
     def test_lengths_must_agree(self) -> None:
-        with pytest.raises(RegimekitError, match="labels"):
+        with pytest.raises(RegimekitError, match="same length"):
             evaluate.adjusted_rand([0, 1], [0])
 
 

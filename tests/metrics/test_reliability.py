@@ -17,10 +17,10 @@ def test_a_normal_told_by_its_limits_is_itself(rng: np.random.Generator) -> None
     n = 4000
     run = rk.br_ihmm(particles=5).run(np.zeros(40))
     centre, sd, z = rng.standard_normal(n), rng.uniform(0.5, 2.0, n), rng.standard_normal(n)
-    told = {"mean": centre, "lower": centre - 1.6448536 * sd, "upper": centre + 1.6448536 * sd}
+    columns = {"mean": centre, "lower": centre - 1.6448536 * sd, "upper": centre + 1.6448536 * sd}
     known = {field.name for field in dataclasses.fields(run)}
-    told |= {"median": centre} if "median" in known else {}
-    run = dataclasses.replace(run, **told, regime=np.zeros(n, dtype=int))
+    columns |= {"median": centre} if "median" in known else {}
+    run = dataclasses.replace(run, **columns, regime=np.zeros(n, dtype=int))
     y = centre + sd * z
     y[:10] = np.nan
     pit = evaluate.pit_of_run(run, y)

@@ -7,14 +7,17 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.typing import NDArray
 from scipy import integrate, special, stats
 
+import regimekit as rk
 from regimekit import datasets as data
 from regimekit import metrics as evaluate
 from regimekit.core.exceptions import RegimekitError
 from regimekit.core.model import Model
+from regimekit.core.recorder import Recorder
 from regimekit.distributions import crps as ranked
 from regimekit.distributions.forecast import Forecast
 from regimekit.results import Run, Step
@@ -299,7 +302,7 @@ class TestCrps:
         assert evaluate.crps([pair] * 3, y) == pytest.approx((first + second) / 2)
 
     def test_lengths_must_agree(self) -> None:
-        with pytest.raises(RegimekitError, match="y has shape"):
+        with pytest.raises(RegimekitError, match="y must have shape"):
             evaluate.crps([Forecast.gaussian(0.0, 1.0)], [1.0, 2.0])
 
 
@@ -382,11 +385,22 @@ class Level(Model):
         self.count, self.total = values["count"], arrays["total"]
 
 
-class OwnLoop(Level):
-    name = "own_loop"
+class OwnRun(Level):
+    """A model that overrides `run`, as `auto` did to read dates."""
+
+    name = "own_run"
 
     def run(self, y: Any, X: Any = None, progress: bool = False, level: float = 0.9) -> Run:
         return super().run(y, X, progress, level)
+
+
+class WithoutForecasts(Level):
+    """A model that passes no forecasts to the recorder of a run."""
+
+    name = "without_forecasts"
+
+    def _run(self, series: Any, table: Any, recorder: Recorder, progress: bool) -> Run:
+        return super()._run(series, table, Recorder(recorder.level), progress)
 
 
 class TestPrequential:
@@ -468,9 +482,35 @@ class TestPrequential:
         assert math.isnan(table["crps"])
         assert table["switches"] == 0
 
-    def test_a_model_with_its_own_loop_shows_its_run_only(self) -> None:
+    def test_a_model_that_overrides_run_is_scored_in_full(self) -> None:
         y = self.stream()
-        table = evaluate.prequential(OwnLoop(), y).scores()
+        found, expected = (evaluate.prequential(m, y).scores() for m in (OwnRun(), Level()))
+        for name in ("rmse", "log_score", "crps", "coverage", "pit_distance"):
+            assert found[name] == expected[name]
+
+    def test_auto_is_scored_in_full(self, stream: Array) -> None:
+        y = stream[:60]
+        result, model = evaluate.prequential(rk.auto(), y), rk.auto()
+        crps, pit = [], []
+        for value in y:
+            forecast = model.predict()
+            crps.append(evaluate.crps([forecast], [value]))
+            pit.append(forecast.cdf(value))
+            model.update(value)
+        seen = ~np.isnan(y)
+        np.testing.assert_allclose(result.crps[seen, 0], np.array(crps)[seen], rtol=1e-6)
+        np.testing.assert_allclose(result.pit[seen, 0], np.array(pit)[seen], rtol=1e-6)
+        assert evaluate.calibration(evaluate.run_with_pit(rk.auto(), y)[1]).n == seen.sum()
+
+    def test_auto_reads_dates_in_a_prequential_run(self, stream: Array) -> None:
+        hours = pd.date_range("2024-01-01", periods=60, freq="h")
+        model = rk.auto()
+        evaluate.prequential(model, pd.Series(stream[:60], hours))
+        assert model.plan.seasons == (24, 168)
+
+    def test_without_forecasts_only_the_run_is_scored(self) -> None:
+        y = self.stream()
+        table = evaluate.prequential(WithoutForecasts(), y).scores()
         assert table["rmse"] == evaluate.rmse(y, Level().run(y).mean)
         expected = evaluate.prequential(Level(), y).scores()["log_score"]
         assert table["log_score"] == pytest.approx(expected)
@@ -497,23 +537,25 @@ class TestPrequential:
 class TestOracle:
     def test_is_bayesian_regression_per_regime(self) -> None:
         stream = data.synthetic_regression(seed=0, n=200, dim=4, stay=0.95)
-        told = evaluate.oracle(stream, noise=0.7, prior_var=2.0)
+        reference = evaluate.oracle(stream, noise=0.7, prior_var=2.0)
         t = 180
         mine = (stream.regimes[:t] == stream.regimes[t]) & ~stream.outliers[:t]
         X, y = stream.X[:t][mine], stream.y[:t][mine]
         precision = X.T @ X / 0.7 + np.eye(4) / 2.0
         mean = np.linalg.solve(precision, X.T @ y / 0.7)
         x = stream.X[t]
-        assert told.mean[t] == pytest.approx(x @ mean, rel=1e-9)
-        assert told.sd[t] ** 2 == pytest.approx(0.7 + x @ np.linalg.solve(precision, x), rel=1e-9)
+        assert reference.mean[t] == pytest.approx(x @ mean, rel=1e-9)
+        assert reference.sd[t] ** 2 == pytest.approx(
+            0.7 + x @ np.linalg.solve(precision, x), rel=1e-9
+        )
 
     def test_an_intercept_alone_learns_the_levels(self) -> None:
         stream = data.iid_regimes(seed=1)
-        told = evaluate.oracle(stream, noise=0.25, prior_var=4.0)
+        reference = evaluate.oracle(stream, noise=0.25, prior_var=4.0)
         # noise sd 0.5; 4 standard errors of a sample sd plus the cost of learning three levels
-        error = evaluate.rmse(stream.clean, told.mean)
+        error = evaluate.rmse(stream.clean, reference.mean)
         assert abs(error - 0.5) < 4 * 0.5 / math.sqrt(2 * 1180) + 0.02
-        assert evaluate.crps(told.forecasts(), stream.clean) < error
+        assert evaluate.crps(reference.forecasts(), stream.clean) < error
 
     def test_learning_a_hundred_coefficients_is_most_of_the_error(self) -> None:
         # sum over n < 100 of (100 - n) for each of three regimes, noise and its echo on top:
@@ -527,10 +569,10 @@ class TestOracle:
         y = np.column_stack([one.y, one.y])
         y[7, 0] = NAN
         both = data.Dataset(y=y, regimes=one.regimes, outliers=one.outliers)
-        told = evaluate.oracle(both, noise=0.25)
-        np.testing.assert_allclose(told.mean[:, 0], told.mean[:, 1])
-        assert told.mean[8, 0] != pytest.approx(one.y[7])
-        assert told.forecasts()[0].dim == 2
+        reference = evaluate.oracle(both, noise=0.25)
+        np.testing.assert_allclose(reference.mean[:, 0], reference.mean[:, 1])
+        assert reference.mean[8, 0] != pytest.approx(one.y[7])
+        assert reference.forecasts()[0].dim == 2
 
     def test_needs_the_truth(self) -> None:
         with pytest.raises(RegimekitError, match="true regimes"):
