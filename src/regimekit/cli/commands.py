@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import regimekit
+from regimekit.cli.console import Console
 from regimekit.core.warnings import RegimekitWarning
 
 if TYPE_CHECKING:
@@ -177,7 +178,6 @@ def run(
     --horizon forecasts.csv.
     """
     from regimekit.cli import pipeline
-    from regimekit.cli.console import Console
     from regimekit.core.exceptions import RegimekitError
 
     if format_ not in ("csv", "parquet"):
@@ -237,7 +237,6 @@ def resume(
     With a time column, rows after the last time are new; without one, rows after the last row.
     Results are appended to the folder.
     """
-    from regimekit.cli.console import Console
     from regimekit.cli.stream_run import resume_run
 
     resume_run(folder, file, Console(json, quiet))
@@ -266,7 +265,6 @@ def compare(
 ) -> None:
     """Run several models on one table and write a table and a figure of their errors."""
     from regimekit.cli import pipeline
-    from regimekit.cli.console import Console
     from regimekit.cli.model_selection import compare_models
 
     options = _options(
@@ -314,7 +312,6 @@ def tune(
 ) -> None:
     """Search the settings with the smallest forecast error; `run --settings` uses them."""
     from regimekit.cli import pipeline
-    from regimekit.cli.console import Console
     from regimekit.cli.model_selection import tune_model
 
     options = _options(
@@ -352,7 +349,6 @@ def forecast(
     quiet: Quiet = False,
 ) -> None:
     """Forecast the next steps with the model of an earlier run."""
-    from regimekit.cli.console import Console
     from regimekit.cli.snapshots import forecast_snapshot
 
     forecast_snapshot(snapshot, horizon, level, future, out, Console(json, quiet))
@@ -361,7 +357,6 @@ def forecast(
 @app.command()
 def inspect(snapshot: Snapshot, json: Json = False, quiet: Quiet = False) -> None:
     """Print the settings, regimes and transitions of a model."""
-    from regimekit.cli.console import Console
     from regimekit.cli.snapshots import inspect_snapshot
 
     inspect_snapshot(snapshot, Console(json, quiet))
@@ -377,7 +372,6 @@ def report(
     quiet: Quiet = False,
 ) -> None:
     """Write the report of an earlier run again."""
-    from regimekit.cli.console import Console
     from regimekit.cli.snapshots import rewrite_report
 
     rewrite_report(folder, out, horizon, Console(quiet=quiet))
@@ -386,7 +380,6 @@ def report(
 @app.command()
 def models(json: Json = False) -> None:
     """List the models."""
-    from regimekit.cli.console import Console
     from regimekit.core.registry import REGISTRY
 
     console, entries = Console(json), REGISTRY.values()
@@ -405,7 +398,6 @@ def demo(
     quiet: Quiet = False,
 ) -> None:
     """Run a model on a generated stream with known regimes."""
-    from regimekit.cli.console import Console
     from regimekit.cli.demo import run_demo
 
     run_demo(out, n, seed, model, Console(json, quiet))
@@ -427,7 +419,6 @@ def reproduce(
     ] = False,
 ) -> None:
     """Make the tables and figures of the paper; finished runs are not repeated."""
-    from regimekit.cli.console import Console
     from regimekit.core.exceptions import whole
 
     console, paper = Console(), _import_paper()

@@ -17,7 +17,6 @@ from regimekit.core.model import Model
 from regimekit.core.registry import models
 from regimekit.io import TimeColumn
 from regimekit.io.columns import forecast_columns, regime_columns
-from regimekit.metrics import RunningCalibration
 from regimekit.preprocessing.frames import Table
 
 _LISTED_TRANSITIONS = 3  # most probable next regimes that are printed for each regime
@@ -126,16 +125,8 @@ def rewrite_report(folder: Path, out: Path | None, horizon: int, console: Consol
     saved.require_run()
     record, target = saved.record, out or saved.folder / output.REPORT
     try:
-        write_report(
-            target,
-            saved.model,
-            output.read_rows(saved.folder, record["format"]),
-            target=record["target"],
-            horizon=horizon,
-            scores=record["scores"],
-            notes=record["warnings"],
-            calibration=RunningCalibration.from_state(record["calibration"]),
-        )
+        rows = output.read_rows(saved.folder, record["format"])
+        write_report(target, saved.model, rows, record, horizon)
     except ModuleNotFoundError as error:
         raise RegimekitError(f"The report needs {error.name}, which is not installed.") from None
     console.info(f"report in {target}")

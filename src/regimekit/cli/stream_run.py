@@ -40,6 +40,7 @@ REMEDIES = Cures(
     "Pass --lags 1",
     "pass --model auto",
 )
+_REPORT_HORIZON = 24  # steps that a report forecasts if --horizon is not given
 BLOCK_ROWS = 512  # observations per block; Ctrl-C waits for the end of a block
 
 
@@ -157,21 +158,25 @@ class StreamRun:
                 notes.append(f"forecasts.csv was not written: {error}")
         self.model.save(folder.path(output.MODEL))
         summary = self._summary(notes)
-        folder.write_record(
+        record = summary | {
             **options.request._asdict(),
-            season=self.pipeline.season,
-            horizon=options.horizon,
-            format=file_format,
-            reader=self.reader.to_json(),
-            scores_state=self.scores.state(),
-            calibration=self.calibration.state(),
-            **{name: summary[name] for name in _RECORDED},
-        )
+            "season": self.pipeline.season,
+            "horizon": options.horizon,
+            "format": file_format,
+            "reader": self.reader.to_json(),
+            "scores_state": self.scores.state(),
+            "calibration": self.calibration.state(),
+        }
+        folder.write_record(**record)
         if self.observations:
-            self._write_report(folder, notes, console)
+            self._write_report(folder, record, console)
         if file_format == "parquet":
             folder.convert_run_to_parquet()
-        return summary | {"files": folder.commit(), "out": str(folder.folder)}
+        return summary | {
+            "ms_per_observation": 1e3 * self.seconds / max(self.processed, 1),
+            "out": str(folder.folder),
+            "files": folder.commit(),
+        }
 
     def _blocks(self, chunks: Iterable[list[Row]]) -> Iterator[Block]:
         """Yield small blocks, or one block for a model that needs the whole stream."""
@@ -241,42 +246,26 @@ class StreamRun:
             "scores": self.scores.table(),
             "warnings": notes,
             "interrupted": self.interrupted,
-            "ms_per_observation": 1e3 * self.seconds / max(self.processed, 1),
         }
 
-    def _write_report(self, folder: ResultFolder, notes: list[str], console: Console) -> None:
-        recent = self.recent
+    def _write_report(self, folder: ResultFolder, record: dict[str, Any], console: Console) -> None:
+        recent, notes = self.recent, record["warnings"]
         if self.observations > recent.count:
             notes = [*notes, f"The report shows the latest {recent.count} observations."]
+        rows = recent.run(), recent.y(), time_array(recent.times())
+        path, content = folder.path(output.REPORT), record | {"warnings": notes}
         try:
-            write_report(
-                folder.path(output.REPORT),
-                self.model,
-                (recent.run(), recent.y(), time_array(recent.times())),
-                target=self.pipeline.layout.target,
-                horizon=self.pipeline.options.horizon or 24,
-                scores=self.scores.table(),
-                notes=notes,
-                calibration=self.calibration,
-            )
+            write_report(path, self.model, rows, content, record["horizon"] or _REPORT_HORIZON)
         except ModuleNotFoundError as error:
             console.warn(f"report.html was not written: {error.name} is not installed.")
-
-
-# Entries of the summary that run.json contains.
-_RECORDED = ("model", "target", "level", "observations", "outliers", "warnings", "scores")
 
 
 def write_report(
     path: Path,
     model: Model,
     rows: tuple[Run, NDArray[np.float64], NDArray[Any] | None],
-    *,
-    target: str,
+    record: dict[str, Any],
     horizon: int,
-    scores: dict[str, float],
-    notes: list[str],
-    calibration: RunningCalibration,
 ) -> None:
     """Write report.html.
 
@@ -284,11 +273,8 @@ def write_report(
         path: file to write.
         model: model after the run.
         rows: run, (T,) observations, and their times.
-        target: name of the forecast column.
+        record: content of run.json.
         horizon: steps to forecast.
-        scores: scores by name.
-        notes: sentences about the table and the forecasts.
-        calibration: calibration of the forecasts.
 
     Raises:
         ModuleNotFoundError: if a library that the report needs is not installed.
@@ -300,12 +286,12 @@ def write_report(
         model=model,
         y=y,
         times=times,
-        title=f"{target}: {model.name}",
+        title=f"{record['target']}: {model.name}",
         horizon=horizon,
-        scores=scores,
-        warnings=notes,
+        scores=record["scores"],
+        warnings=record["warnings"],
         settings=model.settings(),
-        calibration=calibration.table(),
+        calibration=RunningCalibration.from_state(record["calibration"]).table(),
     )
 
 
@@ -365,17 +351,13 @@ def _restore(out: Path, file: str | None) -> tuple[StreamRun, Iterable[list[Row]
     if not REGISTRY[model.name].online:
         raise RegimekitError(f"{model.name} is an offline fit and cannot process more rows.")
     request = TableRequest(record["file"], record["table"], record["query"])
-    source = open_source(request if file is None else TableRequest(file))
+    request = request if file is None else TableRequest(file)
+    source = open_source(request)
     for name in reader.layout.used:
         if name not in source.names:
             raise unknown("column", name, source.names)
-    options = PipelineOptions(
-        request if file is None else TableRequest(file),
-        ColumnChoice(),
-        model.name,
-        level=record["level"],
-        horizon=record["horizon"],
-    )
+    level, horizon = record["level"], record["horizon"]
+    options = PipelineOptions(request, ColumnChoice(), model.name, level=level, horizon=horizon)
     frequency = reader.time_column.frequency
     pipeline = Pipeline(options, source, reader.layout, frequency, record["season"])
     run = StreamRun(

@@ -77,7 +77,8 @@ def compare(
     compared = []
     for name, settings in models.items():
         on_start(name)
-        compared.append(_run(name, settings, y, X, season, skip, level))
+        scores = RunningScores(season, skip)
+        compared.append(_run(name, settings, y, X, scores, level))
     return sorted(compared, key=lambda one: one.scores.get("rmse", np.inf))
 
 
@@ -119,8 +120,7 @@ def _run(
     settings: Mapping[str, Any],
     y: Array,
     X: Any,
-    season: int | None,
-    skip: int,
+    scores: RunningScores,
     level: float,
 ) -> ComparedModel:
     nothing = np.full(len(y), np.nan)
@@ -135,7 +135,6 @@ def _run(
         return ComparedModel(name, {}, nothing, remark=str(error))
     if not REGISTRY[name].online:
         return ComparedModel(name, {}, nothing, len(model.regimes()), seconds, OFFLINE)
-    scores = RunningScores(season, skip)
     scores.add(y, run.mean, run.lower, run.upper, run.log_score)
     own = {key: value for key, value in scores.table().items() if "last_value" not in key}
     errors = np.abs(y - run.mean)
