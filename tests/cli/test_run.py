@@ -240,6 +240,10 @@ def test_progress_shows_rows_done_of_all(table: Path, monkeypatch: pytest.Monkey
         update(50)
         update(150)
     assert "150/150" in terminal.getvalue() and "rows" in terminal.getvalue()
+    terminal.truncate(0)
+    with Console().progress("rows", lambda: None) as update:
+        update(50)
+    assert "50/?" in terminal.getvalue()
     asked: list[int] = []
     with Console(quiet=True).progress("rows", lambda: asked.append(1)) as update:
         update(50)

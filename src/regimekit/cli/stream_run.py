@@ -123,18 +123,37 @@ class StreamRun:
         """Whether each forecast was made before its observation was known."""
         return REGISTRY[self.model.name].online
 
-    def process(self, folder: ResultFolder, chunks: Iterable[list[Row]], console: Console) -> None:
-        """Process rows and write run.csv and events.csv."""
+    def process(
+        self,
+        folder: ResultFolder,
+        chunks: Iterable[list[Row]],
+        console: Console,
+        same_table: bool = True,
+    ) -> None:
+        """Process rows and write run.csv and events.csv.
+
+        Args:
+            folder: result folder.
+            chunks: rows that have not been processed.
+            console: output.
+            same_table: whether rows processed earlier come from this table. If not, some rows of
+                this table may be known already, so the progress bar shows no total.
+        """
         begin, rows_before = time.perf_counter(), self.reader.rows
+
+        def count_new() -> int | None:
+            total = self.pipeline.count() if same_table else None
+            return None if total is None else total - rows_before
+
         with (
             CsvWriter(folder.path(output.RUN)) as run_file,
             CsvWriter(folder.path(output.EVENTS)) as event_file,
             Interrupt() as interrupt,
-            console.progress("rows", self.pipeline.count) as update,
+            console.progress("rows", count_new) as update,
         ):
             for block in self._blocks(chunks):
                 self._process_block(block, run_file, event_file)
-                update(self.reader.rows)
+                update(self.reader.rows - rows_before)
                 if interrupt.requested:
                     self.interrupted = True
                     break
@@ -332,7 +351,7 @@ def resume_run(out: Path, file: str | None, console: Console) -> None:
     before = run.observations
     with ResultFolder(out, run.pipeline.options.request.file) as folder:
         folder.copy_rows(file_format)
-        run.process(folder, chunks, console)
+        run.process(folder, chunks, console, same_table=file is None)
         if run.observations == before:
             console.result({"observations": before, "new": 0, "out": str(out)})
             console.info(f"no new rows; {out} is unchanged, with {before} observations")
