@@ -1,4 +1,4 @@
-"""Which column is which, and whole tables in little memory."""
+"""Detection of columns, conversion of rows, and memory use."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ import pytest
 
 from regimekit.core.exceptions import RegimekitError
 from regimekit.io import (
-    Clock,
+    ColumnChoice,
     Layout,
-    Reading,
-    Request,
-    Wishes,
-    blocks,
-    find_layout,
+    ObservationReader,
+    TableRequest,
+    TimeColumn,
+    detect_layout,
     open_source,
 )
 
 DAYS = [f"2024-01-0{k}" for k in range(1, 5)]
 
 
-def layout_of(table: dict[str, list[Any]], **wishes: Any) -> Layout:
-    return find_layout(list(table), list(zip(*table.values(), strict=True)), Wishes(**wishes))
+def layout_of(table: dict[str, list[Any]], **choice: Any) -> Layout:
+    rows = list(zip(*table.values(), strict=True))
+    return detect_layout(list(table), rows, ColumnChoice(**choice))
 
 
 @pytest.mark.parametrize(
@@ -45,41 +45,42 @@ def test_obvious_columns_are_found(
     assert (found.target, found.time) == (target, time)
 
 
-def test_wishes_win_and_are_checked() -> None:
+def test_named_columns_are_used_and_checked() -> None:
     columns = {"day": DAYS, "v": ["1", "2", "3", "4"], "w": ["4", "3", "2", "1"]}
     assert layout_of(columns, target="w", columns=("v",)).used == ("w", "day", "v")
     assert layout_of(columns, columns=("v",)).target == "w"
-    for wishes, word in [
+    for choice, word in [
         ({}, "v, w"),
-        ({"target": "day"}, "holds times"),
+        ({"target": "day"}, "contains times"),
         ({"target": "W"}, "--target"),
         ({"target": "v", "time": "v"}, "also the time"),
         ({"by": "x"}, "--by"),
     ]:
         with pytest.raises(RegimekitError, match=word):
-            layout_of(columns, **wishes)
+            layout_of(columns, **choice)
 
 
 def test_covariates_are_carried_forward_also_through_gaps() -> None:
     layout = Layout("y", "t", "numbers", ("x",))
-    reading = Reading(layout, Clock(first=[]))
+    reader = ObservationReader(layout, TimeColumn(first=[]))
     rows = [(1.0, float(t), None if t == 3 else 10.0 * t) for t in (*range(12), 14)]
-    (block,) = blocks(reading, [rows])
-    assert block.X is not None and block.X[:, 0].tolist()[3] == 20.0
-    assert block.X[-3:, 0].tolist() == [110.0, 110.0, 140.0] and reading.carried == 1
+    (block,) = reader.blocks([rows])
+    assert block.X is not None and block.X.values[:, 0].tolist()[3] == 20.0
+    assert block.X.values[-3:, 0].tolist() == [110.0, 110.0, 140.0] and reader.carried == 1
     assert block.has_row.tolist() == [True] * 12 + [False, False, True]
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="asks Linux for the peak")
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
 def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
     code = (
         "import re, sys\n"
         "from regimekit.io import *\n"
-        "source = open_source(Request(sys.argv[1]))\n"
-        "layout = find_layout(source.names, source.sample(), Wishes(), source.separator)\n"
-        "reading = Reading(layout, Clock())\n"
-        "print(sum(len(block.y) for block in blocks(reading, source.rows(layout.used))))\n"
+        "source = open_source(TableRequest(sys.argv[1]))\n"
+        "sample = source.sample()\n"
+        "layout = detect_layout(source.names, sample, ColumnChoice(), source.separator)\n"
+        "reader = ObservationReader(layout, TimeColumn())\n"
+        "print(sum(len(block.y) for block in reader.blocks(source.rows(layout.used))))\n"
         "print(re.search(r'VmHWM:\\s+(\\d+)', open('/proc/self/status').read())[1])\n"
     )
     peaks = []
@@ -96,7 +97,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
     assert peaks[1] - peaks[0] < 0.25 * more
 
 
-def test_a_source_reads_again_from_the_start(tmp_path: Path) -> None:
+def test_rows_start_again_at_the_first_row(tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_text("y\n1\n2\n")
-    source = open_source(Request(str(tmp_path / "x.csv")))
+    source = open_source(TableRequest(str(tmp_path / "x.csv")))
     assert [list(source.rows()), list(source.rows())] == [[[("1",), ("2",)]]] * 2

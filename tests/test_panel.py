@@ -1,4 +1,4 @@
-"""`rk.run_many`: any frame in, the same library out, the same numbers whoever computes them."""
+"""`rk.run_many`: results in the caller's frame library, independent of jobs and order."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def columns(n: int = 40) -> dict[str, list[Any]]:
 
 
 @pytest.mark.parametrize("library", [pandas, polars])
-def test_the_callers_library(library: Any) -> None:
+def test_results_are_frames_of_the_callers_library(library: Any) -> None:
     done = rk.run_many(library.DataFrame(columns()), model="last_value", horizon=3)
     for frame in (done.frame, done.events, done.forecasts, done.scores):
         assert isinstance(frame, library.DataFrame)
@@ -43,7 +43,7 @@ def test_the_callers_library(library: Any) -> None:
     assert next(iter(done.forecasts["ds"])) == datetime(2024, 2, 10)
 
 
-def test_a_series_is_what_it_is_alone() -> None:
+def test_a_series_gives_the_same_result_alone() -> None:
     frame = pandas.DataFrame(columns())
     done = rk.run_many(frame, model="br_ihmm", settings=SMALL, seed=3).frame
     alone = frame[frame.unique_id == "a"]
@@ -54,7 +54,7 @@ def test_a_series_is_what_it_is_alone() -> None:
 
 
 @pytest.mark.slow
-def test_workers_and_order_change_nothing() -> None:
+def test_jobs_and_order_do_not_change_results() -> None:
     frame = pandas.DataFrame(columns())
     one = rk.run_many(frame, model="br_ihmm", settings=SMALL).frame
     two = rk.run_many(frame, model="br_ihmm", settings=SMALL, jobs=2).frame
@@ -94,7 +94,7 @@ def test_covariates_and_their_future() -> None:
     future = pandas.DataFrame({"unique_id": ["a", "b", "a", "b"], "price": [1.0, 2.0, 3.0, 4.0]})
     done = rk.run_many(frame, horizon=2, future=future, **given)
     assert len(done.forecasts) == 4 and done.errors == {}
-    with pytest.raises(rk.RegimekitError, match="future"):
+    with pytest.raises(rk.RegimekitError, match="needs future"):
         rk.run_many(frame, horizon=2, **given)
 
 
@@ -116,7 +116,7 @@ def test_bad_arguments_are_named(arguments: dict[str, Any], word: str) -> None:
 
 
 @pytest.mark.parametrize("streams", [True, False])
-def test_any_backend_of_joblib_serves(streams: bool) -> None:
+def test_any_joblib_backend_gives_the_same_result(streams: bool) -> None:
     class Cluster(ThreadingBackend):  # type: ignore[misc]
         supports_return_generator = streams
 
@@ -128,7 +128,7 @@ def test_any_backend_of_joblib_serves(streams: bool) -> None:
     pandas.testing.assert_frame_equal(spread.frame, plain.frame)
 
 
-def test_dates_say_which_seasons_to_expect() -> None:
+def test_seasons_of_the_calendar_are_passed_to_auto() -> None:
     hours = Frequency("seconds", 3600.0).seasons
     assert with_seasons("auto", {}, hours) == {"seasons": [24, 168]}
     assert with_seasons("auto", {"seasons": [7]}, hours) == {"seasons": [7]}

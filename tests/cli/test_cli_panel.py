@@ -1,4 +1,4 @@
-"""`regimekit run --by`: many series of one table, each for itself."""
+"""`regimekit run --by`: one model per series of a table."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import regimekit as rk
 
 @pytest.fixture
 def long(tmp_path: Path) -> Path:
-    """Three interleaved series; the second has a cell that is no number."""
+    """Three interleaved series; the second has a cell that is not a number."""
     rng = np.random.default_rng(0)
     lines = []
     for day in range(1, 29):
@@ -40,11 +40,13 @@ def test_one_failing_series_does_not_stop_the_others(
     assert len(rows_of(tmp_path / "out" / "scores.csv")) == 2
     assert rk.load(tmp_path / "out" / "models" / "west_1.regimekit").name == "last_value"
     said = regimekit("inspect", "out")
-    assert said.code == 2 and "many series" in said.err and "out/models/north.regimekit" in said.err
+    assert (
+        said.code == 2 and "several series" in said.err and "out/models/north.regimekit" in said.err
+    )
 
 
 @pytest.mark.slow
-def test_workers_change_nothing(regimekit: Regimekit, long: Path, tmp_path: Path) -> None:
+def test_jobs_do_not_change_results(regimekit: Regimekit, long: Path, tmp_path: Path) -> None:
     for jobs in (1, 2):
         assert (
             regimekit("run", long, "--by", "shop", *FAST, "--jobs", jobs, "--out", jobs).code == 0
@@ -58,7 +60,7 @@ def test_all_failing_is_an_error(regimekit: Regimekit, tmp_path: Path) -> None:
     assert regimekit("run", "x.csv", "--by", "k", "--model", "last_value").code == 2
 
 
-def test_keys_that_look_alike_keep_their_own_models(regimekit: Regimekit, tmp_path: Path) -> None:
+def test_similar_keys_get_different_snapshot_files(regimekit: Regimekit, tmp_path: Path) -> None:
     keys = ("a b", "a/b", "A", "a")
     lines = [f"{key},{day},{j}" for j, key in enumerate(keys) for day in range(1, 6)]
     (tmp_path / "alike.csv").write_text("\n".join(["key,day,y", *lines]) + "\n")

@@ -1,4 +1,4 @@
-"""One cell at a time: numbers and times as files write them."""
+"""Numbers and times in the notations of data files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from regimekit.io import cells
+from regimekit.io import cell_parsing as cells
 
 
 @pytest.mark.parametrize(
@@ -28,16 +28,16 @@ from regimekit.io import cells
     ],
 )
 def test_numbers(cell: Any, decimal: str, value: float) -> None:
-    assert cells.number(cell, decimal) == value
+    assert cells.parse_number(cell, decimal) == value
 
 
 @pytest.mark.parametrize("cell", ["", "NA", "nan", "NULL", " n/a ", None, float("nan"), "?"])
 def test_missing(cell: Any) -> None:
-    assert cells.missing(cell) and math.isnan(cells.number(cell))
+    assert cells.is_missing(cell) and math.isnan(cells.parse_number(cell))
 
 
 @pytest.mark.parametrize("cell", ["abc", "1_000", "1,2,3", "12:30", date(2024, 1, 1), "1,5"])
-def test_no_numbers(cell: Any) -> None:
+def test_cells_that_are_not_numbers(cell: Any) -> None:
     assert not cells.is_number(cell)
 
 
@@ -51,8 +51,8 @@ def test_no_numbers(cell: Any) -> None:
         (["red, blue", "x"], ";", "."),
     ],
 )
-def test_the_decimal_sign_is_found(column: list[str], separator: str, sign: str) -> None:
-    assert cells.find_decimal(column, separator) == sign
+def test_decimal_sign_is_detected(column: list[str], separator: str, sign: str) -> None:
+    assert cells.detect_decimal_sign(column, separator) == sign
 
 
 @pytest.mark.parametrize(
@@ -70,14 +70,14 @@ def test_the_decimal_sign_is_found(column: list[str], separator: str, sign: str)
         ([datetime(2024, 1, 2, 1, tzinfo=timezone(timedelta(hours=1)))], datetime(2024, 1, 2)),
     ],
 )
-def test_notations_of_time(column: list[Any], first: datetime) -> None:
-    form = cells.find_time_form(column)
-    assert form is not None and cells.time_reader(form)(column[0]) == first
+def test_time_formats_are_detected(column: list[Any], first: datetime) -> None:
+    time_format = cells.detect_time_format(column)
+    assert time_format is not None and cells.time_parser(time_format)(column[0]) == first
 
 
 @pytest.mark.parametrize("column", [["1", "2"], ["red"], [None, ""], [1.5], []])
-def test_what_is_no_time(column: list[Any]) -> None:
-    assert cells.find_time_form(column) is None
+def test_columns_that_are_not_times(column: list[Any]) -> None:
+    assert cells.detect_time_format(column) is None
 
 
 @pytest.mark.parametrize(
@@ -88,8 +88,8 @@ def test_what_is_no_time(column: list[Any]) -> None:
         ([0, 1, 2], cells.NUMBER),
     ],
 )
-def test_counters(values: list[int], form: str) -> None:
-    assert cells.find_epoch(values) == form
+def test_epoch_units(values: list[int], form: str) -> None:
+    assert cells.detect_epoch_unit(values) == form
     if form == "epoch seconds":
-        found = cells.time_reader(form)(values[0])
+        found = cells.time_parser(form)(values[0])
         assert found == datetime.fromtimestamp(values[0], UTC).replace(tzinfo=None)

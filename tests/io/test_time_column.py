@@ -1,4 +1,4 @@
-"""Time stamps: how often, what is missing, what is refused."""
+"""Time stamps: frequency, gaps, repeats, order."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from regimekit.core.exceptions import RegimekitError
-from regimekit.io import Clock
-from regimekit.io.clock import FIRST, LONGEST
+from regimekit.io import TimeColumn
+from regimekit.io.time_column import DETECTION_ROWS, MAX_GAP
 from regimekit.preprocessing.time_index import Frequency, find_frequency
 
 START = datetime(2024, 1, 1)
@@ -40,7 +40,7 @@ MONTH_ENDS = [month - timedelta(days=1) for month in months(20, 1)]
         (months(9, 3), "quarterly", 4),
         (months(9, 12), "yearly", None),
         (MONTH_ENDS, "monthly", 12),
-        (WEEKDAYS, "daily except weekends", 5),
+        (WEEKDAYS, "daily but at weekends", 5),
         ([1.0, 2.0, 3.0, 4.0], "every 1", None),
     ],
 )
@@ -57,32 +57,37 @@ def test_no_frequency_in_disorder_or_nothing() -> None:
 
 
 def test_gaps_repeats_and_pauses_are_counted() -> None:
-    clock = Clock(Frequency("seconds", 60))
-    stamps = [0, 60, 60, 240, 250, 250 + 60 * (LONGEST + 5)]
-    found = [clock.tick(START + timedelta(seconds=s), f"Row {row}") for row, s in enumerate(stamps)]
+    column = TimeColumn(Frequency("seconds", 60))
+    stamps = [0, 60, 60, 240, 250, 250 + 60 * (MAX_GAP + 5)]
+    found = [
+        column.advance(START + timedelta(seconds=s), f"Row {row}") for row, s in enumerate(stamps)
+    ]
     assert found == [0, 0, None, 2, 0, 0]
-    assert (clock.repeats, clock.gaps, clock.missing) == (1, 1, 2)
-    assert (clock.between, clock.pauses) == (1, 1) and len(clock.words()) == 4
+    assert (column.repeats, column.gaps, column.missing) == (1, 1, 2)
+    assert (column.between, column.pauses) == (1, 1) and len(column.notes()) == 4
 
 
-def test_weekends_are_no_gaps() -> None:
-    clock = Clock(Frequency("business days", 1))
+def test_weekends_are_not_gaps() -> None:
+    column = TimeColumn(Frequency("business days", 1))
     friday = datetime(2024, 1, 5)
-    assert [clock.tick(friday, "Row 1"), clock.tick(friday + timedelta(days=3), "Row 2")] == [0, 0]
-    assert clock.tick(friday + timedelta(days=5), "Row 3") == 1
+    assert [
+        column.advance(friday, "Row 1"),
+        column.advance(friday + timedelta(days=3), "Row 2"),
+    ] == [0, 0]
+    assert column.advance(friday + timedelta(days=5), "Row 3") == 1
 
 
-def test_disorder_is_refused_and_changes_nothing() -> None:
-    clock = Clock(last=START)
+def test_an_earlier_time_raises_and_changes_nothing() -> None:
+    column = TimeColumn(last=START)
     with pytest.raises(RegimekitError, match="Row 7"):
-        clock.tick(START - timedelta(hours=1), "Row 7")
-    assert clock.last == START
+        column.advance(START - timedelta(hours=1), "Row 7")
+    assert column.last == START
 
 
-def test_a_live_clock_learns_its_step_and_survives_a_snapshot() -> None:
-    clock = Clock(first=[])
-    for row, time in enumerate(every(FIRST + 2, hours=1)):
-        clock.tick(time, f"Row {row}")
-        clock = Clock.from_json(clock.to_json())
-    assert str(clock.frequency) == "hourly"
-    assert clock.tick(START + timedelta(hours=FIRST + 4), "Row 20") == 2
+def test_frequency_of_a_live_stream_is_detected_and_serialized() -> None:
+    column = TimeColumn(first=[])
+    for row, time in enumerate(every(DETECTION_ROWS + 2, hours=1)):
+        column.advance(time, f"Row {row}")
+        column = TimeColumn.from_json(column.to_json())
+    assert str(column.frequency) == "hourly"
+    assert column.advance(START + timedelta(hours=DETECTION_ROWS + 4), "Row 20") == 2
