@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from regimekit.core.exceptions import RegimekitError
 from regimekit.distributions.forecast import Forecast, Forecasts, several_quantiles
 from regimekit.preprocessing.frames import Series, chosen
 from regimekit.results import CHANGES, Event, Run, Step
@@ -68,6 +69,8 @@ class Recorder:
     """Collects blocks into the columns of a Run."""
 
     def __init__(self, level: float) -> None:
+        if not 0 < level < 1:
+            raise RegimekitError(f"level must lie strictly between 0 and 1, got {level!r}.")
         self.level = level
         self.moments: list[tuple[Array, ...]] = []
         self.blocks: list[Block] = []

@@ -35,7 +35,7 @@ from regimekit.distributions.forecast import Forecast
 from regimekit.ihmm.emissions.linear import FARTHEST
 from regimekit.preprocessing import features as feature_maps
 from regimekit.preprocessing.features import Features, Past
-from regimekit.preprocessing.frames import Row, read_series, read_table
+from regimekit.preprocessing.frames import Row, Series, Table, read_series, read_table
 from regimekit.results import OPENED, RETURNED, Event, Regime, Run, Step, Transitions
 from regimekit.serialization.validation import Arrays, Values
 
@@ -91,7 +91,8 @@ class BeamIhmm(Model):
             [0, 0, 0, 1, 1, 1, 1]
         """
         if y is not None:
-            self._append(y, X, afresh=True)
+            series = read_series(y)
+            self._append(series, read_table(X, length=len(series.values)), afresh=True)
         elif X is not None:
             raise RegimekitError("X is given without y.")
         return self._fitted(progress)
@@ -109,12 +110,16 @@ class BeamIhmm(Model):
             progress: show a progress bar.
             level: probability that the interval `lower` .. `upper` should hold.
         """
-        if not 0 < level < 1:
-            raise RegimekitError(f"level must lie strictly between 0 and 1, got {level!r}.")
-        first = len(self._y)
-        self._append(y, X)
-        say_once(self._said, "hindsight", HINDSIGHT.format(name=self.name), stacklevel=4)
         recorder = Recorder(level)
+        series = read_series(y)
+        return self._run(series, read_table(X, length=len(series.values)), recorder, progress)
+
+    def _run(self, series: Series, table: Table | None, recorder: Recorder, progress: bool) -> Run:
+        first = len(self._y)
+        self._append(series, table)
+        say_once(self._said, "hindsight", HINDSIGHT.format(name=self.name), stacklevel=6)
+        # In-sample predictives are not forecasts: `recorder` must not score them.
+        recorder = Recorder(recorder.level)
         fit = self._fitted(progress)
         steps = _steps(fit)
         for start in range(first, len(fit), _BLOCK):
@@ -124,8 +129,7 @@ class BeamIhmm(Model):
                 score = float(forecast.log_density(fit.data.y[i]))
                 told.append(steps[i]._replace(log_score=score))
             recorder.add(Block.of(forecasts, told, start))
-        series = read_series(y)
-        run = recorder.run(series._replace(values=series.values.reshape(-1, 1)))
+        run = recorder.run(series)
         self._note(run)
         return run
 
@@ -183,10 +187,8 @@ class BeamIhmm(Model):
             made.append(forecast)
         return made
 
-    def _append(self, y: Any, X: Any, afresh: bool = False) -> None:
+    def _append(self, series: Series, table: Table | None, afresh: bool = False) -> None:
         """Remember a stream, all of it or, if anything is wrong with it, nothing."""
-        series = read_series(y)
-        table = read_table(X, length=len(series.values))
         if series.values.shape[1] > 1:
             raise _too_wide(series.values.shape[1])
         self._check_stream(series.values, table)
