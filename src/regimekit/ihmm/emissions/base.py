@@ -294,6 +294,18 @@ class Emission:
         """Write the row that the candidate at place 0, started from `row`, has become."""
         self.finalize(0, row, into)
 
+    def time_update_row(self, row):
+        """Apply to `row` what time did to the candidate at place 0."""
+        self.time_update(0, row)
+
+    def draw_prior_row(self, prior, row, random):
+        """Write `row` as a copy of the row `prior` around a mean drawn at random (D9)."""
+        self.draw_prior(prior, row, random)
+
+    def distances(self, a, b):
+        """Return coefficient distance and joint distance of two rows."""
+        return self.coefficient_distance(a, b), self.joint_distance(a, b)
+
 
 class PythonEmission(Emission):
     """An emission written in plain Python, behind the compiled interface.
