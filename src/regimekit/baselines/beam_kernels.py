@@ -537,7 +537,5 @@ class Chain:
             self.noise[k] = self.regression.draw_noise(
                 self.regression.seen[k], self.regression.misfit[k], self.random
             )
-            self.regression.draw_coefficients(
-                k, self.noise[k], self.random, self.coefficients[k]
-            )
+            self.regression.draw_coefficients(k, self.noise[k], self.random, self.coefficients[k])
         return self.regression.log_evidence()

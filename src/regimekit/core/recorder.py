@@ -34,7 +34,7 @@ class Block:
     first: int = 0
 
     @classmethod
-    def of(cls, forecasts: list[Forecast], steps: list[Step], first: int) -> Block:
+    def of(cls, forecasts: Sequence[Forecast], steps: list[Step], first: int) -> Block:
         """From one forecast and one step per observation."""
         columns = {
             name: np.array([getattr(step, name) for step in steps], dtype=kind)
