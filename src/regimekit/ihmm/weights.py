@@ -3,7 +3,7 @@
 A *weight* is a function of the length z of the residual in standard deviations, with threshold c:
 
     none          w^2 = 1
-    imq           w^2 = 1 / (1 + z^2 / c^2)                       Eq. (12), label eq:imq-weight
+    imq           w^2 = 1 / (1 + z^2 / c^2)                       Eq. (10)
     huber         w^2 = min(1, c^2 / z^2)
     mahalanobis   w^2 = 1 if z <= c else 0
 
