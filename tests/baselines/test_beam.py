@@ -202,7 +202,7 @@ def test_backward_sampling_equals_enumeration():
 def test_extension_keeps_shares_and_hides_less_than_the_least_slice():
     data = level_data([0.0, 1.0, 2.0])
     prior = BeamSettings().prior(1)
-    chain = make_chain(data, prior, seed=1)
+    chain = make_chain(data, prior)
     assert not chain.extend(-9.0)
     log_rows, log_beta = state(chain, "log_rows", "log_beta")
     n = chain.size

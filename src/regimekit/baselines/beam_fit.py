@@ -255,12 +255,12 @@ class BeamFit:
 
     @cached_property
     def one_step(self) -> Array:
-        """(T,) posterior mean of y_t given the previous regime; parameters are fitted to all of y."""
+        """(T,) posterior mean of y_t given the previous regime; the parameters are smoothed."""
         return self._average(lambda draw: one_step(draw, self.data.design, self.prior))
 
     @cached_property
     def change_probability(self) -> Array:
-        """(T,) posterior probability that the regime differs from that of the observation before."""
+        """(T,) posterior probability that the regime is not that of the previous observation."""
         return self._average(lambda draw: np.diff(draw.path, prepend=draw.path[:1]) != 0)
 
     @cached_property
