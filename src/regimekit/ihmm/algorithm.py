@@ -914,6 +914,28 @@ class RegimeFilter:
         np.asarray(self.pool.owners)[rows] = 1
         self.clock.next_label += 1
 
+    def count_candidates(self):
+        """Return the number of distinct rows that the particles of each island store."""
+        slots, n = np.asarray(self.particles.slots), np.asarray(self.particles.n_regimes)
+        used = np.arange(slots.shape[1]) <= n[:, None]
+        first = np.asarray(self.clock.first)
+        return [
+            np.unique(slots[a:b][used[a:b]]).size
+            for a, b in zip(first[:-1], first[1:], strict=True)
+        ]
+
+    def extra_rows(self):
+        """Return how many rows a batch may need beside those of its candidates (D9)."""
+        return 0 if self.settings.shared_prior else self.particles.alpha.shape[0]
+
+    def restart_batch(self, g):
+        """Start the candidates of the batch under way again."""
+        self.begin_batch(g)
+
+    def refresh_masses(self, g):
+        """Compute the posterior masses of the candidates of an island again."""
+        self.posterior_masses(g)
+
     def predict_one(self, design):
         """Return the components (share, location, spread, dof) of the next observation."""
         values: cython.double[:, ::1] = np.ascontiguousarray(design, np.float64)
@@ -1047,7 +1069,8 @@ class RegimeFilter:
 
     def recent(self):
         """Return the latest observations (L, d) and their designs (L, r, m), in order."""
-        n, length = self.n_recent, self.recent_y.shape[0]
+        n = self.n_recent
+        length = self.recent_y.shape[0]
         order = np.arange(max(n - length, 0), n) % length
         return np.asarray(self.recent_y)[order], np.asarray(self.recent_design)[order]
 
@@ -1086,6 +1109,10 @@ class RegimeFilter:
         matrix = np.empty((n, n))
         transition_matrix(self.particles, i, self.settings.concentration.sticky, matrix)
         return matrix
+
+    def rate(self):
+        """Return the outlier rate learnt so far; 0 without contamination."""
+        return self.outlier_rate() if self.scoring.is_contamination() else 0.0
 
     def candidate_places(self, g):
         """Return the places of the candidates of island g."""

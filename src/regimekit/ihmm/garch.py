@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from regimekit.core.exceptions import RegimekitError, whole
 from regimekit.core.maker import Batch, Pair, Resampling, Rules, Terms, Units, Weight, maker
-from regimekit.ihmm.emissions.garch import GarchSpec
+from regimekit.ihmm.emissions.garch import GarchSettings
 from regimekit.ihmm.makers import build
 from regimekit.ihmm.model import RegimeModel
 from regimekit.preprocessing import features as feature_maps
@@ -90,4 +90,4 @@ def garch_ihmm(
             "Pass the residuals of a regression as y."
         )
     whole("cloud", cloud, least=16, most=MOST_POINTS)
-    return build("garch_ihmm", GarchSpec, settings)
+    return build("garch_ihmm", GarchSettings, settings)

@@ -125,6 +125,10 @@ class RegimePool:
             for l in range(particles.n_regimes[i] + 1):
                 self.owners[particles.slots[i, l]] += 1
 
+    def count_owners_of(self, particles):
+        """Count the owners of every row, for callers in Python."""
+        self.count_owners(particles)
+
 
 POOL_FIELDS = ("owners", "label", "reported", "first_seen", "last_seen", "visits", "batches")
 

@@ -24,7 +24,7 @@ cdef class Predictive:
 
 
 cdef class Emission:
-    cdef public object shape
+    cdef public object shape, feature_limit
     cdef public Scoring scoring
     cdef public Py_ssize_t dim
     cdef public bint timeless, need_start

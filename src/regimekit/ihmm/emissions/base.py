@@ -154,6 +154,7 @@ class Emission:
         self.timeless = timeless
         self.weight = 1.0
         self.need_start = True
+        self.feature_limit = None
         self.row_arrays = ()
         self.candidate_arrays = ()
         self.observation = Observation(shape.dim, design_shape[0], design_shape[1])
@@ -214,6 +215,14 @@ class Emission:
             array = stretched(np.asarray(getattr(predictive, name)), islands, capacity)
             array[array == 0.0] = np.inf
             setattr(predictive, name, array)
+
+    def work_state(self):
+        """Return the arrays by place that a candidate inside a batch consists of."""
+        return {name: np.asarray(getattr(self, name)) for name in self.candidate_arrays}
+
+    def most_steps(self):
+        """Return the largest whole number in the arrays of `work_state`."""
+        return 0
 
     def write_prior(self, row):
         """Write the statistics of a regime that has not seen anything."""
@@ -349,6 +358,9 @@ class PythonEmission(Emission):
     def resize_candidates(self, islands, capacity):
         Emission.resize_candidates(self, islands, capacity)
         self.inner.resize_candidates(islands, capacity)
+
+    def work_state(self):
+        return self.inner.work_state()
 
     def write_prior(self, row):
         self.inner.write_prior(row)

@@ -291,6 +291,13 @@ class LinearGaussian(Emission):
         Emission.resize_candidates(self, islands, capacity)
         self.steps.resize(islands, capacity)
 
+    def work_state(self):
+        arrays = {n: np.asarray(getattr(self.steps, n)) for n in ("u", "shrink", "gain", "taken")}
+        return arrays
+
+    def most_steps(self):
+        return self.steps.u.shape[1]
+
     def write_prior(self, row):
         np.asarray(self.mean)[row, 0] = self.prior_mean
         np.asarray(self.root)[row] = self.prior_root

@@ -424,6 +424,15 @@ class StudentT(Emission):
         Emission.resize_candidates(self, islands, capacity)
         self.steps.resize(islands, capacity)
 
+    def work_state(self):
+        arrays = {n: np.asarray(getattr(self.steps, n)) for n in ("u", "shrink", "gain", "taken")}
+        arrays["work_factor"] = np.asarray(self.work_factor)
+        arrays["work_dof"] = np.asarray(self.work_dof)
+        return arrays
+
+    def most_steps(self):
+        return self.steps.u.shape[1]
+
     def write_prior(self, row):
         np.asarray(self.mean)[row] = self.prior_mean
         np.asarray(self.root)[row] = self.prior_root
