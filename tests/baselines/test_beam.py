@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from regimekit.baselines.beam import BeamIhmm, BeamSettings, beam_ihmm, kernels, regression
-from regimekit.baselines.beam.sampler import Sampling, begin
+from regimekit.baselines.beam import BeamIhmm, BeamSettings, beam_ihmm
+from regimekit.baselines.beam_fit import Data, Sampling, begin
+from regimekit.baselines.beam_kernels import Regression
 from regimekit.core.exceptions import RegimekitError, SnapshotError
 from regimekit.preprocessing import features
 from regimekit.results import OPENED, RETURNED
@@ -25,9 +26,14 @@ def make_chain(data, prior, seed=0, regimes=2, room=400):
     return begin(data, prior, plan, np.random.default_rng(seed))
 
 
+def state(chain, *names):
+    """Arrays of a chain by name; they share its memory."""
+    return [np.asarray(getattr(chain, name)) for name in names]
+
+
 def level_data(y):
     y = np.asarray(y, dtype=float)
-    return regression.Data(y, np.ones((len(y), 1)))
+    return Data(y, np.ones((len(y), 1)))
 
 
 # Geweke (2004): two ways to draw from the joint law of parameters and data must agree.
@@ -103,11 +109,12 @@ def successive(length, prior, n, rng):
     chain = make_chain(data, prior)
     rows = []
     for i in range(n + n // 20):
-        mean, noise = chain.coefficients[:, 0], chain.noise
-        data.y[:] = mean[chain.path] + np.sqrt(noise[chain.path]) * rng.standard_normal(length)
+        path, coefficients, noise = state(chain, "path", "coefficients", "noise")
+        mean = coefficients[:, 0]
+        data.y[:] = mean[path] + np.sqrt(noise[path]) * rng.standard_normal(length)
         if i >= n // 20:
-            rows.append(statistics(chain.path, *chain.concentration, mean, noise, data.y))
-        _, cut = kernels.sweep(chain, data, prior, rng)
+            rows.append(statistics(path, *chain.concentration, mean, noise, data.y))
+        _, cut = chain.sweep()
         assert not cut
     return np.array(rows, dtype=float)
 
@@ -138,31 +145,32 @@ def sliced_case(seed=3):
     data = level_data([0.3, -1.0, NAN, 2.0, 1.4])
     prior = BeamSettings(noise=0.5, prior_var=2.0).prior(1)
     chain = make_chain(data, prior, regimes=3)
-    chain.log_rows[:4, :4] = np.log(rng.dirichlet(np.ones(4), 4))
-    log_slices = kernels.draw_slices(chain, rng)
-    return chain, data, log_slices
+    np.asarray(chain.log_rows)[:4, :4] = np.log(rng.dirichlet(np.ones(4), 4))
+    chain.draw_slices()
+    return chain, data, np.asarray(chain.log_slices)
 
 
 def all_paths(chain, data, log_slices):
     """{path: weight} of every path that the slices allow."""
-    rows = chain.log_rows
+    rows, coefficients, noise = state(chain, "log_rows", "coefficients", "noise")
     weights = {}
     for path in itertools.product(range(3), repeat=len(data.y)):
         sources = [0, *(k + 1 for k in path[:-1])]
         steps = zip(sources, path, log_slices, strict=True)
         if all(rows[j, k] >= least for j, k, least in steps):
             seen = ~np.isnan(data.y)
-            mean = chain.coefficients[list(path), 0]
-            logs = stats.norm.logpdf(data.y, mean, np.sqrt(chain.noise[list(path)]))
+            mean = coefficients[list(path), 0]
+            logs = stats.norm.logpdf(data.y, mean, np.sqrt(noise[list(path)]))
             weights[path] = math.exp(logs[seen].sum())
     return weights
 
 
 def test_filter_equals_enumeration():
     chain, data, log_slices = sliced_case()
-    log_filter = kernels.filter_forward(chain, data, log_slices)
+    chain.filter_forward()
+    log_filter = np.asarray(chain.log_filter)
     for t in range(len(data.y)):
-        part = regression.Data(data.y[: t + 1], data.design[: t + 1])
+        part = Data(data.y[: t + 1], data.design[: t + 1])
         weights = all_paths(chain, part, log_slices[: t + 1])
         exact = np.zeros(3)
         for path, weight in weights.items():
@@ -176,13 +184,12 @@ def test_backward_sampling_equals_enumeration():
     chain, data, log_slices = sliced_case()
     weights = all_paths(chain, data, log_slices)
     assert len(weights) > 5
-    log_filter = kernels.filter_forward(chain, data, log_slices)
-    rng = np.random.default_rng(0)
+    chain.filter_forward()
     counts = dict.fromkeys(weights, 0)
     n = 4000
     for _ in range(n):
-        kernels.sample_backward(chain, log_filter, log_slices, rng)
-        counts[tuple(chain.path.tolist())] += 1
+        chain.sample_backward()
+        counts[tuple(chain.path)] += 1
     expected = np.array(list(weights.values()))
     expected *= n / expected.sum()
     common = expected > 5
@@ -196,21 +203,21 @@ def test_extension_keeps_shares_and_hides_less_than_the_least_slice():
     data = level_data([0.0, 1.0, 2.0])
     prior = BeamSettings().prior(1)
     chain = make_chain(data, prior)
-    rng = np.random.default_rng(1)
-    assert not kernels.extend(chain, prior, -9.0, rng)
-    n = chain.size[0]
+    assert not chain.extend(-9.0)
+    log_rows, log_beta = state(chain, "log_rows", "log_beta")
+    n = chain.size
     assert n > 2
-    assert (chain.log_rows[: n + 1, n] < -9.0).all()
-    np.testing.assert_allclose(np.exp(chain.log_rows[: n + 1, : n + 1]).sum(axis=1), 1, rtol=1e-12)
-    assert np.exp(chain.log_beta[: n + 1]).sum() == pytest.approx(1, rel=1e-12)
+    assert (log_rows[: n + 1, n] < -9.0).all()
+    np.testing.assert_allclose(np.exp(log_rows[: n + 1, : n + 1]).sum(axis=1), 1, rtol=1e-12)
+    assert np.exp(log_beta[: n + 1]).sum() == pytest.approx(1, rel=1e-12)
 
 
 def test_extension_reports_that_room_ran_out():
     data = level_data([0.0, 1.0, 2.0])
     prior = BeamSettings().prior(1)
     chain = make_chain(data, prior, room=3)
-    assert kernels.extend(chain, prior, -1e6, np.random.default_rng(1))
-    assert chain.size[0] == 3
+    assert chain.extend(-1e6)
+    assert chain.size == 3
 
 
 # Closed forms.
@@ -226,7 +233,8 @@ def test_evidence_and_posterior_equal_closed_forms(noise):
         noise=noise, prior_mean=[0.5, -1.0], prior_var=[[2.0, 0.3], [0.3, 1.0]], noise_prior=(3, 2)
     )
     prior = settings.prior(2)
-    known = regression.learn(np.zeros(7, np.int64), 1, regression.Data(y, design), prior)
+    known = Regression(Data(y, design), prior)
+    known.learn(np.zeros(7, np.int64), 1)
     seen = ~np.isnan(y)
     f, target = design[seen], y[seen]
     covariance = np.asarray(settings.prior_var)
@@ -236,10 +244,10 @@ def test_evidence_and_posterior_equal_closed_forms(noise):
         exact = stats.multivariate_normal.logpdf(target, centre, scale)
     else:
         exact = stats.multivariate_t.logpdf(target, centre, scale, df=2 * 3)
-    assert regression.log_evidence(known, prior) == pytest.approx(exact, rel=1e-10)
+    assert known.log_evidence() == pytest.approx(exact, rel=1e-10)
     gain = covariance @ f.T @ np.linalg.inv(scale)
     np.testing.assert_allclose(known.mean[0], prior.mean + gain @ (target - centre), rtol=1e-10)
-    root = np.tril(known.root[0])
+    root = np.tril(np.asarray(known.root)[0])
     left = covariance - gain @ f @ covariance
     np.testing.assert_allclose(prior.noise * np.linalg.inv(root @ root.T), left, rtol=1e-10)
 
@@ -247,17 +255,18 @@ def test_evidence_and_posterior_equal_closed_forms(noise):
 def test_log_path_equals_the_urn():
     data = level_data(np.zeros(6))
     chain = make_chain(data, BeamSettings().prior(1), regimes=3)
-    chain.path[:] = [0, 1, 1, 0, 1, 2]
-    alpha, beta = chain.concentration[0], np.exp(chain.log_beta)
+    path, log_beta = state(chain, "path", "log_beta")
+    path[:] = [0, 1, 1, 0, 1, 2]
+    alpha, beta = chain.concentration[0], np.exp(log_beta)
     counts = np.zeros((4, 3))
     exact, source = 0.0, 0
-    for regime in chain.path:
+    for regime in path:
         n = counts[source]
         exact += math.log((n[regime] + alpha * beta[regime]) / (n.sum() + alpha))
         n[regime] += 1
         source = regime + 1
-    found = kernels.log_path(chain, kernels.count_transitions(chain))
-    assert found == pytest.approx(exact, rel=1e-10)
+    chain.count_transitions()
+    assert chain.log_path() == pytest.approx(exact, rel=1e-10)
 
 
 def exact_log_marginal(path, alpha, gamma):
@@ -282,19 +291,19 @@ def exact_log_marginal(path, alpha, gamma):
 def test_marginal_path_probability_is_unbiased():
     # A z-score above 4 has probability 6e-5.
     prior = BeamSettings().prior(1)
-    chain = make_chain(level_data(np.zeros(8)), prior, regimes=3)
-    chain.path[:] = [0, 1, 1, 0, 1, 2, 2, 2]
-    chain.concentration[:] = 0.7, 1.3
-    chain.log_beta[:4] = np.log([0.3, 0.3, 0.2, 0.2])
-    counts = kernels.count_transitions(chain)
-    before = chain.concentration.copy(), chain.log_beta.copy()
-    rng = np.random.default_rng(6)
+    chain = make_chain(level_data(np.zeros(8)), prior, seed=6, regimes=3)
+    path, concentration, log_beta = state(chain, "path", "concentration", "log_beta")
+    path[:] = [0, 1, 1, 0, 1, 2, 2, 2]
+    concentration[:] = 0.7, 1.3
+    log_beta[:4] = np.log([0.3, 0.3, 0.2, 0.2])
+    chain.count_transitions()
+    before = concentration.copy(), log_beta.copy()
     ratios = []
     log_prior = -0.7 - 1.3  # Gamma(1, 1) both
-    exact = exact_log_marginal(chain.path.tolist(), 0.7, 1.3)
+    exact = exact_log_marginal(path.tolist(), 0.7, 1.3)
     for _ in range(4000):
-        chain.concentration[:], chain.log_beta[:] = before
-        found = kernels.sample_structure(chain, counts, prior, rng)
+        concentration[:], log_beta[:] = before
+        found = chain.sample_structure()
         ratios.append(math.exp(found - log_prior - exact))
     assert abs(np.mean(ratios) - 1) < 4 * np.std(ratios) / math.sqrt(len(ratios))
     assert np.std(ratios) < 1
@@ -302,11 +311,12 @@ def test_marginal_path_probability_is_unbiased():
 
 def test_relabel_numbers_by_first_appearance_and_keeps_the_mass():
     chain = make_chain(level_data(np.zeros(4)), BeamSettings().prior(1), regimes=4)
-    beta = np.exp(chain.log_beta[:5])
-    chain.path[:] = [3, 1, 3, 1]
-    kernels.relabel(chain)
-    assert chain.path.tolist() == [0, 1, 0, 1]
-    found = np.exp(chain.log_beta[:3])
+    path, log_beta = state(chain, "path", "log_beta")
+    beta = np.exp(log_beta[:5])
+    path[:] = [3, 1, 3, 1]
+    chain.relabel()
+    assert path.tolist() == [0, 1, 0, 1]
+    found = np.exp(log_beta[:3])
     np.testing.assert_allclose(found, [beta[3], beta[1], beta[0] + beta[2] + beta[4]], rtol=1e-12)
 
 
