@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import psutil
 import pytest
-from serve_helpers import SMALL
+from server_helpers import SMALL
 
 import regimekit as rk
 from regimekit import datasets as data

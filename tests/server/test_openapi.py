@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, Phase, settings
 from regimekit.server import schemas
 from regimekit.server.app import create_app
 from regimekit.server.config import Config
-from regimekit.server.schemas import KEY
+from regimekit.server.schemas import KEY_PATTERN
 
 schemathesis = pytest.importorskip("schemathesis", reason="schemathesis is not installed")
 
@@ -46,7 +46,7 @@ def open_server(server: Any) -> Any:
     suppress_health_check=list(HealthCheck),
 )
 def test_no_request_surprises(open_server: Any, case: Any) -> None:
-    if re.match(KEY, str(case.path_parameters.get("key", ""))):
+    if re.match(KEY_PATTERN, str(case.path_parameters.get("key", ""))):
         case.path_parameters["key"] = "open" if case.method != "DELETE" else "nobody"
     case.call_and_validate(
         base_url=open_server.url,
@@ -89,7 +89,7 @@ def test_every_body_and_answer_has_an_example_that_fits(server: Any) -> None:
 
 
 def test_the_static_files_name_no_other_host(server: Any) -> None:
-    folder = Path(__file__).parents[2] / "src" / "regimekit" / "serve" / "static"
+    folder = Path(__file__).parents[2] / "src" / "regimekit" / "server" / "static"
     for file in folder.iterdir():
         text = file.read_text().replace("http://www.w3.org/", "")
         assert "http://" not in text and "https://" not in text, file.name

@@ -25,9 +25,9 @@ from regimekit import cli
 from regimekit import datasets as data
 from regimekit.core.exceptions import RegimekitError
 from regimekit.server.config import is_loopback
-from regimekit.server.storage import access
-from regimekit.server.storage.database import opened
-from regimekit.server.webhooks import Forbidden, is_public, resolve
+from regimekit.server.storage import tokens
+from regimekit.server.storage.database import database
+from regimekit.server.webhooks import PrivateAddressError, is_public, resolve
 
 
 def command(*arguments: str) -> str:
@@ -87,7 +87,7 @@ def test_a_service_for_others_asks_everybody_for_a_token(start: Callable[..., An
     assert server.client.get("/healthz").status_code == 200
     assert server.client.get("/streams").status_code == 401
     assert server.client.put("/streams/a", json={}).status_code == 401
-    assert "there is no token yet" in server.log.read_text()
+    assert "no token exists" in server.log.read_text()
 
 
 def test_tls_by_flag(start: Callable[..., Any], tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_tls_by_flag(start: Callable[..., Any], tmp_path: Path) -> None:
                 time.sleep(0.1)
         assert client.get(f"{url}/streams").json()["total"] == 0, "on this machine, no token"
     with pytest.raises(httpx.TransportError):
-        server.client.get("/healthz")  # nothing is said in the clear
+        server.client.get("/healthz")  # no plain HTTP
 
 
 def test_token_commands_refuse_what_makes_no_sense(tmp_path: Path) -> None:
@@ -140,13 +140,13 @@ def test_token_commands_refuse_what_makes_no_sense(tmp_path: Path) -> None:
     command("token", "add", "a", "--read", "", "--db", db)
     with pytest.raises(RegimekitError, match="another name"):
         command("token", "add", "a", "--read", "", "--db", db)
-    with pytest.raises(RegimekitError, match="no token"):
+    with pytest.raises(RegimekitError, match="no active token"):
         command("token", "revoke", "b", "--db", db)
 
 
 def test_tokens_are_long_and_different(tmp_path: Path) -> None:
-    with opened(f"sqlite:///{tmp_path}/t.db") as engine, engine.begin() as connection:
-        made = {access.add_token(connection, str(i), [("read", "")], 0) for i in range(20)}
+    with database(f"sqlite:///{tmp_path}/t.db") as engine, engine.begin() as connection:
+        made = {tokens.add(connection, str(i), [("read", "")], 0) for i in range(20)}
     assert len(made) == 20 and min(map(len, made)) >= 43
 
 
@@ -177,7 +177,10 @@ def test_private_addresses_in_every_disguise(address: str, public: bool) -> None
 
 
 def test_a_name_that_leads_home_is_refused() -> None:
-    with ThreadPoolExecutor(1) as apart, pytest.raises(Forbidden, match="not a public address"):
+    with (
+        ThreadPoolExecutor(1) as apart,
+        pytest.raises(PrivateAddressError, match="not a public address"),
+    ):
         # In a thread of its own: a browser may keep this one's event loop running.
         apart.submit(lambda: asyncio.run(resolve("localhost", 80, allow_private=False))).result()
     assert is_loopback("localhost") and is_loopback("[::1]") and not is_loopback("0.0.0.0")

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from serve_helpers import CHROMIUM
+from server_helpers import CHROMIUM
 
 from regimekit import datasets as data
 
@@ -115,9 +115,9 @@ def test_a_day_with_the_page(start: Callable[..., Any], page: Any) -> None:
         "document.querySelector('.regime-name').value === 'night shift' && "
         "[...document.querySelectorAll('.event')].some(e => e.textContent.includes('night shift'))",
     )
-    unseen = page.locator(".event:not(.seen)").count()
+    unseen = page.locator(".event:not(.acknowledged)").count()
     page.locator(".event button").first.click()
-    page.wait_for_selector(".event.seen")
+    page.wait_for_selector(".event.acknowledged")
     assert unseen > 0
 
     with page.expect_download() as saved:
@@ -162,12 +162,12 @@ def test_dark_phone_and_a_name_that_is_markup(server: Any, browser: Any) -> None
 
 
 def test_the_page_asks_for_a_token(start: Callable[..., Any], page: Any) -> None:
-    from regimekit.server.storage import access
-    from regimekit.server.storage.database import opened, writing
+    from regimekit.server.storage import tokens
+    from regimekit.server.storage.database import database, write_transaction
 
     server = start("--require-token")
-    with opened(server.db) as engine, writing(engine) as connection:
-        token = access.add_token(connection, "me", [("write", "")], 0)
+    with database(server.db) as engine, write_transaction(engine) as connection:
+        token = tokens.add(connection, "me", [("write", "")], 0)
     page.goto(server.url)
     page.fill("dialog input", token)
     page.keyboard.press("Enter")
@@ -189,7 +189,7 @@ def test_the_page_says_when_data_is_stale(server: Any, page: Any) -> None:
     page.wait_for_selector(".status.live")
     page.clock.set_system_time(datetime.now() + timedelta(minutes=5))
     page.wait_for_selector(".status.stale")
-    assert "No observation has arrived for a while" in page.inner_text("#notice")
+    assert "No new observations" in page.inner_text("#notice")
 
 
 def test_the_overview_is_sorted(server: Any, page: Any) -> None:

@@ -1,4 +1,4 @@
-"""Lanes: order, turning away, parts that must go again, commits that fail."""
+"""Queues of streams: order, rejection, batches that are retried, commits that fail."""
 
 from __future__ import annotations
 
@@ -9,45 +9,51 @@ from typing import Any
 import pytest
 
 from regimekit.server.config import Limits
-from regimekit.server.ingest import Busy, Ingest, Unavailable
-from regimekit.server.metrics import Metrics
-from regimekit.server.pool import WorkerLost
-from regimekit.server.rows import Commit, Learnt, Outcome, Part, Row
-from regimekit.server.storage.writer import Moved
+from regimekit.server.ingestion import BusyError, Ingestion, UnavailableError
+from regimekit.server.monitoring import Metrics
+from regimekit.server.records import (
+    BatchResult,
+    Observation,
+    ObservationBatch,
+    StreamChange,
+    UpdateResult,
+)
+from regimekit.server.storage.unit_of_work import ConflictError
+from regimekit.server.workers import WorkerLostError
 
 
 class FakePool:
-    """Answers as a worker would, slowly; notes what it was asked."""
+    """Answer like a worker, with a delay, and record the calls."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[Any, ...]] = []
         self.spoil_after = 0
         self.lost = False
 
-    async def ask(self, stream: int, verb: str, *arguments: Any) -> Any:
+    async def call(self, stream: int, method: str, *arguments: Any) -> Any:
         await asyncio.sleep(0.01)
-        self.asked.append((stream, verb))
-        if verb != "learn":
+        self.asked.append((stream, method))
+        if method != "update":
             return None
         if self.lost:
-            raise WorkerLost("gone")
-        parts: list[Part] = arguments[0]
-        self.asked[-1] += ([row.y for part in parts for row in part.rows],)
-        outcomes = [Outcome(len(part.rows)) for part in parts]
+            raise WorkerLostError("gone")
+        batches: list[ObservationBatch] = arguments[0]
+        self.asked[-1] += ([row.y for batch in batches for row in batch.rows],)
+        results = [BatchResult(len(batch.rows)) for batch in batches]
         if self.spoil_after:
             keep, self.spoil_after = self.spoil_after, 0
-            outcomes[keep:] = [Outcome(again=True) for _ in outcomes[keep:]]
-        return Learnt(outcomes, Commit(stream, 0, 1, 0.0))
+            results[keep:] = [BatchResult(retry=True) for _ in results[keep:]]
+        return UpdateResult(results, StreamChange(stream, 0, 1, 0.0))
 
 
-class FakeWriter:
-    """Commits at once, or fails."""
+class FakeUnitOfWork:
+    """Commit at once, or fail."""
 
     def __init__(self) -> None:
         self.generation: dict[int, int] = {}
         self.error: Exception | None = None
 
-    def submit(self, _: Commit) -> Future[None]:
+    def submit(self, _: StreamChange) -> Future[None]:
         future: Future[None] = Future()
         if self.error is None:
             future.set_result(None)
@@ -56,14 +62,14 @@ class FakeWriter:
         return future
 
 
-def built(limits: Limits | None = None) -> tuple[Ingest, FakePool, FakeWriter]:
-    pool, writer = FakePool(), FakeWriter()
-    ingest = Ingest(pool, writer, limits or Limits(), Metrics(), lambda _: None)
-    return ingest, pool, writer
+def built(limits: Limits | None = None) -> tuple[Ingestion, FakePool, FakeUnitOfWork]:
+    pool, unit_of_work = FakePool(), FakeUnitOfWork()
+    ingest = Ingestion(pool, unit_of_work, limits or Limits(), Metrics(), lambda _: None)
+    return ingest, pool, unit_of_work
 
 
-def rows(*values: float) -> list[Row]:
-    return [Row(value) for value in values]
+def rows(*values: float) -> list[Observation]:
+    return [Observation(value) for value in values]
 
 
 def test_what_waits_goes_together_and_in_order() -> None:
@@ -101,27 +107,27 @@ def test_too_much_is_turned_away_with_a_time() -> None:
         ]
         await asyncio.sleep(0)
         for stream in (1, 3):
-            with pytest.raises(Busy) as caught:
+            with pytest.raises(BusyError) as caught:
                 await ingest.submit(stream, rows(4))
             assert caught.value.seconds >= 1
         await asyncio.gather(*under_way)
         assert (await ingest.submit(1, rows(4))).accepted == 1, "afterwards there is room"
         await ingest.close()
-        with pytest.raises(Busy):
+        with pytest.raises(BusyError):
             await ingest.submit(1, rows(5))
 
     asyncio.run(scene())
 
 
-@pytest.mark.parametrize("error", [Moved("moved"), OSError("disk full")])
+@pytest.mark.parametrize("error", [ConflictError("moved"), OSError("disk full")])
 def test_a_failed_commit_drops_the_model_and_says_so(error: Exception) -> None:
     async def scene() -> None:
-        ingest, pool, writer = built()
-        writer.error = error
-        with pytest.raises(Unavailable):
+        ingest, pool, unit_of_work = built()
+        unit_of_work.error = error
+        with pytest.raises(UnavailableError):
             await ingest.submit(1, rows(1))
         assert pool.asked[-1] == (1, "drop")
-        writer.error = None
+        unit_of_work.error = None
         assert (await ingest.submit(1, rows(1))).accepted == 1
 
     asyncio.run(scene())
@@ -131,7 +137,7 @@ def test_a_lost_worker_is_not_the_clients_fault() -> None:
     async def scene() -> None:
         ingest, pool, _ = built()
         pool.lost = True
-        with pytest.raises(Unavailable):
+        with pytest.raises(UnavailableError):
             await ingest.submit(1, rows(1))
         assert ingest.pending == 0
 

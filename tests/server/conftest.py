@@ -20,7 +20,7 @@ import pytest
 
 pytest.importorskip("fastapi", reason="the extra `serve` is not installed")
 
-from serve_helpers import SMALL
+from server_helpers import SMALL
 
 import regimekit as rk
 

@@ -14,12 +14,12 @@ import httpx
 import numpy as np
 import pytest
 from fastapi import HTTPException
-from serve_helpers import SMALL
+from server_helpers import SMALL
 
 import regimekit as rk
 from regimekit import datasets as data
 from regimekit.server.config import Config, Limits
-from regimekit.server.routes.observations import _body
+from regimekit.server.observation_routes import read_body
 
 _numbers = itertools.count()
 
@@ -393,14 +393,14 @@ def test_a_body_that_does_not_come_is_not_waited_for() -> None:
 
     with ThreadPoolExecutor(1) as apart, pytest.raises(HTTPException) as caught:
         # In a thread of its own: a browser may keep this one's event loop running.
-        apart.submit(lambda: asyncio.run(_body(Stalled(), Hasty()))).result()
+        apart.submit(lambda: asyncio.run(read_body(Stalled(), Hasty()))).result()
     assert caught.value.status_code == 408
 
 
 def test_where_nothing_is_there_is_a_sentence(server: Any) -> None:
     for path in ("/nothing", "/static/nothing.js"):
         answer = server.client.get(path)
-        assert answer.status_code == 404 and answer.json()["detail"] == f"There is no {path} here."
+        assert answer.status_code == 404 and answer.json()["detail"] == f"{path} does not exist."
 
 
 def test_the_page_and_its_headers(server: Any) -> None:

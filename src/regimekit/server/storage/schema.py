@@ -1,8 +1,7 @@
-"""Numbered steps from an empty database to the tables of today, for SQLite and Postgres.
+"""Tables of the database and the numbered migrations that create them, for SQLite and Postgres.
 
-A step is a list of statements with three words that differ: {serial}, {real} and {bytes}. Steps
-are applied in order, each in a transaction that also notes its number; a published step is never
-edited, a change is a new step.
+`MIGRATIONS` is the source of truth for constraints. The SQLAlchemy tables only carry what queries
+need (names, types, primary keys); a test compares the two.
 """
 
 from __future__ import annotations
@@ -10,20 +9,100 @@ from __future__ import annotations
 import time
 from typing import NamedTuple
 
-from sqlalchemy import Connection, Engine, inspect
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Connection,
+    Engine,
+    Float,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+    inspect,
+)
 
 from regimekit.core.exceptions import RegimekitError
 
+metadata = MetaData()
+
+
+def _table(
+    name: str, key: str, integer: str = "", real: str = "", text: str = "", binary: str = ""
+) -> Table:
+    """Define a table by space-separated column names per type; `key` is the primary key."""
+    types = (BigInteger, integer), (Float, real), (Text, text), (LargeBinary, binary)
+    return Table(
+        name,
+        metadata,
+        *(Column(column, BigInteger, primary_key=True) for column in key.split()),
+        *(Column(column, kind) for kind, columns in types for column in columns.split()),
+    )
+
+
+# n_rows: number of stored observations, and so the sequence number of the next one.
+# timed: 1 while every observation has a time and times do not decrease.
+streams = _table(
+    "streams",
+    "id",
+    integer="n_rows n_events n_outliers n_regimes regime timed",
+    real="created change_probability last_received last_at",
+    text="key model settings",
+)
+
+INTEGER_OUTPUTS = ("outlier", "regime", "n_regimes")
+VECTOR_OUTPUTS = ("mean", "median", "sd", "lower", "upper")  # one value per coordinate of y
+REAL_OUTPUTS = (
+    *VECTOR_OUTPUTS,
+    *("log_score", "weight", "regime_probability", "change_probability"),
+)
+OUTPUTS = (*REAL_OUTPUTS, *INTEGER_OUTPUTS)
+OBSERVATION_COLUMNS = (
+    *("stream", "seq", "id", "time", "at", "received", "y", "x", "vector"),
+    *OUTPUTS,
+)
+
+# at: the time in seconds since 1970.
+# vector: y and its outputs per coordinate as JSON, if y has several coordinates.
+observations = _table(
+    "observations",
+    "stream seq",
+    integer=" ".join(INTEGER_OUTPUTS),
+    real=" ".join(("at", "received", "y", *REAL_OUTPUTS)),
+    text="id time x vector",
+)
+
+EVENT_COLUMNS = ("stream", "number", "seq", "since", "kind", "regime", "previous", "received")
+
+# seq: observation at which the event was detected. since: first observation it applies to.
+events = _table(
+    "events",
+    "stream number",
+    integer="seq since regime previous",
+    real="received acknowledged",
+    text="kind acknowledged_by note",
+)
+segments = _table("segments", "stream start", integer="regime")
+# seq: number of observations the stored model has been updated with.
+snapshots = _table("snapshots", "stream", integer="seq", real="made", binary="data")
+regime_names = _table("regime_names", "stream regime", text="name note")
+tokens = _table("tokens", "id", real="rate created revoked", text="name hash scopes")
+webhooks = _table("webhooks", "id", real="created", text="prefix url secret kinds")
+# due: time of the next attempt; null after delivery or after the last attempt.
+deliveries = _table(
+    "deliveries", "id", integer="webhook attempts", real="due delivered", text="body error"
+)
+
 
 class Migration(NamedTuple):
-    """One numbered step."""
+    """One numbered schema change. A published migration is never edited."""
 
     number: int
     name: str
     statements: tuple[str, ...]
 
 
-_WORDS = {
+_DIALECT_WORDS = {
     "sqlite": {
         "serial": "INTEGER PRIMARY KEY AUTOINCREMENT",
         "real": "REAL",
@@ -111,7 +190,7 @@ LATEST = MIGRATIONS[-1].number
 
 
 def version(connection: Connection) -> int:
-    """The number of the last step applied; 0 for an empty database."""
+    """Return the number of the last migration applied, or 0 for an empty database."""
     if not inspect(connection).has_table("migrations"):
         return 0
     found = connection.exec_driver_sql("SELECT MAX(number) FROM migrations").scalar()
@@ -119,7 +198,18 @@ def version(connection: Connection) -> int:
 
 
 def migrate(engine: Engine, until: int = LATEST) -> int:
-    """Apply the steps that are missing; how many that were."""
+    """Apply missing migrations, each in its own transaction.
+
+    Args:
+        engine: the database.
+        until: number of the last migration to apply.
+
+    Returns:
+        How many migrations were applied.
+
+    Raises:
+        RegimekitError: if the database has a newer schema than this version supports.
+    """
     with engine.begin() as connection:
         present = version(connection)
         if present == 0:
@@ -129,21 +219,21 @@ def migrate(engine: Engine, until: int = LATEST) -> int:
             )
     if present > LATEST:
         raise RegimekitError(
-            f"The database has schema {present}; this regimekit knows up to {LATEST}. "
-            "Update regimekit to use it."
+            f"The database has schema {present}, but this version of regimekit supports schemas "
+            f"up to {LATEST}. Update regimekit."
         )
-    due = [step for step in MIGRATIONS if present < step.number <= until]
-    for step in due:
+    due = [migration for migration in MIGRATIONS if present < migration.number <= until]
+    for migration in due:
         with engine.begin() as connection:
-            _apply(connection, step)
+            _apply(connection, migration)
     return len(due)
 
 
-def _apply(connection: Connection, step: Migration) -> None:
-    words = _WORDS[connection.dialect.name]
-    for statement in step.statements:
+def _apply(connection: Connection, migration: Migration) -> None:
+    words = _DIALECT_WORDS[connection.dialect.name]
+    for statement in migration.statements:
         connection.exec_driver_sql(statement.format(**words))
     applied = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     connection.exec_driver_sql(
-        f"INSERT INTO migrations VALUES ({step.number}, '{step.name}', '{applied}')"
+        f"INSERT INTO migrations VALUES ({migration.number}, '{migration.name}', '{applied}')"
     )

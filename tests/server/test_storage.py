@@ -15,14 +15,20 @@ from typer.testing import CliRunner
 from regimekit import cli
 from regimekit import datasets as data
 from regimekit.core.exceptions import RegimekitError
-from regimekit.server.backup import backup, restore
 from regimekit.server.config import Config
-from regimekit.server.rows import Row
+from regimekit.server.records import Observation
 from regimekit.server.service import Service
-from regimekit.server.storage import access, history, streams
-from regimekit.server.storage.database import connect, opened, prepare, read_url, writing
-from regimekit.server.storage.migrations import LATEST, MIGRATIONS, migrate, version
-from regimekit.server.storage.tables import metadata
+from regimekit.server.storage import observations, streams, tokens
+from regimekit.server.storage.database import (
+    backup,
+    connect,
+    database,
+    open_database,
+    parse_url,
+    restore,
+    write_transaction,
+)
+from regimekit.server.storage.schema import LATEST, MIGRATIONS, metadata, migrate, version
 
 
 def test_numbers_are_in_order() -> None:
@@ -30,7 +36,7 @@ def test_numbers_are_in_order() -> None:
 
 
 def test_the_tables_are_what_queries_believe(db: str) -> None:
-    engine = prepare(db)
+    engine = open_database(db)
     found = inspect(engine)
     for table in metadata.sorted_tables:
         columns = {column["name"] for column in found.get_columns(table.name)}
@@ -44,7 +50,7 @@ def test_the_tables_are_what_queries_believe(db: str) -> None:
 def test_an_older_database_keeps_its_rows(db: str, begin: int) -> None:
     engine = connect(db)
     assert migrate(engine, until=begin) == begin
-    with writing(engine) as connection:
+    with write_transaction(engine) as connection:
         streams.create(connection, "old", "br_ihmm", {"batch": 3})
         connection.execute(
             text(
@@ -56,14 +62,14 @@ def test_an_older_database_keeps_its_rows(db: str, begin: int) -> None:
     with engine.connect() as connection:
         kept = streams.find(connection, "old")
         assert kept is not None and kept.settings == {"batch": 3}
-        event = streams.event_page(connection, 1, 0, None, 10, False)[0]
+        event = streams.list_events(connection, 1, 0, None, 10, False)[0]
         assert (event["since"], event["acknowledged"]) == (3, None)
     engine.dispose()
 
 
 def test_a_newer_database_is_left_alone(db: str) -> None:
-    engine = prepare(db)
-    with writing(engine) as connection:
+    engine = open_database(db)
+    with write_transaction(engine) as connection:
         connection.execute(text("INSERT INTO migrations VALUES (999, 'later', 'then')"))
     with pytest.raises(RegimekitError, match="schema 999"):
         migrate(engine)
@@ -77,14 +83,14 @@ def test_a_newer_database_is_left_alone(db: str) -> None:
 )
 def test_a_bad_url_says_what_to_write(bad: str) -> None:
     with pytest.raises(RegimekitError, match="sqlite:///FILE"):
-        read_url(bad)
+        parse_url(bad)
 
 
 def test_an_unreachable_database_is_one_line() -> None:
     with pytest.raises(RegimekitError, match="cannot be opened"):
-        prepare("postgresql://nobody:secret@127.0.0.1:9/none")
+        open_database("postgresql://nobody:secret@127.0.0.1:9/none")
     with pytest.raises(RegimekitError) as caught:
-        prepare("postgresql://nobody:secret@127.0.0.1:9/none")
+        open_database("postgresql://nobody:secret@127.0.0.1:9/none")
     assert "secret" not in str(caught.value)
 
 
@@ -97,9 +103,9 @@ def filled(db: str) -> list[dict[str, Any]]:
         stream = await service.write(
             streams.create, "a", "br_ihmm", {"particles": 20, "noise": 0.16}
         )
-        rows = [Row(float(i % 7), None, str(i)) for i in range(120)]
-        assert (await service.ingest.submit(stream.id, rows)).accepted == 120
-        found = await service.read(history.rows, stream.id, 0, 120)
+        rows = [Observation(float(i % 7), None, str(i)) for i in range(120)]
+        assert (await service.ingestion.submit(stream.id, rows)).accepted == 120
+        found = await service.read(observations.window, stream.id, 0, 120)
         await service.stop()
         return found
 
@@ -110,8 +116,8 @@ def test_backup_and_restore_across_databases(
     db: str, tmp_path: Path, postgres: Callable[[], str]
 ) -> None:
     rows = filled(db)
-    with opened(db) as engine, writing(engine) as connection:
-        secret = access.add_token(connection, "t", [("read", "")], 5)
+    with database(db) as engine, write_transaction(engine) as connection:
+        secret = tokens.add(connection, "t", [("read", "")], 5)
     file = tmp_path / "regimekit.backup"
     counts = backup(db, file)
     assert counts["observations"] == 120 and counts["snapshots"] == 1
@@ -119,12 +125,12 @@ def test_backup_and_restore_across_databases(
     assert [f.name for f in tmp_path.glob("regimekit.backup*")] == ["regimekit.backup"]
     for target in (f"sqlite:///{tmp_path}/new.db", postgres()):
         assert restore(target, file) == counts
-        with opened(target) as engine, engine.connect() as connection:
+        with database(target) as engine, engine.connect() as connection:
             stream = streams.find(connection, "a")
             assert stream is not None and stream.n_rows == 120
-            assert history.rows(connection, stream.id, 0, 200) == rows
-            assert access.find_token(connection, secret) is not None
-        with opened(target) as engine, writing(engine) as connection:
+            assert observations.window(connection, stream.id, 0, 200) == rows
+            assert tokens.find(connection, secret) is not None
+        with database(target) as engine, write_transaction(engine) as connection:
             assert streams.create(connection, "b", "br_ihmm", {}).id > stream.id
         with pytest.raises(RegimekitError, match="not empty"):
             restore(target, file)
@@ -154,7 +160,7 @@ def test_a_backup_of_a_running_service_goes_on_elsewhere(
 def test_restore_refuses_what_is_no_backup(tmp_path: Path) -> None:
     with pytest.raises(RegimekitError, match="does not exist"):
         restore(f"sqlite:///{tmp_path}/a.db", tmp_path / "none")
-    prepare(f"sqlite:///{tmp_path}/empty.db").dispose()
+    open_database(f"sqlite:///{tmp_path}/empty.db").dispose()
     plain = sqlite3.connect(tmp_path / "plain.db")
     plain.execute("CREATE TABLE t (a INTEGER)")
     plain.close()
