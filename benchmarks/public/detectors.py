@@ -7,14 +7,15 @@ from typing import Any
 import numpy as np
 
 import regimekit as rk
-from regimekit.integrations.making import changepoints, default_model, labels
+from regimekit.integrations._common import changepoints, regime_labels
+from regimekit.panel import default_model
 
 # In the scaled series the noise of the first tenth has variance 1, for all who must be told.
 KNOWN_NOISE = {"noise": 1.0, "prior_var": 10.0}
 
 
 def _regimes(y: np.ndarray) -> list[int]:
-    return changepoints(labels(rk.make(default_model()).run(y)))
+    return changepoints(regime_labels(rk.make(default_model()).run(y)))
 
 
 def _run_lengths(name: str) -> Any:

@@ -19,7 +19,7 @@ import numpy as np
 import regimekit as rk
 from benchmarks.public.series import Series
 from regimekit.baselines.spread import Spread
-from regimekit.integrations.making import default_model
+from regimekit.panel import default_model
 
 HISTORY = 500  # rows that a refitted peer looks back on
 REFIT, GROWTH = 50, 1.1  # refitted after so many rows, or when the past has grown so much

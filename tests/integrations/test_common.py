@@ -9,7 +9,7 @@ import sys
 import pytest
 
 import regimekit as rk
-from regimekit.integrations import making
+from regimekit.integrations import _common
 
 ADAPTERS = {
     "regimekit.integrations.river": ("river", "river"),
@@ -31,9 +31,9 @@ def test_without_the_library_comes_the_hint(module, monkeypatch):
             raise ImportError(f"No module named {name!r}")
         return real(name, *rest)
 
-    monkeypatch.setattr(making.importlib, "import_module", without)
+    monkeypatch.setattr(_common.importlib, "import_module", without)
     with pytest.raises(
-        making.MissingLibrary, match=rf"pip install 'regimekit\[{extra}\]'"
+        _common.MissingLibraryError, match=rf"pip install 'regimekit\[{extra}\]'"
     ) as caught:
         builtins.__import__(module)
     assert isinstance(caught.value, ImportError)
@@ -41,12 +41,12 @@ def test_without_the_library_comes_the_hint(module, monkeypatch):
 
 
 def test_the_default_model_is_a_model():
-    assert making.default_model() in rk.models()
+    assert _common.default_model() in rk.models()
 
 
 def test_covariates_are_regressed_on_unless_features_are_given():
-    taken = making.fresh("br_ihmm", {}, covariates=True).settings()["features"]
+    taken = _common.make_model("br_ihmm", {}, covariates=True).settings()["features"]
     assert len(taken) == 2
-    chosen = making.fresh("br_ihmm", {"features": rk.features.lags(1)}, covariates=True)
+    chosen = _common.make_model("br_ihmm", {"features": rk.features.lags(1)}, covariates=True)
     assert len(chosen.settings()["features"]) == 1
-    assert making.fresh("last_value", None, covariates=True).name == "last_value"
+    assert _common.make_model("last_value", None, covariates=True).name == "last_value"

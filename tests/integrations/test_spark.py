@@ -85,7 +85,7 @@ def test_refusals_name_the_argument(spark, rng):
     from regimekit.integrations.spark import follow, run_groups
 
     frame = spark.createDataFrame(rows("a", range(3), rng))
-    with pytest.raises(rk.RegimekitError, match="target='w' is no column"):
+    with pytest.raises(rk.RegimekitError, match="target='w' is not a column"):
         run_groups(frame, "k", "t", "w")
     with pytest.raises(rk.RegimekitError, match="batch"):
         run_groups(frame, "k", "t", "v", model="br_ihmm", settings={"batch": 0})
