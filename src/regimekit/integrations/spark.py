@@ -290,7 +290,7 @@ class KeyProcessor(StatefulProcessor):
         yield self.job.empty_results(row).assign(kind="silence", late=late)
 
     def close(self) -> None:
-        """Do nothing: no resources are held besides the state."""
+        """Do nothing: there are no resources besides the state."""
 
     def _restart_timer(self, last: int, timer: int | None) -> int | None:
         if self.silence is None:

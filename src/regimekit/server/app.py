@@ -27,13 +27,11 @@ from regimekit.core.exceptions import RegimekitError
 from regimekit.server import admin_routes, model_routes, observation_routes, stream_routes
 from regimekit.server.auth import SECURITY_HEADERS, Authenticator
 from regimekit.server.config import Config, is_loopback
-from regimekit.server.ingestion import BusyError, MissingStreamError, UnavailableError
 from regimekit.server.monitoring import configure_logging
-from regimekit.server.request_parsing import BodyError
+from regimekit.server.records import RequestError
 from regimekit.server.service import Service
 from regimekit.server.storage import tokens
 from regimekit.server.storage.database import database
-from regimekit.server.workers import WorkerLostError
 
 _STATIC = Path(__file__).parent / "static"
 _UPLOT = Path(regimekit.__file__).parent / "assets" / "uplot"
@@ -111,22 +109,9 @@ def _add_error_handlers(app: FastAPI) -> None:
         answer.headers["Allow"] = allowed
         return answer
 
-    @app.exception_handler(BodyError)
-    async def bad_body(_: Request, error: BodyError) -> JSONResponse:
-        return _problem(error.status, str(error))
-
-    @app.exception_handler(BusyError)
-    async def busy(_: Request, error: BusyError) -> JSONResponse:
-        return _problem(429, str(error), error.seconds)
-
-    @app.exception_handler(MissingStreamError)
-    async def missing(_: Request, error: MissingStreamError) -> JSONResponse:
-        return _problem(404, str(error))
-
-    @app.exception_handler(UnavailableError)
-    @app.exception_handler(WorkerLostError)
-    async def unavailable(_: Request, error: Exception) -> JSONResponse:
-        return _problem(503, str(error), 1)
+    @app.exception_handler(RequestError)
+    async def failed(_: Request, error: RequestError) -> JSONResponse:
+        return _problem(error.status, str(error), error.retry_after)
 
 
 def _allowed_methods(app: FastAPI, path: str) -> list[str]:
@@ -253,7 +238,7 @@ def run(config: Config) -> None:
 
 
 def _check_tokens(config: Config) -> None:
-    """Open the database once, so that its errors are reported early, and look for tokens."""
+    """Open the database once, so that its errors are reported early; warn if there is no token."""
     with database(config.db) as engine, engine.connect() as connection:
         active = [token for token in tokens.list_all(connection) if token.revoked is None]
     if not active and (config.require_token or not is_loopback(config.host)):

@@ -16,7 +16,13 @@ from dataclasses import dataclass, field
 
 from regimekit.server.config import Limits
 from regimekit.server.monitoring import Metrics
-from regimekit.server.records import BatchResult, Observation, ObservationBatch, UpdateResult
+from regimekit.server.records import (
+    BatchResult,
+    Observation,
+    ObservationBatch,
+    RequestError,
+    UpdateResult,
+)
 from regimekit.server.storage.unit_of_work import ConflictError, UnitOfWork
 from regimekit.server.workers import Failure, WorkerLostError, WorkerPool
 
@@ -27,20 +33,23 @@ _log = logging.getLogger("regimekit.server.ingestion")
 Job = list[tuple[ObservationBatch, "asyncio.Future[BatchResult]"]]
 
 
-class BusyError(Exception):
-    """Too many observations are pending; retry after `seconds`."""
+class BusyError(RequestError):
+    """Too many observations are pending."""
 
-    def __init__(self, reason: str, seconds: int) -> None:
-        super().__init__(reason)
-        self.seconds = seconds
+    status = 429
 
 
-class UnavailableError(Exception):
+class UnavailableError(RequestError):
     """Nothing was stored, but the request is valid and can be sent again."""
 
+    status = 503
+    retry_after = 1
 
-class MissingStreamError(Exception):
+
+class MissingStreamError(RequestError):
     """The stream does not exist."""
+
+    status = 404
 
 
 @dataclass
@@ -111,18 +120,18 @@ class Ingestion:
 
     def _check_capacity(self, queue: _StreamQueue, rows: int) -> None:
         if self._closed:
-            raise BusyError("The service is stopping.", 5)
+            raise BusyError("The service is stopping.", retry_after=5)
         if queue.rows and queue.rows + rows > self._limits.pending_rows:
             raise BusyError(
                 f"{queue.rows} observations of this stream are pending; at most "
                 f"{self._limits.pending_rows} are allowed.",
-                self._retry_seconds(queue.rows),
+                retry_after=self._retry_seconds(queue.rows),
             )
         if self.pending and self.pending + rows > self._limits.pending_total:
             raise BusyError(
                 f"{self.pending} observations are pending; at most "
                 f"{self._limits.pending_total} are allowed.",
-                self._retry_seconds(self.pending),
+                retry_after=self._retry_seconds(self.pending),
             )
 
     def _retry_seconds(self, rows: int) -> int:

@@ -1,4 +1,4 @@
-"""Data passed between the parts of the service, and conversions between table rows and runs.
+"""Data and errors passed between the parts of the service, and conversions to table rows.
 
 Outputs are those of `model.run`. It gives bit-identical results however a stream is divided into
 pieces; replaying stored observations after a restart relies on that.
@@ -24,6 +24,25 @@ from regimekit.server.storage.streams import Stream
 
 # Some models emit this event next to "regime opened" or "regime returned".
 _REDUNDANT_EVENT = "regime switched"
+
+
+class RequestError(Exception):
+    """A request cannot be fulfilled; the message becomes the body of the response.
+
+    Attributes:
+        status: HTTP status of the response.
+        retry_after: seconds after which the client may send the request again, or None.
+    """
+
+    status = 422
+    retry_after: int | None = None
+
+    def __init__(
+        self, reason: str, *, status: int | None = None, retry_after: int | None = None
+    ) -> None:
+        super().__init__(reason)
+        self.status = status or self.status
+        self.retry_after = retry_after or self.retry_after
 
 
 class Observation(NamedTuple):

@@ -17,7 +17,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from regimekit.server.config import Limits
-from regimekit.server.records import Observation
+from regimekit.server.records import Observation, RequestError
 from regimekit.server.schemas import ObservationBody
 
 _ARRAY: TypeAdapter[list[ObservationBody]] = TypeAdapter(list[ObservationBody])
@@ -30,12 +30,8 @@ LINES_TYPES = ("application/x-ndjson", "application/jsonl", "application/ndjson"
 CSV_TYPES = ("text/csv",)
 
 
-class BodyError(ValueError):
-    """A body that is invalid, with the HTTP status of the response."""
-
-    def __init__(self, reason: str, status: int = 422) -> None:
-        super().__init__(reason)
-        self.status = status
+class BodyError(RequestError):
+    """A request body is invalid."""
 
 
 def parse_body(content: bytes, content_type: str, limits: Limits) -> list[Observation]:
@@ -58,7 +54,7 @@ def parse_body(content: bytes, content_type: str, limits: Limits) -> list[Observ
         found = list(_parse_csv(content, limits))
     else:
         known = ", ".join((*JSON_TYPES[:1], *LINES_TYPES[:1], *CSV_TYPES))
-        raise BodyError(f"Content-Type must be one of {known}, got {kind!r}.", 415)
+        raise BodyError(f"Content-Type must be one of {known}, got {kind!r}.", status=415)
     if not found:
         raise BodyError("The body has no observations.")
     _check_rows(len(found), limits)
@@ -67,7 +63,7 @@ def parse_body(content: bytes, content_type: str, limits: Limits) -> list[Observ
 
 def _check_rows(rows: int, limits: Limits) -> None:
     if rows > limits.rows:
-        raise BodyError(f"A request must have at most {limits.rows} rows, got {rows}.", 413)
+        raise BodyError(f"A request must have at most {limits.rows} rows, got {rows}.", status=413)
 
 
 def _parse_json(content: bytes) -> list[ObservationBody]:

@@ -29,7 +29,7 @@ _MAX_ATTEMPTS = 12  # over about a day and a half
 _FIRST_DELAY = 2.0  # seconds before the second attempt
 _MAX_DELAY = 6 * 3600.0  # seconds
 _TIMEOUT = 10.0  # seconds to connect, and between reads
-_POLL_INTERVAL = 1.0  # seconds between two looks at an empty outbox
+_POLL_INTERVAL = 1.0  # seconds between queries of an empty outbox
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 _log = logging.getLogger("regimekit.server.webhooks")
 

@@ -27,7 +27,7 @@ from regimekit.server import records
 from regimekit.server.batching_queue import BatchingQueue
 from regimekit.server.config import OFFLINE_MODELS, Config
 from regimekit.server.model_cache import ModelCache
-from regimekit.server.records import ObservationBatch, StoredModel, UpdateResult
+from regimekit.server.records import ObservationBatch, RequestError, StoredModel, UpdateResult
 from regimekit.server.storage import database, streams
 
 _MAX_CALLS = 16  # calls per message to a worker
@@ -57,8 +57,11 @@ class Reply(NamedTuple):
     evicted: list[StoredModel]
 
 
-class WorkerLostError(RuntimeError):
+class WorkerLostError(RequestError):
     """The worker process ended before it answered."""
+
+    status = 503
+    retry_after = 1
 
 
 def kernels_compiled() -> bool:

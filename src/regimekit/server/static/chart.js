@@ -9,7 +9,7 @@
 //   steps:    [{step, mean, lower, upper}]  forecasts after the last point
 //   timed:    whether the x axis shows `at` (seconds since 1970) instead of `seq`
 //   names:    {regime: name}
-// Colours come from the custom properties of the style sheet.
+// Colours come from the custom properties of theme.css.
 
 import { clock, number, svg } from "./dom.js";
 
@@ -291,7 +291,8 @@ export function regimeName(id, names = {}) {
   return names[id] ? `${names[id]}` : `regime ${id}`;
 }
 
-// A small line chart coloured by regime. The middle 96 % of the values set the scale, so that an outlier does not flatten it.
+// A small line chart coloured by regime. The middle 96 % of the values set the scale, so that an
+// outlier does not flatten it.
 export function sparkline(values, regimes, range = null, width = 240, height = 44) {
   const sorted = values.filter((value) => value !== null).sort((a, b) => a - b);
   const picture = svg("svg", { viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none", class: "spark", "aria-hidden": "true" });
