@@ -1,4 +1,4 @@
-"""A real service in a process of its own, on real databases; a real browser."""
+"""Fixtures: services in processes of their own, on SQLite and Postgres databases."""
 
 from __future__ import annotations
 
@@ -29,9 +29,7 @@ _POSTGRES = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
 
 @pytest.fixture(scope="session", autouse=True)
 def kernels() -> None:
-    """Compile what most streams here run on: a service compiles the default model's kernels
-    beside its work, but those of others when they are first used, and requests wait for that.
-    """
+    """Use the model of most streams here once, so that no request waits for a first use."""
     for shape in ((30,), (30, 2)):
         model = rk.br_ihmm(particles=20, noise=0.16)  # as SMALL
         model.run(np.random.default_rng(0).standard_normal(shape))
@@ -50,9 +48,8 @@ def free_port() -> int:
 class Server:
     """`regimekit serve` as a user starts it."""
 
-    def __init__(self, db: str, *options: str, log: Path, cache: Path | None = None) -> None:
+    def __init__(self, db: str, *options: str, log: Path) -> None:
         self.db, self.options, self.log = db, options, log
-        self.environment = os.environ | ({"REGIMEKIT_CACHE": str(cache)} if cache else {})
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.client = httpx.Client(base_url=self.url, timeout=60, trust_env=False)
@@ -74,20 +71,17 @@ class Server:
             *self.options,
         ]
         with self.log.open("a") as log:
-            self.process = subprocess.Popen(
-                command, stderr=log, stdout=log, start_new_session=True, env=self.environment
-            )
+            self.process = subprocess.Popen(command, stderr=log, stdout=log, start_new_session=True)
         if wait:
             self.wait()
         return self
 
-    def wait(self, compiled: bool = True) -> None:
-        """Until it is ready; on a machine where nothing is compiled yet, that takes minutes."""
+    def wait(self) -> None:
+        """Wait until the service is ready."""
         until = time.monotonic() + 900
         while True:
             try:
-                answer = self.client.get("/readyz")
-                if answer.status_code == 200 and answer.json()["compiled"] >= compiled:
+                if self.client.get("/readyz").status_code == 200:
                     return
             except httpx.TransportError:
                 pass
@@ -100,7 +94,7 @@ class Server:
         return self.process.wait(60)
 
     def kill(self) -> None:
-        """As the loss of power would, workers included."""
+        """Kill the service and its workers."""
         os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
 
@@ -133,12 +127,12 @@ Starter = Callable[..., Server]
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Starter]:
-    """Starts services that end with the test."""
+    """Start services that end with the test."""
     begun: list[Server] = []
 
-    def starter(*options: str, db: str | None = None, wait: bool = True, **more: Any) -> Server:
+    def starter(*options: str, db: str | None = None, wait: bool = True) -> Server:
         where = db or f"sqlite:///{tmp_path}/test.db"
-        server = Server(where, *options, log=tmp_path / "serve.log", **more)
+        server = Server(where, *options, log=tmp_path / "serve.log")
         begun.append(server)
         return server.start(wait)
 
@@ -151,19 +145,19 @@ def start(tmp_path: Path) -> Iterator[Starter]:
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """One service for the tests that only ask."""
+    """One service for tests that need no settings of their own."""
     folder = tmp_path_factory.mktemp("serve")
     server = Server(
         f"sqlite:///{folder}/shared.db", "--snapshot-every", "50", log=folder / "serve.log"
     ).start()
     yield server
     server.client.close()
-    assert server.stop() == 0, "the service must end in order"
+    assert server.stop() == 0, "the service must end with status 0"
 
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Callable[[], str]]:
-    """Makes empty Postgres databases, on a server of our own run by an unprivileged user."""
+    """Create empty Postgres databases on a temporary server."""
     if not _POSTGRES:
         pytest.skip("Postgres is not installed (Debian: postgresql)")
     owner = "postgres" if os.getuid() == 0 else None

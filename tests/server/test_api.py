@@ -1,4 +1,4 @@
-"""The service as a client meets it."""
+"""The HTTP API, tested by a client."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_outputs_are_those_of_the_library(server: Any, key: str) -> None:
     assert np.allclose(moves["matrix"], model.transitions().matrix)
 
 
-def test_nothing_has_to_be_chosen(server: Any, key: str) -> None:
+def test_defaults(server: Any, key: str) -> None:
     made = server.client.put(f"/streams/{key}", json={})
     assert made.status_code == 201 and made.json()["model"] == "auto"
     assert server.client.put(f"/streams/{key}", json={}).status_code == 200
@@ -85,7 +85,7 @@ def test_an_id_or_a_sequence_number_counts_once(server: Any, key: str) -> None:
     assert [row["y"] for row in server.rows(key)] == [0, 1, 2, 3, 4, 5, 6]
 
 
-def test_every_format_says_the_same(server: Any, key: str) -> None:
+def test_all_formats_give_the_same_rows(server: Any, key: str) -> None:
     bodies = {
         "application/json": '[{"id":"1","time":"2026-03-01T00:00:00Z","y":1.5},'
         '{"id":"2","time":"2026-03-01T01:00:00Z","y":null}]',
@@ -179,7 +179,9 @@ BAD = [
 
 
 @pytest.mark.parametrize(("kind", "body", "status"), BAD)
-def test_a_bad_body_is_refused_whole(server: Any, kind: str, body: Any, status: int) -> None:
+def test_an_invalid_body_is_rejected_as_a_whole(
+    server: Any, kind: str, body: Any, status: int
+) -> None:
     server.client.put("/streams/api.bad", json=SMALL)
     answer = post(server, "api.bad", body, kind)
     assert answer.status_code == status, answer.text
@@ -194,7 +196,7 @@ def test_a_bad_cell_is_named(server: Any) -> None:
     assert "Row 1: 'loud' in column 'load' is not a finite number" in answer.json()["detail"]
 
 
-def test_a_refused_request_leaves_the_model_as_it_was(server: Any, key: str) -> None:
+def test_a_rejected_request_leaves_the_model_unchanged(server: Any, key: str) -> None:
     y = data.regime_stream(seed=5, n=60).y.tolist()
     for name in (key, key + ".twin"):
         server.make(name)
@@ -237,7 +239,7 @@ def test_other_settings_are_a_conflict(server: Any, key: str) -> None:
     assert other.status_code == 409
 
 
-def test_a_deleted_stream_is_gone_and_may_come_anew(server: Any, key: str) -> None:
+def test_a_deleted_stream_can_be_created_again(server: Any, key: str) -> None:
     server.make(key)
     server.send(key, [{"id": "1", "y": 1.0}])
     assert server.client.delete(f"/streams/{key}").status_code == 204
@@ -294,7 +296,7 @@ def test_names_and_acknowledgements(server: Any, key: str) -> None:
     assert missing.status_code == 404
 
 
-def test_the_report_for_people(server: Any, key: str) -> None:
+def test_the_html_report(server: Any, key: str) -> None:
     server.make(key)
     path = f"/streams/{key}/report"
     empty = server.client.get(path, params={"format": "html"})
@@ -331,7 +333,7 @@ def test_listing_searches_and_sorts(server: Any, key: str) -> None:
     assert literal["total"] == 1  # an underscore is no wildcard
 
 
-def test_too_much_is_turned_away(server: Any, key: str) -> None:
+def test_a_body_that_is_too_large_is_rejected(server: Any, key: str) -> None:
     server.make(key)
     large = b"[" + b'{"y": 1.0000000000000000000000000},' * 300_000
     answer = post(server, key, large)
@@ -367,7 +369,7 @@ def test_the_log_is_lines_of_json(server: Any, key: str) -> None:
     assert (made["method"], made["status"], made["token"]) == ("PUT", 201, "local")
 
 
-def test_more_than_can_wait_is_turned_away_with_a_time(server: Any, key: str) -> None:
+def test_too_many_pending_rows_are_rejected_with_a_retry_time(server: Any, key: str) -> None:
     server.make(key)
     path, most = f"/streams/{key}/observations", [{"y": 1.0}] * 10_000
     with ThreadPoolExecutor(2) as clients:
@@ -380,7 +382,7 @@ def test_more_than_can_wait_is_turned_away_with_a_time(server: Any, key: str) ->
     assert set(answers) <= {200, 503}, "taken, or not in time on a slow machine"
 
 
-def test_a_body_that_does_not_come_is_not_waited_for() -> None:
+def test_a_slow_body_times_out() -> None:
     class Stalled:
         headers: ClassVar[dict[str, str]] = {}
 
@@ -397,7 +399,7 @@ def test_a_body_that_does_not_come_is_not_waited_for() -> None:
     assert caught.value.status_code == 408
 
 
-def test_where_nothing_is_there_is_a_sentence(server: Any) -> None:
+def test_unknown_paths(server: Any) -> None:
     for path in ("/nothing", "/static/nothing.js"):
         answer = server.client.get(path)
         assert answer.status_code == 404 and answer.json()["detail"] == f"{path} does not exist."
@@ -413,7 +415,7 @@ def test_the_page_and_its_headers(server: Any) -> None:
     assert "access-control-allow-origin" not in page.headers
 
 
-def test_other_sites_cannot_reach_in(server: Any) -> None:
+def test_other_sites_cannot_use_the_api(server: Any) -> None:
     for headers in (
         {"origin": "https://evil.example"},
         {"host": "evil.example"},
@@ -422,3 +424,9 @@ def test_other_sites_cannot_reach_in(server: Any) -> None:
     ):
         answer = httpx.get(f"{server.url}/streams", headers=headers, trust_env=False)
         assert answer.status_code == 401, headers
+
+
+def test_a_wrong_method_is_answered_with_the_allowed_ones(server: Any) -> None:
+    answer = server.client.patch("/streams")
+    assert answer.status_code == 405 and answer.headers["allow"] == "GET"
+    assert answer.json()["detail"] == "Method PATCH is not allowed. Allowed: GET."

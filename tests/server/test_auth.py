@@ -1,4 +1,4 @@
-"""Tokens, rights, rates; webhooks and where they may go."""
+"""Tokens, permissions, rate limits; webhooks and the addresses they may reach."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_tokens_give_rights_by_prefix(start: Callable[..., Any], tmp_path: Path)
         time.sleep(0.2)
 
 
-def test_a_service_for_others_asks_everybody_for_a_token(start: Callable[..., Any]) -> None:
+def test_a_public_service_requires_a_token(start: Callable[..., Any]) -> None:
     server = start("--host", "0.0.0.0")
     assert server.client.get("/healthz").status_code == 200
     assert server.client.get("/streams").status_code == 401
@@ -133,7 +133,7 @@ def test_tls_by_flag(start: Callable[..., Any], tmp_path: Path) -> None:
         server.client.get("/healthz")  # no plain HTTP
 
 
-def test_token_commands_refuse_what_makes_no_sense(tmp_path: Path) -> None:
+def test_token_commands_reject_invalid_arguments(tmp_path: Path) -> None:
     db = f"sqlite:///{tmp_path}/t.db"
     with pytest.raises(RegimekitError, match="--read and --write"):
         command("token", "add", "a", "--db", db)
@@ -172,11 +172,11 @@ def test_tokens_are_long_and_different(tmp_path: Path) -> None:
         ("::", False),
     ],
 )
-def test_private_addresses_in_every_disguise(address: str, public: bool) -> None:
+def test_private_addresses_also_when_embedded(address: str, public: bool) -> None:
     assert is_public(address) == public
 
 
-def test_a_name_that_leads_home_is_refused() -> None:
+def test_a_name_of_a_private_address_is_rejected() -> None:
     with (
         ThreadPoolExecutor(1) as apart,
         pytest.raises(PrivateAddressError, match="not a public address"),
@@ -187,7 +187,7 @@ def test_a_name_that_leads_home_is_refused() -> None:
 
 
 class Receiver(BaseHTTPRequestHandler):
-    """Sends the first message elsewhere, where nobody may follow; then takes messages."""
+    """Redirect the first message, which must not be followed, and accept the others."""
 
     def do_POST(self) -> None:
         assert self.path == "/hook?a=1"
@@ -260,6 +260,6 @@ def test_webhooks_are_signed_retried_and_named(start: Callable[..., Any], receiv
         "http://no.such.invalid/",
     ],
 )
-def test_webhooks_do_not_reach_inside(server: Any, url: str) -> None:
+def test_webhooks_do_not_reach_private_networks(server: Any, url: str) -> None:
     answer: httpx.Response = server.client.post("/webhooks", json={"url": url})
     assert answer.status_code == 422, answer.text

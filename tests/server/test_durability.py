@@ -1,4 +1,4 @@
-"""Nothing lost, nothing twice: restarts, kills, dying workers, full memories."""
+"""No observation is lost or processed twice: restarts, kills, lost workers, a full cache."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Retrying(threading.Thread):
 
 
 def progress(clients: list[Retrying]) -> None:
-    """Until every client was answered again: however slow the machine, each kill hits work."""
+    """Wait until every client got another response, so that each kill interrupts work."""
     before = [client.acknowledged for client in clients]
     until = time.monotonic() + 120
     while any(client.acknowledged == n for client, n in zip(clients, before, strict=True)):
@@ -115,7 +115,7 @@ def test_kill_under_load(start: Callable[..., Any], db: str) -> None:
     print(f"{kills} kills, {sum(sent)} observations acknowledged, each stored once, as without")
 
 
-def test_a_stop_in_order_loses_nothing_and_needs_no_replay(
+def test_an_orderly_stop_loses_nothing_and_needs_no_replay(
     start: Callable[..., Any], db: str
 ) -> None:
     server = start(db=db)
@@ -188,7 +188,9 @@ def test_more_streams_than_memory(start: Callable[..., Any]) -> None:
     for key in keys:
         assert [row["mean"] for row in server.rows(key)] == run.mean.tolist()
     assert server.metric("regimekit_replay_differences_total") == 0
-    assert server.metric("regimekit_replayed_rows_total") < 100, "models rest in snapshots"
+    assert server.metric("regimekit_replayed_rows_total") < 100, (
+        "evicted models are stored as snapshots"
+    )
 
 
 def test_one_service_per_database(start: Callable[..., Any], tmp_path: Path) -> None:

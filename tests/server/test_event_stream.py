@@ -1,4 +1,4 @@
-"""Following a stream: what comes, and nothing missing after a break."""
+"""Server-sent events: observations and events in order, nothing lost after a disconnection."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ def test_observations_and_events_as_they_come(server: Any) -> None:
         assert "event" in kinds, "the first regime opens among these"
 
 
-def test_who_has_seen_more_than_there_is_goes_on_at_the_end(server: Any) -> None:
-    """A backup was restored, or the stream made anew: what comes now must not be missed."""
+def test_a_last_id_beyond_the_end_continues_at_the_end(server: Any) -> None:
+    """After a restore or a new stream with the same key, new observations must not be missed."""
     server.make("live.short")
     server.send("live.short", [{"y": 1.0}])
     for last in ("99", "9" * 40):
@@ -74,7 +74,7 @@ def test_who_has_seen_more_than_there_is_goes_on_at_the_end(server: Any) -> None
             sender.join()
 
 
-def test_a_deleted_stream_says_goodbye(server: Any) -> None:
+def test_a_deleted_stream_ends_the_connection(server: Any) -> None:
     server.make("live.gone")
     with follow(server, "live.gone") as answer:
         sender = threading.Timer(0.3, server.client.delete, ("/streams/live.gone",))

@@ -72,7 +72,7 @@ def rows(*values: float) -> list[Observation]:
     return [Observation(value) for value in values]
 
 
-def test_what_waits_goes_together_and_in_order() -> None:
+def test_waiting_requests_are_processed_together_in_order() -> None:
     async def scene() -> list[Any]:
         ingest, pool, _ = built()
         first = asyncio.create_task(ingest.submit(1, rows(0)))
@@ -84,7 +84,7 @@ def test_what_waits_goes_together_and_in_order() -> None:
     assert asyncio.run(scene()) == [[0], [1, 2, 3, 4]]
 
 
-def test_parts_behind_a_spoilt_one_go_again_first() -> None:
+def test_batches_after_an_invalid_one_are_retried_first() -> None:
     async def scene() -> list[Any]:
         ingest, pool, _ = built()
         first = asyncio.create_task(ingest.submit(1, rows(0)))
@@ -98,7 +98,7 @@ def test_parts_behind_a_spoilt_one_go_again_first() -> None:
     assert asyncio.run(scene()) == [[0], [1, 2, 3], [2, 3]]
 
 
-def test_too_much_is_turned_away_with_a_time() -> None:
+def test_too_many_pending_rows_are_rejected() -> None:
     async def scene() -> None:
         ingest, _, _ = built(Limits(pending_rows=3, pending_total=5))
         under_way = [
@@ -120,7 +120,7 @@ def test_too_much_is_turned_away_with_a_time() -> None:
 
 
 @pytest.mark.parametrize("error", [ConflictError("moved"), OSError("disk full")])
-def test_a_failed_commit_drops_the_model_and_says_so(error: Exception) -> None:
+def test_a_failed_commit_drops_the_model(error: Exception) -> None:
     async def scene() -> None:
         ingest, pool, unit_of_work = built()
         unit_of_work.error = error
@@ -133,7 +133,7 @@ def test_a_failed_commit_drops_the_model_and_says_so(error: Exception) -> None:
     asyncio.run(scene())
 
 
-def test_a_lost_worker_is_not_the_clients_fault() -> None:
+def test_a_lost_worker_makes_the_service_unavailable() -> None:
     async def scene() -> None:
         ingest, pool, _ = built()
         pool.lost = True

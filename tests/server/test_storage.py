@@ -35,7 +35,7 @@ def test_numbers_are_in_order() -> None:
     assert [step.number for step in MIGRATIONS] == list(range(1, LATEST + 1))
 
 
-def test_the_tables_are_what_queries_believe(db: str) -> None:
+def test_tables_match_the_migrations(db: str) -> None:
     engine = open_database(db)
     found = inspect(engine)
     for table in metadata.sorted_tables:
@@ -67,7 +67,7 @@ def test_an_older_database_keeps_its_rows(db: str, begin: int) -> None:
     engine.dispose()
 
 
-def test_a_newer_database_is_left_alone(db: str) -> None:
+def test_a_newer_database_is_rejected(db: str) -> None:
     engine = open_database(db)
     with write_transaction(engine) as connection:
         connection.execute(text("INSERT INTO migrations VALUES (999, 'later', 'then')"))
@@ -95,7 +95,7 @@ def test_an_unreachable_database_is_one_line() -> None:
 
 
 def filled(db: str) -> list[dict[str, Any]]:
-    """A database with a stream, learnt by a service in this process."""
+    """Fill a database with one stream by a service in this process."""
 
     async def fill() -> list[dict[str, Any]]:
         service = Service(Config(db=db, workers=1))
@@ -138,7 +138,7 @@ def test_backup_and_restore_across_databases(
         backup(db, file)
 
 
-def test_a_backup_of_a_running_service_goes_on_elsewhere(
+def test_a_backup_of_a_running_service_continues_elsewhere(
     start: Callable[..., Any], tmp_path: Path
 ) -> None:
     y = data.regime_stream(seed=6, n=90).y.tolist()
@@ -157,7 +157,7 @@ def test_a_backup_of_a_running_service_goes_on_elsewhere(
     assert ours == theirs and len(ours) == 90
 
 
-def test_restore_refuses_what_is_no_backup(tmp_path: Path) -> None:
+def test_restore_rejects_other_files(tmp_path: Path) -> None:
     with pytest.raises(RegimekitError, match="does not exist"):
         restore(f"sqlite:///{tmp_path}/a.db", tmp_path / "none")
     open_database(f"sqlite:///{tmp_path}/empty.db").dispose()
