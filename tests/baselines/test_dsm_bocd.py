@@ -14,7 +14,7 @@ from scipy import integrate, optimize, special
 import regimekit as rk
 from regimekit.baselines.bocd import bocd
 from regimekit.baselines.dsm_bocd import DsmSettings, dsm_bocd
-from regimekit.baselines.score_matching import Setup, best_omega, divergence, learn, quadrature
+from regimekit.baselines.score_matching import ScoreMatching, Setup, best_omega, divergence
 
 SETTINGS: dict[str, Any] = {
     "noise": 0.4,
@@ -59,7 +59,7 @@ def grid(x: np.ndarray, s: dict[str, Any], size: int = 500) -> tuple[Any, Any, A
 
     Even in sqrt(eta_2), since 1 / eta_2 is steep near the cut.
     """
-    belief, _, _ = quadrature(sums_of(x, s), DsmSettings(**s).setup())
+    belief, _, _ = row_of(x, s).quadrature(0)
     sd_2 = 1 / math.sqrt(belief.precision)
     low, high = 1 / s["max_variance"], max(belief.mean, 0.0) + 9 * sd_2
     root = np.linspace(math.sqrt(max(low, belief.mean - 9 * sd_2)), math.sqrt(high), size)
@@ -83,11 +83,16 @@ def trapezoid(points: np.ndarray) -> np.ndarray:
     return weights
 
 
-def sums_of(x: np.ndarray, s: dict[str, Any]) -> np.ndarray:
-    sums = np.zeros(5)
+def row_of(x: np.ndarray, s: dict[str, Any]) -> ScoreMatching:
+    rows = ScoreMatching(DsmSettings(**s).setup())
+    rows.resize(1)
     for value in x:
-        learn(sums, float(value), DsmSettings(**s).setup())
-    return sums
+        rows.learn(0, float(value))
+    return rows
+
+
+def sums_of(x: np.ndarray, s: dict[str, Any]) -> np.ndarray:
+    return np.array(row_of(x, s).sums)[0]
 
 
 VALUES = np.array([0.9, -0.4, 0.1, 2.2, 0.5, -0.9, 14.0])
@@ -96,7 +101,7 @@ VALUES = np.array([0.9, -0.4, 0.1, 2.2, 0.5, -0.9, 14.0])
 @pytest.mark.parametrize("n", [0, 1, 3, 7])
 def test_posterior_moments_against_a_grid(n: int) -> None:
     e1, e2, mass, _ = grid(VALUES[:n], SETTINGS)
-    belief, eta, share = quadrature(sums_of(VALUES[:n], SETTINGS), DsmSettings(**SETTINGS).setup())
+    belief, eta, share = row_of(VALUES[:n], SETTINGS).quadrature(0)
     # moments of eta_1 about the user's zero, given eta_2
     centre = (belief.h1 - belief.p12 * eta) / belief.p11 + SETTINGS["center"] * eta
     got = [
@@ -299,8 +304,10 @@ def test_what_an_outlier_does_to_a_row_is_bounded() -> None:
     """Each sum moves by a bounded amount, however far the value: so do the parameters."""
     setup = DsmSettings(scale=1.3, center=0.2).setup()
     for x in np.concatenate([10.0 ** np.arange(0, 301, 20), -(10.0 ** np.arange(0, 301, 20))]):
-        sums = np.zeros(5)
-        weight = learn(sums, float(x), setup)
+        rows = ScoreMatching(setup)
+        rows.resize(1)
+        weight = rows.learn(0, float(x))
+        sums = np.array(rows.sums)[0]
         assert 0 <= weight <= 1 and np.isfinite(sums).all()
         assert abs(sums[1]) <= 1.3 / 2 + 1e-12 and sums[2] <= 1.3**2 + 1e-12
         assert abs(sums[3]) <= 2 / 1.3 and abs(sums[4]) <= 2

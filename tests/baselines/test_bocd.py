@@ -13,7 +13,7 @@ from scipy import special, stats
 
 import regimekit as rk
 from regimekit.baselines.bocd import Bocd, bocd
-from regimekit.baselines.run_length import LONGEST_TRAIL, Trail
+from regimekit.baselines.run_length import MAX_TRAIL, Trail
 
 HAZARD = 0.07
 
@@ -277,8 +277,8 @@ def test_trail_is_bounded() -> None:
     trail = Trail()
     for t in range(5000):
         trail.push(t, t - 1)
-        trail.tidy(np.array([t]))
-    assert len(trail.before) <= 2 * (LONGEST_TRAIL + 1) + 1
+        trail.prune(np.array([t]))
+    assert len(trail.before) <= 2 * (MAX_TRAIL + 1) + 1
     assert trail.path(4999)[-1000:] == list(range(4000, 5000))
 
 
