@@ -64,11 +64,11 @@ class RegimeModel(Model):
         self.features: Features = feature_maps.read(settings.features)
         # Without features the first observation decides: an intercept, and the columns of x if any.
         self._open = settings.features is None
-        self.chosen = replace(settings, features=None if self._open else self.features.to_json())
         emission.check()
         check_scales(emission)
-        settings.plan()  # raises if the settings are invalid
-        self._islands = settings.n_islands()
+        features = None if self._open else self.features.to_json()
+        self.chosen = replace(settings.resolved(), features=features)
+        self._islands = self.chosen.n_islands()
         self._outlier_weight = share("outlier_weight", settings.outlier_weight)
         whole("seed", settings.seed, least=0)
         self.dim = emission.dim_hint()
@@ -214,8 +214,7 @@ class RegimeModel(Model):
     # ------------------------------------------------------------------ making and keeping
 
     def settings(self) -> dict[str, Any]:
-        chosen = asdict(self.spec) | asdict(self.chosen)
-        chosen["rule"] = write_rule(read_rule(self.chosen.rule))
+        chosen = asdict(self.spec) | self.chosen.to_json()
         return {key: json_value(value) for key, value in chosen.items()}
 
     @classmethod
@@ -235,7 +234,7 @@ class RegimeModel(Model):
         """Return a filter for observations and features of this shape, if it is affordable."""
         wide = float(shape.coefficients) ** 2
         affordable("features and particles", wide * 64 + self.chosen.particles * 100.0)
-        plan, islands = self.chosen.plan(), self._islands
+        plan, islands = self.chosen.filter_settings(), self._islands
         plan.width = shape.width
         longest = plan.schedule.longest * (1 if islands == 1 else 2)
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from regimekit.core.exceptions import RegimekitError, numbers, share, whole
-from regimekit.ihmm.emissions.base import Array
+from regimekit.core.model import Array
 from regimekit.robustness.expected_evidence import Course, Takeover, believe, play
 from regimekit.robustness.situation import Situation, read_model, situation_of
 

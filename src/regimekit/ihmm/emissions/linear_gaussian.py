@@ -12,7 +12,7 @@ that y is not an outlier: R / r collapses the two-component posterior to one Gau
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import cython
@@ -42,9 +42,18 @@ from regimekit.ihmm.emissions.base import EmissionSettings
 class GaussianSettings(EmissionSettings):
     """Settings of the linear-Gaussian emission: R, mu0, Sigma0."""
 
-    noise: Any = 0.25
-    prior_mean: Any = 0.0
-    prior_var: Any = 1.0
+    noise: Any = field(
+        default=0.25,
+        metadata={"doc": 'R, the variance of one observation around its regime: a number or a (d, d) matrix; by default 1 if the units are estimated, else 0.25.'},
+    )
+    prior_mean: Any = field(
+        default=0.0,
+        metadata={"doc": 'mu0 of the coefficients: a number or a vector.'},
+    )
+    prior_var: Any = field(
+        default=1.0,
+        metadata={"doc": 'Sigma0 of the coefficients: a number, a vector or a matrix; by default 100 if the units are estimated, else 1.'},
+    )
 
     def build(self, shape, scoring, longest):
         return LinearGaussian(shape, self, scoring, longest)
