@@ -110,7 +110,6 @@ class LinearGaussian(Emission):
         fitted: cython.double
         for j in range(self.observation.design.shape[0]):
             self.steps.project(place, j, self.root, row, self.observation.design)
-            fitted = 0.0
             fitted = dot(self.observation.design[j], self.mean[row, 0])
             self.predictive.location[place, j] = fitted
             self.predictive.start_location[place, j] = fitted
@@ -121,13 +120,17 @@ class LinearGaussian(Emission):
         self.write_spread(place)
 
     def write_spread(self, place):
-        """Write F Sigma F' + R of a candidate and of its row."""
+        """Write F Sigma F' + R of a candidate and, if it is needed, of its row."""
         for i in range(self.noise.shape[0]):
             for j in range(i + 1):
                 self.predictive.spread[place, i, j] = self.noise[i, j] + dot(
                     self.steps.ahead[place, i], self.steps.ahead[place, j]
                 )
                 self.predictive.spread[place, j, i] = self.predictive.spread[place, i, j]
+        if self.scoring.sequential and not self.need_start:
+            return
+        for i in range(self.noise.shape[0]):
+            for j in range(i + 1):
                 self.predictive.start_spread[place, i, j] = self.noise[i, j] + dot(
                     self.steps.raw[place, i], self.steps.raw[place, j]
                 )
