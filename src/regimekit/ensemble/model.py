@@ -10,12 +10,13 @@ from numpy.typing import NDArray
 from regimekit.core.covariates import MOST_COORDINATES, try_out
 from regimekit.core.exceptions import whole
 from regimekit.core.model import Array, Model
+from regimekit.core.recorder import Recorder
 from regimekit.distributions.forecast import Forecast
 from regimekit.ensemble.design import Lineup
 from regimekit.ensemble.explain import explain
 from regimekit.ensemble.stream import Stream, copied
-from regimekit.preprocessing.frames import Row, read_series, read_table
-from regimekit.preprocessing.frequency import seasons_of_labels
+from regimekit.preprocessing.frames import Row, Series, Table
+from regimekit.preprocessing.time_index import seasons_of_labels
 from regimekit.results import Regime, Run, Step, Transitions
 from regimekit.serialization.validation import Arrays, Values
 
@@ -47,18 +48,11 @@ class Auto(Model):
     def _make(cls, settings: dict[str, Any]) -> Self:
         return cls(**settings)
 
-    def run(self, y: Any, X: Any = None, progress: bool = False, level: float = 0.9) -> Run:
-        """Predict and update along a stream; dates, if it has some, say which seasons to expect.
-
-        Args:
-            y, X, progress, level: as for every model.
-        """
+    def _run(self, series: Series, table: Table | None, recorder: Recorder, progress: bool) -> Run:
+        # The dates of a stream determine which seasons to expect.
         if self.plan.seasons is None and not self.plan.explicit:
-            index = read_series(y).index
-            if index is None and X is not None:
-                index = getattr(read_table(X), "index", None)
-            self.plan.seasons = seasons_of_labels(index) or None
-        return super().run(y, X, progress, level)
+            self.plan.seasons = seasons_of_labels(series.index) or None
+        return super()._run(series, table, recorder, progress)
 
     def _check(self, x: Any) -> Row | None:
         return self.plan.check(x)

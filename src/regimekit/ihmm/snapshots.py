@@ -22,7 +22,7 @@ MAX_DESIGN = 1e50
 _CONCENTRATION = (1e-300, 1e300)
 
 PARTICLES = (
-    Field("log_weight", ("N",), FLOAT, high=1e-6, endless=True),
+    Field("log_weight", ("N",), FLOAT, -1e300, 1e-6),
     Field("alpha", ("N",), FLOAT, *_CONCENTRATION),
     Field("gamma", ("N",), FLOAT, *_CONCENTRATION),
     Field("current", ("N",), INTEGER, -1, "C"),  # type: ignore[arg-type]
@@ -32,7 +32,7 @@ SLOTS = (
     Field("slots", ("N", "C1"), INTEGER, *COUNT),
     Field("counts", ("N", "C", "C"), INTEGER, *COUNT),
     Field("start", ("N", "C"), INTEGER, *COUNT),
-    Field("log_beta", ("N", "C1"), FLOAT, high=1e-6, endless=True),
+    Field("log_beta", ("N", "C1"), FLOAT, high=1e-6, infinite=True),
 )
 POOL = (
     Field("label", ("R",), INTEGER, -1, LATEST),

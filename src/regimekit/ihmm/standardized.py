@@ -16,7 +16,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from regimekit.core.coefficients import coefficient_names
+from regimekit.core.explain import coefficient_names
 from regimekit.core.recorder import Block
 from regimekit.distributions.forecast import Forecast, Forecasts, log_densities
 from regimekit.ihmm.emissions.base import EmissionSettings

@@ -30,7 +30,7 @@ class Field(NamedTuple):
         low: smallest valid value.
         high: largest valid value.
         missing: whether NaN is valid.
-        endless: whether -inf is valid, for logarithms.
+        infinite: whether infinities within the range are valid.
     """
 
     name: str
@@ -39,7 +39,7 @@ class Field(NamedTuple):
     low: float = -math.inf
     high: float = math.inf
     missing: bool = False
-    endless: bool = False
+    infinite: bool = False
 
 
 def pack(state: Any, fields: Iterable[Field], prefix: str = "") -> dict[str, NDArray[Any]]:
@@ -77,12 +77,7 @@ def unpack(
         shape = tuple(sizes[n] if isinstance(n, str) else n for n in field.shape)
         if field.kind == FLOAT:
             found[field.name] = arrays.floats(
-                name,
-                shape,
-                field.low,
-                field.high,
-                missing=field.missing,
-                endless=field.endless,
+                name, shape, field.low, field.high, field.missing, field.infinite
             )
         elif field.kind == INTEGER:
             low = -LATEST if field.low == -math.inf else int(field.low)
