@@ -1,4 +1,4 @@
-"""Posterior influence: against a direct computation, the theorems, and the bound."""
+"""Posterior influence: a direct computation, the theorems of the paper, and the bound."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 import regimekit as rk
 from regimekit import robustness as influence
-from regimekit.robustness.shapes import push
-from regimekit.robustness.weighted import stretch
+from regimekit.robustness.score_bounds import push, stretch
 
 GRID = np.concatenate([-np.logspace(12, -2, 60), np.logspace(-2, 12, 60)])
 
@@ -36,7 +35,7 @@ def fitted(name: str, *, dim: int = 1, batches: int = 8, seed: int = 0, **given:
 def clean_batch(model: Any, seed: int = 1) -> np.ndarray:
     """What the model expects next, with noise."""
     rng = np.random.default_rng(seed)
-    dim, noise = model.dim, model.engine.emission.noise
+    dim, noise = model.dim, model.engine.emission.noise_covariance()
     center = np.atleast_1d(model.predict().mean)
     return center + rng.standard_normal((model.chosen.batch, dim)) @ np.linalg.cholesky(noise).T
 
@@ -71,11 +70,12 @@ def naive_filter(mean, cov, noise, batch, c, fresh, paper):
 
 def labels(model: Any) -> list[tuple[float, int]]:
     """(omega_i P(l | s_i), pool row) of every particle and regime, the new one included."""
-    p = model.engine.state.particles
+    p = model.engine.particles
     found = []
-    for i in range(p.alpha.size):
+    for i in range(p.alpha.shape[0]):
         n, s = p.n_regimes[i], p.current[i]
-        counts = np.append(p.counts[i, s, :n], 0.0) + p.alpha[i] * np.exp(p.log_beta[i, : n + 1])
+        share = np.exp(np.asarray(p.log_beta)[i, : n + 1])
+        counts = np.append(np.asarray(p.counts)[i, s, :n], 0.0) + p.alpha[i] * share
         for l in range(n + 1):
             found.append((math.exp(p.log_weight[i]) * counts[l] / counts.sum(), p.slots[i, l]))
     return found
@@ -98,12 +98,13 @@ def expected_log_ratio(mean, cov, mean_c, cov_c):
 def direct_joint(model: Any, clean: np.ndarray, dirty: np.ndarray, paper: bool) -> float:
     """KL of the joint of (particle, regime, coefficients), label by label."""
     engine = model.engine
-    noise, c = engine.emission.noise, engine.emission.scoring.threshold
+    emission = engine.emission
+    noise, c = emission.noise_covariance(), emission.scoring.threshold
     found = labels(model)
     ends = {}
     for row in {row for _, row in found}:
-        mean, root = engine.rows.mean[row, 0], engine.rows.root[row]
-        fresh = engine.state.ledger.visits[row] == 0
+        mean, root = np.array(emission.mean)[row, 0], np.array(emission.root)[row]
+        fresh = engine.pool.visits[row] == 0
         ends[row] = [
             naive_filter(mean, root @ root.T, noise, batch, c, fresh, paper)
             for batch in (clean, dirty)
@@ -164,8 +165,8 @@ def test_one_grid_point_is_a_number_and_equals_the_grid():
 
 def test_a_raw_lag_carries_the_contamination_into_the_design():
     rng = np.random.default_rng(0)
-    told = {"features": rk.features.intercept() + rk.features.lags(1), "rule": {"D13": "paper"}}
-    model = rk.br_ihmm(**told, batch=3, particles=20, weight="imq", noise=0.25)
+    chosen = {"features": rk.features.intercept() + rk.features.lags(1), "rule": {"D13": "paper"}}
+    model = rk.br_ihmm(**chosen, batch=3, particles=20, weight="imq", noise=0.25)
     model.run(rng.normal(size=30))
     clean = rng.normal(size=3)
     parameter = influence.parameter_pif(model, [1e3, 1e6], clean=clean, position=0)
@@ -219,7 +220,7 @@ def newborn_bound(model: Any, clean: Any) -> float:
 
     One observation: V0 = prior_var, h = V0 / R, C = c^2; a clean y moves m by its own step.
     """
-    noise, prior = float(model.engine.emission.noise[0, 0]), model.spec.prior_var
+    noise, prior = float(model.engine.emission.noise_covariance()[0, 0]), model.spec.prior_var
     c, h, (y,) = model.engine.emission.scoring.threshold, prior / noise, clean
     z2 = y**2 / (noise + prior)
     w2 = 1 / (1 + z2 / c**2)
@@ -250,11 +251,11 @@ def test_br_ihmm_under_the_papers_rule_is_bounded_for_open_regimes(position):
     state = influence.state_pif(model, GRID, clean=clean, position=position)
     assert state.max() <= worst.state < math.inf
     assert abs(state[-1] - state[-2]) < 1e-6  # it has a limit
-    ledger = model.engine.state.ledger
-    live = ledger.owners > 0
-    names = model.reporter.names
-    told = np.array([names.get(identity, -1) for identity in ledger.identity.tolist()])
-    learnt = [r.id for r in model.regimes() if ledger.visits[live & (told == r.id)].all()]
+    pool, names = model.engine.pool, model.reporter.names
+    live = np.asarray(pool.owners) > 0
+    ids = np.array([names.get(label, -1) for label in np.asarray(pool.label).tolist()])
+    visits = np.asarray(pool.visits)
+    learnt = [r.id for r in model.regimes() if visits[live & (ids == r.id)].all()]
     assert learnt  # the paper's regime 1 may exist before it has seen anything (D6)
     for regime in learnt:
         open_one = influence.parameter_pif(
@@ -438,13 +439,13 @@ def test_errors_name_the_argument():
     model = fitted("br_ihmm", batch=3)
     clean = [0.0, 0.0, 0.0]
     cases = [
-        ({"clean": [0.0] * 4}, "clean has 4"),
+        ({"clean": [0.0] * 4}, "clean must have 1 to 3"),
         ({"clean": [[0.0, 1.0]]}, "clean must be"),
-        ({"clean": [math.inf]}, "clean is infinite"),
+        ({"clean": [math.inf]}, "clean must be finite"),
         ({"clean": clean, "position": 3}, "position"),
         ({"clean": clean, "position": "some"}, "position"),
         ({"clean": clean, "position": 0.5}, "position"),
-        ({"clean": clean, "x": [[1.0]]}, "x has 1"),
+        ({"clean": clean, "x": [[1.0]]}, "x must have 3"),
     ]
     for given_arguments, message in cases:
         with pytest.raises(rk.RegimekitError, match=message):
@@ -454,7 +455,7 @@ def test_errors_name_the_argument():
             influence.state_pif(model, bad, clean=clean)
     with pytest.raises(rk.RegimekitError, match="regime=99"):
         influence.parameter_pif(model, 1.0, clean=clean, regime=99)
-    with pytest.raises(rk.RegimekitError, match="seen nothing"):
+    with pytest.raises(rk.RegimekitError, match="must be fitted"):
         influence.state_pif(rk.br_ihmm(), 1.0, clean=clean)
     with pytest.raises(rk.RegimekitError, match="model must be"):
         influence.state_pif("br_ihmm", 1.0, clean=clean)
