@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import regimekit as rk
-from regimekit.preprocessing.scaling import Units, measure
+from regimekit.preprocessing.units import Units, measure
 from regimekit.serialization.validation import Arrays, Values
 
 

@@ -23,7 +23,7 @@ from regimekit.ihmm.track import Track, joined
 from regimekit.ihmm.weights import CONTAMINATION
 from regimekit.preprocessing.features import Features
 from regimekit.preprocessing.frames import Row
-from regimekit.preprocessing.lag_buffer import CLEAN, RAW, TwoPasts, log_broad, unmoved
+from regimekit.preprocessing.two_pasts import CLEAN, RAW, TwoPasts, log_broad, unmoved
 
 Array = NDArray[np.float64]
 

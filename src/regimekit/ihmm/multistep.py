@@ -21,7 +21,7 @@ from regimekit.ihmm.state import State
 from regimekit.ihmm.transitions import moves
 from regimekit.preprocessing.features import Features
 from regimekit.preprocessing.frames import Row
-from regimekit.preprocessing.lag_buffer import RAW, TwoPasts
+from regimekit.preprocessing.two_pasts import RAW, TwoPasts
 
 PATHS = 512
 

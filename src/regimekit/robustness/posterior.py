@@ -36,7 +36,7 @@ from regimekit.ihmm.model import RegimeModel
 from regimekit.ihmm.state import UNBORN, State, stretched
 from regimekit.ihmm.within_batch import look_all, observe
 from regimekit.preprocessing.frames import Row, read_table
-from regimekit.preprocessing.lag_buffer import CLEAN, TwoPasts
+from regimekit.preprocessing.two_pasts import CLEAN, TwoPasts
 
 
 class Moment(NamedTuple):
