@@ -49,4 +49,4 @@ class RegimeFilter:
         self.weight = step.weight
         self.ess = step.ess
         told = [e for e in step.events if e.kind in CHANGES]
-        self.since = told[-1].since if told else -1
+        self.since = told[len(told) - 1].since if told else -1
