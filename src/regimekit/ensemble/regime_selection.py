@@ -160,8 +160,7 @@ class RegimeSelection:
     def book(self):
         """(3, n_regimes) visits, first and last observation of each reported regime."""
         n = self.n_regimes
-        rows = (self.visits, self.first_seen, self.last_seen)
-        return np.stack([np.asarray(row)[:n] for row in rows])
+        return np.stack([self.visits[:n], self.first_seen[:n], self.last_seen[:n]])
 
     @book.setter
     def book(self, given):
