@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from regimekit.distributions.forecast import Forecast, Forecasts, several_quantiles
+from regimekit.distributions.forecast import Forecast, Forecasts
 from regimekit.preprocessing.frames import Series, chosen
 from regimekit.results import CHANGES, Event, Run, Step
 
@@ -73,14 +73,9 @@ class Recorder:
         self.blocks: list[Block] = []
 
     def add(self, block: Block) -> None:
-        forecasts = block.forecasts
-        if isinstance(forecasts, Forecasts):
-            mean, sd = forecasts.moments()
-        else:
-            mean = np.stack([np.atleast_1d(f.mean) for f in forecasts])
-            sd = np.stack([np.atleast_1d(f.sd) for f in forecasts])
+        forecasts = Forecasts.stack(block.forecasts)
         ends = ((1 - self.level) / 2, 0.5, (1 + self.level) / 2)
-        self.moments.append((mean, sd, *several_quantiles(forecasts, ends)))
+        self.moments.append((*forecasts.moments(), *forecasts.quantiles(ends)))
         block.forecasts = ()
         self.blocks.append(block)
 

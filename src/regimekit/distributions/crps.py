@@ -1,342 +1,417 @@
-"""The continuous ranked probability score of mixtures, many forecasts at once.
+"""Continuous ranked probability score of mixtures, in closed form or by exact integration.
 
-Gaussian components have the closed form of Grimit et al. (2006),
+Gaussian mixtures have the closed form of Grimit et al. (2006),
 
     CRPS = sum_k w_k A(y - m_k, s_k^2) - 1/2 sum_jk w_j w_k A(m_j - m_k, s_j^2 + s_k^2),
     A(m, v) = m (2 Phi(m / sqrt v) - 1) + 2 sqrt v phi(m / sqrt v).
 
-Student-t components have none (the second sum), so with them the two tails are integrated,
+With Student-t components the second sum has no closed form, and the two tails are integrated,
 
     CRPS = int_{-inf}^y F^2 dx + int_y^inf (1 - F)^2 dx,
 
-two sums without a subtraction. No distribution function is needed for it. Each tail is walked
-from far out towards y in Gauss-Legendre panels; inside a panel the mixture's density at the nodes
-gives, by the integral of the polynomial through them, the survival function at the nodes, and its
-square is summed. A panel is as long as the nearest component allows, measured in the complex
-plane: a t stops being smooth at sqrt(dof) scales beside its centre. Farther out than the first
-panel tails are powers, and their integral is known.
+which involves no subtraction and no evaluation of the distribution function. Each tail is
+integrated from its far end towards y in Gauss-Legendre panels. Within a panel the density at the
+nodes gives, by the integral of the interpolating polynomial, the survival function at the nodes,
+and its square is summed. The length of a panel is limited by the distance to the nearest
+component in the complex plane: a t density has singularities sqrt(dof) scales beside its centre.
+Beyond the first panel the tails are powers, whose integral is known.
 
-Positions are kept as an offset from the component that limits the panel. So a component keeps
-its digits whatever its scale and however far from y it lies.
+Positions are stored as offsets from the component that limits the panel, so a component keeps its
+digits for any scale and any distance from y.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import NamedTuple
 
+import cython
 import numpy as np
-from numpy.typing import NDArray
-from scipy import special
+from cython.cimports.libc.math import (
+    erf,
+    exp,
+    expm1,
+    fabs,
+    hypot,
+    isfinite,
+    isinf,
+    log,
+    log1p,
+    pow,
+    sqrt,
+)
 
-from regimekit._numba import kernel
-from regimekit.distributions.forecast import Forecast, side_by_side
-from regimekit.distributions.student_t_mixture import log_growth, log_peak
+if not cython.compiled:
+    from regimekit.distributions.mixture import load_marginal, max_components
+    from regimekit.distributions.student_t import log_growth, log_peak
 
-Array = NDArray[np.float64]
+INF = cython.declare(cython.double, math.inf)
+# Pairs of components whose product of shares is smaller are left out.
+NEGLIGIBLE_PRODUCT = cython.declare(cython.double, 1e-24)
+# E|X - X'| of two independent standard normal variables.
+NORMAL_DIFFERENCE = cython.declare(cython.double, 2 / math.sqrt(math.pi))
+SQRT_2 = cython.declare(cython.double, math.sqrt(2))
+SQRT_2PI = cython.declare(cython.double, math.sqrt(2 * math.pi))
+MAX_RESIDUAL = cython.declare(cython.double, 1e150)  # scales; its square is finite
+# Half the length of a panel as a fraction of the distance to the nearest singularity.
+PANEL_FRACTION = cython.declare(cython.double, 0.29)
+# Largest assumed distance from a centre to its singularity, in scales.
+MAX_SMOOTH_DISTANCE = cython.declare(cython.double, 4.0)
+# Minus the log density, relative to the peak, from which a component is left out.
+NEGLIGIBLE_LOG = cython.declare(cython.double, 36 * math.log(10))
+# Tails count as powers where the error of that is below 1e-12, but at least 40 scales out.
+POWER_DIGITS = cython.declare(cython.double, 12.0)
+MIN_POWER_DISTANCE = cython.declare(cython.double, 40.0)
+# Smallest scale, as a fraction of the largest distance: its square is a float.
+MIN_SCALE = cython.declare(cython.double, 1e-140)
 
-_CHUNK = 256
-_NEGLIGIBLE = 1e-24  # product of two shares
-_TWICE_ROOT = 2 / math.sqrt(math.pi)  # E|X - X'| of a standard normal
 
-_LONGEST = 0.29  # half a panel, as a part of the distance to the nearest component ..
-_SMOOTH = 4.0  # .. which is never seen nearer than this many scales
-_GONE = 36 * math.log(10)  # the square root of exp(-this) is a probability to leave out
-_POWER_DIGITS = 12.0  # where tails count as powers, the error is below this many digits
-_POWER_FROM = 40.0  # scales
-_FLAT = 1e-140  # of the largest distance: no component need be narrower, and squares are floats
+def _gauss_legendre(n):
+    """Return nodes and weights on (-1, 1), and the integrals from each node to 1.
 
-
-def _rule(n: int) -> tuple[Array, Array, Array]:
-    """Gauss-Legendre nodes and weights on (-1, 1), and the integrals from each node to 1.
-
-    Row i of the matrix takes values at the nodes to the integral of their polynomial from
-    node i up: sum_m (2m + 1) / 2 P_m(x_j) w_j int_{x_i}^1 P_m, with the integral
+    Row i of the matrix maps values at the nodes to the integral of their polynomial from node i
+    to 1: sum_m (2m + 1) / 2 P_m(x_j) w_j int_{x_i}^1 P_m, where the integral is
     (P_{m-1} - P_{m+1})(x_i) / (2m + 1).
     """
     nodes, weights = np.polynomial.legendre.leggauss(n)
     values = np.polynomial.legendre.legvander(nodes, n)
     rest = np.empty((n, n))
     rest[:, 0] = 1 - nodes
-    rest[:, 1:] = (values[:, :-2] - values[:, 2:]) / (2 * np.arange(1, n) + 1)
-    onward = (rest * (np.arange(n) + 0.5)) @ (values[:, :n] * weights[:, None]).T
-    return nodes, weights, onward
+    rest[:, 1:] = (values[:, : n - 1] - values[:, 2:]) / (2 * np.arange(1, n) + 1)
+    upper = np.dot(rest * (np.arange(n) + 0.5), (values[:, :n] * weights[:, None]).T)
+    return nodes, weights, np.ascontiguousarray(upper)
 
 
-_NODES, _WEIGHTS, _ONWARD = _rule(12)
+N_NODES = cython.declare(cython.Py_ssize_t, 12)
+NODES = cython.declare(cython.double[::1], _gauss_legendre(12)[0])
+WEIGHTS = cython.declare(cython.double[::1], _gauss_legendre(12)[1])
+UPPER_INTEGRAL = cython.declare(cython.double[:, ::1], _gauss_legendre(12)[2])
 
 
-class _Parts(NamedTuple):
-    """What the walk knows of each component: (K,) arrays."""
+def fill_crps(y, offset, share, location, spread, dof, out):
+    """Compute the CRPS of each coordinate of (T, d) values; NaN if y is NaN.
 
-    gap: np.ndarray  # from y to its centre
-    apart: np.ndarray  # (K, K) from one centre to another; gaps may be too rounded to tell
-    scale: np.ndarray
-    dof: np.ndarray
-    log_height: np.ndarray  # of its share of the density, at its centre
-    smooth: np.ndarray  # distance beside its centre to which it is smooth
-    reach: np.ndarray  # distance beyond which nothing is left of it
-
-
-def ranked_scores(forecasts: Sequence[Forecast], y: Array) -> Array:
-    """CRPS of each coordinate of (T, d) observations; NaN where y is NaN."""
-    parts = [np.zeros((0, y.shape[1]))]
-    for start in range(0, len(forecasts), _CHUNK):
-        stop = start + _CHUNK
-        parts.append(_chunk(forecasts[start:stop], y[start:stop]))
-    return np.concatenate(parts)
-
-
-def _chunk(forecasts: Sequence[Forecast], y: Array) -> Array:
-    share, location, scale, dof = side_by_side(forecasts)
-    score = _gaussian if np.isinf(dof).all() else _student
-    columns = [
-        score(y[:, j], share, location[:, :, j], scale[:, :, j], dof[:, :, 0])
-        for j in range(y.shape[1])
-    ]
-    return np.stack(columns, axis=1)
-
-
-def _gaussian(y: Array, share: Array, location: Array, scale: Array, dof: Array) -> Array:
-    to_y = np.einsum("tk,tk->t", share, _mean_distance(y[:, None] - location, scale))
-    return np.asarray(to_y - 0.5 * _between(share, location, scale))
-
-
-@kernel
-def _between(share: np.ndarray, location: np.ndarray, scale: np.ndarray) -> np.ndarray:
-    """E|X - X'| of two independent draws of each mixture.
-
-    Most components of a mixture over regimes have next to no share: their pairs are left out.
+    Args:
+        y: (T, d) observations. Row t belongs to mixture t.
+        offset: (T + 1,) first component of each mixture.
+        share: (P,) probabilities, normalized.
+        location: (P, d).
+        spread: (P, d, d).
+        dof: (P,).
+        out: (T, d) scores.
     """
-    rows, n = share.shape
-    total = np.zeros(rows)
-    for t in range(rows):
-        for j in range(n):
-            if share[t, j] == 0.0:
-                continue
-            total[t] += share[t, j] ** 2 * scale[t, j] * _TWICE_ROOT
-            for k in range(j):
-                both = share[t, j] * share[t, k]
-                if both < _NEGLIGIBLE:
+    width: cython.Py_ssize_t = max_components(offset)
+    part: cython.double[:, ::1] = np.empty((4, width))
+    integral: TailIntegral = TailIntegral(width)
+    t: cython.Py_ssize_t
+    j: cython.Py_ssize_t
+    k: cython.Py_ssize_t
+    with cython.nogil:
+        for t in range(y.shape[0]):
+            n: cython.Py_ssize_t = offset[t + 1] - offset[t]
+            gaussian: cython.bint = True
+            for k in range(offset[t], offset[t + 1]):
+                if share[k] > 0.0 and not isinf(dof[k]):
+                    gaussian = False
+            for j in range(y.shape[1]):
+                if not isfinite(y[t, j]):
+                    out[t, j] = fabs(y[t, j])
                     continue
-                width = math.hypot(scale[t, j], scale[t, k])
-                gap = abs(location[t, j] - location[t, k])
-                z = min(gap / width, 1e150)
-                density = math.exp(-0.5 * z * z) / math.sqrt(2 * math.pi)
-                total[t] += 2 * both * (gap * math.erf(z / math.sqrt(2)) + 2 * width * density)
-    return total
+                load_marginal(share, location, spread, dof, j, offset[t], n, part)
+                if gaussian:
+                    out[t, j] = gaussian_crps(y[t, j], part, n)
+                else:
+                    out[t, j] = integral.crps(y[t, j], part, n)
 
 
-def _mean_distance(gap: Array, scale: Array) -> Array:
-    """E|Z| for Z ~ N(gap, scale^2)."""
-    z = np.minimum(np.abs(gap) / scale, 1e150)
-    density = np.exp(-0.5 * z**2) / math.sqrt(2 * math.pi)
-    return np.asarray(np.abs(gap) * special.erf(z / math.sqrt(2)) + 2 * scale * density)
+def mixture_crps(y, share, location, scale, dof):
+    """Return the CRPS of one scalar mixture, given its (K,) components, by integration."""
+    part = np.array([share, location, scale, dof], dtype=float)
+    integral: TailIntegral = TailIntegral(part.shape[1])
+    return integral.crps(y, part, part.shape[1])
 
 
-@kernel
-def _student(
-    y: np.ndarray, share: np.ndarray, location: np.ndarray, scale: np.ndarray, dof: np.ndarray
-) -> np.ndarray:
-    """CRPS of each row: (T,) observations, (T, K) components."""
-    scores = np.empty(y.size)
-    for t in range(y.size):
-        if math.isfinite(y[t]):
-            scores[t] = _one(y[t], share[t], location[t], scale[t], dof[t])
-        else:
-            scores[t] = abs(y[t])
-    return scores
+def gaussian_crps(y, part, n):
+    """Return the closed form for components with share, location and scale in rows of `part`.
+
+    Pairs of components with a negligible product of shares are left out: in a mixture over
+    regimes these are most of them.
+    """
+    to_y: cython.double = 0.0
+    between: cython.double = 0.0
+    j: cython.Py_ssize_t
+    k: cython.Py_ssize_t
+    for j in range(n):
+        if part[0, j] == 0.0:
+            continue
+        to_y += part[0, j] * mean_distance(y - part[1, j], part[2, j])
+        between += part[0, j] * part[0, j] * part[2, j] * NORMAL_DIFFERENCE
+        for k in range(j):
+            both: cython.double = part[0, j] * part[0, k]
+            if both >= NEGLIGIBLE_PRODUCT:
+                between += (
+                    2.0
+                    * both
+                    * mean_distance(part[1, j] - part[1, k], hypot(part[2, j], part[2, k]))
+                )
+    return to_y - 0.5 * between
 
 
-@kernel
-def _one(
-    y: float, share: np.ndarray, location: np.ndarray, scale: np.ndarray, dof: np.ndarray
-) -> float:
-    """CRPS of one mixture, computed in units of its longest distance."""
-    unit, heaviest = 0.0, math.inf
-    for k in range(share.size):
-        if share[k] > 0.0:
-            unit = max(unit, scale[k], abs(0.5 * location[k] - 0.5 * y))
-            heaviest = min(heaviest, dof[k])
-    if heaviest <= 0.5:
-        return math.inf
-    if unit == 0.0:  # a point, and y is there
-        return 0.0
-    parts = _parts(y, share, location, scale, dof, unit)
-    above = _upper_tail(parts)
-    for j in range(parts.gap.size):
-        parts.gap[j] = -parts.gap[j]
-        for k in range(parts.gap.size):
-            parts.apart[j, k] = -parts.apart[j, k]
-    return unit * (above + _upper_tail(parts))
+def mean_distance(gap, scale):
+    """Return E|Z| for Z ~ N(gap, scale^2)."""
+    distance: cython.double = fabs(gap)
+    z: cython.double = distance / scale
+    if z > MAX_RESIDUAL:
+        z = MAX_RESIDUAL
+    density: cython.double = exp(-0.5 * z * z) / SQRT_2PI
+    return distance * erf(z / SQRT_2) + 2.0 * scale * density
 
 
-@kernel
-def _parts(
-    y: float,
-    share: np.ndarray,
-    location: np.ndarray,
-    scale: np.ndarray,
-    dof: np.ndarray,
-    unit: float,
-) -> _Parts:
-    """Components with a share, in the given unit."""
-    n, rows = 0, np.empty((6, share.size))
-    apart = np.empty((share.size, share.size))
-    centre = np.empty(share.size)
-    for k in range(share.size):
-        if share[k] > 0.0:
-            centre[n] = location[k]
-            for j in range(n + 1):
-                apart[n, j] = _apart(centre[n], centre[j], unit)
-                apart[j, n] = -apart[n, j]
-            rows[0, n] = _apart(centre[n], y, unit)
-            _describe(share[k], max(scale[k] / unit, _FLAT), dof[k], rows[:, n])
-            n += 1
-    rows = rows[:, :n]
-    return _Parts(rows[0], apart, rows[1], rows[2], rows[3], rows[4], rows[5])
-
-
-@kernel
-def _apart(a: float, b: float, unit: float) -> float:
-    """a - b in the given unit, without an overflow."""
+def difference(a, b, unit):
+    """Return (a - b) / unit without overflow."""
     return 2.0 * ((0.5 * a - 0.5 * b) / unit)
 
 
-@kernel
-def _describe(share: float, scale: float, dof: float, out: np.ndarray) -> None:
-    """What the walk knows of one component beside its place."""
-    out[1], out[2] = scale, dof
-    out[3] = log_peak(dof) + math.log(share / scale)
-    out[4] = scale * min(math.sqrt(dof), _SMOOTH)
-    out[5] = scale * math.sqrt(_GONE if dof > 1e6 else dof * math.expm1(_GONE / dof))
-
-
-@kernel
-def _upper_tail(parts: _Parts) -> float:
-    """Integral of P(X > x)^2 over x > 0."""
-    near, offset = _outset(parts)
-    survival, total = _beyond(parts, near, offset)
-    density = np.empty(_NODES.size)
-    while parts.gap[near] + offset > 0.0:
-        nearest, end = _panel(parts, near, offset)
-        if nearest < 0:  # nothing is left on the way
-            rest: float = parts.gap[near] + offset
-            return total + survival * survival * rest
-        offset += parts.apart[near, nearest]
-        near, end = nearest, max(end, -parts.gap[nearest])
-        half = max(0.5 * (offset - end), 0.0)
-        _density(parts, near, end + half, half, density)
-        survival, part = _walk(density, half, survival)
-        total += part
-        offset = end
-    return total
-
-
-@kernel
-def _outset(parts: _Parts) -> tuple[int, float]:
-    """Where to begin: the component and the offset from it beyond which tails are powers."""
-    near, offset, farthest = 0, -parts.gap[0], 0.0
-    for k in range(parts.gap.size):
-        power = max(10.0 ** (_POWER_DIGITS / (2.0 * parts.dof[k] + 1.0)), _POWER_FROM)
-        reach = min(parts.reach[k], power * parts.scale[k])
-        if parts.gap[k] + reach > farthest:
-            near, offset, farthest = k, reach, parts.gap[k] + reach
-    return near, offset
-
-
-@kernel
-def _beyond(parts: _Parts, near: int, offset: float) -> tuple[float, float]:
-    """P(X > x) at the outset and the integral of its square from there on.
-
-    Of two tails x^-a and x^-b the product x^-(a+b) has the integral (product) x / (a + b - 1);
-    x is measured from where both together seem to come from, as their hazards tell.
-    """
-    n = parts.gap.size
-    tail, hazard, survival = np.zeros(n), np.ones(n), 0.0
-    for k in range(n):
-        distance = offset + parts.apart[near, k]
-        if distance < parts.reach[k] and distance > 0.0:
-            z = distance / parts.scale[k]
-            hazard[k] = _hazard(z, parts.dof[k]) / parts.scale[k]
-            tail[k] = math.exp(parts.log_height[k] + _log_shape(z, parts.dof[k])) / hazard[k]
-            survival += tail[k]
-    total = 0.0
-    for j in range(n):
-        for k in range(j + 1):
-            both = tail[j] * tail[k] * (1.0 if j == k else 2.0)
-            if both > 0.0:
-                power = 1.0 / (1.0 - 1.0 / (parts.dof[j] + parts.dof[k]))
-                total += both * power / (hazard[j] + hazard[k])
-    return survival, total
-
-
-@kernel
-def _hazard(z: float, dof: float) -> float:
-    """Density over tail of a standard t far out, from two terms of its expansion."""
-    if math.isinf(dof):
+def hazard(z, dof):
+    """Return density / tail of a standard t far out, from two terms of its expansion."""
+    if isinf(dof):
         return z + 1.0 / z
     return (dof + dof / (1.0 + 2.0 / dof) / (z * z)) / (z + dof / z)
 
 
-@kernel
-def _log_shape(z: float, dof: float) -> float:
-    """Log density of a standard t at z, less that at its centre."""
-    if math.isinf(dof):
+def log_shape(z, dof):
+    """Return the log density of a standard t at z relative to its centre."""
+    if isinf(dof):
         return -0.5 * z * z
     return -0.5 * (dof + 1.0) * log_growth(z, dof)
 
 
-@kernel
-def _panel(parts: _Parts, near: int, offset: float) -> tuple[int, float]:
-    """The component that limits the next panel and the panel's end beside it; -1 without any.
+class TailIntegral:
+    """Integral of the squared tails of a mixture, with scratch for a number of components.
 
-    Ends are compared beside one of the two components they belong to: two narrow components may
-    be closer to each other than floats are where the panel begins.
+    Distances are in units of the largest one. `mirror` reflects the mixture at y, so the lower
+    tail is integrated as an upper tail.
+
+    Args:
+        capacity: largest number of components.
+
+    Attributes:
+        size: number of components with a positive share, K.
+        gap: (K,) distance from y to the centre.
+        apart: (K, K) distance from one centre to another. Differences of gaps would be rounded.
+        scale: (K,) scale.
+        dof: (K,) degrees of freedom.
+        log_height: (K,) log of share times density at the centre.
+        smooth: (K,) distance from the centre to the singularity.
+        reach: (K,) distance beyond which the density is negligible.
+        tail, rate: (K,) scratch: tail probability and hazard at the start.
+        density: scratch, one value per node.
     """
-    limit, end = -1, 0.0
-    for k in range(parts.gap.size):
-        distance = offset + parts.apart[near, k]
-        if distance > -parts.reach[k]:
-            smooth = 2.0 * _LONGEST * math.hypot(parts.smooth[k], distance)
-            free = distance - parts.reach[k] > smooth
-            stop = parts.reach[k] if free else distance - smooth
-            if limit < 0 or stop + parts.apart[k, limit] > end:
-                limit, end = k, stop
-    return limit, end
 
+    def __init__(self, capacity):
+        self.size = 0
+        self.gap, self.scale, self.dof = (np.empty(capacity) for _ in range(3))
+        self.log_height, self.smooth, self.reach = (np.empty(capacity) for _ in range(3))
+        self.tail, self.rate = np.empty(capacity), np.empty(capacity)
+        self.apart = np.empty((capacity, capacity))
+        self.density = np.empty(N_NODES)
 
-@kernel
-def _density(parts: _Parts, near: int, middle: float, half: float, out: np.ndarray) -> None:
-    """The mixture's density at the nodes of a panel."""
-    for i in range(out.size):
-        out[i] = 0.0
-    for k in range(parts.gap.size):
-        inverse, n = 1.0 / parts.scale[k], parts.dof[k]
-        centre = middle + parts.apart[near, k]
-        if abs(centre) - half > parts.reach[k]:
-            continue
-        height = parts.log_height[k]
-        if math.isinf(n):
-            for i in range(out.size):
-                z = (centre + half * _NODES[i]) * inverse
-                out[i] += math.exp(height - 0.5 * z * z)
-        else:
-            exponent, inverse = 0.5 * (n + 1.0), inverse / math.sqrt(n)
-            for i in range(out.size):
-                z = (centre + half * _NODES[i]) * inverse
-                out[i] += math.exp(height - exponent * math.log1p(z * z))
+    def crps(self, y, part, n):
+        """Return the CRPS for finite y and components in the rows share, location, scale, dof."""
+        unit: cython.double = 0.0
+        heaviest: cython.double = INF
+        k: cython.Py_ssize_t
+        for k in range(n):
+            if part[0, k] > 0.0:
+                distance: cython.double = fabs(0.5 * part[1, k] - 0.5 * y)
+                if part[2, k] > unit:
+                    unit = part[2, k]
+                if distance > unit:
+                    unit = distance
+                if part[3, k] < heaviest:
+                    heaviest = part[3, k]
+        # E|X| of the difference is infinite for dof <= 1/2.
+        if heaviest <= 0.5:
+            return INF
+        # All components are points at y.
+        if unit == 0.0:
+            return 0.0
+        self.load(y, part, n, unit)
+        above: cython.double = self.upper()
+        self.mirror()
+        return unit * (above + self.upper())
 
+    def load(self, y, part, n, unit):
+        """Store the components that have a share, in the given unit."""
+        m: cython.Py_ssize_t = 0
+        j: cython.Py_ssize_t
+        k: cython.Py_ssize_t
+        for k in range(n):
+            if part[0, k] <= 0.0:
+                continue
+            # Until all components are loaded, `tail` stores the centres.
+            self.tail[m] = part[1, k]
+            for j in range(m + 1):
+                self.apart[m, j] = difference(self.tail[m], self.tail[j], unit)
+                self.apart[j, m] = -self.apart[m, j]
+            self.gap[m] = difference(self.tail[m], y, unit)
+            scale: cython.double = part[2, k] / unit
+            if scale < MIN_SCALE:
+                scale = MIN_SCALE
+            dof: cython.double = part[3, k]
+            root: cython.double = sqrt(dof)
+            self.scale[m] = scale
+            self.dof[m] = dof
+            self.log_height[m] = log_peak(dof) + log(part[0, k] / scale)
+            self.smooth[m] = scale * (root if root < MAX_SMOOTH_DISTANCE else MAX_SMOOTH_DISTANCE)
+            squared: cython.double = (
+                NEGLIGIBLE_LOG if dof > 1e6 else dof * expm1(NEGLIGIBLE_LOG / dof)
+            )
+            self.reach[m] = scale * sqrt(squared)
+            m += 1
+        self.size = m
 
-@kernel
-def _walk(density: np.ndarray, half: float, survival: float) -> tuple[float, float]:
-    """P(X > x) at the lower end of a panel and the integral of its square over it."""
-    square, mass = 0.0, 0.0
-    for i in range(density.size):
-        here = 0.0
-        for j in range(density.size):
-            here += _ONWARD[i, j] * density[j]
-        square += _WEIGHTS[i] * (survival + half * here) ** 2
-        mass += _WEIGHTS[i] * density[i]
-    return survival + half * mass, half * square
+    def mirror(self):
+        """Reflect the mixture at y."""
+        j: cython.Py_ssize_t
+        k: cython.Py_ssize_t
+        for j in range(self.size):
+            self.gap[j] = -self.gap[j]
+            for k in range(self.size):
+                self.apart[j, k] = -self.apart[j, k]
+
+    def upper(self):
+        """Return the integral of P(X > x)^2 over x > 0."""
+        near: cython.Py_ssize_t
+        nearest: cython.Py_ssize_t
+        offset: cython.double
+        end: cython.double
+        survival: cython.double
+        total: cython.double
+        part: cython.double
+        near, offset = self.outset()
+        survival, total = self.beyond(near, offset)
+        while self.gap[near] + offset > 0.0:
+            nearest, end = self.panel(near, offset)
+            # No component is left between here and y.
+            if nearest < 0:
+                return total + survival * survival * (self.gap[near] + offset)
+            offset += self.apart[near, nearest]
+            near = nearest
+            if end < -self.gap[near]:
+                end = -self.gap[near]
+            half: cython.double = 0.5 * (offset - end)
+            if half < 0.0:
+                half = 0.0
+            self.fill_density(near, end + half, half)
+            survival, part = self.integrate(half, survival)
+            total += part
+            offset = end
+        return total
+
+    def outset(self):
+        """Return a component and the offset from it beyond which all tails are powers."""
+        near: cython.Py_ssize_t = 0
+        offset: cython.double = -self.gap[0]
+        farthest: cython.double = 0.0
+        k: cython.Py_ssize_t
+        for k in range(self.size):
+            power: cython.double = pow(10.0, POWER_DIGITS / (2.0 * self.dof[k] + 1.0))
+            if power < MIN_POWER_DISTANCE:
+                power = MIN_POWER_DISTANCE
+            reach: cython.double = power * self.scale[k]
+            if self.reach[k] < reach:
+                reach = self.reach[k]
+            if self.gap[k] + reach > farthest:
+                near = k
+                offset = reach
+                farthest = self.gap[k] + reach
+        return near, offset
+
+    def beyond(self, near, offset):
+        """Return P(X > x) at the start and the integral of its square beyond.
+
+        The product of two tails x^-a and x^-b has the integral (product) x / (a + b - 1). x is
+        measured from the origin that the two hazards imply.
+        """
+        survival: cython.double = 0.0
+        total: cython.double = 0.0
+        j: cython.Py_ssize_t
+        k: cython.Py_ssize_t
+        for k in range(self.size):
+            self.tail[k] = 0.0
+            self.rate[k] = 1.0
+            distance: cython.double = offset + self.apart[near, k]
+            if distance < self.reach[k] and distance > 0.0:
+                z: cython.double = distance / self.scale[k]
+                self.rate[k] = hazard(z, self.dof[k]) / self.scale[k]
+                height: cython.double = exp(self.log_height[k] + log_shape(z, self.dof[k]))
+                self.tail[k] = height / self.rate[k]
+                survival += self.tail[k]
+        for j in range(self.size):
+            for k in range(j + 1):
+                both: cython.double = self.tail[j] * self.tail[k] * (1.0 if j == k else 2.0)
+                if both > 0.0:
+                    power: cython.double = 1.0 / (1.0 - 1.0 / (self.dof[j] + self.dof[k]))
+                    total += both * power / (self.rate[j] + self.rate[k])
+        return survival, total
+
+    def panel(self, near, offset):
+        """Return the component that limits the next panel and the panel's end; -1 if there is none.
+
+        The end is an offset from that component. Ends are compared relative to one of the two
+        components: narrow components may be closer to each other than floats are at the start of
+        the panel.
+        """
+        limit: cython.Py_ssize_t = -1
+        end: cython.double = 0.0
+        k: cython.Py_ssize_t
+        for k in range(self.size):
+            distance: cython.double = offset + self.apart[near, k]
+            if distance > -self.reach[k]:
+                length: cython.double = 2.0 * PANEL_FRACTION * hypot(self.smooth[k], distance)
+                free: cython.bint = distance - self.reach[k] > length
+                stop: cython.double = self.reach[k] if free else distance - length
+                if limit < 0 or stop + self.apart[k, limit] > end:
+                    limit = k
+                    end = stop
+        return limit, end
+
+    def fill_density(self, near, middle, half):
+        """Compute the mixture density at the nodes of a panel."""
+        i: cython.Py_ssize_t
+        k: cython.Py_ssize_t
+        for i in range(N_NODES):
+            self.density[i] = 0.0
+        for k in range(self.size):
+            centre: cython.double = middle + self.apart[near, k]
+            if fabs(centre) - half > self.reach[k]:
+                continue
+            inverse: cython.double = 1.0 / self.scale[k]
+            dof: cython.double = self.dof[k]
+            height: cython.double = self.log_height[k]
+            z: cython.double
+            if isinf(dof):
+                for i in range(N_NODES):
+                    z = (centre + half * NODES[i]) * inverse
+                    self.density[i] += exp(height - 0.5 * z * z)
+            else:
+                exponent: cython.double = 0.5 * (dof + 1.0)
+                inverse = inverse / sqrt(dof)
+                for i in range(N_NODES):
+                    z = (centre + half * NODES[i]) * inverse
+                    self.density[i] += exp(height - exponent * log1p(z * z))
+
+    def integrate(self, half, survival):
+        """Return P(X > x) at the lower end of a panel and the integral of its square over it."""
+        square: cython.double = 0.0
+        mass: cython.double = 0.0
+        i: cython.Py_ssize_t
+        j: cython.Py_ssize_t
+        for i in range(N_NODES):
+            here: cython.double = 0.0
+            for j in range(N_NODES):
+                here += UPPER_INTEGRAL[i, j] * self.density[j]
+            value: cython.double = survival + half * here
+            square += WEIGHTS[i] * (value * value)
+            mass += WEIGHTS[i] * self.density[i]
+        return survival + half * mass, half * square

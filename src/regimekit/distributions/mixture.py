@@ -1,8 +1,34 @@
-"""The one type of a mixture of Student-t components in the compiled core."""
+"""Mixtures of Student-t components in the compiled core.
+
+`Mixture` is the type that models fill. The functions work on the mixtures of a whole run, stored
+one after the other: mixture t has the components `offset[t]` to `offset[t + 1] - 1` of
+
+    share (P,), location (P, d), spread (P, d, d), dof (P,).
+
+The functions run without the GIL and write to the last argument.
+"""
 
 from __future__ import annotations
 
+import math
+
+import cython
 import numpy as np
+from cython.cimports.libc.math import exp, isinf, isnan, lgamma, log, log1p, sqrt
+
+if not cython.compiled:
+    from regimekit.distributions.student_t import (
+        fill_log_peaks,
+        log_mixture,
+        mixture_cdf,
+        quantile_with_peaks,
+    )
+
+INF = cython.declare(cython.double, math.inf)
+NAN = cython.declare(cython.double, math.nan)
+LOG_2PI = cython.declare(cython.double, math.log(2 * math.pi))
+PI = cython.declare(cython.double, math.pi)
+MAX_RESIDUAL = cython.declare(cython.double, 1e150)  # scales; its square is finite
 
 
 class Mixture:
@@ -43,3 +69,224 @@ class Mixture:
         np.asarray(grown.dof)[:n] = np.asarray(self.dof)[:n]
         self.share, self.location = grown.share, grown.location
         self.spread, self.dof = grown.spread, grown.dof
+
+    def components(self):
+        """Return copies of share, location, spread and dof, without components of no weight.
+
+        The shares are normalized. Components with less than 1e-14 of the total are dropped.
+        """
+        n: cython.Py_ssize_t = self.size
+        share = np.asarray(self.share)[:n]
+        total = share.sum()
+        keep = np.flatnonzero(share > 1e-14 * total)
+        kept = share[keep]
+        return (
+            kept / kept.sum(),
+            np.asarray(self.location)[keep],
+            np.asarray(self.spread)[keep],
+            np.asarray(self.dof)[keep],
+        )
+
+
+def max_components(offset):
+    """Return the largest number of components of one mixture, at least 1."""
+    width: cython.Py_ssize_t = 1
+    t: cython.Py_ssize_t
+    for t in range(offset.shape[0] - 1):
+        if offset[t + 1] - offset[t] > width:
+            width = offset[t + 1] - offset[t]
+    return width
+
+
+def normalize_shares(offset, share):
+    """Divide the shares of each mixture by their sum, in place."""
+    t: cython.Py_ssize_t
+    k: cython.Py_ssize_t
+    with cython.nogil:
+        for t in range(offset.shape[0] - 1):
+            total: cython.double = 0.0
+            for k in range(offset[t], offset[t + 1]):
+                total += share[k]
+            for k in range(offset[t], offset[t + 1]):
+                share[k] = share[k] / total
+
+
+def fill_moments(offset, share, location, spread, dof, outlier, mean, sd):
+    """Compute mean and standard deviation of each coordinate of each mixture.
+
+    If `outlier[t]` is positive, the last component of mixture t is left out. The standard
+    deviation is infinite if a component has two degrees of freedom or fewer.
+    """
+    t: cython.Py_ssize_t
+    k: cython.Py_ssize_t
+    j: cython.Py_ssize_t
+    with cython.nogil:
+        for t in range(offset.shape[0] - 1):
+            stop: cython.Py_ssize_t = offset[t + 1] - (1 if outlier[t] > 0.0 else 0)
+            whole: cython.double = 0.0
+            for k in range(offset[t], stop):
+                whole += share[k]
+            for j in range(location.shape[1]):
+                total: cython.double = 0.0
+                for k in range(offset[t], stop):
+                    total += share[k] * location[k, j]
+                mean[t, j] = total / whole
+                total = 0.0
+                for k in range(offset[t], stop):
+                    if share[k] == 0.0:
+                        continue
+                    own: cython.double = spread[k, j, j]
+                    if dof[k] <= 2.0:
+                        own = INF
+                    elif not isinf(dof[k]):
+                        own *= dof[k] / (dof[k] - 2.0)
+                    gap: cython.double = location[k, j] - mean[t, j]
+                    total += share[k] * (own + gap * gap)
+                sd[t, j] = sqrt(total / whole)
+
+
+def fill_quantiles(level, offset, share, location, spread, dof, out):
+    """Compute quantiles of each coordinate of each mixture.
+
+    Args:
+        level: (L,) probabilities, strictly between 0 and 1.
+        offset: (T + 1,) first component of each mixture.
+        share: (P,) probabilities, normalized.
+        location: (P, d).
+        spread: (P, d, d).
+        dof: (P,).
+        out: (L, T, d) quantiles.
+    """
+    part: cython.double[:, ::1] = np.empty((5, max_components(offset)))
+    t: cython.Py_ssize_t
+    i: cython.Py_ssize_t
+    j: cython.Py_ssize_t
+    with cython.nogil:
+        for t in range(offset.shape[0] - 1):
+            n: cython.Py_ssize_t = offset[t + 1] - offset[t]
+            for j in range(location.shape[1]):
+                load_marginal(share, location, spread, dof, j, offset[t], n, part)
+                fill_log_peaks(part[3], part[4], n)
+                for i in range(level.shape[0]):
+                    out[i, t, j] = quantile_with_peaks(
+                        level[i], part[0], part[1], part[2], part[3], part[4], n
+                    )
+
+
+def fill_cdf(y, offset, share, location, spread, dof, out):
+    """Compute P(Y <= y), coordinate by coordinate, for (N, d) values; NaN if y is NaN.
+
+    Row i belongs to mixture i. If there is only one mixture, all rows belong to it.
+    """
+    part: cython.double[:, ::1] = np.empty((4, max_components(offset)))
+    t: cython.Py_ssize_t
+    i: cython.Py_ssize_t
+    j: cython.Py_ssize_t
+    with cython.nogil:
+        for j in range(location.shape[1]):
+            for i in range(y.shape[0]):
+                t = i if offset.shape[0] > 2 else 0
+                n: cython.Py_ssize_t = offset[t + 1] - offset[t]
+                if i == 0 or offset.shape[0] > 2:
+                    load_marginal(share, location, spread, dof, j, offset[t], n, part)
+                out[i, j] = mixture_cdf(y[i, j], part[0], part[1], part[2], part[3], n)
+
+
+def load_marginal(share, location, spread, dof, j, start, n, out):
+    """Write share, location, scale and dof of coordinate j to the rows of `out`."""
+    k: cython.Py_ssize_t
+    for k in range(n):
+        out[0, k] = share[start + k]
+        out[1, k] = location[start + k, j]
+        out[2, k] = sqrt(spread[start + k, j, j])
+        out[3, k] = dof[start + k]
+
+
+def fill_log_densities(y, offset, share, location, spread, dof, out):
+    """Compute the joint log density of (N, d) values.
+
+    NaN coordinates are integrated out; a row of NaN gives NaN. Row i belongs to mixture i. If
+    there is only one mixture, all rows belong to it.
+    """
+    d: cython.Py_ssize_t = location.shape[1]
+    root: cython.double[:, ::1] = np.empty((d, d))
+    white: cython.double[::1] = np.empty(d)
+    centre = location[:, 0]
+    variance = spread[:, 0, 0]
+    t: cython.Py_ssize_t
+    i: cython.Py_ssize_t
+    with cython.nogil:
+        for i in range(y.shape[0]):
+            t = i if offset.shape[0] > 2 else 0
+            n: cython.Py_ssize_t = offset[t + 1] - offset[t]
+            if d == 1:
+                out[i] = log_mixture(y[i, 0], share, centre, variance, dof, n, offset[t])
+            else:
+                out[i] = joint_log_density(
+                    y, i, share, location, spread, dof, offset[t], n, root, white
+                )
+
+
+def joint_log_density(y, row, share, location, spread, dof, start, n, root, white):
+    """Return the log density of the observed coordinates of y[row]; NaN if there are none.
+
+    A Cholesky factor of the observed block is computed for each component: `root` (d, d) and
+    `white` (d,) are scratch.
+    """
+    d: cython.Py_ssize_t = location.shape[1]
+    top: cython.double = -INF
+    total: cython.double = 0.0
+    whole: cython.double = 0.0
+    k: cython.Py_ssize_t
+    a: cython.Py_ssize_t
+    b: cython.Py_ssize_t
+    c: cython.Py_ssize_t
+    observed: cython.Py_ssize_t = 0
+    for a in range(d):
+        if not isnan(y[row, a]):
+            observed += 1
+    if observed == 0:
+        return NAN
+    for k in range(start, start + n):
+        if share[k] == 0.0:
+            continue
+        whole += share[k]
+        z2: cython.double = 0.0
+        log_scale: cython.double = 0.0
+        for a in range(d):
+            if isnan(y[row, a]):
+                continue
+            value: cython.double = y[row, a] - location[k, a]
+            value = min(max(value, -MAX_RESIDUAL), MAX_RESIDUAL)
+            pivot: cython.double = spread[k, a, a]
+            for b in range(a):
+                if isnan(y[row, b]):
+                    continue
+                entry: cython.double = spread[k, a, b]
+                for c in range(b):
+                    if not isnan(y[row, c]):
+                        entry -= root[a, c] * root[b, c]
+                entry /= root[b, b]
+                root[a, b] = entry
+                pivot -= entry * entry
+                value -= entry * white[b]
+            root[a, a] = sqrt(pivot)
+            value /= root[a, a]
+            white[a] = min(max(value, -MAX_RESIDUAL), MAX_RESIDUAL)
+            z2 += white[a] * white[a]
+            log_scale += log(root[a, a])
+        term: cython.double = log(share[k]) + log_student(z2, log_scale, dof[k], observed)
+        if term > top:
+            total = total * exp(top - term) + 1.0
+            top = term
+        else:
+            total += exp(term - top)
+    return top + log(total / whole)
+
+
+def log_student(z2, log_scale, dof, d):
+    """Return the log density of a d-variate t at squared Mahalanobis distance z2."""
+    if isinf(dof):
+        return -0.5 * (d * LOG_2PI + z2) - log_scale
+    peak: cython.double = lgamma(0.5 * (dof + d)) - lgamma(0.5 * dof)
+    return peak - 0.5 * (d * log(dof * PI) + (dof + d) * log1p(z2 / dof)) - log_scale

@@ -17,11 +17,10 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from regimekit.core.exceptions import RegimekitError, numbers, whole
-from regimekit.distributions.crps import ranked_scores
-from regimekit.distributions.forecast import Forecast
+from regimekit.distributions.forecast import Forecast, Forecasts
 
 Array = NDArray[np.float64]
-Forecasts = Forecast | Sequence[Forecast]
+ForecastLike = Forecast | Sequence[Forecast]
 
 
 def rmse(y: ArrayLike, mean: ArrayLike) -> float:
@@ -126,7 +125,7 @@ def coverage(y: ArrayLike, lower: ArrayLike, upper: ArrayLike) -> float:
     return _average(_column_means(np.where(np.isnan(observed), np.nan, inside)))
 
 
-def log_scores(forecasts: Forecasts, y: ArrayLike) -> Array:
+def log_scores(forecasts: ForecastLike, y: ArrayLike) -> Array:
     """Log density of each observation under its forecast: (T,), NaN where y is NaN.
 
     Example:
@@ -135,12 +134,11 @@ def log_scores(forecasts: Forecasts, y: ArrayLike) -> Array:
         >>> evaluate.log_scores(rk.Forecast.gaussian(0.0, 1.0), 0.0).round(3).tolist()
         [-0.919]
     """
-    each, observed = _match(forecasts, y)
-    rows = zip(each, observed, strict=True)
-    return np.array([f.log_density(row[0] if f.dim == 1 else row) for f, row in rows], dtype=float)
+    stack, observed = _match(forecasts, y)
+    return stack.log_density(observed)
 
 
-def log_score(forecasts: Forecasts, y: ArrayLike) -> float:
+def log_score(forecasts: ForecastLike, y: ArrayLike) -> float:
     """Mean log density of the observations under their forecasts; higher is better.
 
     Example:
@@ -152,7 +150,7 @@ def log_score(forecasts: Forecasts, y: ArrayLike) -> float:
     return _average(log_scores(forecasts, y))
 
 
-def crps_scores(forecasts: Forecasts, y: ArrayLike) -> Array:
+def crps_scores(forecasts: ForecastLike, y: ArrayLike) -> Array:
     """Continuous ranked probability score of each observation: (T, d), NaN where y is NaN.
 
     Example:
@@ -161,11 +159,11 @@ def crps_scores(forecasts: Forecasts, y: ArrayLike) -> Array:
         >>> evaluate.crps_scores(rk.Forecast.gaussian(0.0, 1.0), 0.0).round(3).tolist()
         [[0.234]]
     """
-    each, observed = _match(forecasts, y)
-    return ranked_scores(each, observed)
+    stack, observed = _match(forecasts, y)
+    return stack.crps(observed)
 
 
-def crps(forecasts: Forecasts, y: ArrayLike) -> float:
+def crps(forecasts: ForecastLike, y: ArrayLike) -> float:
     """Mean continuous ranked probability score, in the units of y; lower is better.
 
     Closed form for mixtures of Gaussians; with Student-t components a Gauss-Legendre rule whose
@@ -180,7 +178,7 @@ def crps(forecasts: Forecasts, y: ArrayLike) -> float:
     return _average(_column_means(crps_scores(forecasts, y)))
 
 
-def pit_values(forecasts: Forecasts, y: ArrayLike) -> Array:
+def pit_values(forecasts: ForecastLike, y: ArrayLike) -> Array:
     """P(Y <= y) under each forecast: (T, d), NaN where y is NaN.
 
     Example:
@@ -189,12 +187,11 @@ def pit_values(forecasts: Forecasts, y: ArrayLike) -> Array:
         >>> evaluate.pit_values(rk.Forecast.gaussian(0.0, 1.0), 0.0).tolist()
         [[0.5]]
     """
-    each, observed = _match(forecasts, y)
-    rows = zip(each, observed, strict=True)
-    return np.array([np.atleast_1d(f.cdf(row)) for f, row in rows]).reshape(observed.shape)
+    stack, observed = _match(forecasts, y)
+    return stack.cdf(observed)
 
 
-def pit(forecasts: Forecasts, y: ArrayLike) -> Array:
+def pit(forecasts: ForecastLike, y: ArrayLike) -> Array:
     """Probability integral transform: uniform on [0, 1] if the forecasts are right.
 
     One flat array of all observed values, in the order of the stream; NaN is left out.
@@ -244,19 +241,18 @@ def as_rows(values: Array) -> Array:
     return values[:, None] if values.ndim == 1 else values
 
 
-def _match(forecasts: Forecasts, y: ArrayLike) -> tuple[list[Forecast], Array]:
-    """Forecasts as a list and observations as (T, d), of the same length."""
-    each = [forecasts] if isinstance(forecasts, Forecast) else list(forecasts)
+def _match(forecasts: ForecastLike, y: ArrayLike) -> tuple[Forecasts, Array]:
+    """Return stacked forecasts and (T, d) observations of the same length."""
+    single = isinstance(forecasts, Forecast)
+    stack = Forecasts.stack([forecasts] if isinstance(forecasts, Forecast) else forecasts)
     observed = numbers("y", y)
-    if isinstance(forecasts, Forecast):
-        observed = observed.reshape(1, -1)
-    observed = as_rows(observed)
-    dim = each[0].dim if each else observed.shape[1]
-    if observed.shape != (len(each), dim):
+    observed = observed.reshape(1, -1) if single else as_rows(observed)
+    dim = stack.location.shape[1] if len(stack) else observed.shape[1]
+    if observed.shape != (len(stack), dim):
         raise RegimekitError(
-            f"y has shape {observed.shape} for {len(each)} forecasts of {dim} value(s)."
+            f"y has shape {observed.shape} for {len(stack)} forecasts of {dim} value(s)."
         )
-    return each, observed
+    return stack, observed
 
 
 def _pair(y: ArrayLike, mean: ArrayLike, name: str = "mean") -> tuple[Array, Array]:

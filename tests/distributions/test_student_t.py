@@ -9,14 +9,8 @@ import pytest
 from numpy.typing import NDArray
 from scipy import optimize, special, stats
 
-from regimekit.distributions.forecast import Forecast
-from regimekit.distributions.student_t_mixture import (
-    log_peak,
-    mixture_cdf_pdf,
-    mixture_quantile,
-    mixture_quantiles,
-    student_tail,
-)
+from regimekit.distributions import student_t as kernels
+from regimekit.distributions.forecast import Forecast, Forecasts
 
 Array = NDArray[np.float64]
 Parts = tuple[Array, Array, Array, Array]
@@ -45,7 +39,16 @@ EXACT = [
 
 
 def tail(z: float, dof: float) -> tuple[float, float]:
-    return student_tail(z, dof, log_peak(dof))
+    return kernels.student_tail(z, dof, kernels.log_peak(dof))
+
+
+def mixture_cdf_pdf(x: float, *parts: Array) -> tuple[float, float]:
+    return kernels.mixture_cdf_pdf(x, *parts, parts[0].size)
+
+
+def mixture_quantile(q: float, *parts: Array) -> float:
+    n = parts[0].size
+    return kernels.mixture_quantile(q, *parts, np.empty(n), n)
 
 
 def one(dof: float, scale: float = 1.0) -> Parts:
@@ -99,13 +102,18 @@ class TestStudent:
 
 
 class TestMixture:
-    def test_is_the_cdf_and_density_of_the_forecast(self) -> None:
+    def test_is_the_cdf_and_density_of_scipy(self) -> None:
         rng = np.random.default_rng(0)
         for _ in range(40):
             share, location, scale, dof = random_parts(rng)
             forecast = Forecast.mixture(share, location, scale**2, dof)
             x = float(10 * rng.normal())
+            z = (x - location) / scale
+            gaussian = np.isinf(dof)
+            degrees = np.where(gaussian, 1.0, dof)
+            each = np.where(gaussian, special.ndtr(z), special.stdtr(degrees, z))
             cdf, density = mixture_cdf_pdf(x, share, location, scale, dof)
+            assert cdf == pytest.approx(share @ each, abs=1e-14)
             assert cdf == pytest.approx(forecast.cdf(x), abs=1e-14)
             assert math.log(density) == pytest.approx(forecast.log_density(x), abs=1e-11)
 
@@ -144,14 +152,14 @@ class TestQuantile:
             )
             assert x == pytest.approx(root, abs=allowed)
 
-    def test_many_are_each_ones_own(self) -> None:
+    def test_quantiles_of_a_run_are_those_of_each_mixture(self) -> None:
         rng = np.random.default_rng(2)
-        share, location = rng.dirichlet(np.ones(6), 20), rng.normal(size=(20, 6))
-        scale, dof = np.exp(rng.normal(size=(20, 6))), rng.choice([2.0, 9.0, math.inf], (20, 6))
-        each = [
-            mixture_quantile(0.8, *row) for row in zip(share, location, scale, dof, strict=True)
-        ]
-        assert mixture_quantiles(0.8, share, location, scale, dof).tolist() == each
+        rows = [random_parts(rng) for _ in range(20)]
+        each = [[mixture_quantile(q, *row) for row in rows] for q in (0.1, 0.8)]
+        stack = Forecasts.stack(
+            [Forecast(p, m[:, None], (s**2)[:, None, None], n) for p, m, s, n in rows]
+        )
+        np.testing.assert_allclose(stack.quantiles([0.1, 0.8])[..., 0], each, rtol=1e-13)
 
     @pytest.mark.parametrize("dof", [0.5, 2.0, 40.0, math.inf])
     @pytest.mark.parametrize("scale", [1e-300, 1.0, 1e250])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,8 @@ from scipy import integrate, stats
 
 import regimekit as rk
 from regimekit import Forecast, RegimekitError
-from regimekit.distributions.forecast import quantiles
+from regimekit.distributions.forecast import Forecasts
+from regimekit.distributions.mixture import Mixture
 
 GAUSS = Forecast.mixture(
     np.array([0.5, 0.3, 0.2]), np.array([-1.0, 0.5, 4.0]), np.array([0.3, 2.0, 0.05])
@@ -85,8 +87,8 @@ def test_quantiles_of_a_vector_are_its_marginals() -> None:
 
 
 def test_quantiles_of_many_are_each_ones_own() -> None:
-    together = quantiles([GAUSS, HEAVY], 0.8)
-    np.testing.assert_allclose(together[:, 0], [GAUSS.quantile(0.8), HEAVY.quantile(0.8)])
+    together = Forecasts.stack([GAUSS, HEAVY]).quantiles([0.8])
+    np.testing.assert_allclose(together[0, :, 0], [GAUSS.quantile(0.8), HEAVY.quantile(0.8)])
 
 
 def test_interval_is_central_and_monotone() -> None:
@@ -212,3 +214,44 @@ def test_paths_ahead_feed_on_themselves() -> None:
     ahead = model.forecast(4)
     means = [forecast.mean for forecast in ahead]
     assert 0.3 > means[0] > 1.1 * means[1] > 1.2 * means[2] > 1.3 * means[3] > 0
+
+
+@pytest.mark.parametrize("forecasts", [[GAUSS, HEAVY], [PLANE, PLANE.rescaled(1.0, 2.0)]])
+def test_a_stack_gives_the_values_of_each_forecast(forecasts: list[Forecast]) -> None:
+    stack = Forecasts.stack(forecasts)
+    y = np.linspace(-1.0, 2.0, 2 * stack.location.shape[1]).reshape(2, -1)
+    y[1, -1] = np.nan
+    mean, sd = stack.moments()
+    for t, f in enumerate(stack):
+        point = y[t] if f.dim > 1 else y[t, 0]
+        np.testing.assert_array_equal(mean[t], f.mean)
+        np.testing.assert_array_equal(sd[t], f.sd)
+        np.testing.assert_array_equal(stack.cdf(y)[t], f.cdf(point))
+        np.testing.assert_array_equal(stack.log_density(y)[t], f.log_density(point))
+    assert Forecasts.stack([]).log_density(np.zeros((0, 1))).shape == (0,)
+
+
+def test_the_outlier_component_counts_in_quantiles_but_not_in_moments() -> None:
+    f = Forecast.mixture(
+        np.array([0.45, 0.45, 0.1]), np.array([-1.0, 1.0, 50.0]), np.ones(3), outlier=0.1
+    )
+    assert f.mean == pytest.approx(0.0, abs=1e-15)
+    assert f.variance == pytest.approx(f.ordinary.variance, rel=1e-14) == pytest.approx(2.0)
+    assert f.quantile(0.95) > 40 > f.ordinary.quantile(0.95)
+
+
+def test_a_forecast_survives_a_pickle() -> None:
+    again = pickle.loads(pickle.dumps(HEAVY))
+    assert again.quantile(0.3) == HEAVY.quantile(0.3)
+    with pytest.raises(AttributeError):
+        again.share = np.ones(1)
+
+
+def test_a_mixture_of_the_core_becomes_a_forecast() -> None:
+    mixture = Mixture(1, 2)
+    mixture.size = 2
+    mixture.share[0], mixture.share[1] = 3.0, 1e-20
+    mixture.location[0, 0], mixture.spread[0, 0, 0], mixture.dof[0] = 2.0, 4.0, math.inf
+    forecast = Forecast.from_mixture(mixture)
+    mixture.location[0, 0] = 7.0
+    assert (forecast.mean, forecast.sd, forecast.share.tolist()) == (2.0, 2.0, [1.0])

@@ -1,0 +1,36 @@
+cpdef double log_peak(double dof) noexcept nogil
+cpdef double log_growth(double z, double dof) noexcept nogil
+cpdef double log_standard(double z, double dof) noexcept nogil
+cpdef (double, double) student_tail(double z, double dof, double peak) noexcept nogil
+cdef double tail_sum(double first, double growth, double dof) noexcept nogil
+cdef double gaussian_integral(double v2, double dof) noexcept nogil
+cpdef double standardized(double x, double location, double scale) noexcept nogil
+cpdef double log_mixture(
+    double y, const double[:] share, const double[:] location, const double[:] spread,
+    const double[:] dof, Py_ssize_t n, Py_ssize_t start=*) noexcept nogil
+cpdef (double, double) mixture_cdf_pdf(
+    double x, const double[:] share, const double[:] location, const double[:] scale,
+    const double[:] dof, Py_ssize_t n) noexcept nogil
+cpdef double mixture_cdf(
+    double x, const double[:] share, const double[:] location, const double[:] scale,
+    const double[:] dof, Py_ssize_t n) noexcept nogil
+cpdef double mixture_quantile(
+    double q, const double[:] share, const double[:] location, const double[:] scale,
+    const double[:] dof, double[:] peak, Py_ssize_t n) noexcept nogil
+cdef void fill_log_peaks(const double[:] dof, double[:] peak, Py_ssize_t n) noexcept nogil
+cdef double quantile_with_peaks(
+    double q, const double[:] share, const double[:] location, const double[:] scale,
+    const double[:] dof, const double[:] peak, Py_ssize_t n) noexcept nogil
+cdef (double, double) upper_tail(
+    double x, double sign, const double[:] share, const double[:] location,
+    const double[:] scale, const double[:] dof, const double[:] peak, Py_ssize_t n,
+    double far) noexcept nogil
+cdef double upper_quantile(
+    double p, double sign, const double[:] share, const double[:] location,
+    const double[:] scale, const double[:] dof, const double[:] peak,
+    Py_ssize_t n) noexcept nogil
+cdef (double, double, double) bracket(
+    double p, double sign, const double[:] share, const double[:] location,
+    const double[:] scale, const double[:] dof, const double[:] peak,
+    Py_ssize_t n) noexcept nogil
+cdef double approximate_normal_quantile(double p) noexcept nogil

@@ -1,0 +1,389 @@
+"""Student-t and Gaussian densities, tails and quantiles, and those of scalar mixtures.
+
+The upper tail of a t distribution with n degrees of freedom is a sum of positive terms. With
+w = n / (n + z^2) and the density f_n,
+
+    S_n(z) = z f_n(z) / n * (1 + w (n+1)/(n+2) + w^2 (n+1)(n+3)/((n+2)(n+4)) + ..).
+
+The remainder after j terms is again such a tail: S_{n+2j} at z sqrt((n + 2j) / n). If n is large,
+the substitution v^2 = n log(1 + z^2 / n) gives a Gaussian integral, uniformly in z,
+
+    S_n(z) = C int_v^inf phi(u) H(u^2 / n) du,    H(y) = sqrt(y / (1 - exp(-y))),
+
+which is integrated term by term from the power series of H. Few terms are needed for any z,
+there is no cancellation, and far tails keep their relative accuracy.
+
+A mixture of n components is passed as arrays: `share` (probabilities), `location`, `scale` or
+`spread` (scale squared) and `dof` (infinity for a Gaussian component). Components with share 0
+are skipped. Only the first n entries are used.
+"""
+
+from __future__ import annotations
+
+import math
+
+import cython
+import numpy as np
+from cython.cimports.libc.math import (
+    copysign,
+    erfc,
+    exp,
+    fabs,
+    hypot,
+    isinf,
+    isnan,
+    log,
+    log1p,
+    sqrt,
+)
+
+INF = cython.declare(cython.double, math.inf)
+NAN = cython.declare(cython.double, math.nan)
+# Degrees of freedom from which the Gaussian integral is used if w is above MIN_INTEGRAL_RATIO.
+# Below that ratio the sum converges quickly.
+MIN_INTEGRAL_DOF = cython.declare(cython.double, 30.0)
+MIN_INTEGRAL_RATIO = cython.declare(cython.double, 0.4)
+# Relative accuracy of a quantile or of its probability.
+ACCURACY = cython.declare(cython.double, 1e-15)
+# Relative error of the probability from which one more Newton step reaches ACCURACY.
+LAST_STEP_ERROR = cython.declare(cython.double, 1e-9)
+# Limit on Newton steps; five to ten are usual.
+MAX_STEPS = cython.declare(cython.int, 300)
+# A Gaussian component this many standard deviations away does not change tails above
+# COMMON_PROBABILITY in double precision.
+COMMON_PROBABILITY = cython.declare(cython.double, 1e-3)
+NEGLIGIBLE_DISTANCE = cython.declare(cython.double, 9.5)
+LOG_SQRT_2PI = cython.declare(cython.double, 0.5 * math.log(2 * math.pi))
+SQRT_HALF = cython.declare(cython.double, math.sqrt(0.5))
+SQRT_2 = cython.declare(cython.double, math.sqrt(2.0))
+MAX_FLOAT = cython.declare(cython.double, float(np.finfo(np.float64).max))
+MAX_RESIDUAL = cython.declare(cython.double, 1e150)  # scales; its square is finite
+
+
+def _series_of_h(terms):
+    """Return the power series of H(y) = sqrt(y / (1 - exp(-y))) up to a number of terms."""
+    below = np.array([(-1.0) ** n / math.factorial(n + 1) for n in range(terms)])
+    square, root = np.zeros(terms), np.zeros(terms)
+    square[0] = root[0] = 1.0
+    for n in range(1, terms):
+        square[n] = -np.dot(below[1 : n + 1], square[:n][::-1])
+    for n in range(1, terms):
+        root[n] = 0.5 * (square[n] - np.dot(root[1:n], root[1:n][::-1]))
+    return root
+
+
+SERIES_LENGTH = cython.declare(cython.Py_ssize_t, 20)
+SERIES = cython.declare(cython.double[::1], _series_of_h(20))
+
+
+def log_peak(dof):
+    """Return the log density of a standard t at its centre.
+
+    log Gamma((n + 1) / 2) - log Gamma(n / 2) is computed by Stirling's series after n was raised
+    by Gamma(a + 1) = a Gamma(a). The difference of two log-gammas would lose digits.
+    """
+    if isinf(dof):
+        return -LOG_SQRT_2PI
+    above: cython.double = 1.0
+    below: cython.double = 1.0
+    n: cython.double = dof
+    while n < MIN_INTEGRAL_DOF:
+        above *= n
+        below *= n + 1.0
+        n += 2.0
+    r: cython.double = 1.0 / n
+    r2: cython.double = r * r
+    series: cython.double = r * (
+        -1.0 / 4.0
+        + r2 * (1.0 / 24.0 + r2 * (-1.0 / 20.0 + r2 * (17.0 / 112.0 - r2 * (31.0 / 36.0))))
+    )
+    return log(above / below * sqrt(n / dof)) + series - LOG_SQRT_2PI
+
+
+def log_growth(z, dof):
+    """Return log(1 + z^2 / dof) for z >= 0, also if the square overflows."""
+    ratio: cython.double = z / dof
+    if ratio > 1e150 or z * ratio > 1e300:
+        return 2.0 * log(z) - log(dof)
+    return log1p(z * ratio)
+
+
+def log_standard(z, dof):
+    """Return the log density of a standard t at z >= 0 (Gaussian for infinite dof)."""
+    if isinf(dof):
+        return -0.5 * z * z - LOG_SQRT_2PI
+    return log_peak(dof) - 0.5 * (dof + 1.0) * log_growth(z, dof)
+
+
+def student_tail(z, dof, peak):
+    """Return P(Z > z) and the density at z >= 0 of a standard t, given its `log_peak`."""
+    if isinf(dof):
+        near: cython.double = z if z < MAX_RESIDUAL else MAX_RESIDUAL
+        return 0.5 * erfc(near * SQRT_HALF), exp(peak - 0.5 * near * near)
+    growth: cython.double = log_growth(z, dof)
+    density: cython.double = exp(peak - 0.5 * (dof + 1.0) * growth)
+    if dof == 2.0:
+        root: cython.double = hypot(SQRT_2, z)
+        return 1.0 / root / (root + z), density
+    return tail_sum(z * (density / dof), growth, dof), density
+
+
+def tail_sum(first, growth, dof):
+    """Return the tail as a sum over n, n + 2, .. until it converges or the integral applies.
+
+    The terms share one denominator because divisions would dominate the run time.
+    """
+    n: cython.double = dof
+    w: cython.double = exp(-growth)
+    if n >= MIN_INTEGRAL_DOF and w >= MIN_INTEGRAL_RATIO:
+        return gaussian_integral(n * growth, n)
+    unit: cython.double = 1.0 / (dof if dof > MIN_INTEGRAL_DOF else MIN_INTEGRAL_DOF)
+    term: cython.double = 1.0
+    total: cython.double = 1.0
+    below: cython.double = 1.0
+    while True:
+        step: cython.double = (n + 2.0) * unit
+        term *= w * (step - unit)
+        n += 2.0
+        if w >= MIN_INTEGRAL_RATIO and n >= MIN_INTEGRAL_DOF:
+            return first * (total / below) + gaussian_integral(n * growth, n)
+        total = total * step + term
+        below *= step
+        if w < MIN_INTEGRAL_RATIO and term <= 1e-17 * total:
+            return first * (total / below)
+
+
+def gaussian_integral(v2, dof):
+    """Return C int_v^inf phi(u) H(u^2 / n) du; Gaussian moments follow by parts."""
+    v: cython.double = sqrt(v2)
+    power: cython.double = v * exp(-0.5 * v2 - LOG_SQRT_2PI)
+    moment: cython.double = 0.5 * erfc(v * SQRT_HALF)
+    total: cython.double = 0.0
+    scale: cython.double = 1.0
+    inverse: cython.double = 1.0 / dof
+    n: cython.Py_ssize_t
+    for n in range(SERIES_LENGTH):
+        term: cython.double = SERIES[n] * scale * moment
+        total += term
+        if n > 3 and fabs(term) < 1e-18 * total:
+            break
+        moment = power + (2 * n + 1) * moment
+        power *= v2
+        scale *= inverse
+    return total * exp(log_peak(dof) + LOG_SQRT_2PI)
+
+
+def standardized(x, location, scale):
+    """Return (x - location) / scale, limited to finite values."""
+    limit: cython.double = 0.25 * MAX_FLOAT
+    gap: cython.double = 0.5 * x - 0.5 * location
+    if gap < -limit:
+        gap = -limit
+    elif gap > limit:
+        gap = limit
+    if fabs(gap) > limit * (scale if scale < 1.0 else 1.0):
+        return copysign(0.5 * MAX_FLOAT, gap)
+    return 2.0 * (gap / scale)
+
+
+def log_mixture(y, share, location, spread, dof, n, start=0):
+    """Return the log density of a mixture at y; NaN if y is NaN.
+
+    Args:
+        y: one value.
+        share: probabilities of the components. They need not sum to one.
+        location: centres.
+        spread: squared scales.
+        dof: degrees of freedom.
+        n: number of components.
+        start: index of the first component.
+    """
+    if isnan(y):
+        return NAN
+    top: cython.double = -INF
+    total: cython.double = 0.0
+    whole: cython.double = 0.0
+    k: cython.Py_ssize_t
+    for k in range(start, start + n):
+        if share[k] == 0.0:
+            continue
+        whole += share[k]
+        scale: cython.double = sqrt(spread[k])
+        z: cython.double = fabs(standardized(y, location[k], scale))
+        if z > MAX_RESIDUAL:
+            z = MAX_RESIDUAL
+        term: cython.double = log(share[k]) + log_standard(z, dof[k]) - log(scale)
+        if term > top:
+            total = total * exp(top - term) + 1.0
+            top = term
+        else:
+            total += exp(term - top)
+    return top + log(total / whole)
+
+
+def mixture_cdf_pdf(x, share, location, scale, dof, n):
+    """Return P(X <= x) and the density at x of a mixture whose shares sum to one."""
+    below: cython.double = 0.0
+    density: cython.double = 0.0
+    k: cython.Py_ssize_t
+    if isnan(x):
+        return NAN, NAN
+    for k in range(n):
+        if share[k] == 0.0:
+            continue
+        z: cython.double = standardized(x, location[k], scale[k])
+        tail: cython.double
+        height: cython.double
+        tail, height = student_tail(fabs(z), dof[k], log_peak(dof[k]))
+        density += share[k] * (height / scale[k])
+        below += share[k] * (tail if z < 0.0 else 1.0 - tail)
+    return below, density
+
+
+def mixture_cdf(x, share, location, scale, dof, n):
+    """Return P(X <= x) of a mixture whose shares sum to one; NaN if x is NaN."""
+    return mixture_cdf_pdf(x, share, location, scale, dof, n)[0]
+
+
+def mixture_quantile(q, share, location, scale, dof, peak, n):
+    """Return the x with P(X <= x) = q, accurate relative to the smaller of q and 1 - q.
+
+    Args:
+        q: probability, strictly between 0 and 1.
+        share: probabilities of the components, which sum to one.
+        location: centres.
+        scale: scales.
+        dof: degrees of freedom.
+        peak: scratch of at least n values.
+        n: number of components.
+    """
+    fill_log_peaks(dof, peak, n)
+    return quantile_with_peaks(q, share, location, scale, dof, peak, n)
+
+
+def fill_log_peaks(dof, peak, n):
+    """Write `log_peak` of each component to `peak`."""
+    k: cython.Py_ssize_t
+    for k in range(n):
+        # Neighbouring components often have the same degrees of freedom.
+        if k > 0 and dof[k] == dof[k - 1]:
+            peak[k] = peak[k - 1]
+        else:
+            peak[k] = log_peak(dof[k])
+
+
+def quantile_with_peaks(q, share, location, scale, dof, peak, n):
+    """Return `mixture_quantile`, given the `log_peak` of each component."""
+    if q < 0.5:
+        return -upper_quantile(q, -1.0, share, location, scale, dof, peak, n)
+    return upper_quantile(1.0 - q, 1.0, share, location, scale, dof, peak, n)
+
+
+def upper_tail(x, sign, share, location, scale, dof, peak, n, far):
+    """Return P(X > x), accurate relative to its value, and the density at x.
+
+    X is `sign` times the mixture. Gaussian components more than `far` standard deviations away
+    count as entirely on their side of x.
+    """
+    above: cython.double = 0.0
+    density: cython.double = 0.0
+    k: cython.Py_ssize_t
+    for k in range(n):
+        probability: cython.double = share[k]
+        if probability == 0.0:
+            continue
+        z: cython.double = standardized(x, sign * location[k], scale[k])
+        tail: cython.double = 0.0
+        height: cython.double = 0.0
+        if fabs(z) < far or not isinf(dof[k]):
+            tail, height = student_tail(fabs(z), dof[k], peak[k])
+        density += probability * (height / scale[k])
+        above += probability * (1.0 - tail if z < 0.0 else tail)
+    return above, density
+
+
+def upper_quantile(p, sign, share, location, scale, dof, peak, n):
+    """Return the x with P(X > x) = p <= 1/2 by Newton steps on log P(X > x) within a bracket.
+
+    The logarithm of a Gaussian tail is concave, and that of a power tail is nearly linear over
+    a step, so about six steps are usual. A step that leaves the bracket is replaced by bisection.
+    """
+    far: cython.double = NEGLIGIBLE_DISTANCE if p > COMMON_PROBABILITY else INF
+    low: cython.double
+    x: cython.double
+    high: cython.double
+    above: cython.double
+    density: cython.double
+    low, x, high = bracket(p, sign, share, location, scale, dof, peak, n)
+    for _ in range(MAX_STEPS):
+        above, density = upper_tail(x, sign, share, location, scale, dof, peak, n, far)
+        excess: cython.double = (above - p) / p
+        if excess > 0.0:
+            low = x
+        else:
+            high = x
+        # Without density (between distant components or beyond all of them) there is no slope.
+        newton: cython.double = NAN
+        if above > 0.0 and density > 0.0:
+            ratio: cython.double = log1p(excess) if excess > -0.5 else log(above / p)
+            newton = x + above * ratio / density
+            if fabs(excess) < LAST_STEP_ERROR or fabs(newton - x) < ACCURACY * fabs(x):
+                if newton < low:
+                    return low
+                return high if newton > high else newton
+        elif fabs(excess) < ACCURACY:
+            return high
+        x = newton if low < newton and newton < high else low + 0.5 * (high - low)
+        if not (low < x and x < high):
+            return high
+    return x
+
+
+def bracket(p, sign, share, location, scale, dof, peak, n):
+    """Return a lower bound, a start value and an upper bound of the upper p-quantile."""
+    normal: cython.double = approximate_normal_quantile(p)
+    # Exact for dof = 2, an upper bound for more degrees of freedom.
+    student: cython.double = (1.0 - 2.0 * p) / sqrt(2.0 * p * (1.0 - p))
+    if student < normal:
+        student = normal
+    low: cython.double = INF
+    high: cython.double = -INF
+    start: cython.double = 0.0
+    step: cython.double = 0.0
+    bounded: cython.bint = True
+    k: cython.Py_ssize_t
+    for k in range(n):
+        if share[k] > 0.0:
+            centre: cython.double = sign * location[k]
+            if centre < low:
+                low = centre
+            if scale[k] > step:
+                step = scale[k]
+            end: cython.double = centre + scale[k] * (normal if isinf(dof[k]) else student)
+            if end > 0.25 * MAX_FLOAT:
+                end = 0.25 * MAX_FLOAT
+            if end > high:
+                high = end
+            start += share[k] * (centre + scale[k] * normal)
+            if dof[k] < 2.0:
+                bounded = False
+    # With fewer than two degrees of freedom the bound above does not hold: search upwards.
+    while not bounded and high < 0.125 * MAX_FLOAT:
+        if upper_tail(high, sign, share, location, scale, dof, peak, n, INF)[0] <= p:
+            break
+        low = start = high
+        high = high + step
+        step = 2.0 * step
+    if start < low:
+        start = low
+    return low, (start if start < high else high), high
+
+
+def approximate_normal_quantile(p):
+    """Return the upper p-quantile of a normal for p <= 1/2, at most 1.5e-3 too large.
+
+    Hastings' rational approximation has an absolute error of 4.5e-4.
+    """
+    t: cython.double = sqrt(-2.0 * log(p))
+    above: cython.double = 2.515517 + t * (0.802853 + t * 0.010328)
+    return t - above / (1.0 + t * (1.432788 + t * (0.189269 + t * 0.001308))) + 1e-3
