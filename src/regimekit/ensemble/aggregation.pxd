@@ -1,6 +1,6 @@
 cimport cython
 from libc.stdint cimport int64_t
-from regimekit.distributions.standard_t cimport log_standard
+from regimekit.distributions.student_t cimport log_standard
 from regimekit.ensemble.members cimport Components
 
 cdef Py_ssize_t N_NODES

@@ -33,7 +33,7 @@ from cython.cimports.libc.math import copysign, erfc, exp, fabs, log, log1p, sqr
 from regimekit.core.exceptions import SnapshotError
 
 if not cython.compiled:
-    from regimekit.distributions.standard_t import log_standard
+    from regimekit.distributions.student_t import log_standard
 
 MEMORY = 500  # observations
 PRIOR_MEMORY = 100.0  # observations over which the prior is forgotten

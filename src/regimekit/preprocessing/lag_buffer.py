@@ -28,7 +28,7 @@ from cython.cimports.libc.math import exp, fabs, isnan, log, log1p
 from regimekit.serialization.validation import affordable
 
 if not cython.compiled:
-    from regimekit.distributions.standard_t import log_add, log_standard
+    from regimekit.distributions.student_t import log_standard
 
 # Indices of the two hypotheses: the cleaned past and the past as observed.
 ADDITIVE = cython.declare(cython.Py_ssize_t, 0)
@@ -345,6 +345,16 @@ class LagBuffer:
 def log_outlier(error):
     """Return the log density of an outlier at this many noise scales."""
     return log_standard(min(fabs(error), 1e100) / OUTLIER_SCALE, 2.0) - log(OUTLIER_SCALE)
+
+
+def log_add(a, b):
+    """Return log(exp(a) + exp(b))."""
+    gap: cython.double = a - b
+    if a == b:
+        return a + 0.69314718055994530942
+    if gap > 0.0:
+        return a + log1p(exp(-gap))
+    return b + log1p(exp(gap))
 
 
 def sort_order(values, first, n, order):
