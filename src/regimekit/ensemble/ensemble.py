@@ -145,6 +145,11 @@ class Ensemble:
         """Flags of the active members."""
         return np.append(np.asarray(self.sleeping.active), np.ones(len(self.simple.names), np.int64))
 
+    def tidy(self):
+        """Make the unused state of the simple members equal to the used one, before packing."""
+        if not self.buffer.pending:
+            self.simple.copy_state(ADDITIVE, INNOVATIONAL)
+
     def join(self, other, prior, period):
         """Take over the members of `other`, in place of namesakes, and its season."""
         old = self.names

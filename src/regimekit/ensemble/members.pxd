@@ -67,6 +67,7 @@ cdef class RegimeMember:
     cdef public RegimeMember next
     cdef public SeasonalProfile profile
     cdef public bint active
+    cdef public bint infers
     cdef public bint changed
     cdef public int64_t time
     cdef public Py_ssize_t index

@@ -36,6 +36,8 @@ import cython
 import numpy as np
 from cython.cimports.libc.math import isnan, sqrt
 
+from regimekit.core.exceptions import SnapshotError
+
 if not cython.compiled:
     from regimekit.distributions.mixture import Mixture
 
@@ -356,6 +358,13 @@ class SimpleMembers:
         np.asarray(self.season_variance)[:] = np.asarray(other.season_variance)[0]
         np.asarray(self.season_seen)[:] = np.asarray(other.season_seen)[0]
 
+    def refresh(self):
+        """Refuse covariances with directions of negative variance, rounding aside."""
+        covariance = np.asarray(self.covariance).reshape(-1, self.max_width, self.max_width)
+        values = np.linalg.eigvalsh((covariance + covariance.transpose(0, 2, 1)) / 2)
+        if values.size and (values.min(1) < -1e-9 * np.maximum(values.max(1), 1.0)).any():
+            raise SnapshotError("Invalid snapshot: a covariance of least squares is not positive.")
+
     def size(self):
         """Return the number of members."""
         return self.n_squares + N_SMOOTHERS + (N_SEASONAL if self.period else 0)
@@ -598,6 +607,7 @@ class RegimeMember:
         self.index = index
         self.dim = dim
         self.active = True
+        self.infers = spec.infers
         self.changed = False
         self.time = 0
         self.steps = np.array(spec.steps, np.int64)
@@ -606,6 +616,14 @@ class RegimeMember:
         self.target = np.zeros(dim)
         self.profile = SeasonalProfile(spec.season, dim) if spec.season else None
         self.next = None
+
+    def forecast_at(self, row):
+        """Return share, location, spread and dof of the forecast at a design row (m - 1,)."""
+        np.asarray(self.design)[0, 1:] = row
+        self.filter.predict(self.design)
+        law, n = self.filter.forecast, self.filter.forecast.size
+        share, dof = np.array(law.share)[:n], np.array(law.dof)[:n]
+        return share, np.array(law.location)[:n], np.array(law.spread)[:n], dof
 
     def set_design(self, buffer, version, covariates):
         """Write the design row; return whether the season, if one is removed, is known."""

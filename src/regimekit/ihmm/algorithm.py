@@ -50,3 +50,11 @@ class RegimeFilter:
         self.ess = step.ess
         told = [e for e in step.events if e.kind in CHANGES]
         self.since = told[len(told) - 1].since if told else -1
+
+    def ahead(self, horizon, table):
+        """Forecasts of the next `horizon` observations, given (horizon, m - 1) covariates or None."""
+        return self.model.forecast(horizon, table)
+
+    def regimes(self):
+        """The regimes remembered now."""
+        return self.model.regimes()

@@ -25,6 +25,7 @@ import cython
 import numpy as np
 from cython.cimports.libc.math import exp, fabs, isnan, log, log1p
 
+from regimekit.core.exceptions import SnapshotError
 from regimekit.serialization.validation import affordable
 
 if not cython.compiled:
@@ -91,8 +92,8 @@ class LagBuffer:
         "log_size": ("float64", (), 0.0, 1e3),
         "p_innovational": ("float64", (), 0.0, 1.0),
         "error": ("float64", (), 0.0, 100.0),
-        "dropped": ("float64", ("depth", "dim"), "-largest", "largest"),
         "dropped_probability": ("float64", (), 0.0, 1.0),
+        "dropped_values": ("float64", ("depth", "dim"), "-largest", "largest"),
     }
 
     def __init__(self, depth, dim, largest=MAX_VALUE):
@@ -130,6 +131,23 @@ class LagBuffer:
     @values.setter
     def values(self, given):
         self.values[:] = given
+
+    @property
+    def dropped_values(self):
+        """(depth, d) the raw past that was dropped at the latest value; zeros if none was."""
+        return np.array(self.dropped) * (self.dropped_probability > 0.0)
+
+    @dropped_values.setter
+    def dropped_values(self, given):
+        np.asarray(self.dropped)[:] = given
+
+    def refresh(self):
+        """Refuse states that cannot be."""
+        if self.p_innovational > 0.0 and not self.pending:
+            raise SnapshotError(
+                f"Invalid snapshot: p_innovational is {self.p_innovational} without a suspected "
+                "outlier."
+            )
 
     @property
     def masses(self):

@@ -17,6 +17,7 @@ cdef class Standardizer:
     cdef double[:, ::1] storage
     cpdef bint update(self, double[::1] y) noexcept nogil
     cdef void append(self, double[::1] y) noexcept nogil
+    cdef bint refines(self) noexcept nogil
     cdef bint moves_again(self) noexcept nogil
     cdef bint refine(self) noexcept with gil
     cdef bint restart(self) noexcept with gil

@@ -137,14 +137,7 @@ class Standardizer:
             return False
         self.count += 1
         changed: cython.bint = False
-        if self.count <= _LAST_REFINEMENT and (
-            self.count <= 3
-            or self.count == 5
-            or self.count == 10
-            or self.count == 20
-            or self.count == 40
-            or self.count == 80
-        ):
+        if self.refines():
             changed = self.refine()
         elif not self.all_alive and self.moves_again():
             changed = self.restart()
@@ -152,6 +145,13 @@ class Standardizer:
             changed = self.check_again()
         self.set_reported_scale()
         return changed
+
+    def refines(self):
+        """Return whether the count is one at which centre and scale are refined."""
+        n: cython.longlong = self.count
+        if n > _LAST_REFINEMENT:
+            return False
+        return 1 <= n <= 3 or n == 5 or n == 10 or n == 20 or n == 40 or n == 80
 
     def append(self, y):
         """Append one observation to the buffer."""
