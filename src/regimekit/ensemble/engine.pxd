@@ -37,6 +37,7 @@ cdef class Engine:
     cdef double[::1] z, x, predicted_x
     cdef public bint predicted
     cdef bint advised_outliers, advised_coverage
+    cdef double[:, ::1] model_results
     cdef double[::1] model_scores, model_probability, model_change, model_ess
     cdef int64_t[::1] season_checks
     cdef void predict(self, double[::1] raw) noexcept nogil

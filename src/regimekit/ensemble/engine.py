@@ -134,6 +134,7 @@ class Engine:
         checks[_FIRST_CHECKS] = 1
         checks[[0, 1000]] = 1
         self.season_checks = checks
+        self.model_results = None
         self.ensemble = self.fresh_ensemble()
         self.selection = RegimeSelection(len(self.models), lineup.first_model)
         self.set_models()
@@ -158,10 +159,15 @@ class Engine:
         return [i for i, member in enumerate(self.ensemble.members) if member.spec.infers]
 
     def set_models(self):
-        """Allocate results of the regime models."""
+        """Allocate results of the regime models; those of known places are kept."""
         n = len(self.models)
-        self.model_scores, self.model_probability = np.zeros(n), np.ones(n)
-        self.model_change, self.model_ess = np.zeros(n), np.ones(n)
+        old, known = self.model_results, 0
+        self.model_results = np.zeros((4, n))
+        if old is not None:
+            known = min(n, old.shape[1])
+            np.asarray(self.model_results)[:, :known] = np.asarray(old)[:, :known]
+        self.model_scores, self.model_probability = self.model_results[0], self.model_results[1]
+        self.model_change, self.model_ess = self.model_results[2], self.model_results[3]
 
     @property
     def selected(self):
