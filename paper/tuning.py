@@ -52,7 +52,7 @@ from regimekit import metrics as evaluate
 from regimekit.core.exceptions import RegimekitError
 from regimekit.core.registry import REGISTRY
 from regimekit.tuning import TuneResult, tune
-from regimekit.tuning.trials import OBJECTIVES, Objective
+from regimekit.tuning.search import OBJECTIVES, Objective
 
 BUDGET = 40
 PARTICLES = 50  # enough to rank settings; experiments run with more

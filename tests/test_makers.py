@@ -20,7 +20,7 @@ from regimekit.baselines.dsm_bocd import DsmSettings
 from regimekit.core.maker import ByUnits
 from regimekit.core.registry import REGISTRY
 from regimekit.ensemble.model import Auto
-from regimekit.ihmm.emissions.garch import GarchSpec
+from regimekit.ihmm.emissions.garch import GarchSettings
 from regimekit.ihmm.emissions.linear_gaussian import GaussianSpec
 from regimekit.ihmm.emissions.normal_inverse_gamma import StudentSpec
 from regimekit.ihmm.settings import RegimeSettings
@@ -36,7 +36,7 @@ HOMES: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "ihmm": ((RegimeSettings, GaussianSpec), {"batch": 1, "weight": "none"}),
     "student_t_ihmm": ((RegimeSettings, StudentSpec), {}),
     "garch_ihmm": (
-        (RegimeSettings, GarchSpec),
+        (RegimeSettings, GarchSettings),
         {"weight": "huber", "threshold": 4.0, "sticky": 10.0, "particles": 50},
     ),
     "beam_ihmm": ((BeamSettings,), {}),

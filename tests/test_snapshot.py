@@ -173,15 +173,18 @@ def test_cut_short_anywhere_it_is_refused(data: bytes) -> None:
 
 def test_a_damaged_byte_is_refused_or_harmless(data: bytes) -> None:
     """A flip in the file's own bookkeeping may change nothing; anything else is an error."""
-    for at in range(0, len(data), 23):
+    places = range(0, len(data), 23)
+    accepted = 0
+    for at in places:
         damaged = bytearray(data)
         damaged[at] ^= 0x55
         try:
             model = rk.from_bytes(bytes(damaged))
-        except rk.SnapshotError as error:
-            assert str(error)
-        else:
-            assert model.to_bytes() == data
+        except rk.SnapshotError:
+            continue
+        accepted += 1
+        assert model.to_bytes() == data
+    assert accepted < 0.1 * len(places)  # nearly every byte matters
 
 
 @pytest.mark.parametrize(
@@ -388,7 +391,7 @@ def test_crafted_values_are_refused(data: bytes, name: str, value: float, where:
     try:
         model = rk.from_bytes(crafted)
     except rk.SnapshotError as error:
-        assert str(error)
+        assert "snapshot" in str(error).lower()
     else:  # a place that nothing reads: unused slots, a candidate past the last
         assert where != "all"
         model.run(np.random.default_rng(1).standard_normal(40))

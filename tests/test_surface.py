@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import re
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import pytest
 
 import regimekit as rk
 
+ROOT = Path(__file__).resolve().parents[1]
 HEAVY = {"numpy", "scipy", "numba", "narwhals", "duckdb", "pandas", "matplotlib", "pooch", "optuna"}
 
 
@@ -25,6 +29,13 @@ def modules_after(code: str) -> set[str]:
 
 def test_import_loads_nothing_heavy() -> None:
     assert not modules_after("import regimekit") & HEAVY
+
+
+def test_package_citation_and_project_have_one_version() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    citation = re.search(r"^version: (\S+)$", (ROOT / "CITATION.cff").read_text(), re.MULTILINE)
+    assert citation is not None
+    assert rk.__version__ == citation[1] == project
 
 
 def test_every_public_name_is_there_and_listed() -> None:

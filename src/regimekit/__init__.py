@@ -13,7 +13,7 @@ if os.environ.get("REGIMEKIT_UNCOMPILED"):
 
     prefer_source()
 
-__version__ = "0.2.0.dev0"
+__version__ = "0.3.0.dev0"
 
 if TYPE_CHECKING:
     from regimekit import datasets, metrics, plotting, robustness

@@ -1,22 +1,23 @@
-"""Many series in one long table: each gets a model of its own, side by side in processes.
+"""Run one model per series of a long table.
 
-The seed of a series is drawn from the caller's seed and the series' key alone, so the result does
-not depend on the number of workers, on the order of the series or on which of them are there.
+The seed of a series depends only on the caller's seed and on the key of the series. Results
+therefore do not depend on the number of jobs, on the order of the series, or on which other
+series the table contains.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from regimekit.core.exceptions import RegimekitError, unknown, whole
-from regimekit.core.registry import REGISTRY, make
-from regimekit.io import cells
-from regimekit.io.clock import Clock
+from regimekit.core.registry import DEFAULT_MODEL, REGISTRY, make
+from regimekit.io import cell_parsing as cells
 from regimekit.io.columns import (
     Columns,
     event_columns,
@@ -25,15 +26,28 @@ from regimekit.io.columns import (
     run_columns,
 )
 from regimekit.io.layout import Layout
-from regimekit.io.reading import Observation, Reading, as_block
-from regimekit.io.source import Row
-from regimekit.metrics.running import RunningScores
+from regimekit.io.observations import ObservationReader
+from regimekit.io.reader import Row
+from regimekit.io.time_column import TimeColumn
+from regimekit.metrics.prequential import RunningScores
 from regimekit.preprocessing.frames import Table
-from regimekit.preprocessing.frequency import Frequency, find_frequency, seasons_of
+from regimekit.preprocessing.time_index import find_frequency, seasons_of
+
+_SAMPLE_TIMES = 1000  # times of a frame from which their format is detected
 
 
-class Recipe(NamedTuple):
-    """What is done with every series."""
+class PanelSettings(NamedTuple):
+    """Settings that apply to every series.
+
+    Attributes:
+        model: name of the model.
+        settings: settings of the model.
+        seed: seed from which the seeds of the series are derived.
+        level: probability of the intervals.
+        horizon: steps to forecast after the last observation.
+        season: season length of the seasonal last value in the scores, in steps.
+        skip: first observations that are not scored.
+    """
 
     model: str
     settings: Mapping[str, Any]
@@ -44,8 +58,15 @@ class Recipe(NamedTuple):
     skip: int = 0
 
 
-class Task(NamedTuple):
-    """One series: its key, its rows in the order of `layout.used`, covariates of the future."""
+class SeriesTask(NamedTuple):
+    """One series to run.
+
+    Attributes:
+        key: name of the series.
+        rows: its rows, with cells in the order of `layout.used`.
+        layout: columns and their notation.
+        future: covariates of the forecast steps.
+    """
 
     key: Any
     rows: Sequence[Row]
@@ -54,8 +75,8 @@ class Task(NamedTuple):
 
 
 @dataclass
-class SeriesRun:
-    """What came of one series; `error` says why there is nothing else."""
+class SeriesResult:
+    """Result of one series; if `error` is set, the other fields are empty."""
 
     key: Any
     error: str = ""
@@ -65,21 +86,20 @@ class SeriesRun:
     forecasts: Columns = field(default_factory=dict)
     regimes: Columns = field(default_factory=dict)
     scores: dict[str, float] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
     model: bytes = b""
 
 
 @dataclass(frozen=True, eq=False)
-class Many:
-    """What `run_many` gives: frames of the caller's library, and the series that failed.
+class PanelRun:
+    """Result of `run_many`: data frames of the caller's library.
 
     Attributes:
-        frame: one row per row of the input, series by series and in the order of time; of rows
-            with the same key and time, the first.
-        events: what became known, and when.
+        frame: one row per input row, series by series in the order of time. Of rows with the same
+            key and time, only the first is included.
+        events: regime changes and outliers, with the time at which they were known.
         forecasts: the next `horizon` steps of every series; empty for horizon 0.
-        scores: errors of every series beside the last value's.
-        errors: why, by key, for the series that could not be run.
+        scores: errors of every series, beside those of the last value.
+        errors: message by key, for the series that failed.
     """
 
     frame: Any
@@ -89,28 +109,12 @@ class Many:
     errors: dict[Any, str]
 
 
-def default_model() -> str:
-    """The model that needs no settings."""
-    return "auto" if "auto" in REGISTRY else "student_t_ihmm"
-
-
-def seed_of(key: Any, seed: int) -> int:
-    """A seed that depends on the key and on `seed`, the same on every machine.
-
-    Example:
-        >>> seed_of("shop 7", 0) == seed_of("shop 7", 0) != seed_of("shop 8", 0)
-        True
-    """
-    digest = hashlib.sha256(f"{seed}|{key}".encode()).digest()
-    return int.from_bytes(digest[:4], "big")
-
-
 def run_many(
     frame: Any,
     by: str = "unique_id",
     time: str | None = "ds",
     target: str = "y",
-    model: str = "auto",
+    model: str = DEFAULT_MODEL,
     *,
     columns: Sequence[str] = (),
     settings: Mapping[str, Any] | None = None,
@@ -121,27 +125,33 @@ def run_many(
     future: Any = None,
     season: int | None = None,
     progress: bool = False,
-) -> Many:
-    """Run a model along every series of a long table.
+) -> PanelRun:
+    """Run one model per series of a long table.
 
-    A series that cannot be run is left out and its reason is in `.errors`; the others are not
-    disturbed. Gaps in the times of a series are learnt as missing observations.
+    If a series fails, its message is in `.errors` and the other series are not affected. Gaps in
+    the times of a series are missing observations.
 
     Args:
-        frame: a data frame of any library, one row per series and time.
+        frame: data frame of any library, one row per series and time.
         by: column with the key of the series.
-        time: column with the times, or None for rows in order.
+        time: column with the times, or None if rows are in order.
         target: column to forecast; missing values are not observed.
-        model: by name, see `regimekit.core.models()`.
+        model: name of the model, see `regimekit.models()`.
         columns: covariates.
-        settings: of the model, the same for all series.
-        jobs: series run side by side, each in a process; -1 for one per core.
-        seed: of everything random.
-        level: probability that `lower` .. `upper` should hold.
-        horizon: steps to forecast after the end of every series.
-        future: frame with the keys and the covariates of those steps, where `columns` are given.
-        season: steps in a season, for the seasonal last value in `.scores`.
-        progress: show a progress bar.
+        settings: settings of the model, the same for all series.
+        jobs: series run in parallel; -1 for one per core.
+        seed: seed of everything random.
+        level: probability of the interval `lower` .. `upper`.
+        horizon: steps to forecast after the last observation of every series.
+        future: data frame with the keys and covariates of these steps, if `columns` are given.
+        season: season length in steps, for the seasonal last value in `.scores`.
+        progress: whether to show a progress bar.
+
+    Returns:
+        Frames of the caller's library, and the errors by key.
+
+    Raises:
+        RegimekitError: if an argument cannot be used.
 
     Example:
         >>> import pandas
@@ -151,157 +161,182 @@ def run_many(
         >>> done.frame["mean"].tolist()[1:4], len(done.forecasts), done.errors
         ([0.0, 1.0, 2.0], 4, {})
     """
-    recipe = _recipe(model, settings, seed, level, horizon, season)
-    native, layout, tasks = _tasks(frame, by, time, target, tuple(columns))
+    if model not in REGISTRY:
+        raise unknown("model", model, REGISTRY)
+    if not 0 < level < 1:
+        raise RegimekitError(f"level must be between 0 and 1, got {level!r}. Pass 0.9 for 90 %.")
+    # Settings are checked here, so that a mistake is not reported once per series.
+    make(model, **(settings or {}))
+    chosen = PanelSettings(
+        model,
+        dict(settings or {}),
+        whole("seed", seed, 0),
+        level,
+        whole("horizon", horizon, 0),
+        season,
+    )
+    native, layout, tasks = _tasks_of_frame(frame, by, time, target, tuple(columns))
     if horizon and layout.columns:
         tasks = _with_future(tasks, future, by, layout, horizon)
-    results = run_all(tasks, recipe, jobs)
-    done = list(_shown(results, len(tasks)) if progress else results)
-    return _collect(done, by, time, native)
+    results: Iterable[SeriesResult] = run_tasks(tasks, chosen, jobs)
+    if progress:
+        from rich.progress import track
+
+        results = track(results, description="series", total=len(tasks))
+    return _collect(list(results), by, time, native)
 
 
-def run_all(tasks: Iterable[Task], recipe: Recipe, jobs: int = 1) -> Iterator[SeriesRun]:
-    """Run tasks as they come, in their order; only a few are held at a time."""
+def run_tasks(
+    tasks: Iterable[SeriesTask], settings: PanelSettings, jobs: int = 1
+) -> Iterator[SeriesResult]:
+    """Run series and yield their results in the order of the tasks.
+
+    Args:
+        tasks: series; they are taken as they are needed, so that few are in memory.
+        settings: settings of all series.
+        jobs: series run in parallel; -1 for one per core.
+    """
+    return _execute(partial(run_series, settings=settings), tasks, jobs)
+
+
+def _execute(
+    function: Callable[[SeriesTask], SeriesResult], tasks: Iterable[SeriesTask], jobs: int
+) -> Iterator[SeriesResult]:
+    """Apply a function to tasks, `jobs` at a time; the only place that knows how jobs run.
+
+    joblib starts processes by default; a caller can choose another backend, such as a cluster.
+    """
     if jobs == 1:
-        yield from (run_series(task, recipe) for task in tasks)
+        yield from map(function, tasks)
         return
     import joblib
 
     if jobs != -1:
         whole("jobs", jobs)
-    backend = joblib.parallel.get_active_backend()[0]  # the caller may have chosen a cluster
-    streams = getattr(backend, "supports_return_generator", False)  # Ray's does not
-    returns = "generator" if streams else "list"
-    pool = joblib.Parallel(n_jobs=jobs, return_as=returns, pre_dispatch="2*n_jobs")
-    yield from pool(joblib.delayed(run_series)(task, recipe) for task in tasks)
+    backend = joblib.parallel.get_active_backend()[0]
+    # Ray's backend cannot return results one by one.
+    streams = getattr(backend, "supports_return_generator", False)
+    pool = joblib.Parallel(
+        n_jobs=jobs, return_as="generator" if streams else "list", pre_dispatch="2*n_jobs"
+    )
+    yield from pool(joblib.delayed(function)(task) for task in tasks)
 
 
-def run_series(task: Task, recipe: Recipe) -> SeriesRun:
-    """Run one series; whatever goes wrong is said in the result."""
+def run_series(task: SeriesTask, settings: PanelSettings) -> SeriesResult:
+    """Run one series; an error is returned as part of the result."""
     try:
-        return _run_series(task, recipe)
+        return _run_series(task, settings)
     except (RegimekitError, ArithmeticError, np.linalg.LinAlgError) as error:
-        return SeriesRun(task.key, error=str(error))
+        return SeriesResult(task.key, error=str(error))
 
 
-def _run_series(task: Task, recipe: Recipe) -> SeriesRun:
-    frequency = _frequency(task)
-    reading = Reading(task.layout, Clock(frequency))
-    observations: list[Observation] = []
-    for row in task.rows:
-        observations += reading.take(row)
-    if not observations:
+def _run_series(task: SeriesTask, settings: PanelSettings) -> SeriesResult:
+    layout, frequency = task.layout, None
+    if layout.time is not None:
+        position = layout.used.index(layout.time)
+        frequency = find_frequency(layout.times([row[position] for row in task.rows]))
+    reader = ObservationReader(layout, TimeColumn(frequency))
+    block = reader.read_all([task.rows])
+    if block is None:
         raise RegimekitError("The series has no rows.")
-    block = as_block(observations)
-    settings = with_seed(recipe.model, recipe.settings, seed_of(task.key, recipe.seed))
-    model = make(recipe.model, **with_seasons(recipe.model, settings, seasons_of(frequency)))
-    run = model.run(block.y, with_names(block.X, task.layout), level=recipe.level)
-    scores = RunningScores(recipe.season, recipe.skip)
-    if REGISTRY[recipe.model].online:
+    chosen = _with_seed(settings.model, settings.settings, seed_of(task.key, settings.seed))
+    chosen = with_seasons(settings.model, chosen, seasons_of(frequency))
+    model = make(settings.model, **chosen)
+    run = model.run(block.y, block.X, level=settings.level)
+    scores = RunningScores(settings.season, settings.skip)
+    if REGISTRY[settings.model].online:
         scores.add(block.y, run.mean, run.lower, run.upper, run.log_score)
-    ahead = model.forecast(recipe.horizon, task.future) if recipe.horizon else []
-    clock = reading.clock
-    return SeriesRun(
+    ahead = model.forecast(settings.horizon, task.future) if settings.horizon else []
+    return SeriesResult(
         task.key,
         run=run_columns(block, run),
         has_row=block.has_row.tolist(),
         events=event_columns(run.events, block.times),
-        forecasts=forecast_columns(ahead, recipe.level, clock.last, clock.frequency),
+        forecasts=forecast_columns(ahead, settings.level, reader.time_column.last, frequency),
         regimes=regime_columns(model, block.times),
         scores=scores.table(),
-        notes=reading.words(),
         model=model.to_bytes(),
     )
 
 
-def with_seed(model: str, settings: Mapping[str, Any], seed: int) -> dict[str, Any]:
-    """The settings with a seed, where the model has one and none is set."""
-    takes = "seed" in make(model, **settings).settings()
-    return ({"seed": seed} if takes else {}) | dict(settings)
+def seed_of(key: Any, seed: int) -> int:
+    """Derive the seed of a series from its key; the same on every machine.
+
+    Example:
+        >>> seed_of("shop 7", 0) == seed_of("shop 7", 0) != seed_of("shop 8", 0)
+        True
+    """
+    digest = hashlib.sha256(f"{seed}|{key}".encode()).digest()
+    return int.from_bytes(digest[:4], "big")
+
+
+def _with_seed(model: str, settings: Mapping[str, Any], seed: int) -> dict[str, Any]:
+    """Add a seed to the settings if the model has one and none is set."""
+    takes_seed = "seed" in make(model, **settings).settings()
+    return ({"seed": seed} if takes_seed else {}) | dict(settings)
 
 
 def with_seasons(model: str, settings: Mapping[str, Any], seasons: Sequence[int]) -> dict[str, Any]:
-    """The settings with the seasons that times suggest, where the model would look for some."""
+    """Add candidate seasons to the settings if the model detects seasons and none are set.
+
+    Args:
+        model: name of the model.
+        settings: settings of the model.
+        seasons: season lengths that the calendar suggests, in steps.
+
+    Returns:
+        The settings, with `seasons` if the model takes them.
+    """
     free = not settings.get("features") and settings.get("seasons") is None
     if not seasons or not free:
         return dict(settings)
-    takes = "seasons" in make(model, **settings).settings()
-    return dict(settings) | ({"seasons": list(seasons)} if takes else {})
+    takes_seasons = "seasons" in make(model, **settings).settings()
+    return dict(settings) | ({"seasons": list(seasons)} if takes_seasons else {})
 
 
-def with_names(X: Any, layout: Layout) -> Table | None:
-    """Covariates with the names of their columns."""
-    return None if X is None else Table(X, layout.columns)
-
-
-def _frequency(task: Task) -> Frequency | None:
-    if task.layout.time is None:
-        return None
-    place = task.layout.used.index(task.layout.time)
-    return find_frequency(task.layout.times([row[place] for row in task.rows]))
-
-
-def _recipe(
-    model: str,
-    settings: Mapping[str, Any] | None,
-    seed: int,
-    level: float,
-    horizon: int,
-    season: int | None,
-) -> Recipe:
-    name = default_model() if model == "auto" else model
-    if name not in REGISTRY:
-        raise unknown("model", name, REGISTRY)
-    if not 0 < level < 1:
-        raise RegimekitError(f"level must lie strictly between 0 and 1, got {level!r}.")
-    make(name, **(settings or {}))  # a bad setting is the caller's, not a series'
-    whole("seed", seed, 0)
-    return Recipe(name, dict(settings or {}), seed, level, whole("horizon", horizon, 0), season)
-
-
-def _tasks(
+def _tasks_of_frame(
     frame: Any, by: str, time: str | None, target: str, columns: tuple[str, ...]
-) -> tuple[Any, Layout, list[Task]]:
-    """The frame's module, the layout of its columns, and one task per series."""
+) -> tuple[Any, Layout, list[SeriesTask]]:
+    """Return the library of a frame, the layout of its columns, and one task per series."""
     import narwhals as nw
 
     table = nw.from_native(frame, eager_only=True)
-    for argument, name in [("by", by), ("time", time), ("target", target)] + [
-        ("columns", name) for name in columns
-    ]:
+    named = [("by", by), ("time", time), ("target", target), *(("columns", c) for c in columns)]
+    for argument, name in named:
         if name is not None and name not in table.columns:
             raise unknown(argument, name, table.columns)
-    form = _time_form(table[time].to_list()) if time else cells.ISO
-    layout = Layout(target, time, form, columns)
+    time_format = cells.ISO
+    if time is not None:
+        sample = table[time].head(_SAMPLE_TIMES).to_list()
+        time_format = cells.detect_time_format(sample) or cells.NUMBER
+    layout = Layout(target, time, time_format, columns)
     keys = table[by].to_list()
     rows: dict[Any, list[Row]] = {key: [] for key in keys}
     for key, *row in zip(keys, *(table[name].to_list() for name in layout.used), strict=True):
         rows[key].append(tuple(row))
-    tasks = [Task(key, _in_order(found, layout), layout) for key, found in rows.items()]
+    tasks = [SeriesTask(key, _sorted(found, layout), layout) for key, found in rows.items()]
     return table.implementation, layout, tasks
 
 
-def _in_order(rows: list[Row], layout: Layout) -> list[Row]:
-    """Rows sorted by time; as they are where a time is missing, which `Reading` will refuse."""
+def _sorted(rows: list[Row], layout: Layout) -> list[Row]:
+    """Sort rows by time; rows with a missing time are left to `ObservationReader` to refuse."""
     if layout.time is None:
         return rows
-    place = layout.used.index(layout.time)
-    if any(cells.missing(row[place]) for row in rows):
+    position = layout.used.index(layout.time)
+    if any(cells.is_missing(row[position]) for row in rows):
         return rows
-    read = cells.time_reader(layout.time_form)
-    return sorted(rows, key=lambda row: read(row[place]))
-
-
-def _time_form(values: list[Any]) -> str:
-    return cells.find_time_form(values[:1000]) or cells.NUMBER
+    parse = cells.time_parser(layout.time_format)
+    return sorted(rows, key=lambda row: parse(row[position]))
 
 
 def _with_future(
-    tasks: list[Task], future: Any, by: str, layout: Layout, horizon: int
-) -> list[Task]:
-    """The tasks with the covariates of the steps ahead."""
+    tasks: list[SeriesTask], future: Any, by: str, layout: Layout, horizon: int
+) -> list[SeriesTask]:
+    """Add the covariates of the forecast steps to the tasks."""
     if future is None:
-        raise RegimekitError("horizon with columns needs future: the covariates of those steps.")
+        raise RegimekitError(
+            "horizon with columns needs future: a frame with the covariates of these steps."
+        )
     import narwhals as nw
 
     table = nw.from_native(future, eager_only=True)
@@ -311,52 +346,50 @@ def _with_future(
     values: dict[Any, list[Any]] = {}
     for key, *row in zip(*(table[name].to_list() for name in (by, *layout.columns)), strict=True):
         values.setdefault(key, []).append(row)
-    return [_ahead(task, values.get(task.key, []), horizon) for task in tasks]
+    completed = []
+    for task in tasks:
+        rows = values.get(task.key, [])
+        if len(rows) < horizon:
+            raise RegimekitError(
+                f"future needs {horizon} rows for each series, got {len(rows)} for {task.key!r}."
+            )
+        covariates = Table(np.array(rows[:horizon], dtype=float), layout.columns)
+        completed.append(task._replace(future=covariates))
+    return completed
 
 
-def _ahead(task: Task, rows: list[Any], horizon: int) -> Task:
-    if len(rows) < horizon:
-        raise RegimekitError(f"future has {len(rows)} rows for {task.key!r}, fewer than {horizon}.")
-    values = np.array(rows[:horizon], dtype=float)
-    return task._replace(future=Table(values, task.layout.columns))
+def _collect(results: list[SeriesResult], by: str, time: str | None, native: Any) -> PanelRun:
+    good = [one for one in results if not one.error]
 
+    def stack(column_sets: Iterable[Columns]) -> Any:
+        return _stack([(o.key, c) for o, c in zip(good, column_sets, strict=True)], by, native)
 
-def _shown(results: Iterator[SeriesRun], total: int) -> Iterable[SeriesRun]:
-    from rich.progress import track
-
-    return track(results, description="series", total=total)
-
-
-def _collect(done: list[SeriesRun], by: str, time: str | None, native: Any) -> Many:
-    good = [one for one in done if not one.error]
-    runs = [(one.key, _own_rows(one, time)) for one in good]
-    scores = [(o.key, {n: [v] for n, v in o.scores.items()}) for o in good if o.scores]
-    return Many(
-        frame=_stack(runs, by, native),
-        events=_stack([(o.key, o.events) for o in good], by, native),
-        forecasts=_stack([(o.key, _named(o.forecasts, time)) for o in good], by, native),
-        scores=_stack(scores, by, native),
-        errors={one.key: one.error for one in done if one.error},
+    return PanelRun(
+        frame=stack(_rename_time(_input_rows(o), time) for o in good),
+        events=stack(o.events for o in good),
+        forecasts=stack(_rename_time(o.forecasts, time) for o in good),
+        scores=stack({n: [v] for n, v in o.scores.items()} for o in good),
+        errors={one.key: one.error for one in results if one.error},
     )
 
 
-def _own_rows(one: SeriesRun, time: str | None) -> Columns:
-    """The run without what was put into gaps: one row for every row of the input."""
-    kept = {
-        name: [value for value, own in zip(column, one.has_row, strict=True) if own]
+def _input_rows(one: SeriesResult) -> Columns:
+    """Return the run without the observations that were inserted into gaps."""
+    return {
+        name: [value for value, keep in zip(column, one.has_row, strict=True) if keep]
         for name, column in one.run.items()
     }
-    return _named(kept, time)
 
 
-def _named(columns: Columns, time: str | None) -> Columns:
-    """With the caller's name for the time, or without it."""
-    renamed = {time or name if name == "time" else name: v for name, v in columns.items()}
-    return renamed if time else {name: v for name, v in renamed.items() if name != "time"}
+def _rename_time(columns: Columns, time: str | None) -> Columns:
+    """Give the time column the caller's name; drop it if the caller has none."""
+    if time is None:
+        return {name: values for name, values in columns.items() if name != "time"}
+    return {time if name == "time" else name: values for name, values in columns.items()}
 
 
 def _stack(parts: list[tuple[Any, Columns]], by: str, native: Any) -> Any:
-    """Columns of several series as one frame, with their keys in front."""
+    """Concatenate the columns of several series into one frame that starts with the key."""
     import narwhals as nw
 
     names = list(dict.fromkeys(name for _, columns in parts for name in columns))

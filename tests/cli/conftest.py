@@ -1,4 +1,4 @@
-"""The command line as a person meets it: exit code, what is printed, what is written."""
+"""Fixtures: run a command in this process and capture exit code and output."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from regimekit import cli
 def regimekit(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> Regimekit:
-    """Runs the command line in this process, in a folder of its own."""
+    """Return a function that runs a command in a temporary folder."""
     monkeypatch.chdir(tmp_path)
 
     def call(*arguments: Any) -> Said:

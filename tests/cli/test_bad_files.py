@@ -1,4 +1,4 @@
-"""What a person gets wrong is one line, exit code 2, and nothing half-written."""
+"""User errors: one line, exit code 2, and no files written."""
 
 from __future__ import annotations
 
@@ -48,16 +48,16 @@ def folder(tmp_path: Path) -> Path:
         (["header.csv"], ["no rows"]),
         (["nowhere.csv"], ["does not exist"]),
         (["."], ["is a folder"]),
-        (["book.xlsx"], ["save", "CSV"]),
+        (["book.xlsx"], ["Save", "CSV"]),
         (["two.csv"], ["--target", "load, price"]),
         (["two.csv", "--target", "lode"], ["Did you mean 'load'"]),
-        (["two.csv", "--target", "time"], ["holds times"]),
+        (["two.csv", "--target", "time"], ["contains times"]),
         (["two.csv", "--target", "load", "--time", "price", "--columns", "pric"], ["'price'"]),
         (["disorder.csv"], ["Row 2", "--sort"]),
         (["no_time.csv"], ["Row 2", "no time"]),
-        (["words.csv"], ["No column holds numbers", "a='red', b='blue'"]),
-        (["units.csv"], ["No column holds numbers", "y='3%'", "without units"]),
-        (["ragged.csv"], ["2 columns by its header", "line 4"]),
+        (["words.csv"], ["No column contains numbers", "a='red', b='blue'"]),
+        (["units.csv"], ["No column contains numbers", "y='3%'", "without units"]),
+        (["ragged.csv"], ["2 columns in its header", "line 4", "Correct"]),
         (["bytes.csv"], ["not text"]),
         (["infinite.csv"], ["Row 2", "infinite"]),
         (["SELECT * FROM nothing"], ["cannot be read", "nothing"]),
@@ -74,7 +74,7 @@ def folder(tmp_path: Path) -> Path:
         (["two.csv", "--target", "load", "--settings", "text.csv"], ["settings"]),
         (["two.csv", "--target", "load", "--settings", "nowhere"], ["--settings nowhere"]),
         (["two.csv", "--target", "load", "--future", "two.csv"], ["--future", "--horizon"]),
-        (["two.csv", "--query", "SELECT 1"], ["no database", "SELECT .. FROM 'two.csv'"]),
+        (["two.csv", "--query", "SELECT 1"], ["need a database", "SELECT .. FROM 'two.csv'"]),
         (["base.sqlite", "--table", "lode"], ["Did you mean 'load'"]),
         (["base.sqlite"], ["--table", "load, price"]),
     ],
@@ -101,7 +101,7 @@ def test_a_separator_in_the_name_of_the_only_column(
     assert len(rows_of(tmp_path / "out" / "run.csv")) == 60
 
 
-def test_sort_mends_disorder(regimekit: Regimekit, folder: Path) -> None:
+def test_sort_orders_the_rows_by_time(regimekit: Regimekit, folder: Path) -> None:
     assert regimekit("run", "disorder.csv", "--sort", "--model", "last_value").code == 0
     assert [row["y"] for row in rows_of(folder / "out" / "run.csv")] == ["2.0", "1.0", "2.0"]
 
@@ -113,12 +113,13 @@ def test_one_row_gives_no_scores(regimekit: Regimekit, tmp_path: Path) -> None:
     assert "Too few rows" in said.out
 
 
-def test_gaps_repeats_and_missing_cells_are_told(regimekit: Regimekit, tmp_path: Path) -> None:
+def test_gaps_repeats_and_missing_cells_are_reported(regimekit: Regimekit, tmp_path: Path) -> None:
     days = [1, 2, 3, 3, 4, 7, 8, 9, 10]
     lines = [f"2024-01-{day:02d},{'NA' if day == 9 else day}\n" for day in days]
     (tmp_path / "x.csv").write_text("time,y\n" + "".join(lines))
     said = regimekit("run", "x.csv", "--model", "last_value")
-    assert "left out: 1" in said.out and "Gaps: 1; observations put in as missing: 2" in said.out
+    assert "repeat the time above: 1" in said.out
+    assert "Gaps: 1; missing observations inserted: 2" in said.out
     rows = rows_of(tmp_path / "out" / "run.csv")
     assert [row["time"][8:10] for row in rows] == [f"{day:02d}" for day in range(1, 11)]
     assert [row["y"] for row in rows][4:6] == ["", ""] and rows[8]["y"] == ""
@@ -142,15 +143,40 @@ def test_thousands_with_points_where_the_comma_is_decimal(
     assert found == [1234.5, 1235.0, 0.125, 12345678.0, 0.125]
 
 
-def test_a_step_back_names_its_line(regimekit: Regimekit, tmp_path: Path) -> None:
+def test_an_earlier_time_names_its_line(regimekit: Regimekit, tmp_path: Path) -> None:
     (tmp_path / "back.csv").write_text("time,y\n2024-01-02,1\n2024-01-01,2\n")
     said = regimekit("run", "back.csv", "--model", "last_value")
-    assert said.code == 2 and "Row 2 (line 3): its time 2024-01-01" in said.err
-    assert "is earlier than that of the row above" in said.err
+    assert said.code == 2 and "Row 2 (line 3): time 2024-01-01" in said.err
+    assert "is earlier than 2024-01-02 00:00:00 in the row above" in said.err
 
 
 @pytest.mark.parametrize("lags", ["1.5", "0", "-1"])
 def test_lags_are_whole_steps(regimekit: Regimekit, tmp_path: Path, lags: str) -> None:
     (tmp_path / "y.csv").write_text("y\n1\n2\n")
     said = regimekit("run", "y.csv", f"--lags={lags}")
-    assert said.code == 2 and "--lags takes whole numbers from 1 on" in said.err
+    assert said.code == 2 and "--lags must be whole numbers from 1 on" in said.err
+
+
+@pytest.mark.parametrize("command", ["run", "compare"])
+def test_the_input_is_never_overwritten(regimekit: Regimekit, tmp_path: Path, command: str) -> None:
+    (tmp_path / "out").mkdir()
+    name = "run.csv" if command == "run" else "comparison.csv"
+    table = tmp_path / "out" / name
+    table.write_text("y\n" + "1\n2\n" * 10)
+    for file in (f"out/{name}", table, f"SELECT * FROM 'out/{name}'"):
+        said = regimekit(command, file, "--out", "out")
+        assert said.code == 2 and "would overwrite the input" in said.err
+    assert table.read_text() == "y\n" + "1\n2\n" * 10
+    (tmp_path / "more" / "out").mkdir(parents=True)
+    (tmp_path / "more" / "out" / "run.csv").write_text("y\n" + "1\n2\n" * 10)
+    said = regimekit("run", "more/out/run.csv", "--model", "last_value", "-q")
+    assert said.code == 0, said.err
+
+
+def test_the_input_of_follow_is_never_overwritten(regimekit: Regimekit, tmp_path: Path) -> None:
+    (tmp_path / "live").mkdir()
+    table = tmp_path / "live" / "follow.jsonl"
+    table.write_text('{"y": 1.0}\n{"y": 2.0}\n')
+    said = regimekit("run", table, "--follow", "--idle", 0, "--out", "live")
+    assert said.code == 2 and "would overwrite the input" in said.err
+    assert table.read_text() == '{"y": 1.0}\n{"y": 2.0}\n'

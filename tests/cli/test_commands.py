@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import shlex
 import sqlite3
@@ -17,9 +18,14 @@ import pytest
 from cli_helpers import FAST, Regimekit, hourly, rows_of
 
 import regimekit as rk
-from regimekit.cli import maintenance as upkeep
-from regimekit.cli.read_back import read_run
+from regimekit.cli import commands
+from regimekit.cli.output import read_rows
+from regimekit.cli.pipeline import PipelineOptions
+from regimekit.core import registry
+from regimekit.integrations import making
+from regimekit.io import ColumnChoice, TableRequest
 from regimekit.metrics import comparison
+from regimekit.results import Transitions
 
 
 @pytest.mark.parametrize("form", ["csv", "parquet"])
@@ -34,13 +40,13 @@ def test_resume_equals_one_run(
     assert regimekit("run", grown, *FAST, "--out", "two", "--format", form).code == 0
     grown.write_text(header + "".join(lines))
     said = regimekit("resume", "two")
-    assert said.code == 0 and "80 observations more, 150 in all" in said.out
+    assert said.code == 0 and "80 new observations, 150 in total" in said.out
     regimekit("run", grown, *FAST, "--out", "one", "--format", form)
     names = ["model.regimekit", "events.csv", *(["run.csv"] if form == "csv" else [])]
     for name in names:
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
     one, two = (json.loads((tmp_path / name / "run.json").read_text()) for name in ("one", "two"))
-    assert one["scores"] == pytest.approx(two["scores"]) and one["reading"] == two["reading"]
+    assert one["scores"] == pytest.approx(two["scores"]) and one["reader"] == two["reader"]
     assert one["calibration"] == two["calibration"]
 
 
@@ -50,7 +56,7 @@ def test_resume_without_a_new_row_changes_nothing(
     regimekit("run", table, *FAST)
     before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
     said = regimekit("resume", "out")
-    assert said.code == 0 and "no row is new" in said.out
+    assert said.code == 0 and "no new rows" in said.out
     assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before
 
 
@@ -70,13 +76,39 @@ def test_forecast_from_a_snapshot(regimekit: Regimekit, table: Path, tmp_path: P
     assert regimekit("forecast", table).code == 2
 
 
-def test_inspect_in_words(regimekit: Regimekit, table: Path) -> None:
+def test_inspect_prints_settings_and_regimes(regimekit: Regimekit, table: Path) -> None:
     regimekit("run", table, "--model", "br_ihmm", "--set", "particles=5")
     said = regimekit("inspect", "out")
-    assert "holds a br_ihmm" in said.out and "150 observations of load" in said.out
-    assert "remembers" in said.out and "From regime" in said.out
+    assert "contains the model br_ihmm" in said.out and "150 observations of load" in said.out
+    assert "3 regimes" in said.out and "Transitions from regime" in said.out
     content = json.loads(regimekit("inspect", "out/model.regimekit", "--json").out)
     assert content["settings"]["particles"] == 5 and content["regimes"]["visits"]
+
+
+def test_inspect_regimes_with_different_coefficients(
+    regimekit: Regimekit, table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in `auto`, whose regimes may come from models with different lags."""
+    regimekit("run", table, *FAST)
+    regimes = [
+        rk.Regime(0, 10, 0, 9, np.array([1.0]), np.array([0.1])),
+        rk.Regime(1, 10, 10, 19, np.array([2.0, 0.5]), np.array([0.1, 0.1])),
+    ]
+    kind = type(rk.load("out/model.regimekit"))
+    monkeypatch.setattr(kind, "regimes", lambda self: regimes)
+    moves = Transitions([0, 1], np.array([[0.9, 0.1], [0.2, 0.8]]))
+    monkeypatch.setattr(kind, "transitions", lambda self: moves)
+    said = regimekit("inspect", "out")
+    assert said.code == 0 and "2 regimes" in said.out, said.err
+    assert "mean_coefficient_1" in said.out
+
+
+def test_the_default_model_is_one_constant() -> None:
+    assert registry.DEFAULT_MODEL in rk.models()
+    assert inspect.signature(rk.run_many).parameters["model"].default == registry.DEFAULT_MODEL
+    assert making.default_model() == registry.DEFAULT_MODEL
+    options = PipelineOptions(TableRequest("x.csv"), ColumnChoice())
+    assert options.model_name == registry.DEFAULT_MODEL
 
 
 def test_report_gets_the_run_that_was_written(
@@ -147,11 +179,11 @@ def test_compare_one_table_one_figure(regimekit: Regimekit, table: Path, tmp_pat
 
 @pytest.mark.parametrize("skip", [0, 50])
 def test_the_figure_of_a_comparison_ends_at_its_table(levels: np.ndarray, skip: int) -> None:
-    rivals = comparison.compare({"last_value": {}, "running_mean": {}}, levels, skip=skip)
-    axes = comparison.figure(rivals, "load").axes[0]
-    for rival, line in zip(rivals, axes.lines, strict=True):
+    compared = comparison.compare({"last_value": {}, "running_mean": {}}, levels, skip=skip)
+    axes = comparison.figure(compared, "load").axes[0]
+    for one, line in zip(compared, axes.lines, strict=True):
         drawn = line.get_ydata()
-        assert drawn[-1] == pytest.approx(rival.scores["mae"])
+        assert drawn[-1] == pytest.approx(one.scores["mae"])
         assert np.isnan(drawn[: max(skip, 1)]).all()  # the first errors would dwarf all others
     assert axes.get_ylim()[1] < 60
 
@@ -167,7 +199,7 @@ def test_compare_leaves_a_run_in_the_same_folder(
     assert {name: after.get(name) for name in before} == before
 
 
-def test_compare_says_a_thing_once_and_in_its_table(regimekit: Regimekit, table: Path) -> None:
+def test_compare_prints_no_warnings_of_the_models(regimekit: Regimekit, table: Path) -> None:
     wrong = ("--set", "noise=1e-4", "--set", "prior_var=1")
     said = regimekit("compare", table, "--models", "bocd,last_value", *wrong)
     assert said.code == 0 and not said.err
@@ -189,7 +221,7 @@ def test_databases_can_be_compared_and_tuned(regimekit: Regimekit, levels: np.nd
     assert regimekit(*shlex.split(hint)[1:]).code == 0
 
 
-def test_the_hint_of_tune_works_as_printed(
+def test_the_command_printed_by_tune_works(
     regimekit: Regimekit, table: Path, levels: np.ndarray
 ) -> None:
     said = regimekit(
@@ -212,8 +244,8 @@ def test_the_hint_of_tune_works_as_printed(
     own = rk.evaluate.prequential(rk.br_ihmm(particles=5), np.round(levels, 4), skip=50).scores()
     assert scores["default settings"] == pytest.approx(own["rmse"], rel=0.01)
     assert scores["last value"] == pytest.approx(own["rmse_last_value"], rel=0.01)
-    told = rk.br_ihmm(particles=5, units="given")
-    unscaled = rk.evaluate.prequential(told, np.round(levels, 4), skip=50).scores()["rmse"]
+    given = rk.br_ihmm(particles=5, units="given")
+    unscaled = rk.evaluate.prequential(given, np.round(levels, 4), skip=50).scores()["rmse"]
     assert scores["best of 2 trials"] < 0.1 * unscaled  # searched in the units of the file
     assert scores["default settings"] < 0.1 * unscaled  # which the default learns
     hint = said.out.split("use them with: ")[1].splitlines()[0]
@@ -240,7 +272,8 @@ def test_the_numbers_of_the_demo_agree(regimekit: Regimekit, tmp_path: Path) -> 
     stream = rk.data.regime_stream(seed=0, n=200)
     assert stream.outliers is not None and there == int(stream.outliers.sum()) >= caught
     assert content["scores"]["n_scored"] == 150
-    assert (tmp_path / "out" / "demo" / "demo.png").exists()
+    written = {path.name for path in (tmp_path / "out" / "demo").iterdir()}
+    assert {"demo.csv", "demo.png", "run.csv", "model.regimekit", "report.html"} <= written
     assert regimekit("run", "out/demo/demo.csv", "--model", "last_value").code == 0
     assert "found" in regimekit("demo", "--n", 100).out
 
@@ -252,17 +285,17 @@ def test_models_say_which_are_offline(regimekit: Regimekit) -> None:
     assert "dsm_bocd" in regimekit("models").out
 
 
-def test_reproduce_without_the_checkout_says_what_to_do(
+def test_reproduce_without_a_checkout_names_the_remedy(
     regimekit: Regimekit, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(rk, "__file__", str(tmp_path / "lib" / "regimekit" / "__init__.py"))
     said = regimekit("reproduce", "list")
     assert said.code == 2 and "checkout" in said.err
     with pytest.raises(rk.RegimekitError, match="paper"):
-        upkeep._paper()
+        commands._import_paper()
 
 
-def test_service_commands_are_mounted_where_they_are_there() -> None:
+def test_service_commands_are_registered() -> None:
     code = (
         "import sys, types, typer\n"
         "door = types.ModuleType('regimekit.server.cli')\n"
@@ -291,31 +324,31 @@ def test_tune_compares_only_what_can_be_compared(regimekit: Regimekit, table: Pa
     said = regimekit("tune", table, "--budget", 2, "--set", "particles=10")
     lines = [line.split() for line in said.out.splitlines()]
     (noise,) = (line for line in lines if line[:1] == ["noise"])
-    assert noise[1] == "learnt" and float(noise[2]) > 0
+    assert noise[1] == "estimated" and float(noise[2]) > 0
     rows = [line for line in lines if line[:2] in (["best", "of"], ["default", "settings"])]
-    told = {line[0]: float(line[-1]) for line in rows}
-    worse = told["default"] <= told["best"]
+    scores = {line[0]: float(line[-1]) for line in rows}
+    worse = scores["default"] <= scores["best"]
     assert ("the default settings forecast" in said.out) == worse
 
 
-def test_compare_names_no_model_of_its_own(regimekit: Regimekit, table: Path) -> None:
+def test_compare_names_only_the_models_it_runs(regimekit: Regimekit, table: Path) -> None:
     said = regimekit("compare", table, "--models", "last_value,running_mean")
     assert said.code == 0 and "auto" not in said.out
 
 
-def test_a_run_in_wrong_units_is_told_so(regimekit: Regimekit, table: Path) -> None:
+def test_wrong_units_give_a_note(regimekit: Regimekit, table: Path) -> None:
     small = ("--model", "br_ihmm", "--set", "particles=5")
     said = regimekit("run", table, *small, "--set", "noise=1e-4", "--set", "prior_var=1")
     assert "note: br_ihmm takes" in said.out and "Leave out --set noise" in said.out
     assert "for outliers" not in regimekit("run", table, *small).out
 
 
-def test_a_report_made_anew_is_the_report(
+def test_rows_read_back_give_the_same_run(
     regimekit: Regimekit, table: Path, tmp_path: Path
 ) -> None:
     regimekit("run", table, "--model", "br_ihmm", "--set", "particles=5")
     kept = rk.load(tmp_path / "out" / "model.regimekit")
-    run, y, _ = read_run(tmp_path / "out", "csv")
+    run, y, _ = read_rows(tmp_path / "out", "csv")
     fresh = rk.make("br_ihmm", **kept.settings()).run(y)
     assert run.changepoints == fresh.changepoints != run.known_changepoints
     assert [e.since for e in run.events] == [e.since for e in fresh.events]

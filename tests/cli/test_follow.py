@@ -1,4 +1,4 @@
-"""Streams that still grow: one line per row, killed and resumed, every row once."""
+"""`run --follow`: one line per row, and every row exactly once after a kill."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def lines_of(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def test_follow_says_what_run_says(regimekit: Regimekit, table: Path, tmp_path: Path) -> None:
+def test_follow_gives_the_results_of_run(regimekit: Regimekit, table: Path, tmp_path: Path) -> None:
     regimekit("run", table, *FAST, "--out", "batch")
     said = regimekit("run", table, *FAST, "--follow", "--idle", 0, "--out", "live")
     assert said.code == 0, said.err
@@ -38,7 +38,7 @@ def test_follow_says_what_run_says(regimekit: Regimekit, table: Path, tmp_path: 
     assert model.to_bytes() == same.to_bytes()
 
 
-def test_lines_come_as_rows_come(table: Path) -> None:
+def test_each_row_is_answered_at_once(table: Path) -> None:
     content = table.read_text().splitlines(keepends=True)
     process = subprocess.Popen(
         [*COMMAND, "-", "--follow", "--model", "last_value"],
@@ -63,10 +63,10 @@ def test_lines_come_as_rows_come(table: Path) -> None:
 
 
 @pytest.mark.slow
-def test_killed_at_any_moment_every_row_is_there_once(tmp_path: Path, levels: np.ndarray) -> None:
+def test_every_row_is_processed_once_after_kills(tmp_path: Path, levels: np.ndarray) -> None:
     grown, calm, torn = (tmp_path / name for name in ("grown.csv", "calm", "torn"))
     text = hourly(levels)
-    del text[70:73]  # a gap, found by the clock
+    del text[70:73]  # a gap in the times
     grown.write_text("when,load\n" + "".join(text[:20]))
     options = [str(grown), *FAST, "--follow", "--snapshot-every", "7", "--resume"]
     subprocess.run([*COMMAND, *options, "--idle", "0", "--out", calm], check=True)
@@ -100,7 +100,7 @@ def _wait_for(path: Path, least: int) -> None:
 
 
 @pytest.mark.slow
-def test_ctrl_c_writes_what_there_is(tmp_path: Path) -> None:
+def test_ctrl_c_writes_the_results_so_far(tmp_path: Path) -> None:
     big = tmp_path / "big.csv"
     big.write_text("y\n" + "".join(f"{i % 7}\n" for i in range(400_000)))
     process = subprocess.Popen(
@@ -121,7 +121,7 @@ def test_ctrl_c_writes_what_there_is(tmp_path: Path) -> None:
     rows = rows_of(tmp_path / "out" / "run.csv")
     assert len(rows) == summary["observations"]
     model = rk.load(tmp_path / "out" / "model.regimekit")
-    assert model.predict().mean == float(rows[-1]["y"])  # the model has learnt what is written
+    assert model.predict().mean == float(rows[-1]["y"])  # model and rows agree
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_ctrl_c_writes_what_there_is(tmp_path: Path) -> None:
         (["--snapshot-every", "0"], "--snapshot-every"),
     ],
 )
-def test_what_cannot_be_followed(
+def test_options_that_exclude_follow(
     regimekit: Regimekit, table: Path, more: list[str], word: str
 ) -> None:
     said = regimekit("run", table, "--follow", "--idle", 0, *more)

@@ -1,10 +1,11 @@
-"""`regimekit run`: what is found, what is written, in whose units."""
+"""`regimekit run`: detection, results, units, formats."""
 
 from __future__ import annotations
 
 import gzip
 import io
 import json
+import re
 import sqlite3
 import sys
 from contextlib import closing
@@ -17,7 +18,9 @@ import pytest
 from cli_helpers import FAST, Regimekit, hourly, rows_of
 
 import regimekit as rk
-from regimekit.cli import batch
+from regimekit.cli import output, stream_run
+from regimekit.cli.console import Console
+from regimekit.io import TableRequest, open_source
 
 
 def test_no_option_is_needed(regimekit: Regimekit, table: Path, tmp_path: Path) -> None:
@@ -49,22 +52,22 @@ def test_values_and_errors_are_in_the_users_units(
     assert forecast.mean == pytest.approx(levels[-1], abs=1e-3)  # the snapshot needs no rescaling
 
 
-def test_what_dates_and_options_say_of_seasons_reaches_auto(
+def test_seasons_of_dates_and_options_reach_auto(
     regimekit: Regimekit, table: Path, tmp_path: Path
 ) -> None:
-    """Hours may have days and weeks; `--season` says it otherwise."""
-    for name, options, seasons in (("dates", (), [24, 168]), ("told", ("--season", 12), [12])):
+    """Hourly rows suggest days and weeks; `--season` replaces them."""
+    for name, options, seasons in (("dates", (), [24, 168]), ("option", ("--season", 12), [12])):
         assert regimekit("run", table, "--out", name, *options).code == 0
         settings = rk.load(tmp_path / name / "model.regimekit").settings()
         assert settings["seasons"] == seasons and settings["features"] is None
 
 
-def test_blocks_are_the_stream(
+def test_block_size_does_not_change_results(
     regimekit: Regimekit, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     regimekit("run", table, *FAST, "--out", "whole")
-    monkeypatch.setattr(batch, "_SMALL", 7)
-    monkeypatch.setattr(batch, "SHOWN", 20)
+    monkeypatch.setattr(stream_run, "BLOCK_ROWS", 7)
+    monkeypatch.setattr(output, "REPORT_ROWS", 20)
     regimekit("run", table, *FAST, "--out", "blocks")
     for name in ("run.csv", "model.regimekit"):
         assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "blocks" / name).read_bytes()
@@ -108,7 +111,7 @@ def written(form: str, folder: Path, values: np.ndarray) -> list[Any]:
 
 
 @pytest.mark.parametrize(
-    ("form", "told"),
+    ("form", "note"),
     [
         ("gz", "gzipped"),
         ("decimal comma", "decimal comma"),
@@ -120,10 +123,10 @@ def written(form: str, folder: Path, values: np.ndarray) -> list[Any]:
     ],
 )
 def test_formats(
-    regimekit: Regimekit, tmp_path: Path, levels: np.ndarray, form: str, told: str
+    regimekit: Regimekit, tmp_path: Path, levels: np.ndarray, form: str, note: str
 ) -> None:
     said = regimekit("run", *written(form, tmp_path, levels), "--model", "last_value")
-    assert said.code == 0 and told in said.out, said
+    assert said.code == 0 and note in said.out, said
     rows = rows_of(tmp_path / "out" / "run.csv")
     np.testing.assert_allclose([float(row["y"]) for row in rows], levels, atol=1e-4)
     assert rows[24]["time"].startswith("2024-01-02 00:00")
@@ -192,24 +195,66 @@ def test_every_model_runs(regimekit: Regimekit, table: Path, model: str, tmp_pat
 
 
 @pytest.mark.parametrize("model", ["garch_ihmm", "dsm_bocd", "last_value"])
-def test_a_season_is_no_reason_to_refuse_a_model(
+def test_models_without_features_accept_a_season(
     regimekit: Regimekit, table: Path, model: str
 ) -> None:
     said = regimekit("run", table, "--model", model, "--season", 12)
     assert said.code == 0, said.err
-    assert "seasonal last" in said.out and "features: the model's own" in said.out
+    assert "seasonal last" in said.out and "features: default of the model" in said.out
     said = regimekit("run", table, "--model", model, "--lags", 1)
     assert said.code == 2 and "takes no features" in said.err
 
 
-def test_the_time_told_leaves_compilation_out(regimekit: Regimekit, table: Path) -> None:
+def test_run_time_and_speed_are_reported(regimekit: Regimekit, table: Path) -> None:
     summary = json.loads(regimekit("run", table, "--model", "last_value", "--json").out)
     assert 0 < summary["ms_per_observation"] < 20
+    said = regimekit("run", table, "--model", "last_value")
+    assert re.search(r"^150 rows read, \d+\.\d s, [\d ]+ rows/s$", said.out, re.MULTILINE)
+
+
+def test_changes_are_dated_across_blocks(
+    regimekit: Regimekit, table: Path, levels: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream_run, "BLOCK_ROWS", 7)
+    paths = []
+    report = stream_run.write_report
+    monkeypatch.setattr(
+        stream_run, "write_report", lambda *a, **k: (paths.append(a[2][0].path), report(*a, **k))
+    )
+    assert regimekit("run", table, "--model", "br_ihmm", "--set", "particles=5").code == 0
+    whole = rk.br_ihmm(particles=5).run(np.round(levels, 4))
+    assert len(np.unique(whole.path)) > 1
+    np.testing.assert_array_equal(paths[0], whole.path)
+
+
+def test_progress_shows_rows_done_of_all(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    source = open_source(TableRequest(str(table)))
+    with Console().progress("rows", source.count) as update:
+        update(50)
+        update(150)
+    assert "150/150" in terminal.getvalue() and "rows" in terminal.getvalue()
+    terminal.truncate(0)
+    with Console().progress("rows", lambda: None) as update:
+        update(50)
+    assert "50/?" in terminal.getvalue()
+    asked: list[int] = []
+    with Console(quiet=True).progress("rows", lambda: asked.append(1)) as update:
+        update(50)
+    assert not asked  # rows are counted only if the total is shown
 
 
 def test_version_help_and_completion(regimekit: Regimekit) -> None:
     assert regimekit("--version").out == f"regimekit {rk.__version__}\n"
-    commands = "run resume compare tune forecast inspect report models demo warm-up reproduce"
+    commands = "run resume compare tune forecast inspect report models demo reproduce"
     said = regimekit("--help")
+    assert regimekit("-h").out == said.out
+    assert regimekit("run", "-h").out == regimekit("run", "--help").out
     assert all(command in said.out for command in commands.split())
-    assert "--show-completion" in said.out
+    assert "--show-completion" in said.out and "warm-up" not in said.out

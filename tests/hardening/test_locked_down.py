@@ -145,7 +145,7 @@ def test_not_even_a_temporary_folder(place: Path) -> None:
 def test_a_cache_that_was_filled_beforehand_is_used_though_it_cannot_be_written(
     place: Path,
 ) -> None:
-    """As in an image that was built with `regimekit warm-up`."""
+    """As in an image whose build filled the cache."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o777)
         first = used(place, REGIMEKIT_CACHE=folder)

@@ -40,7 +40,7 @@ from regimekit import cli
 from regimekit import datasets as data
 from regimekit import metrics as evaluate
 from regimekit.core.exceptions import RegimekitError
-from regimekit.tuning import trials
+from regimekit.tuning import search as trials
 
 QUICK = Plan(quick=True)
 

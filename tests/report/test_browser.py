@@ -77,8 +77,8 @@ def test_every_chart_is_drawn(visit: Open, case: Any) -> None:
 def test_the_columns_arrive_to_five_digits(visit: Open, case: Any) -> None:
     page = visit(case)
     for name, truth in (("y0", case.y), ("mean0", case.run.mean), ("upper0", case.run.upper)):
-        told = page.evaluate(f"Array.from(regimekitReport.columns.{name})")
-        found = np.array([np.nan if v is None else v for v in told], dtype=float)
+        values = page.evaluate(f"Array.from(regimekitReport.columns.{name})")
+        found = np.array([np.nan if v is None else v for v in values], dtype=float)
         spread = np.nanquantile(case.y, 0.999) - np.nanquantile(case.y, 0.001)
         np.testing.assert_allclose(found, truth, atol=spread / 2e4)
     assert page.evaluate("Array.from(regimekitReport.columns.regime)") == case.run.path.tolist()
@@ -96,8 +96,8 @@ def test_pointing_tells_the_numbers_of_one_observation(visit: Open, case: Any) -
     page.mouse.move(box["x"] + box["width"] * (x - low) / (high - low), box["y"] + 40)
     text = page.locator("#readout").inner_text()
     assert text.startswith("2020-01-05 04:00 · observed 60 (outlier)")
-    told = float(re.search(r"forecast (-?[\d.]+)", text)[1])
-    assert told == pytest.approx(case.run.mean[t], abs=1e-3)
+    values = float(re.search(r"forecast (-?[\d.]+)", text)[1])
+    assert values == pytest.approx(case.run.mean[t], abs=1e-3)
     assert text.endswith(f"regime {case.run.path[t]}")
 
 
@@ -193,7 +193,7 @@ def test_several_coordinates_and_a_given_calibration(visit: Open, case: Any) -> 
     found = evaluate.calibration(np.linspace(0.01, 0.99, 50), bins=5)
     page = visit(case, run=model.run(y), model=model, y=y, times=None, horizon=5, calibration=found)
     page.locator("#coordinate").select_option("1")
-    first = page.evaluate("regimekitReport.timeline.s.y[3]")
+    first = page.evaluate("regimekitReport.timeline.series.y[3]")
     assert first == pytest.approx(10 - case.y[3], abs=1e-3)
     assert page.evaluate("regimekitReport.data.pit.length") == 5
 
@@ -212,7 +212,7 @@ def test_the_map_of_transitions_can_be_read(visit: Open, case: Any, scheme: str)
                     .map((v) => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
                 return 0.2126 * part[0] + 0.7152 * part[1] + 0.0722 * part[2] + 0.05;
             };
-            const cell = document.querySelector(".map td");
+            const cell = document.querySelector(".transitions td");
             return [0, 0.2, 0.4, 0.6, 0.8, 1].map((p) => {
                 cell.style.setProperty("--p", p);
                 const { color, backgroundColor } = getComputedStyle(cell);

@@ -14,10 +14,11 @@ import numpy as np
 import pytest
 
 import regimekit as rk
+from regimekit import assets, report
 from regimekit import metrics as evaluate
-from regimekit import report
+from regimekit.plotting import style
 from regimekit.preprocessing.time_index import read_times
-from regimekit.report import library, tables
+from regimekit.report import regimes, tables
 from regimekit.report.content import Content
 from regimekit.report.packing import Packer, grid_for
 
@@ -38,6 +39,11 @@ def test_it_is_one_file_that_asks_for_nothing(case: Any) -> None:
     assert "@import" not in page and "url(" not in page
     assert "default-src 'none'" in page
     assert "Leon Sorokin" in page  # the licence of the charts asks for it
+
+
+def test_pages_and_figures_have_the_same_regime_colours() -> None:
+    found = re.findall(r"--regime-\d: (#\w{6})", assets.read("style.css"))
+    assert tuple(found) == style.REGIMES
 
 
 def test_it_is_the_same_each_time(case: Any) -> None:
@@ -70,14 +76,14 @@ def test_regimes_are_told_with_coefficients_stays_and_what_comes_next(case: Any)
     for regime in case.model.regimes():
         assert f"Regime {regime.id}" in text
         assert f"intercept {regime.mean[0]:.3g}"[:13] in text
-    assert "usually" in text and "goes next to" in text and "no longer remembered" not in text
+    assert "duration" in text and "next regime" in text and "removed from the model" not in text
 
 
 def test_stays_add_up_to_the_path() -> None:
     path = np.array([-1, 2, 2, 0, 0, 0, 2])
-    found = library.stays(path)
+    found = regimes.segments(path)
     assert [(s.regime, s.end - s.start) for s in found] == [(2, 2), (0, 3), (2, 1)]
-    assert library.stays(np.array([], dtype=int)) == []
+    assert regimes.segments(np.array([], dtype=int)) == []
 
 
 def test_numbers_of_the_tiles_are_the_runs(case: Any) -> None:
@@ -87,15 +93,17 @@ def test_numbers_of_the_tiles_are_the_runs(case: Any) -> None:
     }
     assert tiles["observations"] == "240"
     assert tiles["outliers"] == str(case.run.outlier.sum())
-    assert tiles["now in regime"] == str(case.run.regime[-1])
+    assert tiles["current regime"] == str(case.run.regime[-1])
     inside = evaluate.coverage(case.y[48:], case.run.lower[48:], case.run.upper[48:])
-    assert float(tiles["inside the 90 % band"].split()[0]) == pytest.approx(100 * inside, abs=0.5)
+    assert float(tiles["coverage of the 90 % band"].split()[0]) == pytest.approx(
+        100 * inside, abs=0.5
+    )
 
 
 def test_scores_stand_beside_the_simple_forecasters(case: Any) -> None:
     scores = {"rmse": 1.0, "rmse_last_value": 2.0, "crps": 0.5, "seconds_per_observation": 0.002}
     table = tables.score_table(scores, "ours")
-    assert table["heads"] == ["RMSE", "CRPS"] and table["pace"] == "2"
+    assert table["heads"] == ["RMSE", "CRPS"] and table["milliseconds"] == "2"
     assert [row["name"] for row in table["rows"]] == ["ours", "last value"]
     assert [cell["best"] for row in table["rows"] for cell in row["cells"][:1]] == [True, False]
     nested = tables.score_table({"ours": {"mae": 1.0}, "last_value": {"mae": 0.5}}, "ours")
@@ -104,11 +112,11 @@ def test_scores_stand_beside_the_simple_forecasters(case: Any) -> None:
 
 def test_a_better_simple_forecaster_is_named() -> None:
     worse = {"rmse": 2.0, "rmse_last_value": 1.0, "rmse_running_mean": 1.5}
-    assert '"last value" has a smaller RMSE than ours: 1 against 2' in tables.beaten_by(
+    assert '"last value" has a lower RMSE than ours: 1 and 2' in tables.better_reference(
         worse, "ours"
     )
-    assert tables.beaten_by({"rmse": 1.0, "rmse_last_value": 2.0}, "ours") == ""
-    assert tables.beaten_by({}, "ours") == ""
+    assert tables.better_reference({"rmse": 1.0, "rmse_last_value": 2.0}, "ours") == ""
+    assert tables.better_reference({}, "ours") == ""
 
 
 def test_scores_are_computed_where_none_are_given(case: Any) -> None:
@@ -118,8 +126,8 @@ def test_scores_are_computed_where_none_are_given(case: Any) -> None:
 
 
 def test_changes_are_told_once_each_with_the_latest_first(case: Any) -> None:
-    words = read_times(case.times, len(case.y)).words()
-    found = tables.changes(case.run, words)
+    labels = read_times(case.times, len(case.y)).labels()
+    found = tables.changes(case.run, labels)
     assert found["n"] == len(case.run.changepoints)
     assert [row["since"] for row in found["rows"]] == sorted(
         (row["since"] for row in found["rows"]), reverse=True
@@ -129,7 +137,7 @@ def test_changes_are_told_once_each_with_the_latest_first(case: Any) -> None:
 def test_too_many_outliers_and_too_narrow_bands_are_warned_of(case: Any) -> None:
     y = case.y + 10 * np.sin(np.arange(240))
     content = Content(case.run, case.model, y)
-    assert any("too narrow" in doubt for doubt in content._doubts())
+    assert any("too narrow" in warning for warning in content._found_warnings())
 
 
 def test_a_forecast_that_cannot_be_made_is_explained(case: Any) -> None:
@@ -138,7 +146,7 @@ def test_a_forecast_that_cannot_be_made_is_explained(case: Any) -> None:
     model = rk.br_ihmm(features=features, particles=10)
     run = model.run(x * 2.0, _wind(x))
     text = _text(report.render(run=run, model=model, y=2.0 * x))
-    assert "There is no forecast of the next 24 steps" in text and "wind" in text
+    assert "The next 24 steps are not forecast" in text and "wind" in text
     text = _text(report.render(run=run, model=model, y=2.0 * x, horizon=3, X=_wind(x[:3])))
     assert "The next 3 steps" in text
 
@@ -169,10 +177,10 @@ def test_every_model_can_be_reported(name: str, stream: np.ndarray) -> None:
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        ({"y": [1.0, 2.0]}, "y has 2 rows"),
-        ({"times": [1, 2]}, "times has 2 entries"),
-        ({"times": list(range(240))[::-1]}, "goes back at row 1"),
-        ({"times": ["soon"] * 240}, "write dates as"),
+        ({"y": [1.0, 2.0]}, "y must have the 240 rows of the run, got 2"),
+        ({"times": [1, 2]}, "one entry per observation"),
+        ({"times": list(range(240))[::-1]}, "decreases at row 1"),
+        ({"times": ["soon"] * 240}, "Write dates as"),
         ({"calibration": {"pit": 3}}, "calibration must be"),
         ({"level": 2}, "level must lie"),
         ({"horizon": -1}, "horizon must be"),
@@ -208,9 +216,9 @@ def _unpacked(payload: dict[str, Any]) -> dict[str, np.ndarray]:
         steps = block() + (whole[about["minus"]] if about["minus"] else 0)
         whole[about["name"]] = steps
         values = (about["base"] + steps) * 10.0 ** about["exponent"]
-        if about["holes"]:
+        if about["missing"]:
             values[block() == 1] = np.nan
-        for t, value in about["far"].items():
+        for t, value in about["extreme"].items():
             values[int(t)] = value
         columns[about["name"]] = values
     return columns

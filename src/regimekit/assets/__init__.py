@@ -1,4 +1,4 @@
-"""Files of other projects that travel with regimekit, each beside its licence."""
+"""Static files of web pages: charts.js and style.css, and uPlot with its licence."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from importlib.resources import files
 
 
 def read(*parts: str) -> str:
-    """Text of one of these files, by the parts of its path.
+    """Return the text of an asset.
+
+    Args:
+        *parts: parts of its path inside this package.
 
     Example:
         >>> "MIT License" in read("uplot", "LICENSE")

@@ -1,16 +1,21 @@
-"""The command line: a thin door over the library's public functions.
+"""Command line of regimekit.
 
-app            the commands, registered; nothing heavy is imported before one of them runs
-options        arguments that commands share
-voice          what is said, and where: words, JSON or nothing
-job            what the options ask for, checked before anything runs
-destination    files that appear all at once, or not at all
-batch          a whole table through a model, block by block
-live           a table that still grows
+===============  ==========================================================================
+commands         the commands and their options
+console          text, JSON and progress output
+pipeline         from the options of a command to a table, its columns and a model
+stream_run       run a model over one table: `run`, `resume`
+panel            one model per series: `run --by`
+follow           a table that is still growing: `run --follow`
+model_selection  several models or settings on one table: `compare`, `tune`
+snapshots        the model of an earlier run: `inspect`, `forecast`, `report`
+demo             a generated stream with known regimes: `demo`
+output           the result folder
+===============  ==========================================================================
 """
 
 from __future__ import annotations
 
-from regimekit.cli.app import app, main
+from regimekit.cli.commands import app, main
 
 __all__ = ["app", "main"]

@@ -1,7 +1,7 @@
-"""`python -m regimekit.cli` is `regimekit`."""
+"""Run the command line with `python -m regimekit.cli`."""
 
 from __future__ import annotations
 
-from regimekit.cli.app import main
+from regimekit.cli.commands import main
 
 main()

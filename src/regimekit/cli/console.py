@@ -1,90 +1,158 @@
-"""What a command says: words on a terminal, one JSON object, or nothing."""
+"""Console output of the commands: text, one JSON object, or nothing; and Ctrl-C."""
 
 from __future__ import annotations
 
 import json
 import math
+import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import date
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any, NamedTuple, Self
 
 
-class Voice(NamedTuple):
-    """Speaks in words unless asked for JSON or for silence."""
+class Console(NamedTuple):
+    """Output of a command.
+
+    Attributes:
+        json: print one JSON object instead of text.
+        quiet: print nothing but errors.
+    """
 
     json: bool = False
     quiet: bool = False
 
     @property
-    def words(self) -> bool:
-        """Whether it speaks in words."""
+    def prints_text(self) -> bool:
+        """Whether text is printed."""
         return not (self.json or self.quiet)
 
-    def say(self, line: str = "") -> None:
-        """A line for people."""
-        if self.words:
+    def info(self, line: str = "") -> None:
+        """Print a line of text to standard output."""
+        if self.prints_text:
             print(line, flush=True)
 
     def warn(self, line: str) -> None:
-        """A line that matters even to those who read JSON."""
+        """Print a line to standard error, also if the result is printed as JSON."""
         if not self.quiet:
             print(f"regimekit: {line}", file=sys.stderr, flush=True)
 
     def table(self, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        """Rows under a header, in columns as wide as they need to be."""
-        if not self.words:
-            return
+        """Print rows under a header, in left-aligned columns."""
         lines = [list(header), *map(list, rows)]
         widths = [max(len(line[j]) for line in lines) for j in range(len(header))]
         for line in lines:
             cells = [cell.ljust(w) for cell, w in zip(line, widths, strict=True)]
-            self.say("  " + "  ".join(cells).rstrip())
+            self.info("  " + "  ".join(cells).rstrip())
 
     def result(self, content: dict[str, Any]) -> None:
-        """The one JSON object, if it was asked for."""
+        """Print the result as one JSON object, if JSON was requested."""
         if self.json:
-            print(as_json(content), flush=True)
+            print(to_json(content), flush=True)
 
     @contextmanager
-    def progress(self, what: str) -> Iterator[Callable[[int], None]]:
-        """A function that is told how many are done; it shows them on a terminal only."""
-        if not self.words or not sys.stderr.isatty():
+    def progress(
+        self, unit: str, count: Callable[[], int | None]
+    ) -> Iterator[Callable[[int], None]]:
+        """Show a progress bar on a terminal: done / total, and the time left.
+
+        Args:
+            unit: name of what is counted, in the plural.
+            count: returns the total, or None if it is unknown; called only if a bar is shown.
+
+        Yields:
+            A function that takes the number done so far.
+        """
+        if not self.prints_text or not sys.stderr.isatty():
             yield lambda done: None
             return
-        from rich.console import Console
-        from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+        from rich import progress
+        from rich.console import Console as Terminal
 
-        columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-            task = bar.add_task(what)
-            yield lambda done: bar.update(task, description=f"{done} {what}")
+        columns = (
+            progress.BarColumn(),
+            progress.MofNCompleteColumn(),
+            progress.TextColumn("{task.description},"),
+            progress.TimeRemainingColumn(elapsed_when_finished=True),
+            progress.TextColumn("left"),
+        )
+        terminal = Terminal(stderr=True)
+        with progress.Progress(*columns, console=terminal, transient=True) as bar:
+            task = bar.add_task(unit, total=count())
+            yield lambda done: bar.update(task, completed=done)
 
 
-def as_json(content: Any) -> str:
-    """One line of JSON: times as text, and null for what is not a finite number."""
-    return json.dumps(plain(content), ensure_ascii=False)
+class Interrupt:
+    """Context that notes Ctrl-C and SIGTERM, so that a block of rows is completed first.
+
+    A second signal raises KeyboardInterrupt at once.
+
+    Attributes:
+        requested: whether a signal has arrived.
+    """
+
+    def __init__(self) -> None:
+        self.requested = False
+        self._handlers: dict[int, Any] = {}
+
+    def __enter__(self) -> Self:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            self._handlers[number] = signal.signal(number, self._on_signal)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        if self.requested:
+            raise KeyboardInterrupt
+        self.requested = True
 
 
-def plain(value: Any) -> Any:
-    """A value as JSON knows it."""
+def to_json(content: Any) -> str:
+    """Return one line of JSON: times as text, null for numbers that are not finite."""
+    return json.dumps(_json_value(content), ensure_ascii=False)
+
+
+def _json_value(value: Any) -> Any:
     if isinstance(value, dict):
-        return {str(key): plain(entry) for key, entry in value.items()}
+        return {str(key): _json_value(entry) for key, entry in value.items()}
     if isinstance(value, (list, tuple)):
-        return [plain(entry) for entry in value]
+        return [_json_value(entry) for entry in value]
     if isinstance(value, date):
         return value.isoformat()
     if hasattr(value, "tolist"):
-        return plain(value.tolist())
+        return _json_value(value.tolist())
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
 
 
-def number(value: float) -> str:
-    """A number as a table shows it."""
+def format_number(value: float | None) -> str:
+    """Return a number as tables show it, with four digits; nothing for None.
+
+    Example:
+        >>> format_number(3.14159), format_number(12345.6), format_number(None)
+        ('3.142', '12346', '')
+    """
+    if value is None:
+        return ""
     return f"{value:.4g}" if abs(value) < 1e4 or abs(value) >= 1e6 else f"{value:.0f}"
+
+
+def format_speed(rows: int, seconds: float) -> str:
+    """Return a progress line.
+
+    Example:
+        >>> format_speed(8000, 3.1)
+        '8 000 rows read, 3.1 s, 2 600 rows/s'
+    """
+    per_second = float(f"{rows / max(seconds, 1e-9):.2g}")
+    return f"{_grouped(rows)} rows read, {seconds:.1f} s, {_grouped(per_second)} rows/s"
+
+
+def _grouped(value: float) -> str:
+    return f"{value:,.0f}".replace(",", " ")

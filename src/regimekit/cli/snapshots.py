@@ -1,185 +1,132 @@
-"""Commands over what a run left: `inspect`, `forecast`, `report`."""
+"""Use the model of an earlier run: `inspect`, `forecast`, `report`."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from regimekit.cli import output
+from regimekit.cli.console import Console, format_number
+from regimekit.cli.output import SavedRun, read_saved_run
+from regimekit.cli.pipeline import read_future
+from regimekit.cli.stream_run import write_report
+from regimekit.core.display import count
+from regimekit.core.exceptions import RegimekitError, whole
+from regimekit.core.explain import changed_settings
+from regimekit.core.model import Model
+from regimekit.core.registry import models
+from regimekit.io import TimeColumn
+from regimekit.io.columns import forecast_columns, regime_columns
+from regimekit.preprocessing.frames import Table
 
-from regimekit.cli import options
-
-if TYPE_CHECKING:
-    from regimekit.cli.console import Voice
-    from regimekit.cli.record import Kept
-    from regimekit.core.model import Model
+_LISTED_TRANSITIONS = 3  # most probable next regimes that are printed for each regime
 
 
-def inspect(
-    snapshot: options.Snapshot, json: options.Json = False, quiet: options.Quiet = False
-) -> None:
-    """Say in words what a snapshot knows: its settings, its regimes, where they lead."""
-    from regimekit.cli.console import Voice
-    from regimekit.cli.record import read_kept
-    from regimekit.core.model import Model
-    from regimekit.io.columns import regime_columns
+def inspect_snapshot(path: Path, console: Console) -> None:
+    """Print the settings, regimes and transitions of a model.
 
-    voice = Voice(json, quiet)
-    kept = read_kept(snapshot)
-    model = kept.model
-    regimes = regime_columns(model)
-    moves = model.transitions()
-    voice.result(
+    Args:
+        path: snapshot, or folder of a run.
+        console: output.
+    """
+    saved = read_saved_run(path)
+    model, record = saved.model, saved.record
+    regimes, transitions = regime_columns(model), model.transitions()
+    console.result(
         {
             "model": model.name,
             "settings": model.settings(),
             "regimes": regimes,
-            "transitions": {"ids": moves.ids, "matrix": moves.matrix},
-            "target": kept.record.get("target"),
-            "observations": kept.record.get("observations"),
-            "scores": kept.record.get("scores"),
+            "transitions": {"ids": transitions.ids, "matrix": transitions.matrix},
+            "target": record.get("target"),
+            "observations": record.get("observations"),
+            "scores": record.get("scores"),
         }
     )
-    _tell_model(kept, voice)
-    _tell_regimes(model, voice)
-    if type(model).explain is not Model.explain:  # it has more to tell than its regimes
-        voice.say(model.explain())
+    console.info(f"{saved.path} contains the model {model.name}: {models()[model.name]}.")
+    if record:
+        console.info(
+            f"It has processed {record['observations']} observations of {record['target']} from "
+            f"{record['file']}."
+        )
+    console.info(f"Settings that differ from the default: {changed_settings(model) or 'none'}.")
+    known = len(regimes.get("regime", []))
+    if known:
+        console.info(f"{count(known, 'regime')} (first and last observation count from 0):")
+        rows = [[format_number(v) for v in row] for row in zip(*regimes.values(), strict=True)]
+        console.table(list(regimes), rows)
+    else:
+        console.info("No regimes yet.")
+    for j, regime in enumerate(transitions.ids if known > 1 else []):
+        likely = sorted(zip(transitions.matrix[j], transitions.ids, strict=True), reverse=True)
+        shown = ", ".join(f"{p:.0%} to {other}" for p, other in likely[:_LISTED_TRANSITIONS])
+        console.info(f"Transitions from regime {regime}, per batch: {shown}.")
+    # Models without an explanation of their own would repeat the lines above.
+    if type(model).explain is not Model.explain:
+        console.info(model.explain())
 
 
-def forecast(
-    snapshot: options.Snapshot,
-    horizon: options.Horizon = 24,
-    level: options.Level = 0.9,
-    future: options.Future = None,
-    out: Annotated[Path | None, typer.Option("--out", help="CSV file for the forecasts.")] = None,
-    json: options.Json = False,
-    quiet: options.Quiet = False,
+def forecast_snapshot(
+    path: Path, horizon: int, level: float, future: str | None, out: Path | None, console: Console
 ) -> None:
-    """Forecast the next steps from a snapshot; nothing is learnt."""
-    from regimekit.cli.console import Voice, number
-    from regimekit.cli.destination import cell
-    from regimekit.cli.record import read_kept
-    from regimekit.core.exceptions import whole
-    from regimekit.io.columns import forecast_columns
+    """Forecast the next steps; the model is not updated.
 
-    voice = Voice(json, quiet)
-    kept = read_kept(snapshot)
+    Args:
+        path: snapshot, or folder of a run.
+        horizon: number of steps.
+        level: probability of the intervals.
+        future: table with the covariates of these steps.
+        out: CSV file; None to print a table.
+        console: output.
+    """
+    saved = read_saved_run(path)
     whole("--horizon", horizon)
-    ahead = kept.model.forecast(horizon, _future(kept, future, horizon))
-    reading = kept.reading()
-    clock = (reading.clock.last, reading.clock.frequency) if reading else (None, None)
-    columns = forecast_columns(ahead, level, *clock)
-    if out is not None:
-        _write(out, columns)
-        voice.say(f"forecasts in {out}")
-    voice.result({"model": kept.model.name, "level": level, "forecasts": columns})
+    ahead = saved.model.forecast(horizon, _future(saved, future, horizon))
+    reader = saved.reader()
+    times = TimeColumn() if reader is None else reader.time_column
+    columns = forecast_columns(ahead, level, times.last, times.frequency)
+    console.result({"model": saved.model.name, "level": level, "forecasts": columns})
     if out is None:
         rows = [
-            [str(step), str(cell(time)), *(number(v) for v in numbers)]
+            [str(step), str(output.csv_cell(time)), *(format_number(v) for v in numbers)]
             for step, time, *numbers in zip(*columns.values(), strict=True)
         ]
-        voice.table(list(columns), rows)
+        console.table(list(columns), rows)
+        return
+    output.check_writable(out)
+    part = out.with_name(out.name + ".part")
+    output.write_csv(part, columns)
+    os.replace(part, out)
+    console.info(f"forecasts in {out}")
 
 
-def report(
-    folder: Annotated[Path, typer.Argument(help="Folder of a run.")],
-    out: Annotated[
-        Path | None, typer.Option("--out", help="HTML file (report.html in the folder).")
-    ] = None,
-    horizon: options.Horizon = 24,
-    quiet: options.Quiet = False,
-) -> None:
-    """Write the report of an earlier run anew."""
-    import importlib
+def _future(saved: SavedRun, file: str | None, horizon: int) -> Table | None:
+    reader = saved.reader()
+    if reader is None:
+        return None
+    if file is None and reader.layout.columns:
+        names = ", ".join(reader.layout.columns)
+        raise RegimekitError(
+            f"The model needs --future: a table with one row per step and the columns {names}."
+        )
+    return read_future(file, reader.layout, horizon)
 
-    from regimekit.cli.console import Voice
-    from regimekit.cli.read_back import read_run
-    from regimekit.cli.record import read_kept
-    from regimekit.core.exceptions import RegimekitError
-    from regimekit.metrics import RunningCalibration
 
-    kept = read_kept(folder)
-    if "reading" not in kept.record:
-        raise RegimekitError(f"{folder} is not the folder of a run of one series.")
+def rewrite_report(folder: Path, out: Path | None, horizon: int, console: Console) -> None:
+    """Write the report of an earlier run again.
+
+    Args:
+        folder: folder of the run.
+        out: HTML file; report.html in the folder if None.
+        horizon: steps to forecast.
+        console: output.
+    """
+    saved = read_saved_run(folder)
+    saved.require_run()
+    record, target = saved.record, out or saved.folder / output.REPORT
     try:
-        write_report = importlib.import_module("regimekit.report").write_report
+        rows = output.read_rows(saved.folder, record["format"])
+        write_report(target, saved.model, rows, record, horizon)
     except ModuleNotFoundError as error:
         raise RegimekitError(f"The report needs {error.name}, which is not installed.") from None
-    run, y, times = read_run(kept.folder, kept.record["format"])
-    target = out or kept.folder / "report.html"
-    write_report(
-        target,
-        run=run,
-        model=kept.model,
-        y=y,
-        times=times,
-        title=f"{kept.record['target']}: {kept.model.name}",
-        horizon=horizon,
-        scores=kept.record["scores"],
-        warnings=kept.record["warnings"],
-        settings=kept.model.settings(),
-        calibration=RunningCalibration.from_state(kept.record["calibration"]).table(),
-    )
-    Voice(quiet=quiet).say(f"report in {target}")
-
-
-def _future(kept: Kept, future: str | None, horizon: int) -> Any:
-    from regimekit.cli.job import read_future
-    from regimekit.core.exceptions import RegimekitError
-
-    reading = kept.reading()
-    if future is None or reading is None:
-        if reading is not None and reading.layout.columns:
-            names = ", ".join(reading.layout.columns)
-            raise RegimekitError(f"The model needs --future: a table with {names}, a row per step.")
-        return None
-    return read_future(future, reading.layout, horizon)
-
-
-def _write(path: Path, columns: dict[str, list[Any]]) -> None:
-    """Write a CSV file, all or nothing."""
-    import os
-
-    from regimekit.cli.destination import write_sheet
-    from regimekit.core.exceptions import RegimekitError
-
-    part = path.with_name(path.name + ".part")
-    try:
-        part.parent.mkdir(parents=True, exist_ok=True)
-        write_sheet(part, columns)
-        os.replace(part, path)
-    except OSError as error:
-        raise RegimekitError(f"--out {path} cannot be written: {error.strerror}.") from None
-
-
-def _tell_model(kept: Kept, voice: Voice) -> None:
-    from regimekit.core.explain import changed_settings
-    from regimekit.core.registry import models
-
-    voice.say(f"{kept.path} holds a {kept.model.name}: {models()[kept.model.name]}.")
-    if kept.record:
-        voice.say(
-            f"It was run over {kept.record['observations']} observations of "
-            f"{kept.record['target']} in {kept.record['file']}."
-        )
-    voice.say(f"Settings that differ from the default: {changed_settings(kept.model) or 'none'}.")
-
-
-def _tell_regimes(model: Model, voice: Voice) -> None:
-    from regimekit.cli.console import number
-    from regimekit.core.display import count
-    from regimekit.io.columns import regime_columns
-
-    table = regime_columns(model)
-    known = len(table.get("regime", []))
-    if not known:
-        voice.say("It knows no regimes yet.")
-        return
-    voice.say(f"It remembers {count(known, 'regime')} (times count observations from 0):")
-    rows = [[number(v) for v in row] for row in zip(*table.values(), strict=True)]
-    voice.table(list(table), rows)
-    moves = model.transitions()
-    for j, regime in enumerate(moves.ids if known > 1 else []):
-        leads = sorted(zip(moves.matrix[j], moves.ids, strict=True), reverse=True)[:3]
-        told = ", ".join(f"{share:.0%} to {other}" for share, other in leads)
-        voice.say(f"From regime {regime} the next batch goes {told}.")
+    console.info(f"report in {target}")

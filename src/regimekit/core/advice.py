@@ -1,7 +1,7 @@
-"""What a newcomer should be told after a run, once, with the cure.
+"""Warnings after a run whose forecasts look wrong, each with a remedy, each given once.
 
-A run can be perfectly legal and still not what its owner had in mind: the model thinks in other
-units, lacks the one lag that matters, or was given a column of times to forecast.
+A run can be valid and still not be what the user intended: the noise variance is in other units,
+a lag is missing, or the target is a column of time stamps.
 """
 
 from __future__ import annotations
@@ -19,60 +19,66 @@ from regimekit.results import Run
 
 Array = NDArray[np.float64]
 
-SOME = 100  # observations before outliers and errors can be judged
-MANY = 400  # and coverage
-BEGINNING = 50  # first observations, which are not judged
-MOSTLY = 0.5  # share of outliers that is worth a word
-FAR = 0.08  # coverage this far from what was promised
-WORSE = 1.05  # errors this many times those of the last value
-LOOKS = 20  # first observations by which a column of times is known
-_LATE = 1e7  # a counter that begins beyond this is a time stamp rather than a row number
+MIN_SCORED = 100  # observations needed to judge outliers and errors
+MIN_SCORED_COVERAGE = 400  # observations needed to judge coverage
+WARM_UP = 50  # observations at the start of a stream that are not judged
+MAX_OUTLIER_SHARE = 0.5
+MAX_COVERAGE_ERROR = 0.08  # absolute difference from the nominal level
+MAX_ERROR_RATIO = 1.05  # mean absolute error over that of the last value
+_TIME_STAMP_ROWS = 20  # observations from which a column of time stamps is recognised
+_MIN_TIME_STAMP = 1e7  # a counter that starts below this is a row number
 
 
 class Cures(NamedTuple):
-    """What to do, in the words of those who can do it: not to say the units where they would be
-    learnt, to say them where they cannot be, to add a lag, to leave it all to `auto`."""
+    """Remedies, worded for the interface in use (Python or command line).
 
-    untold: str
-    told: str
+    Attributes:
+        estimate: leave the variances out so that they are estimated.
+        specify: pass the variances in the units of y.
+        lag: add a lag.
+        auto: use `auto`.
+    """
+
+    estimate: str
+    specify: str
     lag: str
     auto: str
 
 
 IN_PYTHON = Cures(
-    "Leave `noise` and `prior_var` out, so that they are learnt",
-    "Say `noise` and `prior_var` in the units of y",
-    "Add a lag (features=regimekit.preprocessing.features.intercept() + regimekit.preprocessing.features.lags(1))",
+    "Leave out `noise` and `prior_var` to estimate them",
+    "Pass `noise` and `prior_var` in the units of y",
+    "Add a lag (features=rk.features.intercept() + rk.features.lags(1))",
     "use regimekit.auto()",
 )
 OUTLIERS = (
-    "{name} takes {share:.0%} of the observations for outliers: its noise level is not that of "
+    "{name} flagged {share:.0%} of the observations as outliers: its noise variance does not fit "
     "the stream. {units}."
 )
 COVERAGE = (
-    "The {level:.0%} limits of {name} held {held:.0%} of the observations. {units}, whose limits "
-    "are corrected as the stream goes on."
+    "The {level:.0%} intervals of {name} covered {covered:.0%} of the observations. {units}, whose "
+    "intervals are calibrated online."
 )
 LAST_VALUE = (
-    "The last value would have been the better forecast: its mean absolute error is {last}, that "
-    "of {name}'s median {own}. {lags}."
+    "The last value is the better forecast: its mean absolute error is {last}, that of the median "
+    "of {name} is {own}. {lags}."
 )
 TIMESTAMP = (
-    "The target grows by the same step every time, from {first:.0f} on: it looks like a time stamp "
-    "or a row number. Choose another column as y."
+    "The target increases by the same step each time, starting at {first:.0f}: it looks like a "
+    "time stamp or a row number. Choose another column as y."
 )
 MISALIGNED = (
-    "The indexes of y and X differ, first at row {row} ({one!r} and {other!r}); rows are taken in "
-    "their order. If they should meet by label, pass X.reindex(y.index)."
+    "The indexes of y and X differ, first at row {row} ({one!r} and {other!r}). Rows are matched "
+    "by position; to match them by label, pass X.reindex(y.index)."
 )
 HINDSIGHT = (
-    "{name} reads the whole stream before it says anything: mean, lower and upper are a fit in "
-    "hindsight, not forecasts, and cannot be compared with a forecaster's."
+    "{name} fits the whole stream at once: mean, lower and upper are in-sample, not forecasts, and "
+    "cannot be compared with those of a forecaster."
 )
 
 
 def labels_of(series: Series, table: Table | None, said: list[str]) -> Any:
-    """The labels of a stream: those of y, else those of X; a word if the two differ."""
+    """Return the row labels of a stream: those of y, else those of X; warn if they differ."""
     if table is None:
         return series.index
     row = misaligned(series.index, table.index)
@@ -83,39 +89,50 @@ def labels_of(series: Series, table: Table | None, said: list[str]) -> Any:
     return table.index if series.index is None else series.index
 
 
-def look_at(run: Run, name: str, settings: Mapping[str, Any], said: list[str]) -> None:
-    """Say what looks wrong with the forecasts of a run of a model with these settings."""
-    for what, message in remarks(run, name, settings).items():
-        say_once(said, what, message, stacklevel=5)
+def warn_about_run(run: Run, name: str, settings: Mapping[str, Any], said: list[str]) -> None:
+    """Emit the warnings of `remarks` that are not in `said` yet."""
+    for key, message in remarks(run, name, settings).items():
+        say_once(said, key, message, stacklevel=5)
 
 
 def remarks(
     run: Run, name: str, settings: Mapping[str, Any], cures: Cures = IN_PYTHON
 ) -> dict[str, str]:
-    """What looks wrong with a scalar stream, by kind, each with a cure the model can take."""
+    """Return what looks wrong with the forecasts of a run.
+
+    Args:
+        run: a run over a scalar stream; others are not judged.
+        name: name of the model.
+        settings: settings of the model; they determine which remedies apply.
+        cures: wording of the remedies.
+
+    Returns:
+        Messages by key: "timestamp", "outliers", "coverage", "last value".
+    """
     if run.y.ndim > 1:
         return {}
-    found, words = {}, {"name": name} | _ways(settings, cures)
+    found, words = {}, {"name": name} | _applicable(settings, cures)
     if looks_like_time(run.y):
         found["timestamp"] = TIMESTAMP.format(first=run.y[0])
-    part = slice(max(BEGINNING - run.first, 0), None)
+    part = slice(max(WARM_UP - run.first, 0), None)
     y, own = run.y[part], run.median[part]
     seen = ~np.isnan(y)
-    if (share := run.outlier[part][seen].mean() if seen.sum() >= SOME else 0.0) > MOSTLY:
+    enough = seen.sum() >= MIN_SCORED
+    if (share := run.outlier[part][seen].mean() if enough else 0.0) > MAX_OUTLIER_SHARE:
         found["outliers"] = OUTLIERS.format(share=share, **words)
-    held = ((y >= run.lower[part]) & (y <= run.upper[part]))[seen]
-    if held.size >= MANY and abs(held.mean() - run.level) > FAR:
-        found["coverage"] = COVERAGE.format(level=run.level, held=held.mean(), **words)
-    error, last = _errors(y[seen], own[seen])
-    if seen.sum() >= SOME and error > WORSE * last:
+    inside = ((y >= run.lower[part]) & (y <= run.upper[part]))[seen]
+    if inside.size >= MIN_SCORED_COVERAGE and abs(inside.mean() - run.level) > MAX_COVERAGE_ERROR:
+        found["coverage"] = COVERAGE.format(level=run.level, covered=inside.mean(), **words)
+    error, last = _mean_absolute_errors(y[seen], own[seen])
+    if enough and error > MAX_ERROR_RATIO * last:
         found["last value"] = LAST_VALUE.format(own=number(error), last=number(last), **words)
     return found
 
 
-def _ways(settings: Mapping[str, Any], cures: Cures) -> dict[str, str]:
-    """What to do about wrong units and about errors that a lag might mend."""
+def _applicable(settings: Mapping[str, Any], cures: Cures) -> dict[str, str]:
+    """Remedies for wrong units and for a missing lag that the model supports."""
     units = settings.get("units", "fixed" if "noise" in settings else "auto")
-    about_units = {"given": cures.untold, "fixed": cures.told}.get(units, "")
+    about_units = {"given": cures.estimate, "fixed": cures.specify}.get(units, "")
     about_lags = cures.lag if "features" in settings else ""
     return {"units": _either(about_units, cures.auto), "lags": _either(about_lags, cures.auto)}
 
@@ -125,15 +142,15 @@ def _either(first: str, auto: str) -> str:
 
 
 def looks_like_time(y: Array) -> bool:
-    """Whether a stream begins as a clock does: late, and always the same step later."""
-    first = y[:LOOKS]
-    if len(first) < LOOKS or not np.isfinite(first).all() or abs(first[0]) <= _LATE:
+    """Return whether a stream starts like a column of time stamps: large, with equal steps."""
+    first = y[:_TIME_STAMP_ROWS]
+    if len(first) < _TIME_STAMP_ROWS or not np.isfinite(first).all():
         return False
     steps = np.diff(first)
-    return bool(steps[0] > 0 and (steps == steps[0]).all())
+    return bool(abs(first[0]) > _MIN_TIME_STAMP and steps[0] > 0 and (steps == steps[0]).all())
 
 
-def _errors(y: Array, own: Array) -> tuple[float, float]:
+def _mean_absolute_errors(y: Array, own: Array) -> tuple[float, float]:
     """Mean absolute errors of the forecasts and of the last value."""
     if y.size < 2:
         return 0.0, 0.0

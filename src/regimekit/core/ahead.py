@@ -9,48 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regimekit.core import display
-from regimekit.core.exceptions import RegimekitError
 from regimekit.distributions.forecast import Forecast
-from regimekit.preprocessing.frequency import dates_of_labels, find_frequency
-from regimekit.preprocessing.time_index import DATES, NUMBERS, read_times
 from regimekit.results import labelled
 
 _SHOWN = 10  # steps that a terminal or a notebook shows
-_LATEST = 100  # labels by which the distance of the steps is found
-
-
-class Calendar:
-    """The latest labels of a stream, for those of the steps after them.
-
-    Dates go on by their usual step, as a calendar does: months and quarters, days without weekends.
-    Numbers go on where they are evenly spaced; nothing is guessed for other labels.
-    """
-
-    def __init__(self, index: Any, at: int) -> None:
-        self.at = at  # observations that the stream had with the last label
-        latest = index[-_LATEST:]
-        self.dates = dates_of_labels(latest)
-        self.frequency = find_frequency(self.dates)
-        try:
-            self.line = read_times(latest, len(latest))
-        except (RegimekitError, TypeError):  # labels that are no times, such as names
-            self.line = read_times(None, 0)
-
-    def ahead(self, seen: int, n: int) -> NDArray[Any] | None:
-        """Labels of the `n` steps after observation `seen`."""
-        past = seen - self.at
-        if self.frequency is not None:
-            steps = range(past + 1, past + n + 1)
-            after = [self.frequency.after(self.dates[-1], k) for k in steps]
-            return np.array(after, "datetime64[us]")
-        gaps = np.diff(self.line.values)
-        even = gaps.size > 0 and gaps[0] > 0 and np.allclose(gaps, gaps[0], rtol=1e-6, atol=0.0)
-        if not even or self.line.kind not in (DATES, NUMBERS):
-            return None
-        values = self.line.ahead(past + n).values[past:]
-        if self.line.kind == NUMBERS:
-            return values
-        return np.round(values * 1e6).astype(np.int64).astype("datetime64[us]")
 
 
 class Ahead(list[Forecast]):

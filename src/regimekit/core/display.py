@@ -1,4 +1,4 @@
-"""How results show themselves: a few lines on a terminal, a small table in a notebook."""
+"""Text and HTML representation of results, for terminals and notebooks."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-WIDTH = 88  # characters of a line, at most
-_SHOWN = 4  # numbers of a vector, at most
+WIDTH = 88  # maximum characters of a line
+_MAX_NUMBERS = 4  # of a vector
 
 
 def number(value: float) -> str:
-    """Five digits that matter.
+    """Format a number with five significant digits.
 
     Example:
         >>> number(30123.4567), number(0.5)
@@ -23,7 +23,7 @@ def number(value: float) -> str:
 
 
 def vector(values: Any) -> str:
-    """A number, or the first ones of several.
+    """Format a number, or the first four of several.
 
     Example:
         >>> vector(1.5), vector([1.0, 2.0]), vector(range(9))
@@ -32,22 +32,22 @@ def vector(values: Any) -> str:
     flat = np.ravel(np.asarray(values, dtype=float))
     if np.ndim(values) == 0 or flat.size == 1:
         return number(float(flat[0]))
-    shown = [number(float(v)) for v in flat[:_SHOWN]]
-    return f"[{', '.join(shown)}{', ..' if flat.size > _SHOWN else ''}]"
+    shown = [number(float(v)) for v in flat[:_MAX_NUMBERS]]
+    return f"[{', '.join(shown)}{', ..' if flat.size > _MAX_NUMBERS else ''}]"
 
 
-def count(n: int, what: str) -> str:
-    """A number of things, in the singular where there is one.
+def count(n: int, noun: str) -> str:
+    """Format a count with its noun, which gets a plural s unless n is 1.
 
     Example:
         >>> count(1, "regime"), count(2, "regime")
         ('1 regime', '2 regimes')
     """
-    return f"{n} {what}{'' if n == 1 else 's'}"
+    return f"{n} {noun}{'' if n == 1 else 's'}"
 
 
 def short(text: str, width: int = WIDTH) -> str:
-    """Text that fits a line.
+    """Truncate text to `width` characters.
 
     Example:
         >>> short("a long story", 8)
@@ -57,7 +57,7 @@ def short(text: str, width: int = WIDTH) -> str:
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Cells under a header, right-aligned.
+    """Format a table as text with right-aligned columns.
 
     Example:
         >>> print(table(["", "to 0"], [["from 0", "0.9"]]))
@@ -72,7 +72,7 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def html(title: str, header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table for a notebook.
+    """Format a table as HTML, with `title` as its caption; all text is escaped.
 
     Example:
         >>> html("One", ["a"], [["<1"]])[:20], "&lt;1" in html("One", ["a"], [["<1"]])

@@ -1,4 +1,4 @@
-"""What a model knows, in plain words and in one line."""
+"""Descriptions of a model: one line, a table for a notebook, and a text of a few lines."""
 
 from __future__ import annotations
 
@@ -6,122 +6,148 @@ from importlib import import_module
 from typing import Any
 
 from regimekit.core import display
-from regimekit.core.coefficients import labels
+from regimekit.core.exceptions import RegimekitError
 from regimekit.results import Regime
 
-_LISTED = 6  # regimes and coefficients named at most
+_MAX_LISTED = 6  # regimes, coefficients and outliers
 
 
 def summary(model: Any) -> str:
-    """A model in one line: its name, the settings that differ from the default, what it has seen.
+    """Describe a model in one line: name, non-default settings, number of observations.
 
     Example:
         >>> import regimekit as rk
         >>> rk.br_ihmm(batch=4)
         br_ihmm(batch=4) before its first observation
     """
-    return display.short(f"{model.name}({changed_settings(model)}) {_seen(model)}")
+    n = model.n_observations
+    if not n:
+        seen = "before its first observation"
+    else:
+        regimes = _regimes(model)
+        known = f", {display.count(len(regimes), 'regime')}" if regimes else ""
+        seen = f"after {display.count(n, 'observation')}{known}"
+    return display.short(f"{model.name}({changed_settings(model)}) {seen}")
 
 
 def as_html(model: Any) -> str:
-    """The same for a notebook, above its regimes."""
+    """Describe a model as an HTML table: the summary line as caption, one row per regime."""
     header = ["regime", "observations", "first seen", "last seen", "coefficients"]
     rows = [
         [str(r.id), str(r.visits), str(r.first_seen), str(r.last_seen), _coefficients(model, r)]
-        for r in _latest(_known(model))
+        for r in _latest(_regimes(model))
     ]
     return display.html(summary(model), header if rows else [], rows)
 
 
 def explain(model: Any) -> str:
-    """Units, features and regimes, a line or a few each.
+    """Describe units, features, regimes and latest outliers of a model in a few lines.
 
     Example:
         >>> import regimekit as rk
         >>> print(rk.br_ihmm().explain())
-        br_ihmm has seen nothing yet. Give it observations with update(y) or run(y).
+        br_ihmm has seen no observations yet. Pass observations with update(y) or run(y).
     """
     if not model.n_observations:
-        return f"{model.name} has seen nothing yet. Give it observations with update(y) or run(y)."
-    head = f"{model.name} after {display.count(model.n_observations, 'observation')}."
-    settings = f"Settings that differ from the default: {changed_settings(model) or 'none'}."
-    lines = [head, settings, *_units(model), *_features(model), *_regimes(model)]
-    return "\n".join([*lines, *_outliers(model)])
+        return (
+            f"{model.name} has seen no observations yet. "
+            "Pass observations with update(y) or run(y)."
+        )
+    lines = [
+        f"{model.name} after {display.count(model.n_observations, 'observation')}.",
+        f"Settings that differ from the default: {changed_settings(model) or 'none'}.",
+    ]
+    units: Any = getattr(model, "units", None)
+    if hasattr(units, "scale"):
+        scale, centre = display.vector(units.scale), display.vector(units.centre)
+        lines.append(f"Units: noise scale {scale}, centre {centre}, estimated from differences.")
+    features = getattr(model, "features", None)
+    if features is not None:
+        lines.append(f"Features: {features!r}.")
+    lines += _describe_regimes(model)
+    # A snapshot stores no outliers: these are the ones since the object was made or loaded.
+    latest = ", ".join(map(str, model.outliers[-_MAX_LISTED:]))
+    return "\n".join([*lines, *([f"Latest outliers: observations {latest}."] if latest else [])])
 
 
 def changed_settings(model: Any) -> str:
-    """The settings that differ from the default, as one would type them."""
+    """Return the settings that differ from the default, as keyword arguments."""
+    # By name: the registry imports every model, and every model imports this module.
     registry = import_module("regimekit.core.registry")
-    known = model.name in registry.REGISTRY  # a model of somebody's own is not
-    usual = registry.make(model.name).settings() if known else {}
-    chosen = {k: v for k, v in model.settings().items() if k not in usual or v != usual[k]}
-    if "features" in chosen and hasattr(model, "features"):
-        chosen["features"] = model.features
-        if repr(model.features) == "intercept()":  # what it came to by itself
-            del chosen["features"]
-    return ", ".join(f"{name}={value!r}" for name, value in chosen.items())
+    registered = model.name in registry.REGISTRY
+    usual = registry.make(model.name).settings() if registered else {}
+    changed = {k: v for k, v in model.settings().items() if k not in usual or v != usual[k]}
+    if "features" in changed and hasattr(model, "features"):
+        changed["features"] = model.features
+        # The default "no features given" resolves to an intercept: that is no change.
+        if repr(model.features) == "intercept()":
+            del changed["features"]
+    return ", ".join(f"{name}={value!r}" for name, value in changed.items())
 
 
-def _seen(model: Any) -> str:
-    n = model.n_observations
-    if not n:
-        return "before its first observation"
-    known = _known(model)
-    regimes = f", {display.count(len(known), 'regime')}" if known else ""
-    return f"after {display.count(n, 'observation')}{regimes}"
+def coefficient_names(model: Any) -> list[str] | None:
+    """Return the coefficient names in the order of `Regime.mean`; None if not known.
+
+    Example:
+        >>> import regimekit as rk
+        >>> coefficient_names(rk.br_ihmm(features=rk.features.intercept() + rk.features.lags(1)))
+        ['intercept', 'lag 1']
+    """
+    if callable(named := getattr(model, "coefficient_names", None)):
+        return list(named())
+    features = getattr(model, "features", None)
+    if features is None or not hasattr(features, "names"):
+        return None
+    try:
+        return list(features.names(getattr(model, "_like", None), model.dim or 1))
+    except RegimekitError:
+        return None
 
 
-def _known(model: Any) -> list[Regime]:
-    """Its regimes; none of a model that would have to fit the whole stream to say."""
+def coefficient_labels(model: Any, size: int, names: list[str] | None = None) -> list[str]:
+    """Return a label for each of `size` coefficients: the names if they fit, else numbers.
+
+    Example:
+        >>> import regimekit as rk
+        >>> coefficient_labels(rk.br_ihmm(), 2)
+        ['coefficient 0', 'coefficient 1']
+    """
+    known = names or coefficient_names(model)
+    if known and len(known) == size:
+        return known
+    return ["level"] if size == 1 else [f"coefficient {j}" for j in range(size)]
+
+
+def _regimes(model: Any) -> list[Regime]:
+    """Regimes of a model; [] if it would have to fit the whole stream to infer them."""
     entry = import_module("regimekit.core.registry").REGISTRY.get(model.name)
     online = entry is None or entry.online
     return model.regimes() if online and model.n_observations else []
 
 
 def _latest(regimes: list[Regime]) -> list[Regime]:
-    latest = sorted(regimes, key=lambda regime: -regime.last_seen)[:_LISTED]
+    latest = sorted(regimes, key=lambda regime: -regime.last_seen)[:_MAX_LISTED]
     return sorted(latest, key=lambda regime: regime.id)
 
 
-def _units(model: Any) -> list[str]:
-    units: Any = getattr(model, "units", None)
-    if not hasattr(units, "scale"):
-        return []
-    scale, centre = display.vector(units.scale), display.vector(units.centre)
-    return [f"Units: noise of about {scale} around {centre}, learnt from differences."]
-
-
-def _features(model: Any) -> list[str]:
-    features = getattr(model, "features", None)
-    return [] if features is None else [f"Features: {features!r}."]
-
-
-def _regimes(model: Any) -> list[str]:
-    known = _known(model)
-    if not known:
-        return ["Regimes: none to tell of yet."]
-    now = max(known, key=lambda regime: regime.last_seen)
-    head = f"Regimes: {display.count(len(known), 'regime')} remembered; latest seen: {now.id}."
-    return [head, *(_regime(model, regime) for regime in _latest(known))]
-
-
-def _regime(model: Any, regime: Regime) -> str:
-    seen = f"{display.count(regime.visits, 'observation')}, "
-    seen += f"{regime.first_seen} to {regime.last_seen}"
-    return f"  regime {regime.id}: {_coefficients(model, regime)}; {seen}."
+def _describe_regimes(model: Any) -> list[str]:
+    regimes = _regimes(model)
+    if not regimes:
+        return ["Regimes: none yet."]
+    now = max(regimes, key=lambda regime: regime.last_seen)
+    lines = [f"Regimes: {display.count(len(regimes), 'regime')} in memory; last seen: {now.id}."]
+    for regime in _latest(regimes):
+        seen = f"{display.count(regime.visits, 'observation')}, "
+        seen += f"{regime.first_seen} to {regime.last_seen}"
+        lines.append(f"  regime {regime.id}: {_coefficients(model, regime)}; {seen}.")
+    return lines
 
 
 def _coefficients(model: Any, regime: Regime) -> str:
-    names = labels(model, regime.mean.size)
-    told = [
+    names = coefficient_labels(model, regime.mean.size)
+    described = [
         f"{name} {display.number(mean)} (sd {display.number(sd)})"
         for name, mean, sd in zip(names, regime.mean.ravel(), regime.sd.ravel(), strict=True)
     ]
-    more = "" if len(told) <= _LISTED else f", and {len(told) - _LISTED} more"
-    return ", ".join(told[:_LISTED]) + more
-
-
-def _outliers(model: Any) -> list[str]:
-    """The latest, as far as this object has seen them: a snapshot holds none."""
-    latest = ", ".join(map(str, model.outliers[-_LISTED:]))
-    return [f"Outliers: the latest at observation {latest}."] if latest else []
+    rest = len(described) - _MAX_LISTED
+    return ", ".join(described[:_MAX_LISTED]) + (f", and {rest} more" if rest > 0 else "")

@@ -7,41 +7,47 @@ The maximum is taken over exactly what is summed: one over a larger set can unde
 
 from __future__ import annotations
 
-import math
+import cython
+from cython.cimports.libc.math import exp, log, log1p
 
-import numpy as np
-
-from regimekit._numba import bare
+INF = cython.declare(cython.double, float("inf"))
 
 
-@bare
-def logsumexp(values: np.ndarray, n: int) -> float:
-    """log sum exp of the first `n` entries; -inf for an empty or impossible set."""
-    top = -np.inf
-    for k in range(n):
-        top = max(top, values[k])
-    if top == -np.inf:
+def logsumexp(values, first, n):
+    """Return log sum exp of the `n` entries from `first` on; -inf for an empty set."""
+    top: cython.double = -INF
+    for k in range(first, first + n):
+        if values[k] > top:
+            top = values[k]
+    if top == -INF:
         return top
-    total = 0.0
-    for k in range(n):
-        total += math.exp(values[k] - top)
-    return top + math.log(total)
+    total: cython.double = 0.0
+    for k in range(first, first + n):
+        total += exp(values[k] - top)
+    return top + log(total)
 
 
-@bare
-def normalise(log_values: np.ndarray, n: int, out_shares: np.ndarray) -> float:
+def logaddexp(a, b):
+    """Return log(exp(a) + exp(b))."""
+    if b == -INF:
+        return a
+    if a < b:
+        a, b = b, a
+    return a + log1p(exp(b - a))
+
+
+def normalize(log_values, n, out_shares):
     """Write shares proportional to exp(log_values); return the log of their sum."""
-    total = logsumexp(log_values, n)
+    total: cython.double = logsumexp(log_values, 0, n)
     for k in range(n):
-        out_shares[k] = math.exp(log_values[k] - total) if total > -np.inf else 1.0 / n
+        out_shares[k] = exp(log_values[k] - total) if total > -INF else 1.0 / n
     return total
 
 
-@bare
-def draw_index(shares: np.ndarray, n: int, uniform: float) -> int:
-    """The index whose cumulative share first exceeds `uniform` (shares sum to one)."""
-    cumulative = 0.0
-    last = 0
+def draw_index(shares, n, uniform):
+    """Return the index whose cumulative share first exceeds `uniform`; the shares sum to one."""
+    cumulative: cython.double = 0.0
+    last: cython.Py_ssize_t = 0
     for k in range(n):
         if shares[k] > 0.0:
             last = k

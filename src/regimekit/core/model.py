@@ -29,11 +29,12 @@ from numpy.typing import NDArray
 
 from regimekit.core import advice
 from regimekit.core import explain as explaining
-from regimekit.core.ahead import Ahead, Calendar
+from regimekit.core.ahead import Ahead
 from regimekit.core.exceptions import RegimekitError, observation, whole
 from regimekit.core.recorder import Block, Recorder
 from regimekit.distributions.forecast import Forecast
-from regimekit.preprocessing.frames import Table, read_series, read_table
+from regimekit.preprocessing.frames import Series, Table, read_series, read_table
+from regimekit.preprocessing.time_index import Calendar
 from regimekit.results import Regime, Run, Step, Transitions
 from regimekit.serialization import snapshot
 from regimekit.serialization.validation import Arrays, Values
@@ -128,18 +129,25 @@ class Model(ABC):
         """
         series = read_series(y)
         table = read_table(X, length=len(series.values))
-        if not 0 < level < 1:
-            raise RegimekitError(f"level must lie strictly between 0 and 1, got {level!r}.")
-        labels = advice.labels_of(series, table, self._said)
         recorder = Recorder(level)
-        for block in self._blocks(
-            series.values, self._check_stream(series.values, table), progress
-        ):
-            recorder.add(block)
-        run = recorder.run(series._replace(index=labels))
-        self._note(run)
+        labels = advice.labels_of(series, table, self._said)
+        run = self._run(series._replace(index=labels), table, recorder, progress)
         if self.advised:
-            advice.look_at(run, self.name, self.settings(), self._said)
+            advice.warn_about_run(run, self.name, self.settings(), self._said)
+        return run
+
+    @in_turn
+    def _run(self, series: Series, table: Table | None, recorder: Recorder, progress: bool) -> Run:
+        """Run over a stream that has been read, and pass each block to `recorder`.
+
+        Everything that runs a model over a stream calls this method; a recorder that scores
+        forecasts gets them here. A model that makes no forecasts passes none to `recorder`.
+        """
+        rows = self._check_stream(series.values, table)
+        for block in self._blocks(series.values, rows, progress):
+            recorder.add(block)
+        run = recorder.run(series)
+        self._note(run)
         return run
 
     def _blocks(self, y: Array, rows: list[Any], progress: bool) -> Iterator[Block]:

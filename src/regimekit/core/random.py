@@ -13,6 +13,7 @@ if cython.compiled:
     from cython.cimports.numpy.random import bitgen_t
     from cython.cimports.numpy.random.c_distributions import (
         random_beta,
+        random_standard_exponential,
         random_standard_gamma,
         random_standard_normal,
         random_standard_uniform,
@@ -45,6 +46,12 @@ class RandomSource:
         if cython.compiled:
             return random_standard_normal(self.state)
         return self.generator.standard_normal()
+
+    def exponential(self):
+        """Return a draw from the exponential distribution with mean 1."""
+        if cython.compiled:
+            return random_standard_exponential(self.state)
+        return self.generator.standard_exponential()
 
     def gamma(self, shape, scale):
         """Return a draw from a Gamma distribution."""

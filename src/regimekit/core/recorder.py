@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from regimekit.core.exceptions import RegimekitError
 from regimekit.distributions.forecast import Forecast, Forecasts
 from regimekit.preprocessing.frames import Series, chosen
 from regimekit.results import CHANGES, Event, Run, Step
@@ -34,7 +35,7 @@ class Block:
     first: int = 0
 
     @classmethod
-    def of(cls, forecasts: list[Forecast], steps: list[Step], first: int) -> Block:
+    def of(cls, forecasts: Sequence[Forecast], steps: list[Step], first: int) -> Block:
         """From one forecast and one step per observation."""
         columns = {
             name: np.array([getattr(step, name) for step in steps], dtype=kind)
@@ -68,6 +69,8 @@ class Recorder:
     """Collects blocks into the columns of a Run."""
 
     def __init__(self, level: float) -> None:
+        if not 0 < level < 1:
+            raise RegimekitError(f"level must lie strictly between 0 and 1, got {level!r}.")
         self.level = level
         self.moments: list[tuple[Array, ...]] = []
         self.blocks: list[Block] = []

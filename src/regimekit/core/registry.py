@@ -99,6 +99,7 @@ _MOST_PATTERNS = 32
 _PATTERNS: dict[str, Model] = {}  # models that have seen nothing, by name and settings
 
 REGISTRY = {entry.name: entry for entry in _ENTRIES}
+DEFAULT_MODEL = "auto"  # used wherever the caller names no model
 
 
 def models() -> dict[str, str]:

@@ -1,4 +1,7 @@
-"""Streams to run models on: generated ones with known truth, real ones by name, contamination."""
+"""Datasets: generated streams with known truth, real series by name, contamination.
+
+The public name of this package is `regimekit.data`.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,7 @@ from regimekit.datasets.generators import (
     synthetic_regression,
     two_state_sandbox,
 )
-from regimekit.datasets.loaders import load, names
-from regimekit.datasets.readers import bucketed
+from regimekit.datasets.loaders import bucketed, load, names
 
 __all__ = [
     "KINDS",

@@ -1,4 +1,4 @@
-"""A stream with everything that is known about it."""
+"""The Dataset class, and standardisation."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Observations, what may explain them, and the truth as far as it is known.
+    """Observations, covariates, and the truth where it is known.
 
     Attributes:
-        y: (T,) observations, or (T, d).
+        y: (T,) or (T, d) observations.
         X: (T, k) covariates, or None.
         time: (T,) time stamps, or None.
         changepoints: first index of each new segment.
-        info: where the data come from and what was chosen.
-        columns: names of the columns of X, where they have names.
+        info: origin of the data and the values chosen to generate them.
+        columns: names of the columns of X, if known.
         regimes: (T,) true regime of each observation (generated data).
-        clean: y before it was contaminated (generated data).
-        outliers: (T,) which observations were contaminated (generated data).
-        annotations: changepoints as marked by people, one list per annotator.
+        clean: y before contamination (generated data).
+        outliers: (T,) whether each observation is contaminated (generated data).
+        annotations: changepoints marked by annotators, one list each.
 
     Example:
         >>> from regimekit import data
@@ -52,7 +52,7 @@ class Dataset:
         return len(self.y)
 
     def select(self, *names: str) -> Dataset:
-        """The same data with only these columns of X, in this order."""
+        """Return the dataset with only these columns of X, in this order."""
         for name in names:
             if name not in self.columns:
                 raise unknown("names", name, self.columns)
@@ -62,11 +62,11 @@ class Dataset:
         )
 
     def frame(self, backend: Any = None) -> Any:
-        """X as a data frame with named columns, of the module `backend` (pandas by default)."""
+        """Return X as a data frame of the module `backend` (pandas by default)."""
         import narwhals as nw
 
         if self.X is None:
-            raise RegimekitError("The dataset has no covariates X to put in a frame.")
+            raise RegimekitError("The dataset has no covariates X to convert to a data frame.")
         if backend is None:
             import pandas
 
@@ -83,9 +83,16 @@ def standardise(data: Array, train: int | None = None) -> Array: ...
 def standardise(data: Dataset | Array, train: int | None = None) -> Dataset | Array:
     """Subtract the mean and divide by the standard deviation of the first `train` rows.
 
-    Without `train` all rows are used, and every value then knows a little of the future.
-    Of a dataset, y and each column of X are scaled on their own; `clean` is scaled as y is.
-    NaN is left out of the moments; a constant column is only centred.
+    Args:
+        data: an array, or a dataset, of which y and each column of X are scaled separately and
+            `clean` is scaled like y. NaN is skipped; a constant column is only centred.
+        train: number of rows. By default all rows are used, which includes future values.
+
+    Returns:
+        The scaled array or dataset; `info` has "y_mean", "y_sd" and "standardised_on".
+
+    Raises:
+        RegimekitError: if `train` exceeds the number of rows.
 
     Example:
         >>> import numpy as np
@@ -117,12 +124,14 @@ def _standardise_dataset(data: Dataset, train: int | None) -> Dataset:
 def _moments(values: Array, train: int | None) -> tuple[Any, Any]:
     rows = len(values) if train is None else whole("train", train, 2)
     if rows > len(values):
-        raise RegimekitError(f"train={train} is more than the {len(values)} rows there are.")
+        raise RegimekitError(
+            f"train must be at most the number of rows {len(values)}, got {train}."
+        )
     part = values[:rows]
     centre, scale = np.nanmean(part, axis=0), np.nanstd(part, axis=0)
     return centre, np.where(scale > 0, scale, 1.0)
 
 
 def segment_starts(regimes: NDArray[np.int64]) -> tuple[int, ...]:
-    """First index of each segment after the first."""
+    """Return the first index of each segment after the first."""
     return tuple(int(t) + 1 for t in np.flatnonzero(np.diff(regimes)))

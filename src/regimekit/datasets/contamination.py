@@ -1,14 +1,13 @@
-"""Ways in which a sensor lies, to be added to any stream.
+"""Contamination of a stream by typical sensor faults.
 
-`size` is in units of the stream's noise level, so that one setting means the same on any data:
-the noise level is taken from the differences of neighbours (1.4826 MAD / sqrt 2), which level
-changes hardly touch. Give `scale` to fix it.
+`size` is in units of the noise level of the stream, so that a setting means the same on any data.
+The noise level is estimated from first differences (1.4826 MAD / sqrt 2), which level changes
+hardly affect; pass `scale` to set it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,26 +20,29 @@ Mask = NDArray[np.bool_]
 
 
 class Contaminated(NamedTuple):
-    """A contaminated copy of a stream, and which of its observations were touched."""
+    """A contaminated copy of a stream.
+
+    Attributes:
+        y: contaminated observations.
+        mask: (T,) whether each observation was changed.
+    """
 
     y: Array
     mask: Mask
 
 
-@dataclass(frozen=True)
-class _Places:
-    """Where to contaminate, and by how much."""
-
-    rng: np.random.Generator
-    points: NDArray[np.int64]  # single observations
-    starts: NDArray[np.int64]  # first observations of windows
-    length: int
-    offset: Array  # (d,) size times noise level
-    factor: float
-    value: float
-
-    def windows(self, n: int) -> list[slice]:
-        return [slice(int(s), min(int(s) + self.length, n)) for s in self.starts]
+KINDS = (
+    "isolated",
+    "one_sided",
+    "burst",
+    "alternating",
+    "drift",
+    "stuck",
+    "missing",
+    "scaled",
+    "replaced",
+    "adversarial",
+)
 
 
 def contaminate(
@@ -58,28 +60,33 @@ def contaminate(
     factor: float = 1000.0,
     value: float = 1e300,
 ) -> Contaminated:
-    """A contaminated copy of `y` and the mask of what was touched; `y` itself stays as it is.
+    """Return a contaminated copy of `y` and the mask of the changed observations.
 
     Args:
-        y: (T,) or (T, d) observations; in a row of (T, d) every coordinate is contaminated.
+        y: (T,) or (T, d) observations; all coordinates of a row are contaminated.
         kind: `isolated` (single points up or down), `one_sided` (single points, all up),
             `burst` (windows shifted up or down), `alternating` (windows shifted up, down,
             up, ..), `drift` (windows that ramp away, then jump back), `stuck` (windows that
             repeat their first value), `missing` (windows of NaN), `scaled` (windows multiplied
-            by `factor`: a change of unit), `replaced` (windows filled with `value`),
+            by `factor`, as by a change of unit), `replaced` (windows filled with `value`),
             `adversarial` (`offset` added at `positions`).
         seed: an integer, or a Generator to draw from.
-        positions: where: the points, or the first observations of the windows. Drawn if
-            not given.
-        rate: share of points that `isolated` and `one_sided` touch.
+        positions: the points, or the first observations of the windows; drawn if not given.
+        rate: probability of a point, for `isolated` and `one_sided`.
         windows: number of windows drawn.
-        length: observations in a window.
+        length: observations per window.
         size: shift in units of the noise level.
-        scale: the noise level; estimated from the differences of `y` if not given.
+        scale: noise level in the units of y; estimated from the differences of `y` if not given.
         offset: shift in the units of y, instead of `size`; one number, or one per position
             for `adversarial`.
-        factor: what the windows of `scaled` are multiplied by.
-        value: what the windows of `replaced` are filled with.
+        factor: multiplier for `scaled`.
+        value: replacement for `replaced`.
+
+    Returns:
+        The contaminated copy and the (T,) mask.
+
+    Raises:
+        RegimekitError: if `kind` is not known or an argument is invalid.
 
     Example:
         >>> import numpy as np
@@ -88,29 +95,43 @@ def contaminate(
         >>> np.abs(y).tolist(), np.flatnonzero(mask).tolist()
         ([0.0, 0.0, 9.0, 9.0, 0.0, 0.0], [2, 3])
     """
-    if kind not in _KINDS:
-        raise unknown("kind", kind, _KINDS)
+    if kind not in KINDS:
+        raise unknown("kind", kind, KINDS)
     values = numbers("y", y)
     if values.ndim not in (1, 2):
         raise RegimekitError(f"y must have one or two dimensions, got shape {values.shape}.")
     table = values[:, None] if values.ndim == 1 else values
     mask = np.zeros(len(table), dtype=bool)
     if kind == "adversarial":
-        _adversarial(table, mask, positions, offset)
+        _shift_positions(table, mask, positions, offset)
+        return Contaminated(table.reshape(values.shape), mask)
+    shift = _shift(table, size, scale, offset)
+    rng = np.random.default_rng(seed)
+    points, starts = _where(len(table), rng, positions, rate, windows, whole("length", length))
+    if kind in ("isolated", "one_sided"):
+        signs = _signs(rng, points.size) if kind == "isolated" else np.ones(points.size)
+        table[points] += signs[:, None] * shift
+        mask[points] = True
     else:
-        shift = _shift(table, size, scale, offset)
-        rng = np.random.default_rng(seed)
-        points, starts = _where(len(table), rng, positions, rate, windows, whole("length", length))
-        plan = _Places(rng, points, starts, length, shift, float(factor), float(value))
-        _KINDS[kind](table, mask, plan)
+        signs = _signs(rng, starts.size) if kind in ("burst", "drift") else np.ones(starts.size)
+        for start, sign in zip(starts.tolist(), signs, strict=True):
+            window = slice(start, min(start + length, len(table)))
+            _contaminate_window(kind, table, mask, window, sign * shift, length, float(value))
+    if kind == "scaled":
+        # After all windows are marked, so that overlaps are scaled once.
+        table[mask] *= float(factor)
     return Contaminated(table.reshape(values.shape), mask)
 
 
 def duplicate(y: Any, positions: Sequence[int]) -> Contaminated:
-    """A stream in which the observations at `positions` are delivered twice.
+    """Return a stream in which the observations at `positions` are delivered twice.
 
-    The stream grows by the second deliveries, which are what the mask marks: `y[~mask]` is the
-    stream as it was.
+    Args:
+        y: (T,) or (T, d) observations.
+        positions: observations to repeat.
+
+    Returns:
+        The longer stream, and the mask of the second deliveries: `y[~mask]` is the original.
 
     Example:
         >>> from regimekit.datasets.contamination import duplicate
@@ -133,7 +154,7 @@ def _where(
     windows: int,
     length: int,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The points and the first observations of the windows."""
+    """Points, and first observations of the windows."""
     if positions is not None:
         points = starts = _checked(positions, n)
     else:
@@ -147,7 +168,7 @@ def _where(
 def _checked(positions: Sequence[int], n: int) -> NDArray[np.int64]:
     where = np.asarray(positions, dtype=np.int64).reshape(-1)
     if where.size and not (where.min() >= 0 and where.max() < n):
-        raise RegimekitError(f"positions must lie in 0 .. {n - 1}, got {list(positions)}.")
+        raise RegimekitError(f"positions must be between 0 and {n - 1}, got {list(positions)}.")
     return where
 
 
@@ -161,7 +182,7 @@ def _shift(
 
 
 def _noise_level(table: Array) -> Array:
-    """Robust standard deviation of the noise of each column; 1 where nothing moves."""
+    """Robust standard deviation of the noise of each column; 1 for a constant column."""
     steps = np.diff(table, axis=0)
     if not np.isfinite(steps).any(axis=0).all():
         return np.ones(table.shape[1])
@@ -174,63 +195,28 @@ def _signs(rng: np.random.Generator, n: int) -> Array:
     return np.asarray(rng.choice([-1.0, 1.0], n))
 
 
-def _isolated(table: Array, mask: Mask, plan: _Places) -> None:
-    table[plan.points] += _signs(plan.rng, plan.points.size)[:, None] * plan.offset
-    mask[plan.points] = True
-
-
-def _one_sided(table: Array, mask: Mask, plan: _Places) -> None:
-    table[plan.points] += plan.offset
-    mask[plan.points] = True
-
-
-def _burst(table: Array, mask: Mask, plan: _Places) -> None:
-    signs = _signs(plan.rng, plan.starts.size)
-    for window, sign in zip(plan.windows(len(table)), signs, strict=True):
-        table[window] += sign * plan.offset
-        mask[window] = True
-
-
-def _alternating(table: Array, mask: Mask, plan: _Places) -> None:
-    for window in plan.windows(len(table)):
-        signs = 1.0 - 2.0 * (np.arange(window.stop - window.start) % 2)
-        table[window] += signs[:, None] * plan.offset
-        mask[window] = True
-
-
-def _drift(table: Array, mask: Mask, plan: _Places) -> None:
-    signs = _signs(plan.rng, plan.starts.size)
-    for window, sign in zip(plan.windows(len(table)), signs, strict=True):
-        ramp = np.arange(1, window.stop - window.start + 1) / plan.length
-        table[window] += sign * ramp[:, None] * plan.offset
-        mask[window] = True
-
-
-def _stuck(table: Array, mask: Mask, plan: _Places) -> None:
-    for window in plan.windows(len(table)):
+def _contaminate_window(
+    kind: str, table: Array, mask: Mask, window: slice, shift: Array, length: int, value: float
+) -> None:
+    """Change one window of the table in place and mark it."""
+    step = np.arange(window.stop - window.start)[:, None]
+    # The first value of a stuck sensor is correct.
+    mask[window.start + (kind == "stuck") : window.stop] = True
+    if kind == "burst":
+        table[window] += shift
+    elif kind == "alternating":
+        table[window] += (1.0 - 2.0 * (step % 2)) * shift
+    elif kind == "drift":
+        table[window] += (step + 1) / length * shift
+    elif kind == "stuck":
         table[window] = table[window.start]
-        mask[window.start + 1 : window.stop] = True  # the first value is still a true one
-
-
-def _missing(table: Array, mask: Mask, plan: _Places) -> None:
-    for window in plan.windows(len(table)):
+    elif kind == "missing":
         table[window] = np.nan
-        mask[window] = True
+    elif kind == "replaced":
+        table[window] = value
 
 
-def _scaled(table: Array, mask: Mask, plan: _Places) -> None:
-    for window in plan.windows(len(table)):
-        mask[window] = True
-    table[mask] *= plan.factor  # once, where windows overlap
-
-
-def _replaced(table: Array, mask: Mask, plan: _Places) -> None:
-    for window in plan.windows(len(table)):
-        table[window] = plan.value
-        mask[window] = True
-
-
-def _adversarial(
+def _shift_positions(
     table: Array,
     mask: Mask,
     positions: Sequence[int] | None,
@@ -241,22 +227,6 @@ def _adversarial(
     where = _checked(positions, len(table))
     shift = numbers("offset", offset).reshape(-1)
     if shift.size not in (1, where.size):
-        raise RegimekitError(f"offset has {shift.size} values for {where.size} positions.")
+        raise RegimekitError(f"offset must have 1 or {where.size} values, got {shift.size}.")
     table[where] += np.broadcast_to(shift, where.shape)[:, None]
     mask[where] = True
-
-
-_KINDS: dict[str, Callable[..., None]] = {
-    "isolated": _isolated,
-    "one_sided": _one_sided,
-    "burst": _burst,
-    "alternating": _alternating,
-    "drift": _drift,
-    "stuck": _stuck,
-    "missing": _missing,
-    "scaled": _scaled,
-    "replaced": _replaced,
-    "adversarial": _adversarial,
-}
-
-KINDS = tuple(_KINDS)

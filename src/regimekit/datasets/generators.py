@@ -1,12 +1,13 @@
-"""Generated streams whose truth is known: the paper's, and one for demonstrations.
+"""Generated streams with known truth: those of the paper, and one for demonstrations.
 
-A regime path follows a Markov chain that stays with probability `stay` and otherwise moves to
-one of the other regimes, each equally likely; it starts in regime 0.
+Regimes follow a Markov chain that stays with probability `stay` and otherwise moves to one of the
+other regimes with equal probability; it starts in regime 0.
 
     s_t | s_{t-1} = k   ~   stay at k, (1 - stay) / (K - 1) at each other regime
     y_t | s_t = k       ~   x_t theta_k + e_t
 
-Where the paper leaves a law out, the value taken is named in the docstring and in `info`.
+Where the paper does not specify a distribution, the one chosen here is stated in the docstring and
+in `info["chosen"]`.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from regimekit.datasets.base import Dataset, segment_starts
 Array = NDArray[np.float64]
 Path = NDArray[np.int64]
 
-BURST = (1.0, 3.0, 5.0, 3.0, 1.0)  # the paper's hump, added to five observations in a row
-_T_DOF = 3.0
+BURST = (1.0, 3.0, 5.0, 3.0, 1.0)  # the paper's burst, added to five consecutive observations
+_T_DOF = 3.0  # degrees of freedom
 
 
 def synthetic_regression(
@@ -37,12 +38,25 @@ def synthetic_regression(
     outlier_share: float = 0.01,
     outlier_range: float = 600.0,
 ) -> Dataset:
-    """Linear regression with regimes, heavy-tailed noise and extreme outliers.
+    """Generate a linear regression with regimes, heavy-tailed noise and extreme outliers.
 
     From the paper: three regimes that stay with probability 0.995, 100 features, 2500
-    observations, 1 % of them replaced by a draw from U[-600, 600]. Taken here, because the
-    paper does not say: features N(0, 1), coefficients N(0, 1), noise t with 3 degrees of
-    freedom scaled to standard deviation `noise_sd`.
+    observations, 1 % of them replaced by a draw from U[-600, 600]. Chosen here, because the
+    paper does not specify them: features N(0, 1), coefficients N(0, 1), noise t with 3 degrees
+    of freedom scaled to standard deviation `noise_sd`.
+
+    Args:
+        seed: seed of the random generator.
+        n: number of observations.
+        dim: number of features.
+        n_regimes: number of regimes.
+        stay: probability that the next observation has the same regime.
+        noise_sd: standard deviation of the noise.
+        outlier_share: probability of an outlier.
+        outlier_range: outliers are uniform on [-outlier_range, outlier_range].
+
+    Returns:
+        Dataset with y (n,), X (n, dim), and the truth.
 
     Example:
         >>> from regimekit import data
@@ -80,12 +94,23 @@ def iid_regimes(
     stay: float = 0.995,
     bursts: Sequence[int] = (134, 411, 900),
 ) -> Dataset:
-    """Levels that return, with humps of outliers.
+    """Generate recurring levels with bursts of outliers.
 
     From the paper: noise N(0, 0.25), or e with 2 sqrt(2/3) e ~ t(3) (variance 1.125); 1180
-    observations; +1 +3 +5 +3 +1 added to the five from each burst on (its formula repeats
-    one index where the following ones are meant); bursts at 134, 411 and 900, read as
-    0-based. Taken here, because the paper does not say: the means -2, 0, 2.
+    observations; +1 +3 +5 +3 +1 added to the five observations from each burst on (the printed
+    formula repeats one index where the following ones are meant); bursts at 134, 411 and 900,
+    taken as 0-based. Chosen here, because the paper does not specify them: the means -2, 0, 2.
+
+    Args:
+        seed: seed of the random generator.
+        noise: "gauss" or "t".
+        n: number of observations.
+        means: level of each regime.
+        stay: probability that the next observation has the same regime.
+        bursts: first observation of each burst.
+
+    Returns:
+        Dataset with y (n,) and the truth.
 
     Example:
         >>> from regimekit import data
@@ -124,10 +149,20 @@ def two_state_sandbox(
     sds: tuple[float, float] = (0.25, 0.25),
     stay: float = 0.98,
 ) -> Dataset:
-    """Two one-dimensional regimes N(mean_k, sd_k^2), for influence functions.
+    """Generate two one-dimensional regimes N(mean_k, sd_k^2), for influence functions.
 
     The paper shifts an observation to `means[0] + offset` with offsets from -1.5 to 1.5
     (`info["offsets"]`). Means, standard deviations and persistence are chosen here.
+
+    Args:
+        seed: seed of the random generator.
+        n: number of observations.
+        means: level of each regime.
+        sds: standard deviation of each regime.
+        stay: probability that the next observation has the same regime.
+
+    Returns:
+        Dataset with y (n,) and the truth.
 
     Example:
         >>> from regimekit import data
@@ -160,12 +195,22 @@ def garch_regimes(
     high: tuple[float, float, float] = (0.40, 0.15, 0.75),
     stay: float = 0.99,
 ) -> Dataset:
-    """Returns whose GARCH(1, 1) coefficients (omega, alpha, beta) switch between two regimes.
+    """Generate returns whose GARCH(1, 1) coefficients switch between two regimes.
 
         y_t = sigma_t e_t,   sigma_t^2 = omega_k + alpha_k y_{t-1}^2 + beta_k sigma_{t-1}^2
 
-    The form is the paper's; it names no coefficients, so they are chosen here: long-run
-    variance 0.13 in regime 0 and 4 in regime 1. `info["variance"]` is the true sigma_t^2.
+    The form is from the paper, the coefficients are chosen here: long-run variance 0.13 in
+    regime 0 and 4 in regime 1.
+
+    Args:
+        seed: seed of the random generator.
+        n: number of observations.
+        low: (omega, alpha, beta) of regime 0.
+        high: (omega, alpha, beta) of regime 1.
+        stay: probability that the next observation has the same regime.
+
+    Returns:
+        Dataset with y (n,) and the truth; `info["variance"]` is sigma_t^2.
 
     Example:
         >>> from regimekit import data
@@ -178,7 +223,8 @@ def garch_regimes(
     coefficients = np.array([low, high], dtype=float)
     if (coefficients < 0).any() or (coefficients[:, 1:].sum(axis=1) >= 1).any():
         raise RegimekitError(
-            "low and high must be (omega, alpha, beta) >= 0 with alpha + beta < 1."
+            "low and high must be (omega, alpha, beta) >= 0 with alpha + beta < 1, "
+            f"got {low} and {high}."
         )
     y, variance = _garch(coefficients[regimes], rng.standard_normal(n))
     return _dataset(
@@ -203,11 +249,23 @@ def regime_stream(
     spike_share: float = 0.01,
     n_bursts: int = 4,
 ) -> Dataset:
-    """A stream for demonstrations: levels that return, t noise, spikes and bursts.
+    """Generate a stream for demonstrations: recurring levels, t noise, spikes and bursts.
 
-    Noise is t with 4 degrees of freedom scaled to `noise_sd`; spikes add 10 to 40 times
-    `noise_sd` up or down to single observations; a burst is the hump 1, 3, 5, 3, 1 times
-    a factor between 1 and 2, up or down.
+    Noise is t with 4 degrees of freedom scaled to `noise_sd`; a spike adds 10 to 40 times
+    `noise_sd`, with random sign, to one observation; a burst adds 1, 3, 5, 3, 1 times a factor
+    between 1 and 2, with random sign.
+
+    Args:
+        seed: seed of the random generator.
+        n: number of observations.
+        means: level of each regime.
+        stay: probability that the next observation has the same regime.
+        noise_sd: standard deviation of the noise.
+        spike_share: probability of a spike.
+        n_bursts: number of bursts, at most n // 50.
+
+    Returns:
+        Dataset with y (n,) and the truth.
 
     Example:
         >>> from regimekit import data
@@ -242,7 +300,8 @@ def _chain(rng: np.random.Generator, n: int, n_regimes: int, stay: float) -> Pat
     whole("n", n)
     whole("n_regimes", n_regimes)
     leave = rng.random(n) >= share("stay", stay)
-    jump = rng.integers(1, max(n_regimes, 2), n)  # 1 .. K - 1: never back to itself
+    # A jump of 1 .. K - 1 modulo K never ends in the same regime.
+    jump = rng.integers(1, max(n_regimes, 2), n)
     leave[0] = False
     if n_regimes == 1:
         return np.zeros(n, dtype=np.int64)
@@ -250,7 +309,7 @@ def _chain(rng: np.random.Generator, n: int, n_regimes: int, stay: float) -> Pat
 
 
 def _humps(n: int, starts: Sequence[int], sizes: Sequence[float] | None = None) -> Array:
-    """The additive burst at each start; what would lie beyond the end is cut off."""
+    """Sum of the bursts at `starts`, truncated at the end of the stream."""
     offset = np.zeros(n)
     for start, size in zip(starts, sizes or [1.0] * len(starts), strict=True):
         stop = min(whole("bursts", int(start), 0) + len(BURST), n)
@@ -260,7 +319,7 @@ def _humps(n: int, starts: Sequence[int], sizes: Sequence[float] | None = None) 
 
 
 def _garch(coefficients: Array, noise: Array) -> tuple[Array, Array]:
-    """Observations and variances, begun at the first regime's long-run variance."""
+    """Observations and variances, started at the long-run variance of the first regime."""
     y, variance = np.empty(len(noise)), np.empty(len(noise))
     omega, alpha, beta = coefficients[0]
     variance[0] = omega / (1 - alpha - beta)

@@ -28,7 +28,8 @@ from __future__ import annotations
 
 import cython
 import numpy as np
-from cython.cimports.libc.math import copysign, erfc, exp, fabs, log, log1p, sqrt
+from cython.cimports.libc.math import exp, fabs, log, log1p, sqrt
+from scipy import special
 
 from regimekit.core.exceptions import SnapshotError
 
@@ -45,10 +46,29 @@ _PRIOR_MEMORY = cython.declare(cython.double, PRIOR_MEMORY)
 _TINY = cython.declare(cython.double, 1e-300)
 # Smallest noise scale, relative to the location: no two nodes may be the same float.
 _MIN_RELATIVE_SCALE = cython.declare(cython.double, 1e-12)
-_MIN_WEIGHT = cython.declare(cython.double, MIN_WEIGHT)
-_TRIAL = cython.declare(cython.longlong, TRIAL)
-_SLEEP = cython.declare(cython.longlong, SLEEP)
 _NEGATIVE_INFINITY = cython.declare(cython.double, float("-inf"))
+# Cells of the table of the normal distribution function per unit, their number, and the terms of
+# the expansion in each: the error is below 1e-15.
+_CELLS = cython.declare(cython.Py_ssize_t, 32)
+_N_CELLS = cython.declare(cython.Py_ssize_t, 280)
+_TERMS = cython.declare(cython.Py_ssize_t, 7)
+
+
+def _normal_table(cells, n, terms):
+    """Return (n, terms) Taylor coefficients of the normal distribution function at i / cells."""
+    x = np.arange(n) / cells
+    table = np.zeros((n, terms))
+    table[:, 0] = special.ndtr(x)
+    density = np.exp(-0.5 * x * x) / np.sqrt(2.0 * np.pi)
+    before, hermite, factorial, sign = np.zeros(n), np.ones(n), 1.0, 1.0
+    for k in range(1, terms):
+        factorial *= k
+        table[:, k] = sign * density * hermite / factorial
+        before, hermite, sign = hermite, x * hermite - (k - 1) * before, -sign
+    return table
+
+
+_NORMAL = cython.declare(cython.double[:, ::1], _normal_table(32, 280, 7))
 # Nodes of the grid in noise scales, dense in the middle.
 _OFFSETS = cython.declare(
     cython.double[::1], np.sinh(np.linspace(-4.2, 4.2, 35)) / np.sinh(4.2) * 16.0
@@ -285,6 +305,7 @@ class SleepingExperts:
     }
 
     def __init__(self, may_sleep):
+        self.min_weight, self.trial, self.sleep = MIN_WEIGHT, TRIAL, SLEEP
         n = self.n_members = len(may_sleep)
         self.may_sleep = np.array(may_sleep, np.int64)
         self.active = np.ones(n, np.int64)
@@ -310,12 +331,12 @@ class SleepingExperts:
             self.elapsed[i] += 1
             self.peak[i] = max(self.peak[i], weight[i])
             if self.active[i]:
-                if self.elapsed[i] < _TRIAL:
+                if self.elapsed[i] < self.trial:
                     continue
-                if self.may_sleep[i] and self.peak[i] < _MIN_WEIGHT:
+                if self.may_sleep[i] and self.peak[i] < self.min_weight:
                     self.active[i] = 0
                     moved = True
-            elif self.elapsed[i] < _SLEEP:
+            elif self.elapsed[i] < self.sleep:
                 continue
             else:
                 self.active[i] = 1
@@ -325,15 +346,29 @@ class SleepingExperts:
         return moved
 
 
+def normal_cdf(u):
+    """Return the normal distribution function at u >= 0, to 1e-15."""
+    cell: cython.Py_ssize_t = cython.cast(cython.Py_ssize_t, u * _CELLS + 0.5)
+    if cell >= _N_CELLS:
+        return 1.0
+    d: cython.double = u - cell * (1.0 / 32.0)
+    total: cython.double = _NORMAL[cell, 6]
+    k: cython.Py_ssize_t
+    for k in range(6):
+        total = total * d + _NORMAL[cell, 5 - k]
+    return total
+
+
 def t_cdf(x, dof):
     """Return the distribution function of a standard t, to about 1e-3 (exact for 2 and infinity)."""
-    u: cython.double = x
     if dof <= 2.0:
         return 0.5 + 0.5 * x / sqrt(2.0 + x * x)
+    u: cython.double = fabs(x)
     if dof <= 200.0:
         g: cython.double = (dof - 1.5) / ((dof - 1.0) * (dof - 1.0))
-        u = copysign(sqrt(log1p(x * x / dof) / g), x)
-    return 0.5 * erfc(-u * 0.7071067811865476)
+        u = sqrt(log1p(x * x / dof) / g)
+    p: cython.double = normal_cdf(min(u, 100.0))
+    return p if x > 0.0 else 1.0 - p
 
 
 def set_distribution(parts, j, nodes, out):
@@ -347,12 +382,30 @@ def set_distribution(parts, j, nodes, out):
     for k in range(parts.size):
         m = parts.owner[k]
         share: cython.double = parts.share[k]
+        dof: cython.double = parts.dof[k]
+        location: cython.double = parts.location[k, j]
+        unit: cython.double = 1.0 / parts.scale[k, j]
+        # As `t_cdf`, with what is common to all nodes outside the loop.
+        factor: cython.double = 0.0
+        if dof <= 200.0:
+            factor = (dof - 1.0) * (dof - 1.0) / (dof - 1.5)
+        rate: cython.double = 1.0 / dof
         for g in range(nodes.shape[0]):
-            z: cython.double = (nodes[g] - parts.location[k, j]) / parts.scale[k, j]
-            if z > 40.0:
-                out[m, g] += share
-            elif z > -40.0:
-                out[m, g] += share * t_cdf(z, parts.dof[k])
+            z: cython.double = (nodes[g] - location) * unit
+            if z <= -40.0:
+                continue
+            p: cython.double = 1.0
+            if z < 40.0:
+                if dof <= 2.0:
+                    p = t_cdf(z, dof)
+                else:
+                    u: cython.double = fabs(z)
+                    if dof <= 200.0:
+                        u = sqrt(log1p(z * z * rate) * factor)
+                    p = normal_cdf(u)
+                    if z < 0.0:
+                        p = 1.0 - p
+            out[m, g] += share * p
 
 
 def set_log_densities(parts, first, last, y, mass, term, out, top):

@@ -16,6 +16,7 @@ from regimekit.core.registry import make
 from regimekit.ensemble.members import MEAN_SEASONS
 from regimekit.ensemble.ensemble import DEPTH
 from regimekit.ihmm.algorithm import RegimeFilter
+from regimekit.ihmm.emissions.base import Shape
 from regimekit.preprocessing import features as feature_maps
 from regimekit.preprocessing.features import Features
 from regimekit.preprocessing.frames import Row
@@ -25,6 +26,7 @@ from regimekit.serialization.validation import Arrays, Values
 
 Array = NDArray[np.float64]
 
+PARTICLES = 30  # of a member: 100 give no better forecasts or regimes
 PRIOR_VARIANCE = 100.0  # of a level and of the coefficient of a covariate, in units
 MAX_PERIOD = 1_000_000  # of a season that may be named; one beyond the lag buffer is not used
 _NEAREST_LAGS = 3  # longer lags are of a season
@@ -119,13 +121,25 @@ def regime_settings(spec: Spec, dim: int, seed: int) -> dict[str, Any]:
         "prior_mean": mean,
         "prior_var": variance,
         "batch": prior.batch,
-        "particles": 30,
-        "rule": {"D10": "paper", "D11": "paper"},
+        "particles": PARTICLES,
         "sticky": 10.0,
         "gamma_prior": prior.gamma,
         "dim": dim,
         "seed": seed,
     }
+
+
+def make_filter(spec: Spec, dim: int, seed: int, begin: bool = True) -> RegimeFilter:
+    """Return the regime model of a member.
+
+    Args:
+        spec: its design.
+        dim: number of coordinates d.
+        seed: of its draws.
+        begin: draw its first particles; otherwise its state must be restored.
+    """
+    model: Any = make("student_t_ihmm", **regime_settings(spec, dim, seed))
+    return model._engine(Shape(dim, 1 + len(spec.steps) * dim + spec.width), begin)
 
 
 class FeatureMap:
@@ -238,9 +252,9 @@ class Lineup:
         """Return the prior weights of members of these names."""
         return prior_weights(names)
 
-    def make_filter(self, spec: Spec, dim: int, seed: int) -> RegimeFilter:
-        """Return the regime model of a member."""
-        return RegimeFilter(make("student_t_ihmm", **regime_settings(spec, dim, seed)), dim)
+    def make_filter(self, spec: Spec, dim: int, seed: int, begin: bool = True) -> RegimeFilter:
+        """Return the regime model of a member; without `begin` its state must be restored."""
+        return make_filter(spec, dim, seed, begin)
 
     def specs(self, n_x: int) -> list[Spec]:
         """Return the regression members to begin with."""

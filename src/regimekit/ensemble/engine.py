@@ -94,6 +94,8 @@ class Engine:
         dim: number of coordinates d.
         n_x: number of covariates.
         seed: of the regime models.
+        seasons: periods known.
+        begin: begin the regime models; otherwise their state must be restored.
 
     Attributes:
         time: number of observations.
@@ -114,7 +116,7 @@ class Engine:
         "selection": "object",
     }
 
-    def __init__(self, lineup, advice, dim, n_x, seed, seasons=()):
+    def __init__(self, lineup, advice, dim, n_x, seed, seasons=(), begin=True):
         self.lineup, self.advice = lineup, advice
         self.dim, self.n_x, self.seed = dim, n_x, seed
         self.time = 0
@@ -135,21 +137,23 @@ class Engine:
         checks[[0, 1000]] = 1
         self.season_checks = checks
         self.model_results = None
-        self.ensemble = self.fresh_ensemble()
+        self.ensemble = self.fresh_ensemble(begin)
         self.selection = RegimeSelection(len(self.models), lineup.first_model)
         self.set_models()
 
-    def fresh_ensemble(self):
+    def fresh_ensemble(self, begin=True):
         """Return an ensemble of the members for the present seasons."""
         specs = self.lineup.specs(self.n_x)
         if self.seasons:
             specs = specs + self.lineup.season(self.seasons, self.n_x)
-        return self.make_ensemble(specs, self.seed, self.seasons[0] if self.seasons else 0)
+        period = self.seasons[0] if self.seasons else 0
+        return self.make_ensemble(specs, self.seed, period, begin)
 
-    def make_ensemble(self, specs, seed, period):
+    def make_ensemble(self, specs, seed, period, begin=True):
         """Return an ensemble of these members."""
         filters = [
-            self.lineup.make_filter(spec, self.dim, seed + 101 * i) for i, spec in enumerate(specs)
+            self.lineup.make_filter(spec, self.dim, seed + 101 * i, begin)
+            for i, spec in enumerate(specs)
         ]
         return Ensemble(specs, filters, self.dim, self.lineup.prior_weights, period)
 
@@ -397,7 +401,11 @@ class Engine:
         """Pass the regimes of the regime models on; `model` counts those that infer regimes."""
         if member.infers:
             self.selection.note(
-                model, member.filter.regime, member.changed, member.time - 1, member.filter.since
+                model,
+                member.filter.clock.reported,
+                member.changed,
+                member.filter.clock.time - 1,
+                member.filter.since,
             )
             self.model_scores[model] = self.ensemble.log_scores[member.index]
             self.model_probability[model] = member.filter.regime_probability

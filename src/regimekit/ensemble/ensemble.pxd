@@ -39,7 +39,7 @@ cdef class Ensemble:
     cdef void add_room(self) noexcept with gil
     cdef void drop_followers(self) noexcept nogil
     cdef void set_weights(self) noexcept nogil
-    cdef void limit_weights(self) noexcept nogil
+    cpdef void limit_weights(self) noexcept nogil
     cdef void update(self, double[::1] z, double[::1] covariates) noexcept nogil
     cdef void skip(self, double[::1] z, double[::1] covariates) noexcept nogil
     cdef void set_densities(self, Py_ssize_t version, double[::1] z) noexcept nogil

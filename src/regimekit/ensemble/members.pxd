@@ -49,16 +49,16 @@ cdef class SimpleMembers:
     cdef public double[:, :, ::1] square_variance, square_seen
     cdef public double[:, :, ::1] season_variance
     cdef public double[:, ::1] season_seen
-    cdef double[::1] x, gain
-    cdef Py_ssize_t size(self) noexcept nogil
-    cdef Py_ssize_t set_row(self, Py_ssize_t i, Py_ssize_t j, LagBuffer buffer, Py_ssize_t version, double[::1] covariates) noexcept nogil
-    cdef void predict(self, Py_ssize_t state, LagBuffer buffer, Py_ssize_t version, double[::1] covariates, Components parts, Py_ssize_t first_owner) noexcept nogil
+    cdef public double[::1] x, gain
+    cpdef Py_ssize_t size(self) noexcept nogil
+    cpdef Py_ssize_t set_row(self, Py_ssize_t i, Py_ssize_t j, LagBuffer buffer, Py_ssize_t version, double[::1] covariates) noexcept nogil
+    cpdef void predict(self, Py_ssize_t state, LagBuffer buffer, Py_ssize_t version, double[::1] covariates, Components parts, Py_ssize_t first_owner) noexcept nogil
     cdef void set_component(self, Components parts, Py_ssize_t k, Py_ssize_t j, double location, double variance) noexcept nogil
-    cdef void update(self, Py_ssize_t state, double[::1] z, LagBuffer buffer, Py_ssize_t version, double[::1] covariates, double trust) noexcept nogil
-    cdef void skip(self, Py_ssize_t state) noexcept nogil
+    cpdef void update(self, Py_ssize_t state, double[::1] z, LagBuffer buffer, Py_ssize_t version, double[::1] covariates, double trust) noexcept nogil
+    cpdef void skip(self, Py_ssize_t state) noexcept nogil
     cdef void smooth(self, Py_ssize_t state, Py_ssize_t j, double y, double trust) noexcept nogil
     cdef void regress(self, Py_ssize_t state, Py_ssize_t i, Py_ssize_t j, Py_ssize_t width, double y, double trust) noexcept nogil
-    cdef void copy_state(self, Py_ssize_t source, Py_ssize_t target) noexcept nogil
+    cpdef void copy_state(self, Py_ssize_t source, Py_ssize_t target) noexcept nogil
 
 @cython.final
 cdef class RegimeMember:
@@ -69,13 +69,12 @@ cdef class RegimeMember:
     cdef public bint active
     cdef public bint infers
     cdef public bint changed
-    cdef public int64_t time
     cdef public Py_ssize_t index
     cdef Py_ssize_t dim, n_columns, first_column
     cdef int64_t[::1] steps
-    cdef double[:, ::1] design
+    cdef public double[:, ::1] design
     cdef double[::1] target
-    cdef bint set_design(self, LagBuffer buffer, Py_ssize_t version, double[::1] covariates) noexcept nogil
+    cpdef bint set_design(self, LagBuffer buffer, Py_ssize_t version, double[::1] covariates) noexcept nogil
     cdef void predict(self, LagBuffer buffer, Py_ssize_t version, double[::1] covariates, Components parts) noexcept nogil
     cdef void update(self, double[::1] z, LagBuffer buffer, Py_ssize_t version, double[::1] covariates) noexcept nogil
 

@@ -596,7 +596,6 @@ class RegimeMember:
 
     Attributes:
         active: whether it is predicted and updated.
-        time: number of its updates.
         changed: whether its regime changed at the latest update.
         next: the regime member after it, or None.
     """
@@ -609,7 +608,6 @@ class RegimeMember:
         self.active = True
         self.infers = spec.infers
         self.changed = False
-        self.time = 0
         self.steps = np.array(spec.steps, np.int64)
         self.first_column, self.n_columns = spec.columns[0], spec.width
         self.design = np.ones((1, 1 + len(spec.steps) * dim + spec.width))
@@ -619,11 +617,7 @@ class RegimeMember:
 
     def forecast_at(self, row):
         """Return share, location, spread and dof of the forecast at a design row (m - 1,)."""
-        np.asarray(self.design)[0, 1:] = row
-        self.filter.predict(self.design)
-        law, n = self.filter.forecast, self.filter.forecast.size
-        share, dof = np.array(law.share)[:n], np.array(law.dof)[:n]
-        return share, np.array(law.location)[:n], np.array(law.spread)[:n], dof
+        return self.filter.predict_one(np.concatenate([[1.0], row])[None])
 
     def set_design(self, buffer, version, covariates):
         """Write the design row; return whether the season, if one is removed, is known."""
@@ -706,7 +700,6 @@ class RegimeMember:
                     self.target[j] = z[j] - self.profile.season[version, 0, j]
                 else:
                     self.target[j] = _NAN
-        before: cython.longlong = self.filter.regime
+        before: cython.longlong = self.filter.clock.reported
         self.filter.update(self.target, self.design)
-        self.changed = self.filter.regime != before
-        self.time += 1
+        self.changed = self.filter.clock.reported != before

@@ -9,21 +9,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regimekit.core.covariates import MOST_COORDINATES, try_out
-from regimekit.core.exceptions import RegimekitError, SnapshotError, observation, whole
+from regimekit.core.exceptions import SnapshotError, observation, whole
 from regimekit.core.model import Array, Model
-from regimekit.core.recorder import Block
-from regimekit.core.registry import from_bytes
+from regimekit.core.recorder import Block, Recorder
 from regimekit.distributions.forecast import Forecast, Forecasts, log_densities
 from regimekit.distributions.mixture import Mixture
 from regimekit.ensemble import design, multistep
 from regimekit.ensemble.engine import Engine
 from regimekit.ensemble.ensemble import DEPTH
 from regimekit.ensemble.explain import Advice, explain
-from regimekit.preprocessing.frames import Row, read_series, read_table
-from regimekit.preprocessing.frequency import seasons_of_labels
+from regimekit.ihmm import snapshots
+from regimekit.ihmm.algorithm import RegimeFilter
+from regimekit.ihmm.label_matching import KNOWN_SHARE
+from regimekit.preprocessing.frames import Row, Series, Table
+from regimekit.preprocessing.time_index import seasons_of_labels
 from regimekit.results import Regime, Run, Step, Transitions
-from regimekit.serialization import schema, snapshot
-from regimekit.serialization.validation import Arrays, Values
+from regimekit.serialization import schema
+from regimekit.serialization.validation import Arrays, Part, Values
 
 _CHUNK = 1024  # observations per call of the engine for d = 1
 _MAX_SEASONS = 2
@@ -61,18 +63,11 @@ class Auto(Model):
         """Number of observations."""
         return 0 if self.engine is None else int(self.engine.time)
 
-    def run(self, y: Any, X: Any = None, progress: bool = False, level: float = 0.9) -> Run:
-        """Predict and update along a stream; its dates, if any, give the seasons to expect.
-
-        Args:
-            y, X, progress, level: as for every model.
-        """
+    def _run(self, series: Series, table: Table | None, recorder: Recorder, progress: bool) -> Run:
+        # The dates of a stream determine which seasons to expect.
         if self.lineup.seasons is None and not self.lineup.explicit:
-            index = read_series(y).index
-            if index is None and X is not None:
-                index = getattr(read_table(X), "index", None)
-            self.lineup.seasons = seasons_of_labels(index) or None
-        return super().run(y, X, progress, level)
+            self.lineup.seasons = seasons_of_labels(series.index) or None
+        return super()._run(series, table, recorder, progress)
 
     def _check(self, x: Any) -> Row | None:
         return self.lineup.check(x)
@@ -149,7 +144,7 @@ class Auto(Model):
         if self.engine is None:
             return []
         engine, member, selection = self.engine, self.engine.selected, self.engine.selection
-        known = {r.id: r for r in member.filter.regimes()}
+        known = {r.id: r for r in _regimes(member.filter)}
         names = selection.selected_names
         ours = {own: known[theirs] for theirs, own in names.items() if theirs in known}
         out = []
@@ -204,7 +199,7 @@ class Auto(Model):
             return {"started": False}, {}
         engine = self.engine
         engine.ensemble.tidy()
-        values, arrays = schema.pack(engine)
+        values, arrays = schema.pack_state(engine)
         more, first = self.lineup.pack()
         values |= more | {
             "started": True,
@@ -214,10 +209,10 @@ class Auto(Model):
             "proposed": engine.proposed,
             "outliers": engine.outliers,
             "said": self.advice.said,
-            "member_times": [int(member.time) for member in engine.ensemble.members],
         }
         for i, member in enumerate(engine.ensemble.members):
-            arrays[f"member.{i}"] = np.frombuffer(member.filter.model.to_bytes(), np.int8)
+            values[f"member.{i}"], own = snapshots.pack(member.filter)
+            arrays |= {f"member.{i}/{name}": array for name, array in own.items()}
         return values, arrays | first
 
     def _unpack(self, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
@@ -234,12 +229,11 @@ class Auto(Model):
                 f"Invalid snapshot: seasons is {seasons[:5]}, expected at most {_MAX_SEASONS}, and "
                 "none with given features."
             )
-        engine = Engine(self.lineup, self.advice, dim, n_x, self.seed, seasons)
-        times = kept.wholes("member_times", len(engine.ensemble.members))
-        for i, (member, time) in enumerate(zip(engine.ensemble.members, times, strict=True)):
-            _unpack_filter(member, stored, f"member.{i}", dim)
-            member.time = time
-        schema.unpack(engine, kept, stored)
+        engine = Engine(self.lineup, self.advice, dim, n_x, self.seed, seasons, False)
+        for i, member in enumerate(engine.ensemble.members):
+            own = Part(stored, f"member.{i}/")
+            snapshots.unpack(member.filter, kept.part(f"member.{i}"), own)
+        schema.unpack_state(engine, kept, stored)
         if len(engine.rows) != engine.scaling.size:
             raise SnapshotError(
                 f"Invalid snapshot: rows has {len(engine.rows)} rows, expected "
@@ -251,6 +245,20 @@ class Auto(Model):
         self.engine, self.dim = engine, dim
         try_out(lambda: self._predict(self.lineup.like))
         engine.predicted = False
+
+
+def _regimes(filter: RegimeFilter) -> list[Regime]:
+    """Return the regimes that most of the particles' weight remembers, by the filter's labels."""
+    held, label, pool = filter.row_mass(), np.asarray(filter.pool.label), filter.pool
+    known = []
+    for own in np.unique(label[held > 0]).tolist():
+        rows = np.flatnonzero((label == own) & (held > 0))
+        if held[rows].sum() >= KNOWN_SHARE - 1e-9:
+            # The version that most of the weight shares.
+            row = int(rows[np.argmax(held[rows])])
+            counts = (int(c[row]) for c in (pool.visits, pool.first_seen, pool.last_seen))
+            known.append(Regime(own, *counts, *filter.emission.coefficients(row)))
+    return known
 
 
 def _forecast(law: Mixture) -> Forecast:
@@ -274,18 +282,3 @@ def _mixture(components: multistep.Component) -> Mixture:
     np.asarray(law.spread)[:] = spread
     np.asarray(law.dof)[:] = dof
     return law
-
-
-def _unpack_filter(member: Any, arrays: Arrays, name: str, dim: int) -> None:
-    """Restore the filter of a regime member: a model as this member would make it, any seed."""
-    data = arrays[name]
-    if data.dtype != np.int8 or data.ndim != 1:
-        raise SnapshotError(f"Invalid snapshot: {name} is not a model.")
-    # Checked before it is read: models must not nest.
-    content, fresh = snapshot.read(data.tobytes()), member.filter.model
-    wanted = fresh.settings() | {"seed": content.settings.get("seed")}
-    if content.model != fresh.name or content.settings != wanted:
-        raise SnapshotError(f"Invalid snapshot: {name} is another model than its place is for.")
-    member.filter.model = from_bytes(data.tobytes())
-    if member.filter.model.dim != dim:
-        raise RegimekitError(f"Invalid snapshot: {name} has another dimension.")

@@ -37,6 +37,9 @@ from regimekit.ensemble.members import (
     smoothing_gains,
 )
 from regimekit.ensemble.design import Spec
+from regimekit.ihmm.multistep import rows_ahead
+from regimekit.preprocessing import features as feature_maps
+from regimekit.preprocessing.frames import Row
 
 Array = NDArray[np.float64]
 
@@ -131,10 +134,13 @@ def _coefficients(simple: SimpleMembers, i: int, spec: Spec, j: int) -> Array:
 
 def _without_lags(member: RegimeMember, covariates: Array) -> list[Component]:
     """Return the laws of a regime model without lags."""
-    table = covariates[:, slice(*member.spec.columns)] if member.spec.width else None
+    rows = [Row(now[slice(*member.spec.columns)], None) for now in covariates]
+    features = feature_maps.intercept()
+    if member.spec.width:
+        features = features + feature_maps.columns()
     return [
         _thinned(f.share, f.location, f.spread, f.dof)
-        for f in list(member.filter.ahead(len(covariates), table))[1:]
+        for f in rows_ahead(member.filter, features, rows)[1:]
     ]
 
 

@@ -293,6 +293,10 @@ class RegimeSelection:
         self.candidate = NO_REGIME
         self.name_known = False
 
+    def observe(self, model, regime, changed=False, time=0, since=0):
+        """Note the regime of a model after one observation, for Python; see `note`."""
+        self.note(model, regime, changed, time, since)
+
     def hear(self, time, log_scores):
         """Take one observation that `note` was called for; return the events known now."""
         self.update(time, np.ascontiguousarray(log_scores, np.float64))

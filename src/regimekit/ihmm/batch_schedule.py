@@ -1,117 +1,125 @@
-"""How long the next batch is: fixed, or from the rate of outliers seen so far.
+"""The size of the next batch: fixed, or from the rate of outliers observed so far.
 
-The paper sketches (Limitations, "Fixed batch size") a rate of outliers lambda ~ Gamma(a, b) that
-learns Delta outliers in a batch of B as lambda | Delta, B ~ Gamma(a + Delta, b + B). With lambda
-integrated out the outliers of a batch are negative binomial, and the next batch is the smallest
-in which the chance that outliers are at least half of it is below a tolerance.
+The paper sketches (Limitations, "Fixed batch size") a rate of outliers lambda ~ Gamma(a, b) that is
+updated by Delta outliers in a batch of B as lambda | Delta, B ~ Gamma(a + Delta, b + B). With lambda
+integrated out, the number of outliers of a batch is negative binomial. The next batch is the
+smallest one for which the probability that at least half of it are outliers is below a tolerance.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
+import cython
+from cython.cimports.libc.math import exp, lgamma, log
 
-from regimekit._numba import bare
 from regimekit.core.exceptions import RegimekitError, positive, share, unknown, whole
 
-LONGEST_BATCH = 10_000
-NEAR = 4.0  # posterior standard deviations: regimes farther apart are not compared (D11)
+MAX_BATCH = 10_000  # observations
 
 
-class Schedule(NamedTuple):
-    """Settings of the batch.
+class BatchSchedule:
+    """Settings of the batch size.
 
-    Attributes:
-        fixed: observations of every batch, or 0 where the outliers decide.
-        largest: no batch is longer.
-        smallest: no batch is shorter.
+    Args:
+        fixed: observations of every batch, or 0 for an adaptive size.
+        largest: largest adaptive size.
+        smallest: smallest adaptive size.
         outlier_weight: an observation with w^2 below this counts as an outlier (tau_w).
-        tolerance: accepted chance that outliers make up half a batch (tau_g).
-        shape: a of the rate's Gamma prior.
-        rate: b of the rate's Gamma prior.
+        tolerance: accepted probability that half of a batch are outliers (tau_g).
+        shape: a of the Gamma prior of the rate.
+        rate: b of the Gamma prior of the rate.
     """
 
-    fixed: int = 0
-    largest: int = 32
-    smallest: int = 1
-    outlier_weight: float = 0.2
-    tolerance: float = 0.001
-    shape: float = 0.5
-    rate: float = 20.0
+    def __init__(
+        self,
+        fixed=0,
+        largest=32,
+        smallest=1,
+        outlier_weight=0.2,
+        tolerance=0.001,
+        shape=0.5,
+        rate=20.0,
+    ):
+        self.fixed = fixed
+        self.largest = largest
+        self.smallest = smallest
+        self.outlier_weight = outlier_weight
+        self.tolerance = tolerance
+        self.shape = shape
+        self.rate = rate
 
     @property
-    def longest(self) -> int:
-        """No batch has more observations."""
+    def longest(self):
+        """Largest number of observations of a batch."""
         return self.fixed or self.largest
 
+    def next_size(self, counts):
+        """Return the size of the next batch given (outliers, observations) so far."""
+        if self.fixed > 0:
+            return self.fixed
+        a: cython.double = self.shape + counts[0]
+        b: cython.double = self.rate + counts[1]
+        for size in range(self.smallest, self.largest):
+            if 1.0 - probability_of_fewer(a, b, size, (size + 1) // 2) < self.tolerance:
+                return size
+        return self.largest
 
-@bare
-def next_size(schedule: Schedule, counts: np.ndarray) -> int:
-    """Length of the batch about to begin, given (outliers, observations) so far."""
-    if schedule.fixed > 0:
-        return schedule.fixed
-    a, b = schedule.shape + counts[0], schedule.rate + counts[1]
-    for size in range(schedule.smallest, schedule.largest):
-        if 1.0 - fewer(a, b, size, (size + 1) // 2) < schedule.tolerance:
-            return size
-    return schedule.largest
+
+ADAPTIVE_SETTINGS = ("largest", "smallest", "outlier_weight", "tolerance", "shape", "rate")
 
 
-@bare
-def fewer(a: float, b: float, size: int, limit: int) -> float:
-    """P(Delta < limit) for Delta | lambda ~ Poisson(lambda size), lambda ~ Gamma(a, b)."""
-    log_stay, log_leave = math.log(b / (b + size)), math.log(size / (b + size))
-    total = 0.0
+def probability_of_fewer(a, b, size, limit):
+    """Return P(Delta < limit) for Delta | lambda ~ Poisson(lambda size), lambda ~ Gamma(a, b)."""
+    log_stay: cython.double = log(b / (b + size))
+    log_leave: cython.double = log(size / (b + size))
+    total: cython.double = 0.0
+    log_p: cython.double
     for k in range(limit):
-        log_p = math.lgamma(a + k) - math.lgamma(a) - math.lgamma(k + 1.0)
-        total += math.exp(log_p + a * log_stay + k * log_leave)
+        log_p = lgamma(a + k) - lgamma(a) - lgamma(k + 1.0)
+        total += exp(log_p + a * log_stay + k * log_leave)
     return total
 
 
-def read_schedule(batch: Any) -> Schedule:
-    """A whole number, "adaptive", or a mapping of Schedule settings."""
+def read_schedule(batch: Any) -> BatchSchedule:
+    """Return the schedule for a whole number, "adaptive", or a mapping of adaptive settings.
+
+    Raises:
+        RegimekitError: If `batch` is none of these.
+    """
     if isinstance(batch, str):
         if batch != "adaptive":
             raise unknown("batch", batch, ["adaptive"])
-        return Schedule()
+        return BatchSchedule()
     if isinstance(batch, dict):
         return _read_adaptive(batch)
-    return Schedule(fixed=_short("batch", whole("batch", batch)))
+    return BatchSchedule(_size("batch", whole("batch", batch)))
 
 
-def _read_adaptive(given: dict[str, Any]) -> Schedule:
-    known = [name for name in Schedule._fields if name != "fixed"]
+def _read_adaptive(given: dict[str, Any]) -> BatchSchedule:
     for name in given:
-        if name not in known:
-            raise unknown("batch", name, known)
-    rule = Schedule(**given)
-    whole("batch['smallest']", rule.smallest)
-    _short("batch['largest']", whole("batch['largest']", rule.largest, least=rule.smallest))
-    share("batch['outlier_weight']", rule.outlier_weight)
-    share("batch['tolerance']", rule.tolerance)
-    positive("batch['shape']", rule.shape)
-    if not math.isfinite(positive("batch['rate']", rule.rate)):
+        if name not in ADAPTIVE_SETTINGS:
+            raise unknown("batch", name, ADAPTIVE_SETTINGS)
+    defaults = BatchSchedule()
+    chosen = {name: given.get(name, getattr(defaults, name)) for name in ADAPTIVE_SETTINGS}
+    smallest = whole("batch['smallest']", chosen["smallest"])
+    largest = whole("batch['largest']", chosen["largest"], least=smallest)
+    rate = positive("batch['rate']", chosen["rate"])
+    if not math.isfinite(rate):
         raise RegimekitError("batch['rate'] must be finite.")
-    return rule._replace(
-        outlier_weight=float(rule.outlier_weight),
-        tolerance=float(rule.tolerance),
-        shape=float(rule.shape),
-        rate=float(rule.rate),
+    return BatchSchedule(
+        0,
+        _size("batch['largest']", largest),
+        smallest,
+        float(share("batch['outlier_weight']", chosen["outlier_weight"])),
+        float(share("batch['tolerance']", chosen["tolerance"])),
+        float(positive("batch['shape']", chosen["shape"])),
+        float(rate),
     )
 
 
-def _short(argument: str, size: int) -> int:
-    if size > LONGEST_BATCH:
-        raise RegimekitError(f"{argument} must be at most {LONGEST_BATCH}, got {size}.")
+def _size(argument: str, size: int) -> int:
+    if size > MAX_BATCH:
+        raise RegimekitError(f"{argument} must be at most {MAX_BATCH}, got {size}.")
     return size
-
-
-@bare
-def merge_due(batches: int, visits: int, width: int) -> bool:
-    """Whether a regime is to be compared with the others of its particle (D11).
-
-    It is with its 2nd, 4th, 8th, .. batch, once it has an observation for every coefficient.
-    """
-    return batches > 1 and batches & (batches - 1) == 0 and visits >= width

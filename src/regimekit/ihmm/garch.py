@@ -1,15 +1,15 @@
-"""Maker of the infinite HMM whose regimes are GARCH(1, 1) volatilities."""
+"""Factory of the infinite HMM whose regimes are GARCH(1, 1) volatilities."""
 
 from __future__ import annotations
 
 from regimekit.core.exceptions import RegimekitError, whole
 from regimekit.core.maker import Batch, Pair, Resampling, Rules, Terms, Units, Weight, maker
-from regimekit.ihmm.emissions.garch import GarchSpec
+from regimekit.ihmm.emissions.garch import GarchSettings
 from regimekit.ihmm.makers import build
 from regimekit.ihmm.model import RegimeModel
 from regimekit.preprocessing import features as feature_maps
 
-MOST_POINTS = 100_000  # of a regime's cloud
+MAX_POINTS = 100_000  # points of the cloud of a regime
 
 
 @maker
@@ -43,32 +43,37 @@ def garch_ihmm(
     dim: int | None = None,
     seed: int = 0,
 ) -> RegimeModel:
-    """Regimes of volatility: y = sigma e, sigma^2 = omega + a y_before^2 + b sigma_before^2.
+    """Return an infinite HMM whose regimes are GARCH(1, 1) volatilities.
 
-    Each regime has its own (omega, a, b), learnt by a cloud of weighted points; `regimes()` gives
-    their posterior mean and standard deviation, `predict().sd` is the volatility. The mean of y
-    is zero: pass returns, or the residuals of a regression. With `weight="none"` the likelihood
-    is the plain one.
+    y_t = sigma_t e_t, sigma_t^2 = omega + a y_{t-1}^2 + b sigma_{t-1}^2, where each regime has its
+    own (omega, a, b), learnt by a cloud of weighted points. `regimes()` returns their posterior
+    mean and standard deviation, `predict().sd` is the volatility. The mean of y is zero: pass
+    returns, or the residuals of a regression. With `weight="none"` the plain likelihood is used.
 
-    The defaults suit returns scaled to a variance of about 1; other scales are found too, a few
-    batches later. They differ from the family's where
-    volatility asks for it. The weight is Huber's at 4 standard deviations: up to there it leaves
-    a Gaussian GARCH alone, whereas `imq` also holds back the middling values that volatility is
-    learnt from. `sticky` is 10, because a persistent GARCH can imitate a switch by itself; the
-    prior has to say that regimes last. 50 particles are enough, since each regime's cloud already
-    carries what is not known about it.
+    The defaults suit returns scaled to a variance of about 1; other scales are learnt within a few
+    batches. Three defaults differ from those of `br_ihmm`. The weight is Huber's at 4 standard
+    deviations, because `imq` also reduces the weight of moderate values from which volatility is
+    learnt. `sticky` is 10, because a persistent GARCH process resembles a switch. 50 particles are
+    enough, because the cloud of each regime already represents the uncertainty of its coefficients.
 
     Args:
         variance_prior: (median, spread of the log) of a regime's long-run variance
             omega / (1 - a - b), in the units of y^2.
         persistence_prior: (median, spread of the logit) of a + b.
         reaction_prior: (median, spread of the logit) of a / (a + b), the part of the persistence
-            that answers to the last observation.
-        cloud: points per regime. Cost grows with it, errors fall with its square root.
+            due to the latest observation.
+        cloud: number of points per regime. The cost is proportional to it, the error to the
+            inverse of its square root.
         bandwidth: h of the kernel that smooths redrawn points, between 0 and 1.
-        batch, particles, rule, ...: everything else as for `br_ihmm`, `features` excepted.
+        batch, particles, rule, ...: as for `br_ihmm`. `features` must not be given.
 
-    Rescaling y by s, with the median of variance_prior by s^2, changes no regime.
+    Returns:
+        RegimeModel: a model that has not seen any observation.
+
+    Raises:
+        RegimekitError: If a setting is invalid, or if features or several coordinates are given.
+
+    If y is multiplied by s and the median of variance_prior by s^2, the regimes stay the same.
 
     Example:
         >>> import numpy as np
@@ -83,11 +88,13 @@ def garch_ihmm(
     """
     settings = locals()
     if dim not in (None, 1):
-        raise RegimekitError(f"dim={dim!r}: a GARCH regime describes one series.")
+        raise RegimekitError(
+            f"dim must be 1 for a GARCH regime, which describes one series, got {dim!r}."
+        )
     if feature_maps.read(features) != feature_maps.intercept():
         raise RegimekitError(
-            "features have no use here: a GARCH regime has no mean to regress. "
+            "features must not be given: a GARCH regime has mean zero. "
             "Pass the residuals of a regression as y."
         )
-    whole("cloud", cloud, least=16, most=MOST_POINTS)
-    return build("garch_ihmm", GarchSpec, settings)
+    whole("cloud", cloud, least=16, most=MAX_POINTS)
+    return build("garch_ihmm", GarchSettings, settings)

@@ -1,75 +1,177 @@
-"""P(next regime): a hierarchical Dirichlet process.
+"""The prior over regimes: a hierarchical Dirichlet process (HDP) over transition rows.
 
     beta ~ SB(gamma),   pi_l ~ Dir(alpha beta),   alpha, gamma ~ Gamma
 
-A particle carries the transition counts n, the shares beta of its L regimes and, last, of all
+A particle stores the transition counts n, the shares beta of its L regimes and, last, of all
 regimes not opened yet, and alpha and gamma. With pi integrated out,
 
-    P(l | s) = (n_sl + alpha beta_l) / (n_s. + alpha)                    Eq. (transition_prob)
+    P(l | s) = (n_sl + alpha beta_l) / (n_s. + alpha)                  Eq. (28), form:transition_prob
 
-and given table counts m ~ Antoniak(n, alpha beta) the rest has closed-form conditionals.
-A finite `sticky` kappa adds kappa to the self-transition (Fox et al. 2008).
+and given table counts m ~ Antoniak(n, alpha beta), Eq. (31), the other conditionals are closed
+form, Eqs. (32) to (37). A finite `sticky` kappa adds kappa to the self-transition (Fox et al. 2008);
+the paper's degenerate sticky prior, Eqs. (13) and (14), is the batch itself: kappa is infinite inside
+a batch.
 """
 
 from __future__ import annotations
 
-import math
-from typing import NamedTuple
-
+import cython
 import numpy as np
+from cython.cimports.libc.math import exp, expm1, lgamma, log
 
-from regimekit._numba import bare, kernel
-from regimekit.ihmm.state import START, Particles
+if not cython.compiled:
+    from regimekit.ihmm.state import START
 
-LEAST = 1e-300  # a concentration below this is taken for this: its log must stay finite
-_SHORTEST_STICK = 1e-300
-_ONE_BY_ONE = 16  # customers seated singly before jumping from table to table
+INF = cython.declare(cython.double, float("inf"))
+# Smaller concentrations are replaced by this: their logarithm must stay finite.
+MIN_CONCENTRATION = cython.declare(cython.double, 1e-300)
+MIN_STICK = cython.declare(cython.double, 1e-300)
+# Customers that are seated one by one before jumping from table to table.
+SEATED_SINGLY = cython.declare(cython.Py_ssize_t, 16)
 
 
-class Concentration(NamedTuple):
+class Concentration:
     """Gamma(shape, rate) priors of alpha and gamma, and the self-transition bias kappa."""
 
-    alpha_shape: float = 1.0
-    alpha_rate: float = 1.0
-    gamma_shape: float = 1.0
-    gamma_rate: float = 1.0
-    sticky: float = 0.0
+    def __init__(
+        self, alpha_shape=1.0, alpha_rate=1.0, gamma_shape=1.0, gamma_rate=1.0, sticky=0.0
+    ):
+        self.alpha_shape = alpha_shape
+        self.alpha_rate = alpha_rate
+        self.gamma_shape = gamma_shape
+        self.gamma_rate = gamma_rate
+        self.sticky = sticky
+        self.customers = 0
+        self.tables = np.zeros(16, np.int64)
+
+    def reserve(self, regimes):
+        """Make room for the tables of `regimes` regimes."""
+        if regimes > self.tables.shape[0]:
+            self.tables = np.zeros(2 * regimes, np.int64)
+
+    def row_tables(self, p, i, source, diagonal, random):
+        """Seat the customers of one transition row, Eq. (31); return the tables opened.
+
+        The tables of each regime are added to `tables`; `customers` is set to their number.
+        """
+        opened: cython.Py_ssize_t = 0
+        found: cython.Py_ssize_t
+        count: cython.Py_ssize_t
+        share: cython.double
+        self.customers = 0
+        for k in range(p.n_regimes[i]):
+            count = p.start[i, k] if source == START else p.counts[i, source, k]
+            if count == 0 or (source == k and not diagonal):
+                continue
+            self.customers += count
+            share = p.alpha[i] * exp(p.log_beta[i, k])
+            found = antoniak(count, share, self.sticky if source == k else 0.0, random)
+            self.tables[k] += found
+            opened += found
+        return opened
+
+    def sweep(self, p, i, diagonal, random):
+        """Draw tables, alpha, gamma and beta of particle i in one Gibbs pass (update_struct).
+
+        If `diagonal` is False, self-transitions are left out of the tables *and* of u and v: the
+        guard of deviation D5 against a row without tables.
+        """
+        n: cython.Py_ssize_t = p.n_regimes[i]
+        total: cython.Py_ssize_t = 0
+        opened: cython.Py_ssize_t
+        log_u: cython.double = 0.0
+        v: cython.double = 0.0
+        bias: cython.double
+        alpha: cython.double = p.alpha[i]
+        source: cython.Py_ssize_t
+        for k in range(n):
+            self.tables[k] = 0
+        for source in range(-1, n):
+            opened = self.row_tables(p, i, source, diagonal, random)
+            total += opened
+            if self.customers == 0:
+                continue
+            if self.sticky == 0.0:
+                log_u += log(random.beta(alpha + 1.0, self.customers))  # Eq. (32), form:sample_u
+                if random.uniform() * (self.customers + alpha) < self.customers:
+                    v += 1.0  # Eq. (33), form:sample_v
+            else:
+                # With kappa fixed, u ~ Beta(alpha + kappa, n) alone makes alpha conjugate.
+                bias = 0.0 if source == START else self.sticky
+                log_u += log_beta_draw(alpha + bias, self.customers, random)
+        # Eq. (35), form:sample_alpha
+        alpha = random.gamma(self.alpha_shape + total - v, 1.0 / (self.alpha_rate - log_u))
+        p.alpha[i] = max(alpha, MIN_CONCENTRATION)
+        p.gamma[i] = max(self.draw_gamma(p.gamma[i], n, total, random), MIN_CONCENTRATION)
+        self.draw_beta(p, i, random)
+
+    def sweep_all(self, particles, random, sweeps):
+        """Draw the structure of every particle `sweeps` times, for callers in Python."""
+        for i in range(particles.alpha.shape[0]):
+            for _ in range(sweeps):
+                self.sweep(particles, i, True, random)
+
+    def draw_gamma(self, gamma, n, total, random):
+        """Draw gamma given n regimes at `total` tables, Eqs. (34) and (36)."""
+        if total == 0:
+            return random.gamma(self.gamma_shape, 1.0 / self.gamma_rate)
+        rate: cython.double = self.gamma_rate - log(random.beta(gamma + 1.0, total))
+        shape: cython.double = self.gamma_shape + n
+        odds: cython.double = (shape - 1.0) / (total * rate)
+        if random.uniform() * (1.0 + odds) >= odds:
+            shape -= 1.0
+        return random.gamma(shape, 1.0 / rate)
+
+    def draw_beta(self, p, i, random):
+        """Draw beta ~ Dir(m_.1, .., m_.L, gamma) in logs, Eq. (37), form:sample_beta."""
+        n: cython.Py_ssize_t = p.n_regimes[i]
+        shape: cython.double
+        for k in range(n + 1):
+            shape = self.tables[k] if k < n else p.gamma[i]
+            p.log_beta[i, k] = log_gamma_draw(shape, random)
+        normalize_beta(p, i, n + 1)
 
 
-@bare
-def log_transition_row(p: Particles, i: int, sticky: float, out_log_p: np.ndarray) -> None:
-    """log P(l | current regime) of particle i for l = 0 .. L, the last a new regime."""
-    n, s, alpha = p.n_regimes[i], p.current[i], p.alpha[i]
-    counts = p.start[i] if s == START else p.counts[i, s]
-    total = 0
+def log_transition_row(p, i, sticky):
+    """Write log P(l | s), Eq. (28), of particle i for l = 0 .. L; the last is a new regime."""
+    n: cython.Py_ssize_t = p.n_regimes[i]
+    s: cython.Py_ssize_t = p.current[i]
+    alpha: cython.double = p.alpha[i]
+    bias: cython.double = 0.0 if s == START else sticky
+    total: cython.Py_ssize_t = 0
+    count: cython.double
     for k in range(n):
-        total += counts[k]
-    bias = 0.0 if s == START else sticky
-    log_norm = math.log(total + alpha + bias)
+        total += p.start[i, k] if s == START else p.counts[i, s, k]
+    log_norm: cython.double = log(total + alpha + bias)
     for k in range(n + 1):
-        count = float(counts[k]) if k < n else 0.0
+        count = 0.0
+        if k < n:
+            count = p.start[i, k] if s == START else p.counts[i, s, k]
         if k == s:
             count += bias
         if count > 0.0:
-            out_log_p[k] = math.log(count + alpha * math.exp(p.log_beta[i, k])) - log_norm
-        else:  # in logs: a tiny share must not underflow to an impossible regime
-            out_log_p[k] = math.log(alpha) + p.log_beta[i, k] - log_norm
+            p.log_row[i, k] = log(count + alpha * exp(p.log_beta[i, k])) - log_norm
+        else:
+            # In logs: a tiny share must not underflow to an impossible regime.
+            p.log_row[i, k] = log(alpha) + p.log_beta[i, k] - log_norm
 
 
-@bare
-def log_stick_rest(gamma: float, rng: np.random.Generator) -> float:
-    """log (1 - v) of v ~ Beta(1, gamma): 1 - v = U^(1 / gamma), in logs lest it underflow."""
-    return min(math.log(1.0 - rng.random()) / gamma, -_SHORTEST_STICK)
+def log_stick_rest(gamma, random):
+    """Draw log(1 - v) for v ~ Beta(1, gamma): 1 - v = U^(1 / gamma), in logs against underflow."""
+    return min(log(1.0 - random.uniform()) / gamma, -MIN_STICK)
 
 
-@bare
-def record(p: Particles, i: int, choice: int, rng: np.random.Generator) -> None:
-    """Count particle i's transition into slot `choice`; a new regime splits the last stick."""
-    n = p.n_regimes[i]
+def count_transition(p, i, choice, random):
+    """Count the transition of particle i into slot `choice`, Eq. (29) (update_counts).
+
+    A new regime splits the last stick, Eq. (30). (The paper prints (1 - v) v b for (1 - v) b.)
+    """
+    n: cython.Py_ssize_t = p.n_regimes[i]
+    log_rest: cython.double
     if choice == n:
-        log_rest = log_stick_rest(p.gamma[i], rng)
+        log_rest = log_stick_rest(p.gamma[i], random)
         p.log_beta[i, n + 1] = p.log_beta[i, n] + log_rest
-        p.log_beta[i, n] += math.log(-math.expm1(log_rest))
+        p.log_beta[i, n] += log(-expm1(log_rest))
         p.n_regimes[i] = n + 1
         for k in range(n + 1):
             p.counts[i, k, n] = 0
@@ -82,34 +184,39 @@ def record(p: Particles, i: int, choice: int, rng: np.random.Generator) -> None:
     p.current[i] = choice
 
 
-@bare
-def antoniak(n: int, concentration: float, bias: float, rng: np.random.Generator) -> int:
-    """Tables that beta explains among n customers of a restaurant, exactly, in O(tables log n).
+def antoniak(n, concentration, bias, random):
+    """Draw the number of tables that beta explains among n customers, exactly, Eq. (31).
 
-    With j seated the next opens a table with probability (a + bias) / (a + bias + j), and a
-    share a / (a + bias) of those is not the bias's: a / (a + bias + j) in all. The first
-    customers are seated one by one. After that no such table is opened before the (k+1)-th
+    With j customers seated, the next one opens a table with probability (a + bias) / (a + bias +
+    j), and a share a / (a + bias) of those belongs to beta: a / (a + bias + j) in all. The first
+    customers are seated one by one. After that, no such table is opened before customer k + 1
     with probability G(bias + k) G(a + bias + j) / (G(bias + j) G(a + bias + k)), so one uniform
-    finds the next table by bisection. Without a bias the first customer opens a table for sure.
+    finds the next table by bisection, in O(tables log n). Without a bias the first customer
+    always opens a table.
     """
     if n == 0:
         return 0
-    seated = 1 if bias == 0.0 else 0
-    tables = seated
-    total = concentration + bias
-    while seated < min(n, _ONE_BY_ONE):
-        if rng.random() * (total + seated) < concentration:
+    seated: cython.Py_ssize_t = 1 if bias == 0.0 else 0
+    tables: cython.Py_ssize_t = seated
+    total: cython.double = concentration + bias
+    target: cython.double
+    low: cython.Py_ssize_t
+    high: cython.Py_ssize_t
+    middle: cython.Py_ssize_t
+    while seated < min(n, SEATED_SINGLY):
+        if random.uniform() * (total + seated) < concentration:
             tables += 1
         seated += 1
     while seated < n and concentration > 0.0:
-        target = math.log(1.0 - rng.random())
-        target -= math.lgamma(total + seated) - math.lgamma(bias + seated)
-        if math.lgamma(bias + n) - math.lgamma(total + n) > target:
+        target = log(1.0 - random.uniform())
+        target -= lgamma(total + seated) - lgamma(bias + seated)
+        if lgamma(bias + n) - lgamma(total + n) > target:
             break
-        low, high = seated, n  # survival(low) > u >= survival(high)
+        low = seated  # survival(low) > u >= survival(high)
+        high = n
         while high - low > 1:
             middle = (low + high) // 2
-            if math.lgamma(bias + middle) - math.lgamma(total + middle) > target:
+            if lgamma(bias + middle) - lgamma(total + middle) > target:
                 low = middle
             else:
                 high = middle
@@ -118,159 +225,78 @@ def antoniak(n: int, concentration: float, bias: float, rng: np.random.Generator
     return tables
 
 
-@bare
-def log_gamma_draw(shape: float, rng: np.random.Generator) -> float:
-    """Log of a Gamma(shape, 1) draw; small shapes would underflow if drawn directly."""
+def log_gamma_draw(shape, random):
+    """Draw the log of a Gamma(shape, 1) variable; small shapes would underflow otherwise."""
+    log_boosted: cython.double
     if shape <= 0.0:
-        return -np.inf
+        return -INF
     if shape >= 1.0:
-        return math.log(rng.gamma(shape, 1.0))
-    log_boosted = math.log(rng.gamma(shape + 1.0, 1.0))
-    return log_boosted + math.log(1.0 - rng.random()) / shape
+        return log(random.gamma(shape, 1.0))
+    log_boosted = log(random.gamma(shape + 1.0, 1.0))
+    return log_boosted + log(1.0 - random.uniform()) / shape
 
 
-@bare
-def log_beta_draw(a: float, b: float, rng: np.random.Generator) -> float:
-    """Log of a Beta(a, b) draw; for small a it would underflow to 0 if drawn directly."""
-    x, y = log_gamma_draw(a, rng), log_gamma_draw(b, rng)
-    top = max(x, y)
-    return x - top - math.log(math.exp(x - top) + math.exp(y - top))
+def log_beta_draw(a, b, random):
+    """Draw the log of a Beta(a, b) variable; for small a it would underflow otherwise."""
+    x: cython.double = log_gamma_draw(a, random)
+    y: cython.double = log_gamma_draw(b, random)
+    top: cython.double = max(x, y)
+    return x - top - log(exp(x - top) + exp(y - top))
 
 
-@bare
-def row_tables(
-    p: Particles,
-    i: int,
-    source: int,
-    sticky: float,
-    diagonal: bool,
-    rng: np.random.Generator,
-    out_tables: np.ndarray,
-) -> tuple[int, int]:
-    """Seat the customers of one transition row; add its tables; return (customers, tables)."""
-    customers, opened = 0, 0
-    for k in range(p.n_regimes[i]):
-        count = p.start[i, k] if source == START else p.counts[i, source, k]
-        if count == 0 or (source == k and not diagonal):
-            continue
-        customers += count
-        share = p.alpha[i] * math.exp(p.log_beta[i, k])
-        tables = antoniak(count, share, sticky if source == k else 0.0, rng)
-        out_tables[k] += tables
-        opened += tables
-    return customers, opened
-
-
-@bare
-def sweep(
-    p: Particles,
-    i: int,
-    prior: Concentration,
-    diagonal: bool,
-    rng: np.random.Generator,
-    tables: np.ndarray,
-) -> None:
-    """One Gibbs pass over tables, alpha, gamma, beta of particle i (Eqs. sample_u .. sample_beta).
-
-    `diagonal=False` leaves self-transitions out of the tables *and* of u, v (D5's guard).
-    `tables` is scratch.
-    """
-    n = p.n_regimes[i]
+def normalize_beta(p, i, n):
+    """Make the first n log shares of particle i sum to one."""
+    top: cython.double = -INF
+    total: cython.double = 0.0
+    log_total: cython.double
     for k in range(n):
-        tables[k] = 0
-    total, log_u, v = 0, 0.0, 0.0
-    alpha = p.alpha[i]
-    for source in range(START, n):
-        customers, opened = row_tables(p, i, source, prior.sticky, diagonal, rng, tables)
-        total += opened
-        if customers == 0:
-            continue
-        if prior.sticky == 0.0:
-            log_u += math.log(rng.beta(alpha + 1.0, customers))  # Eq. (sample_u)
-            v += rng.random() * (customers + alpha) < customers  # Eq. (sample_v)
-        else:  # with kappa fixed, u ~ Beta(alpha + kappa, n) alone makes alpha conjugate
-            bias = 0.0 if source == START else prior.sticky
-            log_u += log_beta_draw(alpha + bias, float(customers), rng)
-    alpha = rng.gamma(prior.alpha_shape + total - v, 1.0 / (prior.alpha_rate - log_u))
-    p.alpha[i] = max(alpha, LEAST)
-    p.gamma[i] = max(draw_gamma(p.gamma[i], n, total, prior, rng), LEAST)
-    draw_beta(p, i, rng, tables)
-
-
-@bare
-def draw_gamma(
-    gamma: float, n: int, total: int, prior: Concentration, rng: np.random.Generator
-) -> float:
-    """gamma given L regimes at `total` tables (Eqs. sample_phi, sample_gamma)."""
-    if total == 0:
-        return rng.gamma(prior.gamma_shape, 1.0 / prior.gamma_rate)
-    rate = prior.gamma_rate - math.log(rng.beta(gamma + 1.0, total))
-    shape = prior.gamma_shape + n
-    odds = (shape - 1.0) / (total * rate)
-    if rng.random() * (1.0 + odds) >= odds:
-        shape -= 1.0
-    return rng.gamma(shape, 1.0 / rate)
-
-
-@bare
-def draw_beta(p: Particles, i: int, rng: np.random.Generator, tables: np.ndarray) -> None:
-    """beta ~ Dir(m_.1, .., m_.L, gamma), in logs (Eq. sample_beta)."""
-    n = p.n_regimes[i]
-    top = -np.inf
-    for k in range(n + 1):
-        shape = float(tables[k]) if k < n else p.gamma[i]
-        p.log_beta[i, k] = log_gamma_draw(shape, rng)
         top = max(top, p.log_beta[i, k])
-    renormalise(p.log_beta[i], n + 1, top)
-
-
-@bare
-def renormalise(log_beta: np.ndarray, n: int, top: float) -> None:
-    """Make the first n log shares sum to one; `top` is their largest."""
-    total = 0.0
     for k in range(n):
-        total += math.exp(log_beta[k] - top)
-    log_total = top + math.log(total)
+        total += exp(p.log_beta[i, k] - top)
+    log_total = top + log(total)
     for k in range(n):
-        log_beta[k] -= log_total
+        p.log_beta[i, k] -= log_total
 
 
-@kernel
-def stalest(p: Particles, i: int, pool: int, last_seen: np.ndarray) -> int:
-    """The regime to forget (Alg. prune): least recently seen of the `pool` least visited.
+def least_used(p, i, pool, last_seen, visits, taken):
+    """Return the regime to prune: the least recently seen of the `pool` least visited ones.
 
-    Visits are transitions out of the regime, as in the paper. Never the current regime.
+    Visits are transitions out of the regime, as in the paper (Algorithm "prune"). The present
+    regime is never pruned; -1 if there is no other. `visits` and `taken` are scratch.
     """
-    n = p.n_regimes[i]
-    visits = np.empty(n, np.int64)
+    n: cython.Py_ssize_t = p.n_regimes[i]
+    victim: cython.Py_ssize_t = -1
+    least: cython.Py_ssize_t
     for l in range(n):
+        taken[l] = 0
         visits[l] = 0
         for k in range(n):
             visits[l] += p.counts[i, l, k]
-    victim = -1
-    taken = np.zeros(n, np.bool_)
     for _ in range(min(pool, n - 1)):
         least = -1
         for l in range(n):
-            open_to_pick = l != p.current[i] and not taken[l]
-            if open_to_pick and (least < 0 or visits[l] < visits[least]):
-                least = l
-        taken[least] = True
+            if l != p.current[i] and taken[l] == 0:
+                if least < 0 or visits[l] < visits[least]:
+                    least = l
+        taken[least] = 1
         if victim < 0 or last_seen[p.slots[i, least]] < last_seen[p.slots[i, victim]]:
             victim = least
     return victim
 
 
-@bare
-def forget(p: Particles, i: int, victim: int, keep_start: bool) -> None:
-    """Remove regime `victim` of particle i: its row and column, its share, its slot.
+def remove_regime(p, i, victim, keep_start):
+    """Remove a regime of particle i: its row and column of counts, its share, its slot.
 
-    D6: a regime whose every entry led through the forgotten one keeps a table in the start row.
+    With `keep_start` (deviation D6) a regime whose every entry led through the removed one keeps a
+    table in the start row.
     """
-    n = p.n_regimes[i]
+    n: cython.Py_ssize_t = p.n_regimes[i]
+    entries: cython.Py_ssize_t
     for l in range(n - 1):
         for k in range(n - 1):
-            p.counts[i, l, k] = p.counts[i, l + (l >= victim), k + (k >= victim)]
+            p.counts[i, l, k] = p.counts[
+                i, l + 1 if l >= victim else l, k + 1 if k >= victim else k
+            ]
     for k in range(victim, n - 1):
         p.start[i, k] = p.start[i, k + 1]
     for k in range(victim, n):
@@ -279,15 +305,30 @@ def forget(p: Particles, i: int, victim: int, keep_start: bool) -> None:
     p.n_regimes[i] = n - 1
     if p.current[i] > victim:
         p.current[i] -= 1
-    top = -np.inf
-    for k in range(n):
-        top = max(top, p.log_beta[i, k])
-    renormalise(p.log_beta[i], n, top)
+    normalize_beta(p, i, n)
     if keep_start:
         for k in range(n - 1):
             entries = p.start[i, k]
             for l in range(n - 1):
-                if l != k:  # staying is no entry, and its tables may all be the bias's or zeroed
+                if l != k:  # a self-transition is not an entry
                     entries += p.counts[i, l, k]
             if entries == 0:
                 p.start[i, k] = 1
+
+
+def transition_matrix(p, i, sticky, out):
+    """Write P(l | s) of particle i among its L regimes and, last, a new one, into (L+1, L+1)."""
+    n: cython.Py_ssize_t = p.n_regimes[i]
+    alpha: cython.double = p.alpha[i]
+    total: cython.double
+    count: cython.double
+    for s in range(n + 1):
+        total = alpha + sticky
+        for l in range(n + 1):
+            count = p.counts[i, s, l] if s < n and l < n else 0.0
+            total += count
+            if s == l:
+                count += sticky
+            out[s, l] = count + alpha * exp(p.log_beta[i, l])
+        for l in range(n + 1):
+            out[s, l] /= total

@@ -1,349 +1,373 @@
-"""Names: which regime is reported, and one id for what particles opened at different moments.
+"""Which regime is reported, and one label for what particles opened at different times.
 
-The reported regime is the id with the largest total weight, not the regime of the heaviest
-particle, whose identity jumps.
+The reported regime is the label with the largest total weight, not the regime of the heaviest
+particle, whose label jumps.
 
-A regime's id is its birth: particles of an island that open one in the same batch share it. When
-a regime is new, some particles see it a batch sooner than others, and islands see it at moments
-of their own, so that one regime gets several births, and which of them has most of the weight
-changes from batch to batch. Births that are present at the same time, that no particle holds
-side by side, and whose coefficients agree within their posterior spread (D12) are told apart by
-nobody: they are one, if together they are what most of the weight says is present. (Strays of a
-few particles are not.) So are established ones that agree even where a particle holds both: it
-has opened a regime twice.
+A regime gets its label when it is opened: particles of an island that open one in the same batch
+share it. When a regime is new, some particles open it a batch sooner than others, and islands open
+it at times of their own, so one regime gets several labels, and which of them has most of the
+weight changes from batch to batch. Labels that are present at the same time, that no particle
+stores side by side, and whose coefficients agree within their posterior uncertainty (D12) cannot be
+told apart: they become one label, if together they have most of the weight. (Labels of a few stray
+particles do not.) Established labels that agree are merged even if a particle stores both: it has
+opened a regime twice.
 """
 
 from __future__ import annotations
 
-import math
-
+import cython
 import numpy as np
+from cython.cimports.libc.math import exp
 
-from regimekit._numba import bare, kernel
-from regimekit.core.loops import fill
-from regimekit.ihmm.emissions.base import Rows, apart, apart_anyhow
-from regimekit.ihmm.plan import MEMORY, Plan
-from regimekit.ihmm.state import START, UNBORN, State
+if not cython.compiled:
+    from regimekit.ihmm.state import START, UNBORN
 
-AGREE = 3.0  # posterior standard deviations within which coefficients are the same
-APART = 5.0  # and beyond which they are not
-# After so many batches, and so many observations for every coefficient, coefficients alone decide,
-# also against a particle's memory.
-ESTABLISHED, DETERMINED = 4, 3
-
-
-@bare
-def weight_of(state: State, i: int, g: int) -> float:
-    """Share of particle i of island g among all particles."""
-    return math.exp(state.particles.log_weight[i]) / state.clock.size.size
+# Posterior standard deviations within which coefficients agree, and beyond which they differ.
+AGREE = cython.declare(cython.double, 3.0)
+DIFFER = cython.declare(cython.double, 5.0)
+# After so many batches, and so many observations per coefficient, coefficients alone decide.
+ESTABLISHED_BATCHES = cython.declare(cython.Py_ssize_t, 4)
+ESTABLISHED_VISITS = cython.declare(cython.Py_ssize_t, 3)
+# A regime is known if particles with this share of the weight remember it.
+KNOWN_SHARE = 0.5
+KNOWN = cython.declare(cython.double, 0.5 - 1e-9)
 
 
-@kernel
-def weights(state: State) -> np.ndarray:
-    """`weight_of` every particle."""
-    clock, found = state.clock, np.empty(state.particles.alpha.size)
-    for g in range(clock.size.size):
-        for i in range(clock.first[g], clock.first[g + 1]):
-            found[i] = weight_of(state, i, g)
-    return found
+class LabelMatcher:
+    """Labels of regimes over particles.
+
+    Args:
+        particles: the particles.
+        pool: the rows.
+        clock: the clock.
+        emission: the emission, for distances between rows.
+        compare: D12, labels are merged only if their coefficients agree.
+        width: number of coefficients of a coordinate.
+    """
+
+    def __init__(self, particles, pool, clock, emission, compare, width):
+        self.particles = particles
+        self.pool = pool
+        self.clock = clock
+        self.emission = emission
+        self.compare = compare
+        self.width = width
+        n = particles.alpha.shape[0]
+        self.weight, self.shares = np.zeros(n), np.zeros(n)
+        self.labels, self.order, self.group = (np.zeros(n, np.int64) for _ in range(3))
+        self.senior = np.zeros(n, np.int64)
+        self.n_labels = 0
+
+    def write_weights(self):
+        """Write the share of every particle among all particles."""
+        islands: cython.Py_ssize_t = self.clock.size.shape[0]
+        for g in range(islands):
+            for i in range(self.clock.first[g], self.clock.first[g + 1]):
+                self.weight[i] = exp(self.particles.log_weight[i]) / islands
+
+    def present_labels(self):
+        """Write the labels that particles are in now with their total weights; return how many."""
+        n: cython.Py_ssize_t = 0
+        at: cython.Py_ssize_t
+        label: cython.Py_ssize_t
+        for i in range(self.weight.shape[0]):
+            if self.particles.current[i] == START:
+                continue
+            label = self.pool.label[self.particles.slots[i, self.particles.current[i]]]
+            at = find(self.labels, n, label)
+            if at == n:
+                self.labels[n] = label
+                self.shares[n] = 0.0
+                n += 1
+            self.shares[at] += self.weight[i]
+        return n
+
+    def vote(self):
+        """Set the reported label (of equals the oldest), and how many are known and remembered."""
+        self.write_weights()
+        n: cython.Py_ssize_t = self.present_labels()
+        winner: cython.Py_ssize_t = UNBORN
+        best: cython.double = 0.0
+        for a in range(n):
+            if self.shares[a] > best + 1e-12 or (
+                self.shares[a] > best - 1e-12 and (winner == UNBORN or self.labels[a] < winner)
+            ):
+                winner = self.labels[a]
+                best = self.shares[a]
+        self.clock.reported = winner
+        if winner != UNBORN:
+            for row in range(self.pool.owners.shape[0]):
+                if self.pool.owners[row] > 0 and self.pool.label[row] == winner:
+                    self.pool.reported[row] = 1
+        self.count_known()
+
+    def count_known(self):
+        """Count the reported regimes that most of the weight remembers, and that any does."""
+        n: cython.Py_ssize_t = 0
+        at: cython.Py_ssize_t
+        row: cython.Py_ssize_t
+        known: cython.Py_ssize_t = 0
+        for i in range(self.weight.shape[0]):
+            for l in range(self.particles.n_regimes[i]):
+                row = self.particles.slots[i, l]
+                if self.pool.reported[row] == 1 and not self.stored_before(i, l):
+                    at = find(self.pool.held, n, self.pool.label[row])
+                    if at == n:
+                        self.pool.held[n] = self.pool.label[row]
+                        self.pool.mass[n] = 0.0
+                        n += 1
+                    self.pool.mass[at] += self.weight[i]
+        for a in range(n):
+            if self.pool.mass[a] >= KNOWN:
+                known += 1
+        self.clock.n_known = known
+        self.clock.n_remembered = n
+
+    def stored_before(self, i, l):
+        """Return whether an earlier slot of particle i has the label of slot l."""
+        label: cython.Py_ssize_t = self.pool.label[self.particles.slots[i, l]]
+        for earlier in range(l):
+            if self.pool.label[self.particles.slots[i, earlier]] == label:
+                return True
+        return False
+
+    def probability(self, label, candidates):
+        """Return the posterior probability of a label.
+
+        By the particles right after a batch, by the candidates inside one.
+        """
+        total: cython.double = 0.0
+        islands: cython.Py_ssize_t = self.clock.size.shape[0]
+        place: cython.Py_ssize_t
+        for g in range(islands):
+            if self.clock.position[g] > 0:
+                for k in range(self.clock.candidates[g]):
+                    place = g * candidates.capacity + k
+                    if self.pool.label[candidates.row[place]] == label:
+                        total += candidates.mass[place] / islands
+                continue
+            for i in range(self.clock.first[g], self.clock.first[g + 1]):
+                if self.particles.current[i] != START:
+                    if (
+                        self.pool.label[self.particles.slots[i, self.particles.current[i]]]
+                        == label
+                    ):
+                        total += exp(self.particles.log_weight[i]) / islands
+        return min(1.0, total)
+
+    def reconcile(self):
+        """Give present labels that cannot be told apart the most senior of their labels."""
+        total: cython.double
+        self.write_weights()
+        if self.compare:
+            self.split()
+        n: cython.Py_ssize_t = self.present_labels()
+        if n < 2:
+            return
+        self.n_labels = n
+        self.sort_by_seniority(n)
+        for a in range(n):
+            self.group[a] = -1
+        for a in range(n):
+            self.find_group(a)
+        for head in range(n):
+            total = 0.0
+            for a in range(n):
+                if self.group[a] == head:
+                    total += self.shares[a]
+            if total > 0.5:
+                for a in range(n):
+                    if self.group[a] == head and a != head:
+                        self.rename(self.labels[a], self.labels[head])
+
+    def find_group(self, a):
+        """Put the a-th label by seniority into the first group that it can join, or its own."""
+        at: cython.Py_ssize_t = self.order[a]
+        head: cython.Py_ssize_t
+        for b in range(a + 1):
+            head = self.order[b]
+            if head == at:
+                self.group[at] = at
+                return
+            if self.group[head] == head and self.joins(head, at):
+                self.group[at] = head
+                return
+
+    def sort_by_seniority(self, n):
+        """Order the labels: those that were reported first, then the others, the oldest first."""
+        at: cython.Py_ssize_t
+        place: cython.Py_ssize_t
+        for a in range(n):
+            self.senior[a] = 0
+        for row in range(self.pool.owners.shape[0]):
+            if self.pool.reported[row] == 1 and self.pool.owners[row] > 0:
+                at = find(self.labels, n, self.pool.label[row])
+                if at < n:
+                    self.senior[at] = 1
+        for a in range(n):
+            place = 0
+            for b in range(n):
+                if self.senior[b] > self.senior[a] or (
+                    self.senior[b] == self.senior[a] and self.labels[b] < self.labels[a]
+                ):
+                    place += 1
+            self.order[place] = a
+
+    def joins(self, head, at):
+        """Return whether a label can be one with every member of the group of `head`."""
+        a: cython.Py_ssize_t
+        b: cython.Py_ssize_t
+        established: cython.bint
+        for member in range(self.n_labels):
+            if self.group[member] != head:
+                continue
+            a = self.heaviest_row(self.labels[member])
+            b = self.heaviest_row(self.labels[at])
+            established = self.compare and self.is_established(a) and self.is_established(b)
+            if not established and self.side_by_side(self.labels[member], self.labels[at]):
+                return False
+            if self.compare:  # Deviation D12
+                if not self.within(a, b, AGREE):
+                    return False
+                a = self.main_row(self.labels[member])
+                b = self.main_row(self.labels[at])
+                if not self.within(a, b, DIFFER):  # they would be split again
+                    return False
+        return True
+
+    def within(self, a, b, most):
+        """Return whether two rows are so near, by each coefficient and jointly."""
+        if not self.emission.coefficient_distance(a, b) <= most:
+            return False
+        return self.emission.joint_distance(a, b) <= most
+
+    def is_established(self, row):
+        """Return whether a row has seen enough for its coefficients to identify the regime."""
+        return (
+            self.pool.batches[row] >= ESTABLISHED_BATCHES
+            and self.pool.visits[row] >= ESTABLISHED_VISITS * self.width
+        )
+
+    def split(self):
+        """Take a label from rows that have moved away from its main version (D12).
+
+        Labels that agreed while they were uncertain may turn out to be two regimes, and a particle
+        that has missed a change drags its regime along.
+        """
+        n: cython.Py_ssize_t = self.present_labels()
+        fresh: cython.Py_ssize_t = self.clock.next_label
+        head: cython.Py_ssize_t
+        for a in range(n):
+            head = self.main_row(self.labels[a])
+            for row in range(self.pool.owners.shape[0]):
+                if (
+                    self.pool.owners[row] == 0
+                    or self.pool.label[row] != self.labels[a]
+                    or row == head
+                ):
+                    continue
+                if self.emission.coefficient_distance(row, head) > DIFFER:
+                    self.pool.label[row] = self.clock.next_label + a
+                    self.pool.reported[row] = 0
+                    fresh = max(fresh, self.clock.next_label + a + 1)
+        self.clock.next_label = fresh
+
+    def side_by_side(self, one, other):
+        """Return whether any particle stores both labels."""
+        has_one: cython.bint
+        has_other: cython.bint
+        label: cython.Py_ssize_t
+        for i in range(self.particles.alpha.shape[0]):
+            has_one = False
+            has_other = False
+            for l in range(self.particles.n_regimes[i]):
+                label = self.pool.label[self.particles.slots[i, l]]
+                if label == one:
+                    has_one = True
+                if label == other:
+                    has_other = True
+            if has_one and has_other:
+                return True
+        return False
+
+    def heaviest_row(self, label):
+        """Return the version of a regime that most of the weight is in now."""
+        best: cython.Py_ssize_t = -1
+        row: cython.Py_ssize_t
+        for row in range(self.pool.mass.shape[0]):
+            self.pool.mass[row] = 0.0
+        for i in range(self.weight.shape[0]):
+            if self.particles.current[i] == START:
+                continue
+            row = self.particles.slots[i, self.particles.current[i]]
+            if self.pool.label[row] == label:
+                self.pool.mass[row] += self.weight[i]
+                if best < 0 or self.pool.mass[row] > self.pool.mass[best]:
+                    best = row
+        return best
+
+    def main_row(self, label):
+        """Return the heaviest of the versions of a regime that agree and together weigh most.
+
+        A version weighs the weight of its particles times its batches. Every island has versions
+        of its own, so one that a change has dragged along may outweigh each of the others; it does
+        not outweigh all of them together.
+        """
+        n: cython.Py_ssize_t = 0
+        at: cython.Py_ssize_t
+        row: cython.Py_ssize_t
+        leader: cython.Py_ssize_t
+        best: cython.Py_ssize_t = -1
+        most: cython.double = -1.0
+        support: cython.double
+        for i in range(self.weight.shape[0]):
+            for l in range(self.particles.n_regimes[i]):
+                row = self.particles.slots[i, l]
+                if self.pool.label[row] == label:
+                    at = find(self.pool.held, n, row)
+                    if at == n:
+                        self.pool.held[n] = row
+                        self.pool.mass[n] = 0.0
+                        n += 1
+                    self.pool.mass[at] += self.weight[i] * self.pool.batches[row]
+        while True:
+            leader = -1
+            for k in range(n):
+                if self.pool.held[k] >= 0 and (
+                    leader < 0 or self.pool.mass[k] > self.pool.mass[leader]
+                ):
+                    leader = k
+            if leader < 0:
+                return best
+            row = self.pool.held[leader]
+            support = 0.0
+            for k in range(n):
+                if self.pool.held[k] >= 0 and (
+                    k == leader
+                    or self.emission.coefficient_distance(self.pool.held[k], row) <= DIFFER
+                ):
+                    support += self.pool.mass[k]
+                    self.pool.held[k] = -1
+            if support > most:
+                best = row
+                most = support
+
+    def rename(self, old, new):
+        """Give every row of label `old` the label `new`."""
+        reported: cython.Py_ssize_t = 0
+        for row in range(self.pool.owners.shape[0]):
+            if self.pool.label[row] == old or self.pool.label[row] == new:
+                reported = max(reported, self.pool.reported[row])
+        for row in range(self.pool.owners.shape[0]):
+            if self.pool.label[row] == old:
+                self.pool.label[row] = new
+            if self.pool.label[row] == new:
+                self.pool.reported[row] = reported
 
 
-@bare
-def find(ids: np.ndarray, n: int, identity: int) -> int:
-    """Place of an id among the first n, or n."""
+def find(labels, n, label):
+    """Return the place of a label among the first n, or n."""
     for a in range(n):
-        if ids[a] == identity:
+        if labels[a] == label:
             return a
     return n
-
-
-@bare
-def present_shares(
-    state: State, weight: np.ndarray, out_ids: np.ndarray, out_shares: np.ndarray
-) -> int:
-    """Ids that particles are in now with their total weights; how many."""
-    p, n = state.particles, 0
-    for i in range(weight.size):
-        if p.current[i] == START:
-            continue
-        identity = state.ledger.identity[p.slots[i, p.current[i]]]
-        at = find(out_ids, n, identity)
-        if at == n:
-            out_ids[n], out_shares[n] = identity, 0.0
-            n += 1
-        out_shares[at] += weight[i]
-    return n
-
-
-@kernel
-def vote(state: State) -> None:
-    """Who is reported (of equals the oldest), how many regimes are known, how many were told."""
-    p, clock, ledger = state.particles, state.clock, state.ledger
-    ids, shares, weight = np.empty(p.alpha.size, np.int64), np.empty(p.alpha.size), weights(state)
-    n = present_shares(state, weight, ids, shares)
-    winner, best = UNBORN, 0.0
-    for a in range(n):
-        level = shares[a] > best - 1e-12
-        if shares[a] > best + 1e-12 or (level and (winner == UNBORN or ids[a] < winner)):
-            winner, best = ids[a], shares[a]
-    clock.vote[0] = winner
-    for row in range(ledger.owners.size):
-        if ledger.owners[row] > 0 and ledger.identity[row] == winner and winner != UNBORN:
-            ledger.told[row] = 1
-    clock.vote[1], clock.vote[2] = count_told(state, weight)
-
-
-@kernel
-def count_told(state: State, weight: np.ndarray) -> tuple[int, int]:
-    """Regimes once reported that most of the weight remembers, and that anybody does."""
-    p, ledger = state.particles, state.ledger
-    ids, held, n = np.empty(ledger.owners.size, np.int64), np.empty(ledger.owners.size), 0
-    for i in range(weight.size):
-        for l in range(p.n_regimes[i]):
-            row = p.slots[i, l]
-            if ledger.told[row] == 1 and not held_before(state, i, l):
-                at = find(ids, n, ledger.identity[row])
-                if at == n:
-                    ids[n], held[n] = ledger.identity[row], 0.0
-                    n += 1
-                held[at] += weight[i]
-    known = 0
-    for a in range(n):
-        known += held[a] >= MEMORY - 1e-9
-    return known, n
-
-
-@bare
-def held_before(state: State, i: int, l: int) -> bool:
-    """Whether particle i holds the id of its slot l in an earlier slot too: opened twice."""
-    p, identity = state.particles, state.ledger.identity
-    found = False
-    for earlier in range(l):
-        found = found or identity[p.slots[i, earlier]] == identity[p.slots[i, l]]
-    return found
-
-
-@bare
-def probability_of(state: State, identity: int) -> float:
-    """Posterior probability of a regime: by vote right after a batch, by candidates inside."""
-    p, clock, candidates = state.particles, state.clock, state.candidates
-    total = 0.0
-    for g in range(clock.size.size):
-        if clock.position[g] > 0:
-            for k in range(clock.candidates[g]):
-                if state.ledger.identity[candidates.row[g, k]] == identity:
-                    total += candidates.mass[g, k] / clock.size.size
-            continue
-        for i in range(clock.first[g], clock.first[g + 1]):
-            present = p.slots[i, max(p.current[i], 0)]
-            if p.current[i] != START and state.ledger.identity[present] == identity:
-                total += weight_of(state, i, g)
-    return min(1.0, total)
-
-
-@kernel
-def reconcile(rows: Rows, state: State, plan: Plan) -> None:
-    """Give present regimes that nobody tells apart the most senior of their ids, in place."""
-    weight = weights(state)
-    ids, shares = np.empty(weight.size, np.int64), np.empty(weight.size)
-    if plan.agree:
-        split(rows, state, weight, ids, shares)
-    n = present_shares(state, weight, ids, shares)
-    if n < 2:
-        return
-    order = by_seniority(state, ids[:n])
-    group = np.empty(n, np.int64)  # the most senior member's place
-    fill(group, n, -1)
-    for at in order:
-        for head in order:
-            if head == at:
-                group[at] = at
-                break
-            if group[head] == head and joins(rows, state, plan, weight, ids, group, head, at):
-                group[at] = head
-                break
-    for head in range(n):
-        total = 0.0
-        for a in range(n):
-            if group[a] == head:
-                total += shares[a]
-        if total > 0.5:
-            for a in range(n):
-                if group[a] == head and a != head:
-                    rename(state, ids[a], ids[head])
-
-
-@kernel
-def by_seniority(state: State, ids: np.ndarray) -> np.ndarray:
-    """Places of the ids: those that were reported come first, then the others, the oldest first."""
-    n, ledger = ids.size, state.ledger
-    told, order = np.empty(n, np.bool_), np.empty(n, np.int64)
-    fill(told, n, False)
-    for row in range(ledger.owners.size):
-        if ledger.told[row] == 1 and ledger.owners[row] > 0:
-            at = find(ids, n, ledger.identity[row])
-            if at < n:
-                told[at] = True
-    for at in range(n):
-        place = 0
-        for other in range(n):
-            place += told[other] > told[at] or (told[other] == told[at] and ids[other] < ids[at])
-        order[place] = at
-    return order
-
-
-@kernel
-def joins(
-    rows: Rows,
-    state: State,
-    plan: Plan,
-    weight: np.ndarray,
-    ids: np.ndarray,
-    group: np.ndarray,
-    head: int,
-    at: int,
-) -> bool:
-    """Whether id `at` can be one with every member of the group of `head`."""
-    for member in range(group.size):
-        if group[member] == head:
-            a, b = heaviest_row(state, weight, ids[member]), heaviest_row(state, weight, ids[at])
-            known = plan.agree and established(state, plan, a) and established(state, plan, b)
-            if not known and side_by_side(state, ids[member], ids[at]):
-                return False
-            if plan.agree and not within(rows, a, b, AGREE):  # D12
-                return False
-            a, b = (
-                main_row(rows, state, weight, ids[member]),
-                main_row(rows, state, weight, ids[at]),
-            )
-            if plan.agree and not within(rows, a, b, APART):  # they would part again
-                return False
-    return True
-
-
-@bare
-def within(rows: Rows, a: int, b: int, most: float) -> bool:
-    """Whether two rows are so near, by each coefficient and by all of them together."""
-    near: bool = apart(rows, a, b) <= most
-    return near and bool(apart_anyhow(rows, a, b) <= most)
-
-
-@bare
-def established(state: State, plan: Plan, row: int) -> bool:
-    """Whether a row has seen enough for its coefficients to say which regime it is."""
-    ledger = state.ledger
-    old: bool = ledger.batches[row] >= ESTABLISHED
-    return old and ledger.visits[row] >= DETERMINED * plan.width
-
-
-@kernel
-def split(
-    rows: Rows, state: State, weight: np.ndarray, ids: np.ndarray, shares: np.ndarray
-) -> None:
-    """Take an id from rows that have grown apart from its main version (D12).
-
-    Births that agreed while they knew little may turn out to be two regimes, and a particle that
-    has missed a change drags its regime along. `ids` and `shares` are scratch.
-    """
-    ledger, clock = state.ledger, state.clock
-    n = present_shares(state, weight, ids, shares)
-    fresh = clock.next_id[0]
-    for a in range(n):
-        head = main_row(rows, state, weight, ids[a])
-        for row in range(ledger.owners.size):
-            if ledger.owners[row] == 0 or ledger.identity[row] != ids[a] or row == head:
-                continue
-            if apart(rows, row, head) > APART:
-                ledger.identity[row] = clock.next_id[0] + a
-                ledger.told[row] = 0
-                fresh = max(fresh, clock.next_id[0] + a + 1)
-    clock.next_id[0] = fresh
-
-
-@bare
-def side_by_side(state: State, one: int, other: int) -> bool:
-    """Whether any particle holds both ids."""
-    p, identity = state.particles, state.ledger.identity
-    for i in range(p.alpha.size):
-        has_one, has_other = False, False
-        for l in range(p.n_regimes[i]):
-            has_one = has_one or identity[p.slots[i, l]] == one
-            has_other = has_other or identity[p.slots[i, l]] == other
-        if has_one and has_other:
-            return True
-    return False
-
-
-@kernel
-def heaviest_row(state: State, weight: np.ndarray, identity: int) -> int:
-    """The version of a regime that most of the weight is in now."""
-    p, ledger = state.particles, state.ledger
-    mass, best = np.empty(ledger.owners.size), -1
-    fill(mass, mass.size, 0.0)
-    for i in range(weight.size):
-        if p.current[i] == START:
-            continue
-        row = p.slots[i, p.current[i]]
-        if ledger.identity[row] == identity:
-            mass[row] += weight[i]
-            if best < 0 or mass[row] > mass[best]:
-                best = row
-    return best
-
-
-@kernel
-def main_row(rows: Rows, state: State, weight: np.ndarray, identity: int) -> int:
-    """The heaviest of those versions of a regime, present or not, that agree and weigh most.
-
-    A version weighs its particles' weight times its batches. Every island has versions of its own,
-    so one that has been dragged along by a change may outweigh each of those that have not; it
-    does not outweigh all of them.
-    """
-    p, ledger = state.particles, state.ledger
-    held, mass, n = np.empty(ledger.owners.size, np.int64), np.empty(ledger.owners.size), 0
-    for i in range(weight.size):
-        for l in range(p.n_regimes[i]):
-            row = p.slots[i, l]
-            if ledger.identity[row] == identity:
-                at = find(held, n, row)
-                if at == n:
-                    held[n], mass[n] = row, 0.0
-                    n += 1
-                mass[at] += weight[i] * ledger.batches[row]
-    best, most, left = -1, -1.0, n
-    while left > 0:
-        leader = heaviest(mass[:n], held[:n])
-        row, support = held[leader], 0.0
-        for k in range(n):
-            if held[k] >= 0 and (k == leader or apart(rows, held[k], row) <= APART):
-                support += mass[k]
-                held[k] = -1
-                left -= 1
-        if support > most:
-            best, most = row, support
-    return best
-
-
-@bare
-def heaviest(mass: np.ndarray, held: np.ndarray) -> int:
-    """Place of the largest mass among those still held, of equals the first."""
-    best = -1
-    for k in range(mass.size):
-        if held[k] >= 0 and (best < 0 or mass[k] > mass[best]):
-            best = k
-    return best
-
-
-@bare
-def rename(state: State, old: int, new: int) -> None:
-    """Every row of regime `old` is from now on one of regime `new`."""
-    ledger = state.ledger
-    told = 0
-    for row in range(ledger.owners.size):
-        if ledger.identity[row] == old or ledger.identity[row] == new:
-            told = max(told, ledger.told[row])
-    for row in range(ledger.owners.size):
-        if ledger.identity[row] == old:
-            ledger.identity[row] = new
-        if ledger.identity[row] == new:
-            ledger.told[row] = told

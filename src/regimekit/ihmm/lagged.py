@@ -11,16 +11,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from regimekit.distributions.forecast import Forecast
-from regimekit.ihmm.engine import Change, Engine
+from regimekit.ihmm.algorithm import Change, RegimeFilter
 from regimekit.ihmm.limits import within_reach
-from regimekit.ihmm.track import Track, joined
-from regimekit.ihmm.weights import CONTAMINATION
 from regimekit.preprocessing.features import Features
 from regimekit.preprocessing.frames import Row
 from regimekit.preprocessing.two_pasts import CLEAN, RAW, TwoPasts, log_broad, unmoved
@@ -40,18 +38,73 @@ class Law(NamedTuple):
     dof: Array
 
 
+class Outputs(NamedTuple):
+    """Outputs of the filter for T consecutive observations, (T,) each unless stated.
+
+    Attributes:
+        weight: posterior mean of w^2.
+        change: posterior probability that the regime has just changed.
+        ess: effective sample size.
+        regime: label reported.
+        known: regimes known.
+        probability: of the regime reported.
+        settled: size of the largest batch that ended with the observation, or 0.
+        offset: (T + 1,) where the components of each forecast begin.
+        share, location, spread, dof: components of the forecasts.
+        changes: changes of the reported regime.
+    """
+
+    weight: Array
+    change: Array
+    ess: Array
+    regime: NDArray[np.int64]
+    known: NDArray[np.int64]
+    probability: Array
+    settled: NDArray[np.int64]
+    offset: NDArray[np.int64]
+    share: Array
+    location: Array
+    spread: Array
+    dof: Array
+    changes: list[Change]
+
+    @classmethod
+    def of(cls, n: int, trace: Any) -> Outputs:
+        """The first n observations of a trace."""
+        offset = np.asarray(trace.offset)[: n + 1]
+        end = int(offset[n])
+        own = (
+            np.asarray(getattr(trace, name))[:n]
+            for name in ("weight", "change", "ess", "regime", "n_known", "probability", "settled")
+        )
+        components = (
+            np.asarray(getattr(trace.components, name))[:end]
+            for name in ("share", "location", "spread", "dof")
+        )
+        return cls(*own, offset, *components, trace.changes)
+
+    @classmethod
+    def joined(cls, parts: list[Outputs]) -> Outputs:
+        """Consecutive outputs as one."""
+        if len(parts) == 1:
+            return parts[0]
+        joined = {n: np.concatenate([getattr(p, n) for p in parts]) for n in cls._fields[:-1]}
+        sizes = np.concatenate([np.diff(part.offset) for part in parts])
+        joined["offset"] = np.append(0, np.cumsum(sizes))
+        return cls(**joined, changes=[change for part in parts for change in part.changes])
+
+
 Ask = Callable[[Array], Law]  # what is expected with a design
 
 
 def observe(
-    engine: Engine,
+    engine: RegimeFilter,
     features: Features,
     past: TwoPasts,
     y: Array,
     rows: list[Row | None],
-    keep: bool,
     doubt: float,
-) -> tuple[Track, list[Change]]:
+) -> Outputs:
     """Learn observations y (T, d) with their covariates.
 
     Args:
@@ -60,49 +113,48 @@ def observe(
         past: the observations before; it is led on.
         y: observations.
         rows: covariates of each.
-        keep: whether the track of one observation outlasts the next one.
         doubt: an observation with a smaller weight is looked at twice; 0 for none.
     """
-    tracks, changes, t = [], [], 0
+    parts: list[Outputs] = []
+    t = 0
     while t < len(y):
         if past.pending:
-            track, told = _second_look(engine, features, past, y[t], rows[t], keep)
+            part = _second_look(engine, features, past, y[t], rows[t])
         else:
-            phi = features.block(rows[t:], engine.time, past.values[CLEAN], y[t:])
+            phi = features.block(rows[t:], engine.clock.time, past.values[CLEAN], y[t:])
             designs = engine.emission.designs(within_reach(engine.emission, phi))
-            track, told = engine.observe(y[t:], designs, keep, doubt)
-        n = len(track.weight)
-        _remember_all(engine, past, y[t : t + n], track, doubt)
-        tracks.append(track)
-        changes += told
+            part = Outputs.of(*engine.run(y[t:], designs, doubt))
+        n = len(part.weight)
+        _remember_all(engine, past, y[t : t + n], part, doubt)
+        parts.append(part)
         t += n
-    return joined(tracks), changes
+    return Outputs.joined(parts)
 
 
 def _second_look(
-    engine: Engine, features: Features, past: TwoPasts, y: Array, x: Row | None, keep: bool
-) -> tuple[Track, list[Change]]:
-    """The observation after a doubtful one, learnt with the past that explains it better."""
+    engine: RegimeFilter, features: Features, past: TwoPasts, y: Array, x: Row | None
+) -> Outputs:
+    """Learn the observation after a possible outlier with the past that explains it better."""
     outliers, masses = has_outliers(engine), past.masses
-    designs, laws = look_twice(engine, _ask(engine), features, past, x, engine.time)
+    designs, laws = look_twice(engine, _ask(engine), features, past, x, engine.clock.time)
     version = decide(past, laws, outliers, y)
-    track, changes = engine.observe(y[None], designs[version][None], keep)
+    part = Outputs.of(*engine.run(y[None], designs[version][None]))
     law = mixed(laws, masses, outliers)
-    return track._replace(offset=np.array([0, len(law.share)]), **law._asdict()), changes
+    return part._replace(offset=np.array([0, len(law.share)]), **law._asdict())
 
 
-def expect(engine: Engine, features: Features, past: TwoPasts, x: Row | None) -> Law:
+def expect(engine: RegimeFilter, features: Features, past: TwoPasts, x: Row | None) -> Law:
     """What is expected next; mixed from both pasts while there are two."""
     if not past.pending:
-        phi = features.row(x, engine.time, past.values[CLEAN])
+        phi = features.row(x, engine.clock.time, past.values[CLEAN])
         return _ask(engine)(engine.emission.design(within_reach(engine.emission, phi)))
     outliers = has_outliers(engine)
-    _, laws = look_twice(engine, _ask(engine), features, past, x, engine.time)
+    _, laws = look_twice(engine, _ask(engine), features, past, x, engine.clock.time)
     return mixed(laws, past.masses, outliers)
 
 
 def look_twice(
-    engine: Engine, ask: Ask, features: Features, past: TwoPasts, x: Row | None, time: int
+    engine: RegimeFilter, ask: Ask, features: Features, past: TwoPasts, x: Row | None, time: int
 ) -> tuple[list[Array], list[Law]]:
     """Designs and laws of the next observation under the clean and the raw past."""
     emission, outliers = engine.emission, has_outliers(engine)
@@ -180,9 +232,9 @@ def mixed(laws: list[Law], masses: tuple[float, float], outliers: bool) -> Law:
     return Law(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
-def has_outliers(engine: Engine) -> bool:
+def has_outliers(engine: RegimeFilter) -> bool:
     """Whether the engine's forecasts end with a component of outliers."""
-    return engine.plan.scoring.kind == CONTAMINATION
+    return bool(engine.scoring.is_contamination())
 
 
 def rate_of(law: Law, outliers: bool) -> float:
@@ -209,11 +261,11 @@ def _ordinary(law: Law, outliers: bool) -> Forecast:
     return Forecast.mixture(*law, outlier=rate).ordinary
 
 
-def _ask(engine: Engine) -> Ask:
-    return lambda design: Law(*engine.components(design))
+def _ask(engine: RegimeFilter) -> Ask:
+    return lambda design: Law(*engine.predict_one(design))
 
 
-def _remember_all(engine: Engine, past: TwoPasts, y: Array, track: Track, doubt: float) -> None:
+def _remember_all(engine: RegimeFilter, past: TwoPasts, y: Array, track: Outputs, doubt: float) -> None:
     """Push observations that were learnt; only the last one can be doubtful."""
     if not past.depth:
         return

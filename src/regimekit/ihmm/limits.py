@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from dataclasses import fields
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from regimekit.core.covariates import LARGEST, Array
 from regimekit.core.exceptions import RegimekitError, moderate, positive
-from regimekit.ihmm.emissions.base import Emission, EmissionSpec
-from regimekit.ihmm.plan import Plan
+from regimekit.ihmm.emissions.base import EmissionSettings
 from regimekit.serialization.validation import affordable
 
 MOST_PARTICLES = 100_000
@@ -26,8 +24,7 @@ LEAST_SHARE = 1e-6  # of the particles that are refreshed
 LARGEST_SCALE = 1e50
 _SCALES = {"noise", "prior_mean", "prior_var", "noise_scale"}  # in the units of y or y^2
 _LARGEST_SHAPE = 1e15
-FARTHEST = 1e12  # noise scales that a feature may move a forecast by, before anything is learnt
-_REACH: WeakKeyDictionary[Emission, Array] = WeakKeyDictionary()
+MAX_MOVE = 1e12  # noise scales that a feature may move a forecast by before anything is learnt
 
 
 def usable(argument: str, value: Any, most: float) -> float:
@@ -38,7 +35,7 @@ def usable(argument: str, value: Any, most: float) -> float:
     return number
 
 
-def check_scales(emission: EmissionSpec) -> None:
+def check_scales(emission: EmissionSettings) -> None:
     """Refuse means and variances of an emission that are beyond all use."""
     given = {field.name: getattr(emission, field.name) for field in fields(emission)}
     for scale in sorted(_SCALES & given.keys()):
@@ -47,41 +44,34 @@ def check_scales(emission: EmissionSpec) -> None:
         usable("noise_shape", given["noise_shape"], _LARGEST_SHAPE)
 
 
-def check_room(emission: Emission, plan: Plan, particles: int, islands: int) -> None:
-    """Refuse batches and islands whose candidates need more memory than a model may have."""
-    longest = plan.schedule.longest * (1 if islands == 1 else 2)
-    held = 1 if plan.shared_prior else particles
-    one, two = (float(_numbers_in(emission.work(1, 1, length))) for length in (1, 2))
-    candidate = one + (two - one) * longest + 2.0 * emission.shape.dim**2
-    affordable("batch and islands", islands * (2.0 * held + longest) * candidate)
+def check_room(emission: Any, shared_prior: bool, particles: int, islands: int) -> None:
+    """Raise if the candidates of all islands need more memory than a model may have."""
+    rows = 1 if shared_prior else particles
+    arrays = list(emission.work_state().values())
+    candidate = sum(float(np.prod(array.shape[1:])) for array in arrays) + 2.0 * emission.dim**2
+    affordable("batch and islands", islands * (2.0 * rows + 32) * candidate)
 
 
-def within_reach(emission: Emission, features: Array) -> Array:
-    """Features (.., k), none of them so large that learning it once would leave nothing to learn.
+def within_reach(emission: Any, features: Array) -> Array:
+    """Return features (.., k), none of them so large that learning one would leave nothing to learn.
 
-    A feature that its coefficient's prior spread takes FARTHEST noise scales away shrinks that
-    spread by as much in one step; 1e16 are more than a float can tell from a singular covariance,
-    for good. So features beyond are taken for that much.
+    A feature that the prior spread of its coefficient takes MAX_MOVE noise scales away shrinks that
+    spread by as much in one step; 1e16 are more than a float can distinguish from a singular
+    covariance, for good. So larger features are cut.
     """
-    if emission not in _REACH:
-        _REACH[emission] = _reach(emission)
-    reach = _REACH[emission]
-    return np.asarray(np.minimum(np.maximum(features, -reach), reach))
+    if emission.feature_limit is None:
+        emission.feature_limit = _feature_limit(emission)
+    limit = emission.feature_limit
+    return np.asarray(np.minimum(np.maximum(features, -limit), limit))
 
 
-def _reach(emission: Emission) -> Array:
-    """(k,) the largest of each feature."""
-    blank = emission.blank(1)
-    emission.write_prior(blank, 0)
-    prior: dict[str, Array] = blank._asdict()
-    if "root" not in prior:  # a GARCH regime has no mean to regress
-        return np.full(emission.shape.width, LARGEST)
-    spread = np.sqrt((prior["root"][0] ** 2).sum(axis=1)).reshape(-1, emission.shape.width)
+def _feature_limit(emission: Any) -> Array:
+    """(k,) the largest value of each feature."""
+    width = emission.shape.width
+    if not hasattr(emission, "prior_root"):  # a GARCH regime has no mean to regress
+        return np.full(width, LARGEST)
+    spread = np.sqrt((emission.prior_root**2).sum(axis=1)).reshape(-1, width)
     # Where the noise is learnt, spreads are in units of it.
-    noise = 1.0 if "factor" in prior else np.linalg.eigvalsh(emission.noise_covariance()).min()
-    return np.asarray(np.minimum(FARTHEST * np.sqrt(noise) / spread.max(axis=0), LARGEST))
-
-
-def _numbers_in(arrays: Any) -> int:
-    """How many numbers a nested NamedTuple of arrays holds."""
-    return sum(a.size if isinstance(a, np.ndarray) else _numbers_in(a) for a in arrays)
+    known = not hasattr(emission, "prior_factor")
+    noise = np.linalg.eigvalsh(emission.noise_covariance()).min() if known else 1.0
+    return np.asarray(np.minimum(MAX_MOVE * np.sqrt(noise) / spread.max(axis=0), LARGEST))

@@ -19,13 +19,13 @@ from regimekit.core.maker import (
     Weight,
     maker,
 )
-from regimekit.ihmm.emissions.base import EmissionSpec
-from regimekit.ihmm.emissions.linear_gaussian import GaussianSpec
+from regimekit.ihmm.emissions.base import EmissionSettings
+from regimekit.ihmm.emissions.linear_gaussian import GaussianSettings
 from regimekit.ihmm.model import RegimeModel
 from regimekit.ihmm.settings import RegimeSettings
 from regimekit.ihmm.standardized import InUnits
 
-Spec = TypeVar("Spec", bound=EmissionSpec)
+Spec = TypeVar("Spec", bound=EmissionSettings)
 # Who tells any of these tells it in the units of y; who tells none has the units learnt.
 SCALES = {"noise", "prior_mean", "prior_var", "noise_shape", "noise_scale"}
 NOISE = ByUnits(learnt=1.0, given=0.25)
@@ -112,7 +112,7 @@ def br_ihmm(
         >>> step.regime, len(model.regimes()), abs(model.predict().mean) < 0.5
         (0, 1, True)
     """
-    return build("br_ihmm", GaussianSpec, locals())
+    return build("br_ihmm", GaussianSettings, locals())
 
 
 @maker
@@ -148,7 +148,7 @@ def wolf_ihmm(
 
     Its parameters are robust, its regimes are not: one outlier can open a regime.
     """
-    return build("wolf_ihmm", GaussianSpec, locals())
+    return build("wolf_ihmm", GaussianSettings, locals())
 
 
 @maker
@@ -181,7 +181,7 @@ def ihmm(
     seed: int = 0,
 ) -> RegimeModel:
     """The plain online infinite HMM: batch 1, no weight. Settings as `br_ihmm`."""
-    return build("ihmm", GaussianSpec, locals())
+    return build("ihmm", GaussianSettings, locals())
 
 
 def build(name: str, spec: type[Spec], settings: dict[str, Any]) -> RegimeModel:

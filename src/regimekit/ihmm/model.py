@@ -31,14 +31,14 @@ from regimekit.core.recorder import Block
 from regimekit.distributions.forecast import Forecast, Forecasts
 from regimekit.ihmm import lagged
 from regimekit.ihmm.deviations import read_rule, write_rule
-from regimekit.ihmm.emissions.base import Emission, EmissionSpec, Shape
-from regimekit.ihmm.engine import Engine
+from regimekit.ihmm.emissions.base import Emission, EmissionSettings, PythonEmission, Shape
+from regimekit.ihmm import snapshots
+from regimekit.ihmm.algorithm import RegimeFilter
 from regimekit.ihmm.limits import check_room, check_scales
 from regimekit.ihmm.multistep import paths_ahead, rows_ahead
-from regimekit.ihmm.plan import MEMORY, Plan
+from regimekit.ihmm.label_matching import KNOWN_SHARE
 from regimekit.ihmm.reporting import Reporter
 from regimekit.ihmm.settings import RegimeSettings
-from regimekit.ihmm.weights import CONTAMINATION
 from regimekit.preprocessing import features as feature_maps
 from regimekit.preprocessing.features import Features
 from regimekit.preprocessing.frames import Row, Table
@@ -48,7 +48,6 @@ from regimekit.serialization.validation import Arrays, Values, affordable
 
 UNITS = ("auto", "given")
 WITH_COLUMNS = feature_maps.intercept() + feature_maps.columns()  # where x is given and no features
-_MOST_KITS = 8
 CHUNK = 512  # observations that go through the kernels at a time
 
 
@@ -57,7 +56,7 @@ class RegimeModel(Model):
 
     state_version = 2
 
-    def __init__(self, name: str, settings: RegimeSettings, emission: EmissionSpec) -> None:
+    def __init__(self, name: str, settings: RegimeSettings, emission: EmissionSettings) -> None:
         self.name = name
         self.spec = emission
         if settings.units not in UNITS:
@@ -68,17 +67,17 @@ class RegimeModel(Model):
         self.chosen = replace(settings, features=None if self._open else self.features.to_json())
         emission.check()
         check_scales(emission)
-        self._plan, self._islands = settings.plan(), settings.n_islands()
+        settings.plan()  # raises if the settings are invalid
+        self._islands = settings.n_islands()
         self._outlier_weight = share("outlier_weight", settings.outlier_weight)
         whole("seed", settings.seed, least=0)
         self.dim = emission.dim_hint()
         if settings.dim is not None:
             self.dim = whole("dim", settings.dim, most=MOST_COORDINATES)
         self.reporter = Reporter()
-        self.engine: Engine | None = None
+        self.engine: RegimeFilter | None = None
         self._like: Row | None = None  # the first covariates: later ones take their order
         self.past = TwoPasts(self.features.depth, self.dim or 1)
-        self._kits: dict[Shape, tuple[Emission, Plan]] = {}  # what engines are made of
 
     def blank(self) -> Self:
         """Another model with the same settings, which were found right, as if just made.
@@ -95,7 +94,7 @@ class RegimeModel(Model):
 
     @property
     def n_observations(self) -> int:
-        return 0 if self.engine is None else self.engine.time
+        return 0 if self.engine is None else int(self.engine.clock.time)
 
     def _check(self, x: Any) -> Row | None:
         if self._open and x is not None:
@@ -129,14 +128,14 @@ class RegimeModel(Model):
         return block.forecasts[0], block.step(0)
 
     def _update(self, y: Array, x: Row | None) -> Step:
-        return self._learn(y[None], [x], keep=False).step(0)
+        return self._learn(y[None], [x]).step(0)
 
     def _blocks(self, y: Array, rows: list[Any], progress: bool) -> Iterator[Block]:
         for start in self._ticks(len(y), CHUNK, progress):
             stop = min(start + CHUNK, len(y))
             yield self._learn(y[start:stop], rows[start:stop])
 
-    def _learn(self, y: Array, rows: list[Row | None], keep: bool = True) -> Block:
+    def _learn(self, y: Array, rows: list[Row | None]) -> Block:
         """Observations y (T, d) with their covariates, through the engine (`Engine.observe`)."""
         if self.engine is None:
             self._start(y.shape[1], rows[0])
@@ -144,28 +143,20 @@ class RegimeModel(Model):
         assert engine is not None
         for row in rows[:1]:
             self._check_width(engine, row)
-        first = engine.time
-        track, changes = lagged.observe(engine, self.features, self.past, y, rows, keep, self.doubt)
-        n, end = len(y), int(track.offset[-1])
-        outliers = engine.plan.scoring.kind == CONTAMINATION  # their component is the last one
-        rate = track.share[track.offset[1:] - 1] if outliers else np.zeros(n)
-        forecasts = Forecasts(
-            track.offset,
-            track.share[:end],
-            track.location[:end],
-            track.spread[:end],
-            track.dof[:end],
-            rate,
-        )
+        first = int(engine.clock.time)
+        out = lagged.observe(engine, self.features, self.past, y, rows, self.doubt)
+        outliers = engine.scoring.is_contamination()  # their component is the last one
+        rate = out.share[out.offset[1:] - 1] if outliers else np.zeros(len(y))
+        forecasts = Forecasts(out.offset, out.share, out.location, out.spread, out.dof, rate)
         seen = ~np.isnan(y).all(axis=1)
-        outlier = seen & (track.weight < self._outlier_weight)
-        return self.reporter.block(first, y, forecasts, track, changes, outlier)
+        outlier = seen & (out.weight < self._outlier_weight)
+        return self.reporter.block(first, y, forecasts, out, out.changes, outlier)
 
     # ------------------------------------------------------------------ forecasts
 
-    def _mixture(self, engine: Engine, past: TwoPasts, x: Row | None) -> Forecast:
+    def _mixture(self, engine: RegimeFilter, past: TwoPasts, x: Row | None) -> Forecast:
         law = lagged.expect(engine, self.features, past, x)
-        return Forecast.mixture(*law, outlier=engine.outlier_rate)
+        return Forecast.mixture(*law, outlier=engine.rate())
 
     @property
     def doubt(self) -> float:
@@ -187,20 +178,18 @@ class RegimeModel(Model):
     def regimes(self) -> list[Regime]:
         if self.engine is None:
             return []
-        engine, ledger = self.engine, self.engine.state.ledger
-        held = engine.row_mass()
+        engine, pool = self.engine, self.engine.pool
+        held, label = engine.row_mass(), np.asarray(pool.label)
         known = []
         for identity, name in sorted(self.reporter.names.items(), key=lambda pair: pair[1]):
-            rows = np.flatnonzero((ledger.identity == identity) & (held > 0))
-            if held[rows].sum() < MEMORY - 1e-9:
+            rows = np.flatnonzero((label == identity) & (held > 0))
+            if held[rows].sum() < KNOWN_SHARE - 1e-9:
                 continue
-            row = int(rows[np.argmax(held[rows])])  # the version most of the weight agrees on
-            mean, sd = engine.emission.coefficients(engine.rows, row)
-            visits, first, last = (
-                int(column[row]) for column in (ledger.visits, ledger.first_seen, ledger.last_seen)
-            )
+            row = int(rows[np.argmax(held[rows])])  # the version that most of the weight shares
+            mean, sd = engine.emission.coefficients(row)
+            counts = (int(c[row]) for c in (pool.visits, pool.first_seen, pool.last_seen))
             total = min(1.0, float(held[rows].sum()))
-            known.append(Regime(name, visits, first, last, mean, sd, total))
+            known.append(Regime(name, *counts, mean, sd, total))
         return known
 
     def transitions(self) -> Transitions:
@@ -209,12 +198,12 @@ class RegimeModel(Model):
         weight = np.zeros(len(ids))
         if self.engine is None or not ids:
             return Transitions(ids, matrix)
-        p, identity = self.engine.state.particles, self.engine.state.ledger.identity
+        p, identity = self.engine.particles, np.asarray(self.engine.pool.label)
         names = self.reporter.names
-        for i in range(p.alpha.size):
-            own = [names.get(a, -1) for a in identity[p.slots[i, : p.n_regimes[i]]].tolist()]
+        for i in range(p.alpha.shape[0]):
+            own = [names.get(a, -1) for a in identity[np.asarray(p.slots)[i, : p.n_regimes[i]]].tolist()]
             at = [(own.index(a), j) for j, a in enumerate(ids) if a in own]
-            rows = self.engine.transition_matrix(i)
+            rows = self.engine.transitions_of(i)
             omega = math.exp(p.log_weight[i])
             for l, j in at:
                 weight[j] += omega
@@ -239,26 +228,33 @@ class RegimeModel(Model):
         twin._unpack(values, arrays)
         return self._told_alike(twin)
 
-    def _build(self, dim: int, x: Row | None) -> Engine:
+    def _build(self, dim: int, x: Row | None) -> RegimeFilter:
         return self._engine(Shape(dim, self.features.width(x, dim), not self.features.is_matrix))
 
-    def _engine(self, shape: Shape, begin: bool = True) -> Engine:
-        if shape not in self._kits:
-            if len(self._kits) >= _MOST_KITS:
-                self._kits.clear()
-            self._kits[shape] = self._kit(shape)
-        emission, plan = self._kits[shape]
-        rng = np.random.default_rng(self.chosen.seed)
-        return Engine(emission, plan, self.chosen.particles, self._islands, rng, begin)
-
-    def _kit(self, shape: Shape) -> tuple[Emission, Plan]:
-        """What an engine for this shape is made of, found right and affordable."""
+    def _engine(self, shape: Shape, begin: bool = True) -> RegimeFilter:
+        """Return a filter for observations and features of this shape, if it is affordable."""
         wide = float(shape.coefficients) ** 2
         affordable("features and particles", wide * 64 + self.chosen.particles * 100.0)
-        emission = self.spec.build(shape, self._plan.scoring)
-        plan = self._plan._replace(scoring=emission.scoring, width=shape.width)
-        check_room(emission, plan, self.chosen.particles, self._islands)
-        return emission, plan
+        plan, islands = self.chosen.plan(), self._islands
+        plan.width = shape.width
+        longest = plan.schedule.longest * (1 if islands == 1 else 2)
+
+        def emission(longest: int, scoring: Any) -> Any:
+            made = self.spec.build(shape, scoring, longest)
+            return made if isinstance(made, Emission) else PythonEmission(made)
+
+        own = emission(longest, plan.scoring)
+        check_room(own, plan.shared_prior, self.chosen.particles, islands)
+        rng = np.random.default_rng(self.chosen.seed)
+        return RegimeFilter(
+            own,
+            plan,
+            self.chosen.particles,
+            islands,
+            rng,
+            lambda: emission(1, self.chosen.scoring()),
+            begin,
+        )
 
     def _start(self, dim: int, x: Row | None) -> None:
         """The first observation settles d and the features."""
@@ -272,7 +268,7 @@ class RegimeModel(Model):
         self.dim, self._like = dim, x
         self.past = TwoPasts(self.features.depth, dim)
 
-    def _check_width(self, engine: Engine, x: Row | None) -> None:
+    def _check_width(self, engine: RegimeFilter, x: Row | None) -> None:
         shape = engine.emission.shape
         width = self.features.width(x, shape.dim)
         if width != shape.width:
@@ -281,7 +277,7 @@ class RegimeModel(Model):
     def _pack(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         if self.engine is None:
             return {"started": False}, {}
-        values, arrays = self.engine.pack()
+        values, arrays = snapshots.pack(self.engine)
         first_values, first_arrays = pack_first(self._like)
         values |= {"started": True, "shape": list(self.engine.emission.shape)} | first_values
         values["report"] = self.reporter.pack()
@@ -301,14 +297,14 @@ class RegimeModel(Model):
         self._check_claims(shape, stored)
         self.dim = dim
         self.engine = self._engine(shape, begin=False)
-        self.engine.unpack(kept, stored)
+        snapshots.unpack(self.engine, kept, stored)
         self.reporter.unpack(kept.part("report"))
         self.past = read_two_pasts(kept, stored, self.features, dim)
 
     def _check_claims(self, shape: Shape, arrays: Arrays) -> None:
         """Make no room for more than the snapshot holds: its arrays are looked at, not read."""
         y, design = arrays.form("recent_y")[1], arrays.form("recent_design")[1]
-        held = arrays.form("particle_alpha")[1]
+        held = arrays.form("particles.alpha")[1]
         widths = (shape.width, shape.coefficients)
         if len(y) != 2 or y[1] != shape.dim or len(design) != 3 or design[2] not in widths:
             raise SnapshotError(f"The snapshot claims observations of shape {tuple(shape)}.")

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from regimekit.core.exceptions import SnapshotError
 from regimekit.core.recorder import Block
 from regimekit.distributions.forecast import Forecasts, log_densities
-from regimekit.ihmm.engine import Change
-from regimekit.ihmm.track import Track
+from regimekit.ihmm.algorithm import Change
+from regimekit.ihmm.lagged import Outputs
 from regimekit.results import NO_REGIME, OPENED, OUTLIER, PRUNED, RETURNED, Event
 from regimekit.serialization.validation import Values
 
@@ -48,7 +48,7 @@ class Reporter:
         first: int,
         y: Array,
         forecasts: Forecasts,
-        track: Track,
+        track: Outputs,
         changes: list[Change],
         outlier: NDArray[np.bool_],
     ) -> Block:

@@ -1,87 +1,113 @@
-"""Draw ancestors in proportion to the particles' weights."""
+"""Draw ancestors of the particles in proportion to their weights."""
 
 from __future__ import annotations
 
-import math
-
+import cython
 import numpy as np
+from cython.cimports.libc.math import exp
 
-from regimekit._numba import bare, kernel
-from regimekit.core.loops import copy
-
-SYSTEMATIC, STRATIFIED, MULTINOMIAL = range(3)
-SCHEMES = {"systematic": SYSTEMATIC, "stratified": STRATIFIED, "multinomial": MULTINOMIAL}
-
-
-@bare
-def effective_sample_size(log_weight: np.ndarray) -> float:
-    """1 / sum omega^2 of normalised log weights (Eq. ess)."""
-    total = 0.0
-    for i in range(log_weight.size):
-        total += math.exp(2.0 * log_weight[i])
-    return 1.0 / total
+SCHEMES = {"systematic": 0, "stratified": 1, "multinomial": 2}
+SYSTEMATIC = cython.declare(cython.int, 0)
+MULTINOMIAL = cython.declare(cython.int, 2)
 
 
-@kernel
-def ancestors(log_weight: np.ndarray, scheme: int, rng: np.random.Generator) -> np.ndarray:
-    """Index of each new particle's parent, in ascending order."""
-    n = log_weight.size
-    points = np.empty(n)
-    for i in range(n):
-        points[i] = rng.random() if i == 0 or scheme != SYSTEMATIC else points[0]
-    if scheme == MULTINOMIAL:
-        points.sort()
-    else:
+class Resampler:
+    """Resampling of the particles of an island.
+
+    Args:
+        scheme: code of the scheme, see `SCHEMES`.
+        n: largest number of particles of an island.
+    """
+
+    def __init__(self, scheme, n):
+        self.scheme = scheme
+        self.points = np.zeros(n)
+        self.parents = np.zeros(n, np.int64)
+        self.integers = np.zeros(n, np.int64)
+        self.floats = np.zeros(n)
+
+    def draw(self, log_weight, first, n, random):
+        """Draw the parents of n particles with normalized weights, in ascending order."""
         for i in range(n):
-            points[i] = (points[i] + i) / n
-    return select(log_weight, points)
+            if i == 0 or self.scheme != SYSTEMATIC:
+                self.points[i] = random.uniform()
+            else:
+                self.points[i] = self.points[0]
+        if self.scheme == MULTINOMIAL:
+            self.sort_points(n)
+        else:
+            for i in range(n):
+                self.points[i] = (self.points[i] + i) / n
+        self.select(log_weight, first, n)
 
+    def select(self, log_weight, first, n):
+        """Find the particle whose share of the unit interval contains each ascending point."""
+        parent: cython.Py_ssize_t = 0
+        cumulative: cython.double = exp(log_weight[first])
+        for i in range(n):
+            while self.points[i] >= cumulative and parent < n - 1:
+                parent += 1
+                cumulative += exp(log_weight[first + parent])
+            self.parents[i] = parent
 
-@kernel
-def select(log_weight: np.ndarray, points: np.ndarray) -> np.ndarray:
-    """The particle whose share of the unit interval holds each of the ascending points."""
-    n = log_weight.size
-    parents = np.empty(n, np.int64)
-    parent, cumulative = 0, math.exp(log_weight[0])
-    for i in range(n):
-        while points[i] >= cumulative and parent < n - 1:
-            parent += 1
-            cumulative += math.exp(log_weight[parent])
-        parents[i] = parent
-    return parents
+    def sort_points(self, n):
+        """Sort the points in place (Shell sort)."""
+        gap: cython.Py_ssize_t = n // 2
+        j: cython.Py_ssize_t
+        value: cython.double
+        while gap > 0:
+            for i in range(gap, n):
+                value = self.points[i]
+                j = i
+                while j >= gap and self.points[j - gap] > value:
+                    self.points[j] = self.points[j - gap]
+                    j -= gap
+                self.points[j] = value
+            gap //= 2
 
+    def copy_floats(self, array, first, n):
+        """Replace array[first + i] by that of its parent."""
+        for i in range(n):
+            self.floats[i] = array[first + i]
+        for i in range(n):
+            array[first + i] = self.floats[self.parents[i]]
 
-@kernel
-def copy_each(array: np.ndarray, first: int, parents: np.ndarray) -> None:
-    """array[first + i] <- array[first + parents[i]]."""
-    before = np.empty(parents.size, array.dtype)
-    copy(array[first : first + parents.size], before)
-    for i in range(parents.size):
-        array[first + i] = before[parents[i]]
+    def copy_integers(self, array, first, n):
+        """Replace array[first + i] by that of its parent."""
+        for i in range(n):
+            self.integers[i] = array[first + i]
+        for i in range(n):
+            array[first + i] = self.integers[self.parents[i]]
 
-
-@kernel
-def copy_slots(array: np.ndarray, first: int, parents: np.ndarray, width: int) -> None:
-    """The same for the first `width` entries of each row."""
-    before = np.empty((parents.size, width), array.dtype)
-    for i in range(parents.size):
+    def copy_float_columns(self, array, first, n, width):
+        """Replace the first `width` columns of row first + i by those of its parent."""
         for l in range(width):
-            before[i, l] = array[first + i, l]
-    for i in range(parents.size):
+            for i in range(n):
+                self.floats[i] = array[first + i, l]
+            for i in range(n):
+                array[first + i, l] = self.floats[self.parents[i]]
+
+    def copy_integer_columns(self, array, first, n, width):
+        """Replace the first `width` columns of row first + i by those of its parent."""
         for l in range(width):
-            array[first + i, l] = before[parents[i], l]
+            for i in range(n):
+                self.integers[i] = array[first + i, l]
+            for i in range(n):
+                array[first + i, l] = self.integers[self.parents[i]]
 
-
-@kernel
-def copy_counts(counts: np.ndarray, first: int, parents: np.ndarray, width: int) -> None:
-    """The same for the transition counts."""
-    before = np.empty((parents.size, width, width), counts.dtype)
-    for i in range(parents.size):
+    def copy_counts(self, counts, first, n, width):
+        """Replace the transition counts of particle first + i by those of its parent."""
         for l in range(width):
             for k in range(width):
-                before[i, l, k] = counts[first + i, l, k]
-    for i in range(parents.size):
-        if parents[i] != i:
-            for l in range(width):
-                for k in range(width):
-                    counts[first + i, l, k] = before[parents[i], l, k]
+                for i in range(n):
+                    self.integers[i] = counts[first + i, l, k]
+                for i in range(n):
+                    counts[first + i, l, k] = self.integers[self.parents[i]]
+
+
+def effective_sample_size(log_weight, first, n):
+    """Return 1 / sum omega^2 of n normalized weights."""
+    total: cython.double = 0.0
+    for i in range(first, first + n):
+        total += exp(2.0 * log_weight[i])
+    return 1.0 / total

@@ -11,9 +11,12 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from regimekit.core.exceptions import RegimekitError, positive, share, unknown, whole
 from regimekit.core.maker import Pair, Rules, Terms
-from regimekit.ihmm.batch_schedule import Schedule, read_schedule
+from regimekit.ihmm.algorithm import FilterSettings
+from regimekit.ihmm.batch_schedule import BatchSchedule, read_schedule
 from regimekit.ihmm.deviations import Rule, read_rule
 from regimekit.ihmm.hdp import Concentration
 from regimekit.ihmm.limits import (
@@ -23,10 +26,10 @@ from regimekit.ihmm.limits import (
     MOST_SWEEPS,
     usable,
 )
-from regimekit.ihmm.plan import Plan
 from regimekit.ihmm.resampling import SCHEMES
-from regimekit.ihmm.weights import CONTAMINATION, IMQ, LARGEST_RATE, Scoring, weight_code
+from regimekit.ihmm.weights import WEIGHTS, Scoring, weight_code
 
+MAX_OUTLIER_RATE = 0.3  # outliers are a minority by definition
 STICKY = 10.0  # default kappa of the second edition (docs/models.md)
 RELUCTANT = (1.0, 10.0)  # default prior of gamma there: a tenth of the paper's, learnt all the same
 _RATE_WORTH = 50.0  # observations that the guess of the outliers' rate is worth
@@ -66,7 +69,7 @@ class RegimeSettings:
         if self.weight is not None:
             return weight_code(self.weight)
         plain = self.threshold is None and read_rule(self.rule).D1
-        return CONTAMINATION if plain else IMQ
+        return WEIGHTS["contamination"] if plain else WEIGHTS["imq"]
 
     def scoring(self) -> Scoring:
         rule = read_rule(self.rule)
@@ -78,14 +81,14 @@ class RegimeSettings:
         given = 2.0 if self.threshold is None else positive("threshold", self.threshold)
         return given if math.isinf(given) else usable("threshold", given, 1e100)
 
-    def _schedule(self) -> Schedule:
+    def _schedule(self) -> BatchSchedule:
         if isinstance(self.batch, str) and self.batch != "adaptive":
             raise RegimekitError(f'batch must be a whole number or "adaptive", got {self.batch!r}.')
         return read_schedule(self.batch)
 
-    def plan(self) -> Plan:
+    def plan(self) -> FilterSettings:
         rule, schedule = read_rule(self.rule), self._schedule()
-        return Plan(
+        return FilterSettings(
             scoring=self.scoring(),
             schedule=schedule,
             concentration=self.concentration(),
@@ -96,21 +99,19 @@ class RegimeSettings:
             sweeps=self._sweeps(rule),
             stride=self._stride(rule, schedule),
             width=1,  # until the features are known
-            outlier_prior=self._outlier_prior(),
+            outlier_prior=np.array(self._outlier_prior()),
             keep_diagonal=rule.D5,
             keep_start=rule.D6,
             mixture=rule.D7,
             one_noise=rule.D8,
             shared_prior=rule.D9,
-            newborn=rule.D10 and rule.D9 and self._proper,
-            merge=rule.D11 and self._proper,
             agree=rule.D12,
         )
 
     @property
     def _proper(self) -> bool:
         """Whether scores are densities, so that evidence means what Bayes means by it."""
-        return self.kind() == CONTAMINATION
+        return self.kind() == WEIGHTS["contamination"]
 
     def _scheme(self, rule: Rule) -> int:
         usual = "multinomial" if rule == read_rule("paper") else "systematic"
@@ -126,7 +127,7 @@ class RegimeSettings:
         most = min(10_000, MOST_SWEEPS // particles)
         return whole("structure_sweeps", self.structure_sweeps, most=most)
 
-    def _stride(self, rule: Rule, schedule: Schedule) -> int:
+    def _stride(self, rule: Rule, schedule: BatchSchedule) -> int:
         """Every stride-th particle is refreshed at a commit; all of them in the paper's text."""
         if self.structure_share is not None:
             part = share("structure_share", self.structure_share)
@@ -138,9 +139,9 @@ class RegimeSettings:
 
     def _outlier_prior(self) -> tuple[float, float]:
         rate = share("outlier_rate", self.outlier_rate)
-        if not 0 < rate <= LARGEST_RATE:
+        if not 0 < rate <= MAX_OUTLIER_RATE:
             raise RegimekitError(
-                f"outlier_rate must lie above 0 and up to {LARGEST_RATE}, got {rate}."
+                f"outlier_rate must lie above 0 and up to {MAX_OUTLIER_RATE}, got {rate}."
             )
         return _RATE_WORTH * rate, _RATE_WORTH * (1 - rate)
 

@@ -16,10 +16,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from regimekit.core.coefficients import coefficient_names
+from regimekit.core.explain import coefficient_names
 from regimekit.core.recorder import Block
 from regimekit.distributions.forecast import Forecast, Forecasts, log_densities
-from regimekit.ihmm.emissions.base import EmissionSpec
+from regimekit.ihmm.emissions.base import EmissionSettings
 from regimekit.ihmm.model import CHUNK, RegimeModel
 from regimekit.ihmm.reporting import Reporter
 from regimekit.ihmm.settings import RegimeSettings
@@ -35,7 +35,7 @@ WINDOW = 200  # observations that are kept to begin afresh on
 class InUnits(RegimeModel):
     """A regime model in units learnt from the stream."""
 
-    def __init__(self, name: str, settings: RegimeSettings, emission: EmissionSpec) -> None:
+    def __init__(self, name: str, settings: RegimeSettings, emission: EmissionSettings) -> None:
         super().__init__(name, settings, emission)
         self.units = Units(self.dim or 1, WINDOW)
         self.rows: list[Row | None] = []  # covariates beside units.buffer
@@ -102,10 +102,10 @@ class InUnits(RegimeModel):
     def _begin_afresh(self, block: Block) -> None:
         """The model anew, in the present units, on what the buffer holds."""
         assert self.engine is not None
-        now, before = self.engine.time, self.reporter
+        now, before = int(self.engine.clock.time), self.reporter
         buffer = np.array(self.units.buffer)
         self._start(buffer.shape[1], self.rows[0])
-        self.engine.state.clock.time[0] = now - len(buffer)
+        self.engine.clock.time = now - len(buffer)
         self.reporter = Reporter()
         self._learn(self.units.to_units(buffer), self.rows)
         self.reporter.follow(before)

@@ -14,7 +14,7 @@ from regimekit.core.maker import (
     Weight,
     maker,
 )
-from regimekit.ihmm.emissions.normal_inverse_gamma import StudentSpec
+from regimekit.ihmm.emissions.student_t import StudentTSettings
 from regimekit.ihmm.makers import PRIOR_MEAN, PRIOR_VAR, build
 from regimekit.ihmm.model import RegimeModel
 
@@ -83,4 +83,4 @@ def student_t_ihmm(
         >>> step.regime, len(model.regimes()), abs(model.predict().mean) < 0.5
         (0, 1, True)
     """
-    return build("student_t_ihmm", StudentSpec, locals())
+    return build("student_t_ihmm", StudentTSettings, locals())

@@ -1,210 +1,213 @@
-"""How much one observation may say: the score of a regime and the weight of its update.
+"""The weight of an observation, and the score of a regime.
 
-Two families. A *weight* is a function of the residual's length z in standard deviations, with c
-the threshold:
+A *weight* is a function of the length z of the residual in standard deviations, with threshold c:
 
     none          w^2 = 1
-    imq           w^2 = 1 / (1 + z^2 / c^2)
+    imq           w^2 = 1 / (1 + z^2 / c^2)                       Eq. (10)
     huber         w^2 = min(1, c^2 / z^2)
     mahalanobis   w^2 = 1 if z <= c else 0
 
-All but `none` keep w^2 and w^2 z^2 bounded, which is what bounds an outlier's influence. Under
-`mahalanobis` the update is skipped beyond c; a score of -inf for one regime alone would be no
-honest comparison, so scores use the Huber weight there. Their score log N(y; yhat, S / w^2) is
-no density: where regimes learn their noise it rewards those that claim too little of it.
+All except `none` keep w^2 and w^2 z^2 bounded, which bounds the influence of an outlier. Under
+`mahalanobis` the update is skipped beyond c. Scores use the Huber weight there, because a score of
+-inf for a single regime would exclude that regime for good. The score log N(y; yhat, S / w^2) is
+not a density: where regimes learn their noise variance, it favours those that underestimate it.
 
-`contamination` is a density. An observation comes from the regime, f_k, or with probability eps
-from one broad density q that is the same for all regimes:
+`contamination` is a density. With probability eps an observation comes from one broad density q
+that all regimes share, otherwise from the density f_k of the regime:
 
     p_k(y) = (1 - eps) f_k(y) + eps q(y),      r_k = (1 - eps) f_k / p_k
 
-The score is log p_k and r_k, the probability that y is no outlier, is the weight of the update.
-As |y| grows every regime says eps q(y): as good as not seen. `eps` is learnt, so that no
-threshold is left to choose (docs/robustness.md).
+The score is log p_k. The weight of the update is r_k, the probability that y is not an outlier. As
+|y| grows, p_k tends to eps q(y) for every regime, so an extreme value carries no information about
+the regime. The rate eps is learnt; no threshold has to be chosen (docs/robustness.md).
 
-Everything is computed from z, not z^2, and in logs: z of 1e150 must not overflow.
+All functions work with z, not z^2, and with logarithms, so that z = 1e150 does not overflow.
 """
 
 from __future__ import annotations
 
-import math
-from typing import NamedTuple
+import cython
+from cython.cimports.libc.math import exp, lgamma, log, log1p, sqrt
 
-import numpy as np
-
-from regimekit._numba import bare
 from regimekit.core.exceptions import unknown
 
-NONE, IMQ, HUBER, MAHALANOBIS, CONTAMINATION = range(5)
-WEIGHTS = {
-    "contamination": CONTAMINATION,
-    "imq": IMQ,
-    "huber": HUBER,
-    "mahalanobis": MAHALANOBIS,
-    "none": NONE,
-}
+WEIGHTS = {"contamination": 4, "imq": 1, "huber": 2, "mahalanobis": 3, "none": 0}
 
-LONGEST = 1e150  # residual lengths beyond this say nothing more; its square is still finite
-FAINTEST = 1e-280  # weights below this cannot move a parameter; R / w^2 above it is still finite
+NONE = cython.declare(cython.int, 0)
+IMQ = cython.declare(cython.int, 1)
+HUBER = cython.declare(cython.int, 2)
+MAHALANOBIS = cython.declare(cython.int, 3)
+CONTAMINATION = cython.declare(cython.int, 4)
 
-COLLAPSED, BELIEVED, DISBELIEVED = range(3)  # what a newborn makes of one observation
+# Standard deviations: longer residuals are cut to this length, whose square is still finite.
+MAX_LENGTH = cython.declare(cython.double, 1e150)
+# Weights below this are 0: R / w^2 stays finite above it.
+MIN_WEIGHT = cython.declare(cython.double, 1e-280)
+OUTLIER_DOF = cython.declare(cython.double, 2.0)  # degrees of freedom of q
+MAX_OUTLIER_RATE = cython.declare(cython.double, 0.3)  # outliers are a minority by definition
+OUTLIER_SCALE = 20.0  # scale of q in standard deviations of the noise
 
-BROAD_DOF = 2.0  # of q: the heaviest tail among those with a mean
-BROAD_SCALE = 20.0  # of q, in standard deviations of the noise
-LARGEST_RATE = 0.3  # eps stays below: outliers are a minority by definition
+LOG_2PI = cython.declare(cython.double, 1.8378770664093453)
+LOG_PI = cython.declare(cython.double, 1.1447298858494002)
 
 
-class Scoring(NamedTuple):
-    """How carefully regimes are scored and learnt; the deviations D1..D4 as switches.
+class Scoring:
+    """How observations are weighted and regimes are scored.
 
-    Attributes:
-        kind: one of the codes above.
-        threshold: c, in standard deviations; contamination has none.
-        weigh_regimes: weight the scores of regimes too (False: plain likelihood, `wolf_ihmm`).
+    The deviations D1 to D4 are switches here (docs/deviations.md). The three `log_` fields describe
+    the density of outliers at the present observation; the filter sets them before each update.
+
+    Args:
+        kind: code of the weight, see `WEIGHTS`.
+        threshold: c in standard deviations; not used by `contamination`.
+        weigh_regimes: weight the scores of regimes too; False means plain likelihood (`wolf_ihmm`).
         unit_free: D1, score log N(y; yhat, S / w^2) instead of w^2 log N(y; yhat, S).
-        predictive: D2, measure z under the predictive S instead of the noise R.
-        weigh_births: D3, weight a new regime's first batch too.
-        sequential: D4, score and weight with the posterior inside the batch, not at its start.
+        predictive: D2, measure z under the predictive covariance S instead of the noise R.
+        weigh_births: D3, weight the first batch of a new regime too.
+        sequential: D4, score with the posterior inside the batch instead of at its start.
     """
 
-    kind: int
-    threshold: float
-    weigh_regimes: bool
-    unit_free: bool
-    predictive: bool
-    weigh_births: bool
-    sequential: bool
+    def __init__(
+        self, kind, threshold, weigh_regimes, unit_free, predictive, weigh_births, sequential
+    ):
+        self.kind = kind
+        self.threshold = threshold
+        self.weigh_regimes = weigh_regimes
+        self.unit_free = unit_free
+        self.predictive = predictive
+        self.weigh_births = weigh_births
+        self.sequential = sequential
+        self.log_rate = -float("inf")
+        self.log_regular = 0.0
+        self.log_density = 0.0
+
+    def with_kind(self, kind):
+        """Return the same settings with another weight."""
+        return Scoring(
+            kind,
+            self.threshold,
+            self.weigh_regimes,
+            self.unit_free,
+            self.predictive,
+            self.weigh_births,
+            self.sequential,
+        )
+
+    def is_contamination(self):
+        """Return whether outliers have a density of their own."""
+        return self.kind == CONTAMINATION
+
+    def set_outlier_density(self, rate, log_density):
+        """Set the outlier rate eps and log q(y) of the present observation."""
+        self.log_rate = log(rate)
+        self.log_regular = log1p(-rate)
+        self.log_density = log_density
+
+    def judge(self, log_plain, z, length, log_scale, dim, fresh):
+        """Return the score of a regime, the weight to report and w^2 of the update.
+
+        Args:
+            log_plain: log density of the observation under the regime alone.
+            z: length of the residual under the predictive covariance S.
+            length: length of the residual that the weight is a function of (D2).
+            log_scale: log det S / 2.
+            dim: number of observed coordinates.
+            fresh: whether the regime has not learnt anything yet (D3).
+        """
+        if self.kind == CONTAMINATION:
+            score, r = self.judge_contamination(log_plain)
+            return score, r, r
+        w2: cython.double = update_weight2(self.kind, length, self.threshold)
+        # Deviation D3: the paper's text does not weight the first batch of a new regime.
+        learnt: cython.double = 1.0 if fresh and not self.weigh_births else w2
+        if self.kind == NONE or not self.weigh_regimes:
+            return log_plain, w2, learnt
+        log_w2: cython.double = log_weight2(self.kind, length, self.threshold)
+        if self.unit_free:  # Deviation D1: the paper's text has w^2 log N(y; yhat, S)
+            return log_score(z, log_scale, log_w2, dim), w2, learnt
+        return exp(log_w2) * log_plain, w2, learnt
+
+    def judge_contamination(self, log_plain):
+        """Return the score under contamination and r, the probability of no outlier."""
+        regular: cython.double = self.log_regular + log_plain
+        outlier: cython.double = self.log_rate + self.log_density
+        top: cython.double = max(regular, outlier)
+        log_p: cython.double = top + log(exp(regular - top) + exp(outlier - top))
+        r: cython.double = exp(regular - log_p)
+        if r <= MIN_WEIGHT:
+            r = 0.0
+        return (log_p if self.weigh_regimes else log_plain), r
 
 
-class Broad(NamedTuple):
-    """The shared density of outliers at one observation: log eps, log (1 - eps), log q(y)."""
+def weight_code(name):
+    """Return the code of a weight.
 
-    log_rate: float
-    log_rest: float
-    log_density: float
-
-
-class Residual(NamedTuple):
-    """What one regime sees of one observation.
-
-    Attributes:
-        log_plain: its log density under the regime alone, log f.
-        z: its length under the predictive S.
-        far: the length that a weight looks at (D2).
-        log_scale: log det S / 2.
-        dim: coordinates seen.
+    Raises:
+        RegimekitError: If there is no weight of that name.
     """
-
-    log_plain: float
-    z: float
-    far: float
-    log_scale: float
-    dim: int
-
-
-def weight_code(name: object) -> int:
-    """The code of a weight by name."""
     if not isinstance(name, str) or name not in WEIGHTS:
         raise unknown("weight", name, WEIGHTS)
     return WEIGHTS[name]
 
 
-@bare
-def no_outliers() -> Broad:
-    """Where no contamination is asked for."""
-    return Broad(-np.inf, 0.0, 0.0)
-
-
-@bare
-def judge(
-    scoring: Scoring, broad: Broad, seen: Residual, fresh: bool, belief: int
-) -> tuple[float, float, float]:
-    """Score of the regime, weight that is reported, and w^2 of its update."""
-    if scoring.kind == CONTAMINATION:
-        return judge_mixture(scoring, broad, seen.log_plain, belief)
-    w2 = update_weight2(scoring.kind, seen.far, scoring.threshold)
-    learnt = 1.0 if fresh and not scoring.weigh_births else w2  # D3
-    if scoring.kind == NONE or not scoring.weigh_regimes:
-        return seen.log_plain, w2, learnt
-    log_w2 = log_weight2(scoring.kind, seen.far, scoring.threshold)
-    if scoring.unit_free:  # D1
-        return log_score(seen.z, seen.log_scale, log_w2, seen.dim), w2, learnt
-    return math.exp(log_w2) * seen.log_plain, w2, learnt
-
-
-@bare
-def judge_mixture(
-    scoring: Scoring, broad: Broad, log_plain: float, belief: int
-) -> tuple[float, float, float]:
-    """The same under contamination; a newborn may be told what to believe (`BELIEVED` ..)."""
-    regular = broad.log_rest + log_plain
-    outlier = broad.log_rate + broad.log_density
-    if belief == BELIEVED:
-        return regular, 1.0, 1.0
-    if belief == DISBELIEVED:
-        return outlier, 0.0, 0.0
-    top = max(regular, outlier)
-    log_p = top + math.log(math.exp(regular - top) + math.exp(outlier - top))
-    r = math.exp(regular - log_p)
-    r = r if r > FAINTEST else 0.0
-    return (log_p if scoring.weigh_regimes else log_plain), r, r
-
-
-@bare
-def log_weight2(kind: int, z: float, threshold: float) -> float:
-    """log w^2 as scores use it: finite for every finite z."""
-    u = z / threshold
-    if kind in (NONE, CONTAMINATION) or u == 0.0:
+def log_weight2(kind, z, threshold):
+    """Return log w^2 as scores use it; finite for every finite z."""
+    u: cython.double = z / threshold
+    if kind == NONE or kind == CONTAMINATION or u == 0.0:
         return 0.0
     if kind == IMQ:
-        return -2.0 * math.log(u) if u > 1e8 else -math.log1p(u * u)
-    return -2.0 * math.log(u) if u > 1.0 else 0.0
+        return -2.0 * log(u) if u > 1e8 else -log1p(u * u)
+    return -2.0 * log(u) if u > 1.0 else 0.0
 
 
-@bare
-def update_weight2(kind: int, z: float, threshold: float) -> float:
-    """w^2 as parameter updates use it."""
+def update_weight2(kind, z, threshold):
+    """Return w^2 as parameter updates use it."""
     if kind == MAHALANOBIS:
         return 1.0 if z <= threshold else 0.0
-    w2 = math.exp(log_weight2(kind, z, threshold))
-    return w2 if w2 > FAINTEST else 0.0
+    w2: cython.double = exp(log_weight2(kind, z, threshold))
+    return w2 if w2 > MIN_WEIGHT else 0.0
 
 
-@bare
-def log_score(z: float, log_scale: float, log_w2: float, dim: int) -> float:
-    """D1: log N(y; yhat, S / w^2), which rescaling y shifts equally for every regime."""
-    squared = math.exp(2.0 * math.log(z) + log_w2) if z > 0.0 else 0.0
-    return -0.5 * (dim * (math.log(2.0 * math.pi) - log_w2) + squared) - log_scale
+def log_score(z, log_scale, log_w2, dim):
+    """Return log N(y; yhat, S / w^2); rescaling y shifts it equally for every regime (D1)."""
+    squared: cython.double = exp(2.0 * log(z) + log_w2) if z > 0.0 else 0.0
+    return -0.5 * (dim * (LOG_2PI - log_w2) + squared) - log_scale
 
 
-@bare
-def log_normal(z: float, log_scale: float, dim: int) -> float:
-    """Log density of a Gaussian at a residual of length z, log_scale = log det S / 2."""
-    return -0.5 * (dim * math.log(2.0 * math.pi) + z * z) - log_scale
+def log_normal(z, log_scale, dim):
+    """Return the log density of a Gaussian at a residual of length z; log_scale = log det S / 2."""
+    return -0.5 * (dim * LOG_2PI + z * z) - log_scale
 
 
-@bare
-def log_broad(z: float, log_scale: float, dim: int) -> float:
-    """log q of a residual of length z under q's scale matrix, log_scale = log det / 2."""
-    half = 0.5 * (BROAD_DOF + dim)
-    constant = math.lgamma(half) - math.lgamma(0.5 * BROAD_DOF)
-    constant -= 0.5 * dim * math.log(BROAD_DOF * math.pi)
-    far = 2.0 * math.log(z) - math.log(BROAD_DOF) if z > 1e8 else math.log1p(z * z / BROAD_DOF)
-    return constant - log_scale - half * far
+def log_outlier_density(z, log_scale, dim):
+    """Return log q at a residual of length z under the scale of q; log_scale = log det / 2."""
+    half: cython.double = 0.5 * (OUTLIER_DOF + dim)
+    constant: cython.double = lgamma(half) - lgamma(0.5 * OUTLIER_DOF)
+    constant -= 0.5 * dim * log(OUTLIER_DOF * 3.141592653589793)
+    if z > 1e8:
+        return constant - log_scale - half * (2.0 * log(z) - log(OUTLIER_DOF))
+    return constant - log_scale - half * log1p(z * z / OUTLIER_DOF)
 
 
-@bare
-def factorise(matrix: np.ndarray, seen: np.ndarray, out_lower: np.ndarray) -> float:
-    """Cholesky factor of the seen block of a covariance; returns log det / 2."""
-    log_det = 0.0
-    for i in range(seen.size):
+def factorize(matrix, seen, n, out_lower):
+    """Write the Cholesky factor of the observed block of a covariance; return log det / 2.
+
+    Args:
+        matrix: (d, d) covariance.
+        seen: (d,) the observed coordinates come first.
+        n: number of observed coordinates.
+        out_lower: (d, d) output; its first n rows and columns are written.
+    """
+    log_det: cython.double = 0.0
+    value: cython.double
+    for i in range(n):
         for j in range(i + 1):
             value = matrix[seen[i], seen[j]]
             for b in range(j):
                 value -= out_lower[i, b] * out_lower[j, b]
             if i == j:
-                out_lower[i, i] = math.sqrt(value)
-                log_det += math.log(out_lower[i, i])
+                out_lower[i, i] = sqrt(value)
+                log_det += log(out_lower[i, i])
             else:
                 out_lower[i, j] = value / out_lower[j, j]
     return log_det

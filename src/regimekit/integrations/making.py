@@ -1,7 +1,4 @@
-"""What every adapter does the same way: choose a model, make it, read its steps, ask for a library.
-
-The default model is decided here and nowhere else.
-"""
+"""Shared code of the adapters: choose a model, make it, convert its steps, import a library."""
 
 from __future__ import annotations
 
@@ -15,8 +12,9 @@ from numpy.typing import NDArray
 import regimekit as rk
 from regimekit.core.exceptions import RegimekitError
 from regimekit.core.model import Model
+from regimekit.core.registry import DEFAULT_MODEL
 from regimekit.panel import with_seasons
-from regimekit.preprocessing.frequency import seasons_of_labels
+from regimekit.preprocessing.time_index import seasons_of_labels
 
 NO_REGIME = -1
 CHANGES = ("regime opened", "regime returned", "regime switched")
@@ -56,7 +54,7 @@ def need(extra: str, *modules: str) -> None:
 
 def default_model() -> str:
     """The model an adapter uses when it is told none."""
-    return "auto" if "auto" in rk.models() else "student_t_ihmm"
+    return DEFAULT_MODEL
 
 
 def fresh(

@@ -24,7 +24,7 @@ import regimekit as rk
 from regimekit.core.exceptions import RegimekitError, whole
 from regimekit.core.model import Model
 from regimekit.integrations.making import fresh
-from regimekit.preprocessing.frequency import find_frequency
+from regimekit.preprocessing.time_index import find_frequency
 
 Frame = nw.DataFrame[Any]
 KEYS = ("unique_id", "ds", "y")

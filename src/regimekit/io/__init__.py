@@ -1,30 +1,32 @@
-"""Tables as people keep them (CSV, Parquet, JSON lines, databases) read as one stream.
+"""Read tables (CSV, Parquet, JSON lines, databases, SQL) as streams of observations.
 
-source   where the rows come from, in chunks, and how the file is written
-cells    one cell as a number or a time, in the notation of the file
-layout   which column is the target, which the time
-clock    how often the stream speaks; repeats, gaps and disorder of its time stamps
-reading  rows turned into observations, with the missing ones of every gap
-tail     rows of a file or a pipe that still grows
+============  ==================================================================
+reader        open a table and read its rows in chunks
+layout        detect the target, the time and the notation of the cells
+cell_parsing  parse one cell as a number or a time stamp
+time_column   check the time stamps: order, repeats, gaps
+observations  convert rows into observations, one series at a time
+tail          read the lines of a file or pipe that is still growing
+columns       convert runs, events, regimes and forecasts into columns for files
+============  ==================================================================
 """
 
 from __future__ import annotations
 
-from regimekit.io.clock import Clock
-from regimekit.io.layout import Layout, Wishes, find_layout
-from regimekit.io.reading import Block, Observation, Reading, blocks
-from regimekit.io.source import Request, Source, open_source
+from regimekit.io.layout import ColumnChoice, Layout, detect_layout
+from regimekit.io.observations import Block, Observation, ObservationReader
+from regimekit.io.reader import Source, TableRequest, open_source
+from regimekit.io.time_column import TimeColumn
 
 __all__ = [
     "Block",
-    "Clock",
+    "ColumnChoice",
     "Layout",
     "Observation",
-    "Reading",
-    "Request",
+    "ObservationReader",
     "Source",
-    "Wishes",
-    "blocks",
-    "find_layout",
+    "TableRequest",
+    "TimeColumn",
+    "detect_layout",
     "open_source",
 ]

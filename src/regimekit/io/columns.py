@@ -1,4 +1,4 @@
-"""What models hand back as plain columns of numbers, times and words, ready to be written."""
+"""Convert runs, events, regimes and forecasts into named columns, ready to be written to files."""
 
 from __future__ import annotations
 
@@ -7,87 +7,117 @@ from typing import Any
 
 import numpy as np
 
-from regimekit.core.coefficients import labels
+from regimekit.core.explain import coefficient_labels as labels
 from regimekit.core.model import Model
 from regimekit.distributions.forecast import Forecast
-from regimekit.io.reading import Block
-from regimekit.preprocessing.frequency import Frequency, Time
-from regimekit.results import Event, Regime, Run
+from regimekit.io.observations import Block
+from regimekit.preprocessing.time_index import Frequency, Time
+from regimekit.results import Event, Run
 
 Columns = dict[str, list[Any]]
 EVENT_COLUMNS = ("time", "since", "kind", "regime", "previous")
 FORECAST_COLUMNS = ("step", "time", "mean", "median", "lower", "upper", "sd")
-_FIRST = ("mean", "median", "lower", "upper", "sd", "regime", "regime_probability", "weight")
+_LEADING = ("mean", "median", "lower", "upper", "sd", "regime", "regime_probability", "weight")
 
 
-def run_columns(block: Block, run: Run) -> Columns:
-    """A run as columns that begin with the time and the observation."""
-    values = {name: column.tolist() for name, column in run.columns().items()}
-    first = {"time": block.times, "y": block.y.tolist()}
-    known = {name: values[name] for name in _FIRST if name in values}
-    return first | known | {n: v for n, v in values.items() if n not in first and n != "path"}
+def run_columns(block: Block, run: Run, start: int = 0) -> Columns:
+    """Return a run as columns: time, observation, forecast, regime, and the rest.
+
+    Args:
+        block: T observations.
+        run: their run.
+        start: index of the first observation; it numbers the rows of a table without times.
+
+    Returns:
+        Columns of length T.
+    """
+    values = {name: column.tolist() for name, column in run.columns().items() if name != "path"}
+    times = block.times
+    if times[0] is None:
+        times = list(range(start, start + len(run)))
+    first = {"time": times, "y": block.y.tolist()}
+    return first | {name: values[name] for name in _LEADING if name in values} | values
 
 
 def event_columns(events: Iterable[Event], times: Sequence[Time | None], start: int = 0) -> Columns:
-    """Events as columns; `times[0]` is the time of observation `start`."""
+    """Return events as columns.
+
+    Args:
+        events: events with observation indices.
+        times: time stamps of the latest observations.
+        start: index of the observation that `times[0]` belongs to.
+    """
     rows = [
         (
-            stamp(e.time, times, start),
-            stamp(getattr(e, "since", e.time), times, start),
+            time_of(e.time, times, start),
+            time_of(e.since, times, start),
             e.kind,
             e.regime,
             e.previous,
         )
         for e in events
     ]
-    return {name: [row[j] for row in rows] for j, name in enumerate(EVENT_COLUMNS)}
+    return _transposed(EVENT_COLUMNS, rows)
 
 
-def stamp(index: int, times: Sequence[Time | None], start: int = 0) -> Time | int | None:
-    """The time of an observation: its index in a stream without times, None if long forgotten."""
+def time_of(index: int, times: Sequence[Time | None], start: int = 0) -> Time | int | None:
+    """Return the time of an observation.
+
+    Returns:
+        Its time stamp; `index` if the stream has no times; None if it is older than `times`.
+    """
     if not times or times[0] is None:
         return index
     return times[index - start] if 0 <= index - start < len(times) else None
 
 
 def regime_columns(model: Model, times: Sequence[Time | None] = (), start: int = 0) -> Columns:
-    """The regimes a model remembers as columns: when seen, and their coefficients."""
+    """Return the regimes of a model as columns: when they were observed, and their coefficients.
+
+    A coefficient that a regime does not have is None.
+    """
     rows = []
     for regime in model.regimes():
-        names = _names(model, regime)
-        first, last = (stamp(t, times, start) for t in (regime.first_seen, regime.last_seen))
-        row = {"regime": regime.id, "visits": regime.visits, "first_seen": first, "last_seen": last}
-        row["probability"] = regime.probability
+        names = [name.replace(" ", "_") for name in labels(model, regime.mean.size)]
+        row: dict[str, Any] = {
+            "regime": regime.id,
+            "visits": regime.visits,
+            "first_seen": time_of(regime.first_seen, times, start),
+            "last_seen": time_of(regime.last_seen, times, start),
+            "probability": regime.probability,
+        }
         for label, values in (("mean", regime.mean), ("sd", regime.sd)):
             pairs = zip(names, np.ravel(values), strict=True)
             row |= {f"{label}_{name}": float(value) for name, value in pairs}
         rows.append(row)
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    return {name: [row.get(name) for row in rows] for name in names}
-
-
-def _names(model: Model, regime: Regime) -> list[str]:
-    """What the coefficients are called, as names of columns."""
-    return [name.replace(" ", "_") for name in labels(model, regime.mean.size)]
+    return columns_of(rows)
 
 
 def forecast_columns(
-    ahead: Sequence[Forecast], level: float, last: Time | None, frequency: Frequency | None
+    forecasts: Sequence[Forecast], level: float, last: Time | None, frequency: Frequency | None
 ) -> Columns:
-    """Forecasts of the next steps as columns."""
-    rows = [
-        (step, _later(last, step, frequency), *_summary(forecast, level))
-        for step, forecast in enumerate(ahead, start=1)
-    ]
-    return {name: [row[j] for row in rows] for j, name in enumerate(FORECAST_COLUMNS)}
+    """Return forecasts of the next steps as columns.
+
+    Args:
+        forecasts: one per step.
+        level: probability of the interval `lower` .. `upper`.
+        last: time of the last observation.
+        frequency: step between two observations; without it the times are None.
+    """
+    rows = []
+    for step, forecast in enumerate(forecasts, start=1):
+        time = None if last is None or frequency is None else frequency.after(last, step)
+        lower, upper = forecast.interval(level)
+        numbers = (forecast.mean, forecast.quantile(0.5), lower, upper, forecast.sd)
+        rows.append((step, time, *(float(value) for value in numbers)))
+    return _transposed(FORECAST_COLUMNS, rows)
 
 
-def _summary(forecast: Forecast, level: float) -> tuple[float, ...]:
-    lower, upper = forecast.interval(level)
-    return tuple(
-        float(v) for v in (forecast.mean, forecast.quantile(0.5), lower, upper, forecast.sd)
-    )
+def columns_of(rows: Sequence[dict[str, Any]]) -> Columns:
+    """Return records as columns; None where a record lacks a name."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    return {name: [row.get(name) for row in rows] for name in names}
 
 
-def _later(last: Time | None, steps: int, frequency: Frequency | None) -> Time | None:
-    return None if last is None or frequency is None else frequency.after(last, steps)
+def _transposed(names: Sequence[str], rows: list[tuple[Any, ...]]) -> Columns:
+    return {name: [row[j] for row in rows] for j, name in enumerate(names)}

@@ -1,6 +1,7 @@
-"""Rows of a file or a pipe that still grows: complete lines only, each with where it ends.
+"""Read the lines of a file or pipe that is still growing.
 
-A reader that was stopped goes on at the byte where the last row it used ended.
+Only complete lines are returned, each with the byte at which it ends, so that a stopped process
+can continue after the last line it used.
 """
 
 from __future__ import annotations
@@ -17,72 +18,83 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from regimekit.core.exceptions import RegimekitError
-from regimekit.io.source import SAMPLE, STDIN, Row, Source, open_text
+from regimekit.io.reader import SAMPLE_ROWS, STDIN, Row, Source, open_bytes
 
-_PAUSE = 0.1  # seconds between two looks at a file
+_POLL_SECONDS = 0.1
+_READ_BYTES = 1 << 16
 
 
-class Format(NamedTuple):
-    """How the lines are written; JSON values, so that a stopped reader can be taken up."""
+class LineFormat(NamedTuple):
+    """Notation of the lines; its fields are JSON values.
+
+    Attributes:
+        names: column names.
+        separator: column separator; empty for JSON lines.
+        header: lines before the first row.
+        encoding: text encoding.
+    """
 
     names: tuple[str, ...]
-    separator: str  # empty for JSON lines
-    header: int  # lines before the first row
+    separator: str
+    header: int
     encoding: str = "utf-8"
 
     def row(self, line: bytes, used: tuple[str, ...]) -> Row | None:
-        """The cells of the columns `used`; None for an empty line."""
+        """Return the cells of the columns `used`; None for an empty line."""
         text = line.decode(self.encoding).strip("\r\n")
         if not text.strip():
             return None
         if not self.separator:
-            return self._from_json(text, used)
+            return _json_row(text, used)
         cells = next(csv.reader([text], delimiter=self.separator))
         if len(cells) != len(self.names):
             raise RegimekitError(
-                f"The line {text!r} has {len(cells)} cells in place of {len(self.names)}."
+                f"Line {text!r} has {len(cells)} cells, expected {len(self.names)}. Correct the "
+                "line; a cell that contains the separator needs quotation marks."
             )
         return tuple(cells[self.names.index(name)] for name in used)
 
-    @staticmethod
-    def _from_json(text: str, used: tuple[str, ...]) -> Row:
-        try:
-            found = json.loads(text)
-        except ValueError:
-            raise RegimekitError(f"The line {text[:80]!r} is not a JSON object.") from None
-        return tuple(found.get(name) for name in used)
-
 
 class Tail:
-    """Complete lines of a growing file, or of standard input, from a byte on."""
+    """Complete lines of a growing file, or of standard input.
+
+    Args:
+        file: path, or "-" for standard input.
+        start: byte of the file at which to start.
+    """
 
     def __init__(self, file: str, start: int = 0) -> None:
-        self.live = file == STDIN
-        self.stream: BinaryIO = sys.stdin.buffer if self.live else _opened(file)
-        self.end = start if not self.live else 0
+        self.is_pipe = file == STDIN
+        self.stream: BinaryIO = sys.stdin.buffer if self.is_pipe else _open(file)
+        self.end = 0 if self.is_pipe else start
         self.rest = b""
         self.waiting: deque[bytes] = deque()
         self.closed = False
-        if not self.live:
+        if not self.is_pipe:
             self.stream.seek(start)
             weakref.finalize(self, self.stream.close)
 
     def lines(self, stop: Callable[[float], bool]) -> Iterator[tuple[bytes, int]]:
-        """Lines with their ends; `stop` is asked while there is none, with the seconds waited."""
-        quiet_since = time.monotonic()
+        """Yield lines with the byte at which they end.
+
+        Args:
+            stop: called with the seconds since the last line while there is no line; returns
+                whether to stop waiting.
+        """
+        last_line = time.monotonic()
         while True:
             while self.waiting:
                 line = self.waiting.popleft()
                 self.end += len(line)
-                quiet_since = time.monotonic()
+                last_line = time.monotonic()
                 yield line, self.end
             if self.closed:
                 return
-            self.waiting.extend(self._complete())
-            if not self.waiting and stop(time.monotonic() - quiet_since):
+            self.waiting.extend(self._complete_lines())
+            if not self.waiting and stop(time.monotonic() - last_line):
                 return
 
-    def _complete(self) -> list[bytes]:
+    def _complete_lines(self) -> list[bytes]:
         piece = self._read()
         if piece is None:
             self.closed = True
@@ -92,47 +104,62 @@ class Tail:
         return [line + b"\n" for line in lines]
 
     def _read(self) -> bytes | None:
-        """What is new: empty if nothing is, None at the end of a pipe."""
-        if self.live:
-            if not select.select([self.stream], [], [], _PAUSE)[0]:
+        """Return new bytes: empty if there are none yet, None at the end of a pipe."""
+        if self.is_pipe:
+            if not select.select([self.stream], [], [], _POLL_SECONDS)[0]:
                 return b""
-            pipe: Any = self.stream  # buffered, which binary streams in general need not be
-            return pipe.read1(1 << 16) or None
-        piece = self.stream.read(1 << 16)
+            pipe: Any = self.stream
+            return pipe.read1(_READ_BYTES) or None
+        piece = self.stream.read(_READ_BYTES)
         if not piece:
-            time.sleep(_PAUSE)
+            time.sleep(_POLL_SECONDS)
         return piece
 
 
 def first_lines(tail: Tail, stop: Callable[[float], bool]) -> list[tuple[bytes, int]]:
-    """The lines by which the columns are found: those there are, at least two."""
+    """Return the lines from which the columns are detected.
+
+    Waits for a header and a row, or for one JSON object, then takes what is available, at most
+    `SAMPLE_ROWS` lines.
+    """
     found: list[tuple[bytes, int]] = []
-    for line, end in tail.lines(lambda waited: stop(waited) or _enough(found)):
+
+    def enough() -> bool:
+        return len(found) >= 2 or bool(found and found[0][0].lstrip().startswith(b"{"))
+
+    for line, end in tail.lines(lambda waited: stop(waited) or enough()):
         found.append((line, end))
-        if len(found) == SAMPLE:
+        if len(found) == SAMPLE_ROWS:
             break
     return found
 
 
-def _enough(found: list[tuple[bytes, int]]) -> bool:
-    """A header and a row, or a row that names its own columns."""
-    return len(found) >= 2 or bool(found and found[0][0].lstrip().startswith(b"{"))
+def detect_line_format(lines: list[bytes], name: str) -> tuple[LineFormat, Source]:
+    """Return the notation of the lines, and a source over them to detect the columns."""
+    source = open_bytes(b"".join(lines), name)
+    encoding = source.csv_options.get("encoding", "utf-8")
+    header = max(source.first_line - 1, 0)
+    return LineFormat(source.names, source.separator, header, encoding), source
 
 
-def find_format(lines: list[bytes], name: str) -> tuple[Format, Source]:
-    """How the lines are written, and a source over them to find the columns by."""
-    source = open_text(b"".join(lines), name)
-    separator = source.separator
-    encoding = source.options.get("encoding", "utf-8")
-    return Format(source.names, separator, max(source.first_line - 1, 0), encoding), source
+def _json_row(text: str, used: tuple[str, ...]) -> Row:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise RegimekitError(f"Line {text[:80]!r} is not a JSON object. Write one per line.")
+    return tuple(found.get(name) for name in used)
 
 
-def _opened(file: str) -> Any:
+def _open(file: str) -> BinaryIO:
     path = Path(file)
     if not path.is_file():
-        raise RegimekitError(f"{path} is not a file that can be followed.")
+        raise RegimekitError(f"--follow needs a file that exists, got {path}.")
     with path.open("rb") as stream:
         packed = stream.read(2) in (b"\x1f\x8b", b"PA", b"PK")
     if packed:
-        raise RegimekitError(f"{path} is packed; only plain CSV and JSON lines can be followed.")
+        raise RegimekitError(
+            f"--follow reads plain CSV and JSON lines; {path} is compressed or binary."
+        )
     return path.open("rb")

@@ -1,17 +1,20 @@
-"""Measuring: prequential runs, scores of forecasts, scores of segmentations, oracles."""
+"""Evaluation: prequential runs, forecast scores, calibration, segmentation metrics, oracles.
+
+The public name of this package is `regimekit.evaluate`.
+"""
 
 from __future__ import annotations
 
 from regimekit.metrics.oracle import Oracle, oracle
 from regimekit.metrics.prequential import (
     Prequential,
+    RunningScores,
     last_value,
     prequential,
     run_with_pit,
     running_mean,
 )
 from regimekit.metrics.reliability import Calibration, RunningCalibration, calibration, pit_of_run
-from regimekit.metrics.running import RunningScores
 from regimekit.metrics.scores import (
     coverage,
     crps,

@@ -1,4 +1,4 @@
-"""Several models along one stream, each forecast made before its observation."""
+"""Compare models on one stream, each forecast made before its observation."""
 
 from __future__ import annotations
 
@@ -12,23 +12,22 @@ from numpy.typing import NDArray
 
 from regimekit.core.exceptions import RegimekitError
 from regimekit.core.registry import REGISTRY, make
-from regimekit.metrics.running import RunningScores
+from regimekit.metrics.prequential import RunningScores
 
 Array = NDArray[np.float64]
-_WARM_UP = 32  # rows on which kernels are compiled before the clock starts
 OFFLINE = "offline fit, no forecast"
 
 
 @dataclass(frozen=True, eq=False)
-class Rival:
-    """One model of a comparison.
+class ComparedModel:
+    """Scores of one model in a comparison.
 
     Attributes:
-        model: by name.
-        scores: of its forecasts; empty for an offline fit and for one that failed.
-        error: absolute error of each forecast, NaN where it is not scored.
-        regimes: how many it remembers at the end.
-        seconds: per observation, without compilation.
+        model: name of the model.
+        scores: scores of its forecasts; empty for an offline fit and after an error.
+        error: (T,) absolute error of each forecast, NaN where it is not scored.
+        regimes: number of regimes after the last observation.
+        seconds: run time per observation.
         remark: why there are no scores.
     """
 
@@ -40,7 +39,7 @@ class Rival:
     remark: str = ""
 
     def row(self) -> dict[str, Any]:
-        """As a row of the table."""
+        """Return the scores as a row of the comparison table."""
         facts = {"regimes": self.regimes, "ms_per_observation": 1e3 * self.seconds}
         return {"model": self.model, **self.scores, **facts, "remark": self.remark}
 
@@ -53,46 +52,66 @@ def compare(
     season: int | None = None,
     skip: int = 0,
     level: float = 0.9,
-    told: Callable[[str], None] = lambda line: None,
-) -> list[Rival]:
-    """Run models, given as their settings by name; best RMSE first, those without scores last.
+    on_start: Callable[[str], None] = lambda name: None,
+) -> list[ComparedModel]:
+    """Run several models on one stream.
+
+    Args:
+        models: settings by model name.
+        y: (T,) observations; NaN is not observed.
+        X: (T, k) covariates.
+        season: season length in steps, for the seasonal last value.
+        skip: first observations that are not scored, at most half of them.
+        level: probability of the intervals.
+        on_start: called with the name of each model before it runs.
+
+    Returns:
+        The models by increasing RMSE; those without scores last.
 
     Example:
         >>> import numpy as np
         >>> found = compare({"running_mean": {}, "last_value": {}}, np.arange(30.0))
-        >>> [rival.model for rival in found]
+        >>> [one.model for one in found]
         ['last_value', 'running_mean']
     """
-    rivals = []
+    compared = []
     for name, settings in models.items():
-        told(f"running {name}")
-        rivals.append(_run(name, settings, y, X, season, skip, level))
-    return sorted(rivals, key=lambda rival: rival.scores.get("rmse", np.inf))
+        on_start(name)
+        scores = RunningScores(season, skip)
+        compared.append(_run(name, settings, y, X, scores, level))
+    return sorted(compared, key=lambda one: one.scores.get("rmse", np.inf))
 
 
-def figure(rivals: list[Rival], target: str) -> Any:
-    """Mean absolute error so far, one line per model."""
+def figure(compared: list[ComparedModel], target: str) -> Any:
+    """Plot the cumulative mean absolute error, one line per model.
+
+    Args:
+        compared: result of `compare`.
+        target: name of the forecast column, for the axis label.
+
+    Returns:
+        A matplotlib figure.
+    """
     from regimekit.plotting import PALETTE, pyplot
 
     plt = pyplot()
     drawn, axes = plt.subplots(figsize=(9, 4.5), layout="constrained")
-    for j, rival in enumerate(rival for rival in rivals if rival.scores):
+    for j, one in enumerate(one for one in compared if one.scores):
         style = ("-", "--", ":")[j // len(PALETTE) % 3]
-        axes.plot(
-            mean_so_far(rival.error), style, color=PALETTE[j % len(PALETTE)], label=rival.model
-        )
+        color = PALETTE[j % len(PALETTE)]
+        axes.plot(cumulative_mean(one.error), style, color=color, label=one.model)
     axes.set_xlabel("observation")
     axes.set_ylim(bottom=0)
-    axes.set_ylabel(f"mean absolute error so far, in units of {target}")
+    axes.set_ylabel(f"cumulative mean absolute error, in units of {target}")
     axes.legend(frameon=False, fontsize=8)
     return drawn
 
 
-def mean_so_far(error: Array) -> Array:
-    """The mean of what came until then and is no NaN; NaN before the first."""
-    seen = ~np.isnan(error)
-    count = seen.cumsum()
-    total = np.where(seen, error, 0.0).cumsum()
+def cumulative_mean(values: Array) -> Array:
+    """Return the (T,) mean of all values up to each one; NaN values are ignored."""
+    valid = ~np.isnan(values)
+    count = valid.cumsum()
+    total = np.where(valid, values, 0.0).cumsum()
     return np.where(count > 0, total / np.maximum(count, 1), np.nan)
 
 
@@ -101,28 +120,24 @@ def _run(
     settings: Mapping[str, Any],
     y: Array,
     X: Any,
-    season: int | None,
-    skip: int,
+    scores: RunningScores,
     level: float,
-) -> Rival:
-    unknown = np.full(len(y), np.nan)
+) -> ComparedModel:
+    nothing = np.full(len(y), np.nan)
     try:
-        if REGISTRY[name].online:
-            few = None if X is None else X._replace(values=X.values[:_WARM_UP])
-            make(name, **settings).run(y[:_WARM_UP], few)
         model = make(name, **settings)
-        model.advised = False  # the table says it, beside the others and over the same rows
+        # The comparison table shows what the model's own warnings would say.
+        model.advised = False
         begin = time.perf_counter()
         run = model.run(y, X, level=level)
         seconds = (time.perf_counter() - begin) / len(y)
     except RegimekitError as error:
-        return Rival(name, {}, unknown, remark=str(error))
+        return ComparedModel(name, {}, nothing, remark=str(error))
     if not REGISTRY[name].online:
-        return Rival(name, {}, unknown, len(model.regimes()), seconds, OFFLINE)
-    scores = RunningScores(season, skip)
+        return ComparedModel(name, {}, nothing, len(model.regimes()), seconds, OFFLINE)
     scores.add(y, run.mean, run.lower, run.upper, run.log_score)
     own = {key: value for key, value in scores.table().items() if "last_value" not in key}
-    missed = np.abs(y - run.mean)
-    skipped = int(own.get("n_skipped", 0))
-    missed[: max(skipped, 1)] = np.nan  # the first has no last value to stand beside
-    return Rival(name, own, missed, len(model.regimes()), seconds)
+    errors = np.abs(y - run.mean)
+    # The first observation has no last value to compare with, so no model is scored on it.
+    errors[: max(int(own.get("n_skipped", 0)), 1)] = np.nan
+    return ComparedModel(name, own, errors, len(model.regimes()), seconds)

@@ -1,27 +1,32 @@
-"""The honest run: every forecast is made before its observation, and stands beside trivial ones.
+"""Prequential evaluation: each forecast is made before its observation, then scored.
 
-for each t:   forecast y_t from y_1 .. y_{t-1};   score it;   learn y_t
+for each t:   forecast y_t from y_1 .. y_{t-1};   score the forecast;   update with y_t
+
+`prequential` scores one run in memory; `RunningScores` scores a stream of any length, block by
+block. Both report reference forecasters (the last value, the running mean, the value one season
+ago) on the same observations.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections import deque
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from regimekit.core import advice
 from regimekit.core.exceptions import RegimekitError, numbers, whole
 from regimekit.core.model import Model
-from regimekit.core.recorder import Recorder
-from regimekit.distributions.forecast import Forecast
+from regimekit.core.recorder import Block, Recorder
 from regimekit.metrics import scores, segmentation
-from regimekit.preprocessing.frames import Series, Table, read_series, read_table
+from regimekit.preprocessing.frames import read_series, read_table
 from regimekit.results import Run
 
 Array = NDArray[np.float64]
+_FORECASTERS = ("model", "last_value", "seasonal_last_value")
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,14 +34,14 @@ class Prequential:
     """A scored run.
 
     Attributes:
-        run: what the model said and did, one row per observation.
+        run: output of the model, one row per observation.
         target: (T, d) values the forecasts are scored against.
         log_scores: (T,) log density of the target.
-        crps: (T, d) continuous ranked probability scores.
+        crps: (T, d) continuous ranked probability scores, in the units of y.
         pit: (T, d) probability integral transforms.
-        trivial: forecasts (T, d) of the trivial forecasters, by name.
-        seconds: time the model took for all observations, forecasts and learning.
-        skip: observations at the start that are not scored.
+        trivial: (T, d) forecasts of the reference forecasters, by name.
+        seconds: time spent in the model, forecasts and updates of all observations.
+        skip: number of observations at the start that are not scored.
     """
 
     run: Run
@@ -49,10 +54,13 @@ class Prequential:
     skip: int
 
     def scores(self) -> dict[str, float]:
-        """Every score by name; `rmse_last_value` is the RMSE of the forecaster `last_value`.
+        """Return every score by name.
 
-        `pit_distance` is the Kolmogorov-Smirnov distance of the PIT from the uniform law;
-        `n_regimes` and `switches` are of the run's `path`.
+        Returns:
+            `rmse`, `mae`, `log_score`, `crps`, `coverage`, `pit_distance` (Kolmogorov-Smirnov
+            distance of the PIT from the uniform distribution), `n_regimes` and `switches` (of
+            `run.path`), `seconds_per_observation`, and `rmse_<name>`, `mae_<name>` for each
+            reference forecaster.
         """
         part = slice(self.skip, None)
         run, y = self.run, self.target[part]
@@ -74,7 +82,7 @@ class Prequential:
         return table
 
     def pit_histogram(self, bins: int = 10) -> Array:
-        """Share of the PIT values in each of `bins` equal bins; 1 / bins each if calibrated."""
+        """Return the share of PIT values in each of `bins` equal bins: 1 / bins if calibrated."""
         values = self.pit[self.skip :]
         values = values[~np.isnan(values)]
         counts = np.histogram(values, bins=whole("bins", bins), range=(0.0, 1.0))[0]
@@ -92,21 +100,28 @@ def prequential(
     level: float = 0.9,
     progress: bool = False,
 ) -> Prequential:
-    """Run `model` along a stream and score each forecast made before its observation.
+    """Run a model over a stream and score each forecast made before its observation.
 
-    The model learns, as in `model.run`. Beside it stand the last value, the running mean
-    and, with `period`, the value one period ago, computed from the same stream and scored on the
-    same observations; before they have seen anything they borrow the model's forecast.
+    The model is updated, as by `model.run`. The reference forecasters are computed from the same
+    stream and scored on the same observations; where they have no forecast yet, the forecast of
+    the model is used. If the model makes no one-step forecasts (`beam_ihmm` fits the whole
+    stream), CRPS and PIT are NaN.
 
     Args:
-        model: any online model.
-        y: observations (T,) or (T, d); NaN is not observed and not scored.
+        model: any model.
+        y: observations (T,) or (T, d). NaN is missing and is not scored.
         X: covariates, one row per observation.
-        clean: values to score against instead of y: the stream before contamination.
-        period: length of a season, for the seasonal last value.
-        skip: observations at the start that are learnt but not scored.
+        clean: values to score against instead of y, e.g. the stream before contamination.
+        period: length of a season in observations, for the seasonal last value.
+        skip: number of observations at the start that update the model but are not scored.
         level: probability of the interval whose coverage is reported.
         progress: show a progress bar.
+
+    Returns:
+        The scored run.
+
+    Raises:
+        RegimekitError: if `clean` and `y` differ in shape, or `skip` leaves nothing to score.
 
     Example:
         >>> import regimekit as rk
@@ -116,27 +131,38 @@ def prequential(
         >>> sorted(result.trivial)
         ['last_value', 'running_mean']
     """
-    series = read_series(y)
-    table = read_table(X, length=len(series.values))
-    target = _target(series.values, clean)
+    values = read_series(y).values
+    target = values if clean is None else read_series(clean).values
+    if target.shape != values.shape:
+        raise RegimekitError(f"clean must have the shape of y {values.shape}, got {target.shape}.")
     if whole("skip", skip, 0) >= max(len(target), 1):
-        raise RegimekitError(f"skip={skip} leaves nothing of {len(target)} observations to score.")
-    record = _Record(target)
-    if type(model).run is Model.run:
-        run = _stream(model, series, table, record, level, progress)
-    else:  # a model with a loop of its own shows its Run only
-        begin = time.perf_counter()
-        run = model.run(y, X, progress=progress, level=level)
-        record.seconds = time.perf_counter() - begin
-        record.unseen(run, scored_on_y=clean is None)
-    trivial = trivial_forecasts(series.values, period, first=scores.as_rows(run.mean))
-    return Prequential(run, target, *record.columns(), trivial, record.seconds, skip)
+        raise RegimekitError(
+            f"skip must be less than the number of observations {len(target)}, got {skip}."
+        )
+    recorder = _ScoringRecorder(level, target)
+    run = _run(model, y, X, recorder, progress)
+    if recorder.scored:
+        log_scores, crps, pit = recorder.log_scores, recorder.crps, recorder.pit
+    else:
+        # Without forecasts only the log score of y, which the model itself reports, is known.
+        crps, pit = (np.full(target.shape, np.nan) for _ in range(2))
+        log_scores = run.log_score if clean is None else np.full(len(target), np.nan)
+    trivial = trivial_forecasts(values, period, first=scores.as_rows(run.mean))
+    return Prequential(run, target, log_scores, crps, pit, trivial, recorder.seconds, skip)
 
 
 def run_with_pit(model: Model, y: Any, X: Any = None, level: float = 0.9) -> tuple[Run, Array]:
-    """`model.run`, with the (T, d) probability integral transforms of its forecasts.
+    """Run a model over a stream and compute the PIT of its forecasts.
 
-    They are NaN for a model with a loop of its own, which shows no forecasts.
+    Args:
+        model: any model.
+        y: observations (T,) or (T, d).
+        X: covariates, one row per observation.
+        level: probability of the interval `lower` .. `upper` of the run.
+
+    Returns:
+        The run, and the (T, d) probability integral transforms; NaN where y is missing, and
+        everywhere for a model that makes no one-step forecasts.
 
     Example:
         >>> import regimekit as rk
@@ -144,19 +170,22 @@ def run_with_pit(model: Model, y: Any, X: Any = None, level: float = 0.9) -> tup
         >>> len(run), pit.shape, float(pit[1, 0]) > 0.5
         (3, (3, 1), True)
     """
-    series = read_series(y)
-    if type(model).run is not Model.run:
-        return model.run(y, X, level=level), np.full(series.values.shape, np.nan)
-    record = _Transforms(series.values)
-    run = _stream(model, series, read_table(X, length=len(series.values)), record, level, False)
-    return run, record.pit
+    recorder = _ScoringRecorder(level, read_series(y).values, pit_only=True)
+    return _run(model, y, X, recorder, progress=False), recorder.pit
 
 
 def last_value(y: ArrayLike, period: int = 1) -> Array:
-    """Forecast each observation by the one `period` before it (NaN where there is none).
+    """Forecast each observation by the one `period` before it.
 
-    A value that was not observed is replaced by the forecast made for it; within the first
-    period the forecast is the last value.
+    A missing value is replaced by its forecast. Within the first period the forecast is the last
+    value.
+
+    Args:
+        y: observations (T,) or (T, d).
+        period: lag in observations.
+
+    Returns:
+        Forecasts with the shape of y; NaN where there is no earlier observation.
 
     Example:
         >>> from regimekit import evaluate
@@ -173,7 +202,13 @@ def last_value(y: ArrayLike, period: int = 1) -> Array:
 
 
 def running_mean(y: ArrayLike) -> Array:
-    """Forecast each observation by the mean of all before it (NaN where there is none).
+    """Forecast each observation by the mean of all earlier ones.
+
+    Args:
+        y: observations (T,) or (T, d); NaN is skipped.
+
+    Returns:
+        Forecasts with the shape of y; NaN where there is no earlier observation.
 
     Example:
         >>> from regimekit import evaluate
@@ -190,87 +225,168 @@ def running_mean(y: ArrayLike) -> Array:
 
 
 def trivial_forecasts(y: Array, period: int | None, first: Array) -> dict[str, Array]:
-    """The trivial forecasts of (T, d) observations; `first` fills in where they have none."""
+    """Forecast (T, d) observations by the reference forecasters.
+
+    Args:
+        y: (T, d) observations.
+        period: length of a season; None leaves out `seasonal_last_value`.
+        first: (T, d) forecasts to use where a reference forecaster has none.
+
+    Returns:
+        (T, d) forecasts by name.
+    """
     known = {"last_value": last_value(y), "running_mean": running_mean(y)}
     if period is not None:
         known["seasonal_last_value"] = last_value(y, period)
     return {name: np.where(np.isnan(f), first, f) for name, f in known.items()}
 
 
-@dataclass
-class _Record:
-    """Scores of forecasts, taken in chunks so that no forecast is kept for long."""
+class RunningScores:
+    """Scores of a stream of any length in constant memory, updated block by block.
 
-    target: Array
-    seconds: float = 0.0
-    blocks: list[tuple[Array, Array, Array]] = field(default_factory=list)
-    done: int = 0
+    The model, the last value and the value one season ago are scored on the same observations,
+    from the second observation on.
 
-    def add(self, forecasts: Sequence[Forecast]) -> None:
-        y = self.target[self.done : self.done + len(forecasts)]
-        self.done += len(forecasts)
-        log_scores = scores.log_scores(forecasts, y)
-        crps, pit = scores.crps_scores(forecasts, y), scores.pit_values(forecasts, y)
-        self.blocks.append((log_scores, crps, pit))
+    Args:
+        period: length of a season in observations; None leaves out the seasonal last value.
+        skip: number of observations at the start that are not scored, at most half the stream.
 
-    def unseen(self, run: Run, scored_on_y: bool) -> None:
-        """Scores when only the Run is known: the log score at y, and no more."""
-        empty = np.full(self.target.shape, np.nan)
-        log_scores = run.log_score if scored_on_y else np.full(len(self.target), np.nan)
-        self.blocks = [(log_scores, empty, empty.copy())]
+    Example:
+        >>> import numpy as np
+        >>> scores = RunningScores()
+        >>> y, mean = np.array([1.0, 2.0, 4.0]), np.array([0.0, 1.5, 3.0])
+        >>> scores.add(y, mean, mean - 1, mean + 1, np.zeros(3))
+        >>> scores.table()["mae"], scores.table()["mae_last_value"]
+        (0.75, 1.5)
+    """
 
-    def columns(self) -> tuple[Array, Array, Array]:
-        if not self.blocks:
-            return np.zeros(0), np.zeros(self.target.shape), np.zeros(self.target.shape)
-        log_scores, crps, pit = zip(*self.blocks, strict=True)
-        return np.concatenate(log_scores), np.concatenate(crps), np.concatenate(pit)
+    def __init__(self, period: int | None = None, skip: int = 0) -> None:
+        self.period = None if period is None else whole("period", period)
+        self.skip = whole("skip", skip, 0)
+        self.rows = 0
+        self._past: deque[float] = deque(maxlen=self.period or 1)
+        self._head = np.zeros((0, 9))
+        self._sums = np.zeros(9)
+
+    def add(
+        self,
+        y: Array,
+        mean: Array,
+        lower: Array,
+        upper: Array,
+        log_score: Array,
+        target: Array | None = None,
+    ) -> None:
+        """Score the forecasts of a block of observations.
+
+        Args:
+            y: (n,) observations; NaN is not scored.
+            mean: (n,) forecast means.
+            lower: (n,) lower limits of the forecast intervals.
+            upper: (n,) upper limits of the forecast intervals.
+            log_score: (n,) log densities of y.
+            target: (n,) values to score against, if not y.
+        """
+        last, seasonal = self._trivial(y)
+        truth = y if target is None else target
+        errors = [np.abs(forecast - truth) for forecast in (mean, last, seasonal)]
+        inside = ((truth >= lower) & (truth <= upper)).astype(float)
+        parts = [e**2 for e in errors] + errors + [inside, log_score, np.ones(len(y))]
+        table = np.column_stack(parts)
+        table[np.isnan(y) | np.isnan(last)] = 0.0
+        self.rows += len(y)
+        # The first rows are stored one by one: how many to skip depends on the final length.
+        room = max(self.skip - len(self._head), 0)
+        self._head = np.concatenate([self._head, table[:room]])
+        self._sums += table[room:].sum(axis=0)
+
+    def table(self) -> dict[str, float]:
+        """Return scores by name; empty if fewer than two observations can be scored."""
+        skipped = min(self.skip, self.rows // 2)
+        sums = self._sums + self._head[skipped:].sum(axis=0)
+        n = int(sums[-1])
+        if n < 2:
+            return {}
+        found: dict[str, float] = {"n_scored": n, "n_skipped": skipped}
+        for j, name in enumerate(_FORECASTERS[: 2 if self.period is None else 3]):
+            label = "" if name == "model" else f"_{name}"
+            found[f"rmse{label}"] = float(np.sqrt(sums[j] / n))
+            found[f"mae{label}"] = float(sums[3 + j] / n)
+        return found | {"coverage": float(sums[6] / n), "log_score": float(sums[7] / n)}
+
+    def state(self) -> dict[str, Any]:
+        """Return the state as JSON values."""
+        return {
+            "period": self.period,
+            "skip": self.skip,
+            "rows": self.rows,
+            "past": list(self._past),
+            "head": self._head.tolist(),
+            "sums": self._sums.tolist(),
+        }
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> RunningScores:
+        """Restore scores from the output of `state`."""
+        scores = cls(state["period"], state["skip"])
+        scores.rows = state["rows"]
+        scores._past.extend(state["past"])
+        scores._head = np.array(state["head"], dtype=float).reshape(-1, 9)
+        scores._sums = np.array(state["sums"], dtype=float)
+        return scores
+
+    def _trivial(self, y: Array) -> tuple[Array, Array]:
+        """Last and seasonal values before each observation; missing values are filled in."""
+        last, seasonal = np.full(len(y), np.nan), np.full(len(y), np.nan)
+        for t, value in enumerate(y):
+            if self._past:
+                last[t] = self._past[-1]
+                full_season = len(self._past) == self._past.maxlen
+                seasonal[t] = self._past[0] if full_season else last[t]
+            if not np.isnan(value):
+                self._past.append(float(value))
+            elif self._past:
+                self._past.append(float(seasonal[t] if self.period else last[t]))
+        return last, seasonal
 
 
-class _Transforms:
-    """The probability integral transforms alone."""
+class _ScoringRecorder(Recorder):
+    """Recorder that scores each block of forecasts before they are dropped.
 
-    def __init__(self, target: Array) -> None:
-        self.target, self.pit = target, np.full(target.shape, np.nan)
-        self.seconds, self.done = 0.0, 0
+    `seconds` excludes the time spent here, so that only the model is timed.
+    """
 
-    def add(self, forecasts: Sequence[Forecast]) -> None:
-        part = slice(self.done, self.done + len(forecasts))
-        self.pit[part] = scores.pit_values(forecasts, self.target[part])
-        self.done += len(forecasts)
+    def __init__(self, level: float, target: Array, pit_only: bool = False) -> None:
+        super().__init__(level)
+        self.target, self.pit_only = target, pit_only
+        self.log_scores = np.full(len(target), np.nan)
+        self.crps, self.pit = np.full(target.shape, np.nan), np.full(target.shape, np.nan)
+        self.scored = len(target) == 0
+        self.seconds, self.begin, self._next = 0.0, 0.0, 0
+
+    def add(self, block: Block) -> None:
+        self.seconds += time.perf_counter() - self.begin
+        part = slice(self._next, self._next + len(block.forecasts))
+        self._next, self.scored = part.stop, True
+        y = self.target[part]
+        self.pit[part] = scores.pit_values(block.forecasts, y)
+        if not self.pit_only:
+            self.log_scores[part] = scores.log_scores(block.forecasts, y)
+            self.crps[part] = scores.crps_scores(block.forecasts, y)
+        super().add(block)
+        self.begin = time.perf_counter()
 
 
-def _stream(
-    model: Model,
-    series: Series,
-    table: Table | None,
-    record: _Record | _Transforms,
-    level: float,
-    progress: bool,
-) -> Run:
-    """`model.run`, with each forecast shown to `record` and only the model's work timed."""
-    if not 0 < level < 1:
-        raise RegimekitError(f"level must lie strictly between 0 and 1, got {level!r}.")
-    rows = model._check_stream(series.values, table)
-    recorder = Recorder(level)
-    begin = time.perf_counter()
-    for block in model._blocks(series.values, rows, progress):
-        record.seconds += time.perf_counter() - begin
-        record.add(block.forecasts)
-        recorder.add(block)
-        begin = time.perf_counter()
-    run = recorder.run(series)
-    model._note(run)
+def _run(model: Model, y: Any, X: Any, recorder: _ScoringRecorder, progress: bool) -> Run:
+    """`model.run`, with each block of forecasts passed to `recorder`."""
+    series = read_series(y)
+    table = read_table(X, length=len(series.values))
+    labels = advice.labels_of(series, table, model._said)
+    recorder.begin = time.perf_counter()
+    run = model._run(series._replace(index=labels), table, recorder, progress)
+    if not recorder.scored:
+        recorder.seconds = time.perf_counter() - recorder.begin
     return run
-
-
-def _target(y: Array, clean: Any) -> Array:
-    """What is scored against: y, or `clean` with y's shape."""
-    if clean is None:
-        return y
-    target = read_series(clean).values
-    if target.shape != y.shape:
-        raise RegimekitError(f"clean has shape {target.shape} but y has {y.shape}.")
-    return target
 
 
 def _mean(values: Array) -> float:

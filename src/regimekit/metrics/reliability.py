@@ -1,12 +1,12 @@
-"""Are the forecasts as sure as they should be?
+"""Calibration of forecasts: PIT histogram and coverage by level.
 
-The probability integral transform u = F(y) of honest forecasts is uniform: its histogram is
-flat, and the central interval of level p holds a share p of the observations,
+The probability integral transform u = F(y) of calibrated forecasts is uniform: its histogram is
+flat, and the central interval of level p covers a share p of the observations,
 
     coverage(p) = share of |2 u - 1| <= p
 
-Where only a Run is at hand the forecast is put together from what it kept: half a normal on each
-side of the centre, with the run's own limits. It agrees with the forecast at three quantiles.
+A Run stores only the median and the interval limits of each forecast. `pit_of_run` approximates
+the forecast by two half-normal distributions that agree with it at these three quantiles.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from regimekit.core.exceptions import RegimekitError, numbers, whole
 from regimekit.results import Run
 
 Array = NDArray[np.float64]
-_ROUNDING = 1e-9  # of a mixture's shares, which add up to 1 only nearly
+_ROUNDING = 1e-9  # tolerance: the weights of a mixture sum to 1 up to rounding
 LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
 
 
 class Calibration(NamedTuple):
-    """What `calibration` found.
+    """PIT histogram and coverage of a set of forecasts.
 
     Attributes:
-        pit: share of the transforms in each of equal bins; all alike if calibrated.
-        coverage: by level, the share of observations inside the central interval.
-        n: observations counted; 0 where that is not known.
+        pit: share of the PIT values in each of equal bins; equal if calibrated.
+        coverage: share of observations inside the central interval, by level.
+        n: number of observations; 0 if not known.
     """
 
     pit: list[float]
@@ -40,12 +40,15 @@ class Calibration(NamedTuple):
 
 
 def calibration(pit: Any, bins: int = 20, levels: tuple[float, ...] = LEVELS) -> Calibration:
-    """Histogram and coverage from probability integral transforms.
+    """Compute the PIT histogram and the coverage by level.
 
     Args:
-        pit: transforms, as `prequential(...).pit`; NaN is not counted.
+        pit: probability integral transforms, as `prequential(...).pit`; NaN is skipped.
         bins: number of equal bins.
         levels: probabilities of the central intervals.
+
+    Raises:
+        RegimekitError: if a value lies outside [0, 1].
 
     Example:
         >>> found = calibration([0.05, 0.3, 0.5, 0.7, 0.95], bins=5, levels=(0.5,))
@@ -55,7 +58,9 @@ def calibration(pit: Any, bins: int = 20, levels: tuple[float, ...] = LEVELS) ->
     values = numbers("pit", pit).reshape(-1)
     values = values[~np.isnan(values)]
     if ((values < -_ROUNDING) | (values > 1 + _ROUNDING)).any():
-        raise RegimekitError("pit must lie between 0 and 1.")
+        raise RegimekitError(
+            f"pit must lie between 0 and 1, got {values.min():g} to {values.max():g}."
+        )
     values = np.clip(values, 0.0, 1.0)
     counts = np.histogram(values, bins=whole("bins", bins), range=(0.0, 1.0))[0]
     total = max(values.size, 1)
@@ -65,10 +70,10 @@ def calibration(pit: Any, bins: int = 20, levels: tuple[float, ...] = LEVELS) ->
 
 
 class RunningCalibration:
-    """Calibration of a stream of any length in constant memory, fed block by block.
+    """Calibration of a stream of any length in constant memory, updated block by block.
 
     Args:
-        skip: observations at the start that are not counted (at most half of the stream).
+        skip: number of observations at the start that are not counted, at most half the stream.
         bins: number of equal bins.
 
     Example:
@@ -83,10 +88,11 @@ class RunningCalibration:
         self.skip, self.bins = whole("skip", skip, 0), whole("bins", bins)
         self.rows = 0
         self._head = np.zeros(0)
-        self._counts = np.zeros(self.bins + len(LEVELS) + 1)  # of the bins, inside, and of all
+        # Counts per bin, per level (inside the interval), and in total.
+        self._counts = np.zeros(self.bins + len(LEVELS) + 1)
 
     def add(self, pit: Any) -> None:
-        """Count the transforms of a block of observations (NaN is not counted)."""
+        """Count the PIT values of a block of observations; NaN is skipped."""
         values = numbers("pit", pit).reshape(-1)
         self.rows += values.size
         room = max(self.skip - self._head.size, 0)
@@ -94,7 +100,7 @@ class RunningCalibration:
         self._counts += self._counted(values[room:])
 
     def table(self) -> Calibration | None:
-        """What was found so far; None where nothing was counted."""
+        """Return the calibration so far; None if nothing was counted."""
         counts = self._counts + self._counted(self._head[min(self.skip, self.rows // 2) :])
         n = int(counts[-1])
         if n == 0:
@@ -105,7 +111,7 @@ class RunningCalibration:
         )
 
     def state(self) -> dict[str, Any]:
-        """What it has counted so far, as JSON values."""
+        """Return the state as JSON values."""
         head = [None if np.isnan(u) else float(u) for u in self._head]
         return {
             "skip": self.skip,
@@ -117,7 +123,7 @@ class RunningCalibration:
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> RunningCalibration:
-        """The counts that `state` described."""
+        """Restore counts from the output of `state`."""
         running = cls(state["skip"], state["bins"])
         running.rows = state["rows"]
         running._head = np.array(state["head"], dtype=float)
@@ -131,12 +137,15 @@ class RunningCalibration:
 
 
 def pit_of_run(run: Run, y: Any, level: float = 0.9) -> Array:
-    """(T, d) transforms of y under the forecasts of a run, as its limits tell them.
+    """Approximate the PIT of y from the median and the interval limits of a run.
 
     Args:
-        run: what `model.run(y)` gave.
-        y: the stream.
-        level: probability between the run's limits.
+        run: output of `model.run(y)`.
+        y: observations (T,) or (T, d).
+        level: probability between the limits of the run.
+
+    Returns:
+        (T, d) approximate transforms.
 
     Example:
         >>> import regimekit as rk

@@ -1,8 +1,8 @@
-"""How good forecasts were: errors of the mean, and proper scores of the distribution.
+"""Forecast scores: errors of the mean, and proper scores of the distribution.
 
-Observations that are NaN are skipped everywhere. For d > 1 a score is computed per coordinate
-and averaged over the coordinates, except `log_score`, which is of the joint density. A score of
-no observation at all is NaN.
+Missing observations (NaN) are skipped. For d > 1 a score is computed per coordinate and averaged
+over the coordinates, except `log_score`, which uses the joint density. A score without any
+observation is NaN.
 
     CRPS(F, y) = integral (F(x) - 1{x >= y})^2 dx
 """
@@ -24,7 +24,11 @@ ForecastLike = Forecast | Sequence[Forecast]
 
 
 def rmse(y: ArrayLike, mean: ArrayLike) -> float:
-    """Root mean squared error.
+    """Root mean squared error, in the units of y.
+
+    Args:
+        y: observations (T,) or (T, d).
+        mean: forecasts with the shape of y.
 
     Example:
         >>> from regimekit import evaluate
@@ -35,7 +39,11 @@ def rmse(y: ArrayLike, mean: ArrayLike) -> float:
 
 
 def mae(y: ArrayLike, mean: ArrayLike) -> float:
-    """Mean absolute error.
+    """Mean absolute error, in the units of y.
+
+    Args:
+        y: observations (T,) or (T, d).
+        mean: forecasts with the shape of y.
 
     Example:
         >>> from regimekit import evaluate
@@ -46,12 +54,15 @@ def mae(y: ArrayLike, mean: ArrayLike) -> float:
 
 
 def rolling_rmse(y: ArrayLike, mean: ArrayLike | None = None, window: int = 100) -> Array:
-    """RMSE over the last `window` observations, at every observation.
+    """RMSE over the last `window` observations, at each observation.
 
     Args:
-        y: observations, or the errors themselves if `mean` is left out.
-        mean: forecasts of y.
-        window: observations looked back on; the first windows are shorter.
+        y: observations (T,) or (T, d), or errors if `mean` is not given.
+        mean: forecasts with the shape of y.
+        window: number of observations; the first windows are shorter.
+
+    Returns:
+        (T,) errors in the units of y.
 
     Example:
         >>> from regimekit import evaluate
@@ -59,8 +70,8 @@ def rolling_rmse(y: ArrayLike, mean: ArrayLike | None = None, window: int = 100)
         [1.0, 1.0, 5.0]
     """
     squares = _errors(y, mean) ** 2
-    # Added window by window: the difference of two running sums would keep the rounding
-    # error of an extreme outlier for ever.
+    # Sums are computed per window: the difference of two cumulative sums would keep the rounding
+    # error of an extreme outlier in all later windows.
     total, count = np.zeros(squares.shape), np.zeros(squares.shape)
     seen = ~np.isnan(squares)
     known = np.where(seen, squares, 0.0)
@@ -72,7 +83,14 @@ def rolling_rmse(y: ArrayLike, mean: ArrayLike | None = None, window: int = 100)
 
 
 def cumulative_rmse(y: ArrayLike, mean: ArrayLike | None = None) -> Array:
-    """RMSE over all observations so far, at every observation.
+    """RMSE over all observations so far, at each observation.
+
+    Args:
+        y: observations (T,) or (T, d), or errors if `mean` is not given.
+        mean: forecasts with the shape of y.
+
+    Returns:
+        (T,) errors in the units of y.
 
     Example:
         >>> from regimekit import evaluate
@@ -85,14 +103,19 @@ def cumulative_rmse(y: ArrayLike, mean: ArrayLike | None = None) -> Array:
 
 
 def lookahead_mae(y: ArrayLike, mean: ArrayLike, horizon: int = 10) -> float:
-    """MAE of each forecast against the average of the `horizon` observations from it on.
+    """MAE of each forecast against the mean of the next `horizon` observations.
 
         (1 / T) sum_t | mean_t - (y_t + .. + y_{t + horizon - 1}) / horizon |
 
-    A forecast that follows one spike is far from what comes next and pays for it; one that
-    ignores the spike pays a tenth of the spike's height at the default horizon. The paper
-    names this objective for well-log without defining it: this definition and the default
-    are ours. Near the end of the stream the average is over what is left.
+    A forecast that follows a single spike is far from the observations after it; one that ignores
+    the spike loses a tenth of its height at the default horizon. The paper names this objective
+    for the well-log series without defining it: definition and default are ours. Near the end of
+    the stream the mean is over the remaining observations.
+
+    Args:
+        y: observations (T,) or (T, d).
+        mean: forecasts with the shape of y.
+        horizon: number of observations averaged, the current one included.
 
     Example:
         >>> from regimekit import evaluate
@@ -112,7 +135,12 @@ def lookahead_mae(y: ArrayLike, mean: ArrayLike, horizon: int = 10) -> float:
 
 
 def coverage(y: ArrayLike, lower: ArrayLike, upper: ArrayLike) -> float:
-    """Share of the observations that lie between `lower` and `upper`.
+    """Share of the observations between `lower` and `upper`, from 0 to 1.
+
+    Args:
+        y: observations (T,) or (T, d).
+        lower: lower limits with the shape of y.
+        upper: upper limits with the shape of y.
 
     Example:
         >>> from regimekit import evaluate
@@ -126,7 +154,14 @@ def coverage(y: ArrayLike, lower: ArrayLike, upper: ArrayLike) -> float:
 
 
 def log_scores(forecasts: ForecastLike, y: ArrayLike) -> Array:
-    """Log density of each observation under its forecast: (T,), NaN where y is NaN.
+    """Log density of each observation under its forecast.
+
+    Args:
+        forecasts: a forecast, or one per observation.
+        y: observations (T,) or (T, d).
+
+    Returns:
+        (T,) log densities; NaN where y is NaN.
 
     Example:
         >>> import regimekit as rk
@@ -141,6 +176,10 @@ def log_scores(forecasts: ForecastLike, y: ArrayLike) -> Array:
 def log_score(forecasts: ForecastLike, y: ArrayLike) -> float:
     """Mean log density of the observations under their forecasts; higher is better.
 
+    Args:
+        forecasts: a forecast, or one per observation.
+        y: observations (T,) or (T, d).
+
     Example:
         >>> import regimekit as rk
         >>> from regimekit import evaluate
@@ -151,7 +190,14 @@ def log_score(forecasts: ForecastLike, y: ArrayLike) -> float:
 
 
 def crps_scores(forecasts: ForecastLike, y: ArrayLike) -> Array:
-    """Continuous ranked probability score of each observation: (T, d), NaN where y is NaN.
+    """Continuous ranked probability score of each observation.
+
+    Args:
+        forecasts: a forecast, or one per observation.
+        y: observations (T,) or (T, d).
+
+    Returns:
+        (T, d) scores in the units of y; NaN where y is NaN.
 
     Example:
         >>> import regimekit as rk
@@ -166,8 +212,12 @@ def crps_scores(forecasts: ForecastLike, y: ArrayLike) -> Array:
 def crps(forecasts: ForecastLike, y: ArrayLike) -> float:
     """Mean continuous ranked probability score, in the units of y; lower is better.
 
-    Closed form for mixtures of Gaussians; with Student-t components a Gauss-Legendre rule whose
-    panels follow the components' scales (relative error below 1e-8).
+    Mixtures of Gaussians use the closed form; mixtures with Student-t components a Gauss-Legendre
+    rule whose panels follow the scales of the components (relative error below 1e-8).
+
+    Args:
+        forecasts: a forecast, or one per observation.
+        y: observations (T,) or (T, d).
 
     Example:
         >>> import regimekit as rk
@@ -179,7 +229,14 @@ def crps(forecasts: ForecastLike, y: ArrayLike) -> float:
 
 
 def pit_values(forecasts: ForecastLike, y: ArrayLike) -> Array:
-    """P(Y <= y) under each forecast: (T, d), NaN where y is NaN.
+    """Probability integral transform P(Y <= y) of each observation.
+
+    Args:
+        forecasts: a forecast, or one per observation.
+        y: observations (T,) or (T, d).
+
+    Returns:
+        (T, d) probabilities; NaN where y is NaN.
 
     Example:
         >>> import regimekit as rk
@@ -192,9 +249,14 @@ def pit_values(forecasts: ForecastLike, y: ArrayLike) -> Array:
 
 
 def pit(forecasts: ForecastLike, y: ArrayLike) -> Array:
-    """Probability integral transform: uniform on [0, 1] if the forecasts are right.
+    """Probability integral transforms of all observed values, uniform if calibrated.
 
-    One flat array of all observed values, in the order of the stream; NaN is left out.
+    Args:
+        forecasts: a forecast, or one per observation.
+        y: observations (T,) or (T, d).
+
+    Returns:
+        Flat array in the order of the stream, without NaN.
 
     Example:
         >>> import regimekit as rk
@@ -208,7 +270,10 @@ def pit(forecasts: ForecastLike, y: ArrayLike) -> Array:
 
 
 def pit_distance(values: ArrayLike) -> float:
-    """Kolmogorov-Smirnov distance of PIT values from the uniform law; NaN is skipped.
+    """Kolmogorov-Smirnov distance of PIT values from the uniform distribution.
+
+    Args:
+        values: PIT values of any shape; NaN is skipped.
 
     Example:
         >>> from regimekit import evaluate
@@ -219,12 +284,16 @@ def pit_distance(values: ArrayLike) -> float:
     flat = np.sort(flat[~np.isnan(flat)])
     if not flat.size:
         return float("nan")
-    steps = np.arange(flat.size + 1) / flat.size  # the empirical cdf before and after each value
+    # Empirical distribution function before and after each value.
+    steps = np.arange(flat.size + 1) / flat.size
     return float(max((steps[1:] - flat).max(), (flat - steps[:-1]).max()))
 
 
 def ess(log_weight: ArrayLike) -> Any:
-    """Effective sample size 1 / sum w^2 of log-weights, along the last axis.
+    """Effective sample size 1 / sum w^2 of normalised weights, along the last axis.
+
+    Args:
+        log_weight: log-weights, not necessarily normalised.
 
     Example:
         >>> from regimekit import evaluate
@@ -237,7 +306,7 @@ def ess(log_weight: ArrayLike) -> Any:
 
 
 def as_rows(values: Array) -> Array:
-    """(T,) or (T, d) values as (T, d)."""
+    """Reshape (T,) values to (T, 1); leave (T, d) as it is."""
     return values[:, None] if values.ndim == 1 else values
 
 
@@ -250,7 +319,7 @@ def _match(forecasts: ForecastLike, y: ArrayLike) -> tuple[Forecasts, Array]:
     dim = stack.location.shape[1] if len(stack) else observed.shape[1]
     if observed.shape != (len(stack), dim):
         raise RegimekitError(
-            f"y has shape {observed.shape} for {len(stack)} forecasts of {dim} value(s)."
+            f"y must have shape {(len(each), dim)} to match the forecasts, got {observed.shape}."
         )
     return stack, observed
 
@@ -259,7 +328,10 @@ def _pair(y: ArrayLike, mean: ArrayLike, name: str = "mean") -> tuple[Array, Arr
     """Both as (T, d)."""
     observed, forecast = numbers("y", y), numbers(name, mean)
     if observed.shape != forecast.shape or observed.ndim not in (1, 2):
-        raise RegimekitError(f"y has shape {observed.shape} but {name} {forecast.shape}.")
+        raise RegimekitError(
+            f"y and {name} must have the same shape (T,) or (T, d), got {observed.shape} and "
+            f"{forecast.shape}."
+        )
     return as_rows(observed), as_rows(forecast)
 
 
@@ -269,7 +341,7 @@ def _errors(y: ArrayLike, mean: ArrayLike | None) -> Array:
 
 
 def _column_means(values: Array) -> Array:
-    """Mean of what is not NaN in each column; NaN where nothing is."""
+    """Mean of each column without NaN; NaN for an empty column."""
     seen = ~np.isnan(values)
     count = seen.sum(axis=0)
     total = np.where(seen, values, 0.0).sum(axis=0)

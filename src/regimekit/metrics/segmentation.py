@@ -1,7 +1,7 @@
-"""How well regimes and changepoints were found.
+"""Segmentation metrics: changepoints and regimes against the truth or annotators.
 
-A changepoint is the first index of a new segment, 0-based. Regime labels need not agree with the
-truth's labels: only where they change, and what they hold together, is compared.
+A changepoint is the first index of a new segment, 0-based. Regime labels need not equal the true
+labels: only the partition of the observations is compared.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ Annotations = Iterable[int] | Mapping[Any, Iterable[int]] | Iterable[Iterable[in
 
 
 class Matching(NamedTuple):
-    """Observations counted by the paper's matching of predicted regimes to true segments.
+    """Counts of observations from the paper's matching of predicted regimes to true segments.
 
     Attributes:
-        tp: in a found segment, with its majority regime.
-        fp: in runs of at least the threshold that are not where they should be.
-        fn: in segments that were missed, and in runs shorter than the threshold.
+        tp: observations of a detected segment with its majority regime.
+        fp: observations in wrong runs of at least the threshold length.
+        fn: observations of missed segments, and in runs shorter than the threshold.
     """
 
     tp: int
@@ -45,7 +45,10 @@ class Matching(NamedTuple):
 
 
 def changepoints(regimes: ArrayLike) -> list[int]:
-    """First index of each new segment; leaving "no regime yet" is not a change.
+    """Return the first index of each new segment.
+
+    Args:
+        regimes: (T,) regime labels; a change from "no regime yet" (-1) is not counted.
 
     Example:
         >>> from regimekit import evaluate
@@ -58,7 +61,10 @@ def changepoints(regimes: ArrayLike) -> list[int]:
 
 
 def switches(regimes: ArrayLike) -> int:
-    """How often the regime changes.
+    """Count the changes of regime.
+
+    Args:
+        regimes: (T,) regime labels.
 
     Example:
         >>> from regimekit import evaluate
@@ -69,7 +75,10 @@ def switches(regimes: ArrayLike) -> int:
 
 
 def n_regimes(regimes: ArrayLike) -> int:
-    """How many different regimes were visited.
+    """Count the distinct regimes visited.
+
+    Args:
+        regimes: (T,) regime labels; -1 (no regime yet) is not counted.
 
     Example:
         >>> from regimekit import evaluate
@@ -85,8 +94,15 @@ def detection_delay(regimes: ArrayLike, truth: Iterable[int]) -> float:
 
         DD = (1 / |C*|) sum_{t* in C*} min_{t in C, t >= t*} (t - t*)
 
-    The paper leaves open what a true changepoint without any later prediction costs: here it
-    costs T - t*, the observations until the end. NaN if there is no true changepoint.
+    The paper does not define the delay of a true changepoint without any later prediction: here it
+    is T - t*, the number of observations until the end.
+
+    Args:
+        regimes: (T,) predicted regime labels.
+        truth: true changepoints.
+
+    Returns:
+        Mean delay in observations; NaN if there is no true changepoint.
 
     Example:
         >>> from regimekit import evaluate
@@ -102,17 +118,22 @@ def detection_delay(regimes: ArrayLike, truth: Iterable[int]) -> float:
 
 
 def match_regimes(regimes: ArrayLike, truth: Iterable[int], run_threshold: int) -> Matching:
-    """The paper's algorithm "State matching and labelling", as printed.
+    """Match predicted regimes to true segments: the paper's "State matching and labelling".
 
-    Each true segment is given its most frequent predicted regime (the smallest label if
-    several are as frequent). If that is also the regime of the segment before, the change was
-    missed: its observations count as fn, and its runs are scanned once more; otherwise they
-    count as tp, and the runs of the other regimes are scanned. A scanned run counts as fp if
-    it has at least `run_threshold` observations and as fn if not. So an observation of a
-    missed segment can count twice: that is what the listing says.
+    Each true segment is assigned its most frequent predicted regime (the smallest label on a tie).
+    If the previous segment has the same regime, the change was missed: the observations with that
+    regime count as fn, and their runs are scanned as well. Otherwise they count as tp, and the runs
+    of the other regimes are scanned. A scanned run counts as fp if it has at least `run_threshold`
+    observations, otherwise as fn. An observation of a missed segment can count twice, as in the
+    printed listing.
 
-    The listing never updates the regime of the segment before; it is updated here at the end
-    of each segment that is not empty, without which no change could be missed.
+    The listing never updates the regime of the previous segment; it is updated here after each
+    segment that is not empty, because otherwise no change could be missed.
+
+    Args:
+        regimes: (T,) predicted regime labels.
+        truth: true changepoints.
+        run_threshold: minimum length of a run that counts as fp, in observations.
 
     Example:
         >>> from regimekit import evaluate
@@ -124,24 +145,28 @@ def match_regimes(regimes: ArrayLike, truth: Iterable[int], run_threshold: int) 
     threshold = whole("run_threshold", run_threshold)
     bounds = [0, *_sorted("truth", truth, len(labels)).tolist(), len(labels)]
     tp = fp = fn = 0
-    before: int | None = None  # not -1: that is a label here
+    previous: int | None = None  # None, because -1 is a valid label here
     for a, b in pairwise(bounds):
         segment = labels[a:b]
         if not segment.size:
             continue
         majority, size = _majority(segment)
-        missed = majority == before
+        missed = majority == previous
         tp, fn = (tp, fn + size) if missed else (tp + size, fn)
         for label, length in _runs(segment):
             if (label == majority) != missed:
                 continue
             fp, fn = (fp + length, fn) if length >= threshold else (fp, fn + length)
-        before = majority
+        previous = majority
     return Matching(tp, fp, fn)
 
 
 def adjusted_rand(a: ArrayLike, b: ArrayLike) -> float:
-    """Agreement of two labellings, 1 if they are the same up to names, about 0 by chance.
+    """Adjusted Rand index of two labellings: 1 if equal up to names, about 0 by chance.
+
+    Args:
+        a: (T,) labels.
+        b: (T,) labels.
 
     Example:
         >>> from regimekit import evaluate
@@ -150,29 +175,31 @@ def adjusted_rand(a: ArrayLike, b: ArrayLike) -> float:
     """
     first, second = _labels("a", a), _labels("b", b)
     if first.shape != second.shape:
-        raise RegimekitError(f"a has {first.size} labels but b has {second.size}.")
+        raise RegimekitError(
+            f"a and b must have the same length, got {first.size} and {second.size}."
+        )
     table = _contingency(first, second)
     together = _pairs(table).sum()
     in_first, in_second = _pairs(table.sum(axis=1)).sum(), _pairs(table.sum(axis=0)).sum()
     everything = _pairs(np.array(float(first.size)))
     chance = in_first * in_second / everything if everything else 0.0
     ceiling = 0.5 * (in_first + in_second)
-    if ceiling == chance:  # both hold everything together, or both nothing
+    if ceiling == chance:  # one cluster in both, or only singletons in both
         return 1.0
     return float((together - chance) / (ceiling - chance))
 
 
 def covering(truth: Annotations, predicted: Iterable[int], n: int) -> float:
-    """How well the predicted segments cover the true ones, from 0 to 1.
+    """Covering of the true segments by the predicted ones, from 0 to 1.
 
-    Each true segment is worth its length times the largest Jaccard index with a predicted
-    segment; with several annotators the mean over them (van den Burg and Williams 2020, after
+    Mean over true segments, weighted by length, of the largest Jaccard index with a predicted
+    segment; with several annotators the mean over annotators (van den Burg and Williams 2020, after
     Arbelaez et al. 2010).
 
     Args:
         truth: changepoints, or one list of them per annotator (list of lists, or mapping).
-        predicted: changepoints found.
-        n: length of the series.
+        predicted: predicted changepoints.
+        n: length of the series in observations.
 
     Example:
         >>> from regimekit import evaluate
@@ -181,15 +208,22 @@ def covering(truth: Annotations, predicted: Iterable[int], n: int) -> float:
     """
     count = whole("n", n)
     found = _bounds("predicted", predicted, count)
-    return float(np.mean([_cover(_bounds("truth", one, count), found) for one in _people(truth)]))
+    return float(
+        np.mean([_cover(_bounds("truth", one, count), found) for one in _annotators(truth)])
+    )
 
 
 def f1(truth: Annotations, predicted: Iterable[int], margin: int = 5) -> float:
-    """F1 of changepoints found within `margin` observations, against one or more annotators.
+    """F1 score of changepoints within `margin` observations, against one or more annotators.
 
-    As the Turing Change Point benchmark (van den Burg and Williams 2020) has it: index 0 counts
-    as a changepoint of everyone, a prediction can be used once, precision is against all
-    annotators together, recall is the mean over the annotators.
+    Definition of the Turing Change Point benchmark (van den Burg and Williams 2020): index 0 is a
+    changepoint of every annotator, each prediction matches at most once, precision is against
+    the union of the annotators, recall is the mean over annotators.
+
+    Args:
+        truth: changepoints, or one list of them per annotator (list of lists, or mapping).
+        predicted: predicted changepoints.
+        margin: maximum distance of a match in observations.
 
     Example:
         >>> from regimekit import evaluate
@@ -198,21 +232,22 @@ def f1(truth: Annotations, predicted: Iterable[int], margin: int = 5) -> float:
     """
     reach = whole("margin", margin, 0)
     found = {0, *_indices("predicted", predicted)}
-    people = [{0, *_indices("truth", one)} for one in _people(truth)]
-    precision = _hits(set().union(*people), found, reach) / len(found)
-    recall = float(np.mean([_hits(one, found, reach) / len(one) for one in people]))
-    return 2 * precision * recall / (precision + recall)  # never 0 / 0: everyone has index 0
+    annotators = [{0, *_indices("truth", one)} for one in _annotators(truth)]
+    precision = _hits(set().union(*annotators), found, reach) / len(found)
+    recall = float(np.mean([_hits(one, found, reach) / len(one) for one in annotators]))
+    # The denominator is positive: index 0 is a changepoint of every annotator.
+    return 2 * precision * recall / (precision + recall)
 
 
 def _majority(segment: Labels) -> tuple[int, int]:
-    """The most frequent label and its count; the smallest label among equals."""
+    """Most frequent label and its count; the smallest label on a tie."""
     values, counts = np.unique(segment, return_counts=True)
     best = int(np.argmax(counts))
     return int(values[best]), int(counts[best])
 
 
 def _runs(segment: Labels) -> list[tuple[int, int]]:
-    """Label and length of each maximal run."""
+    """Label and length of each run of equal labels."""
     edges = np.flatnonzero(np.diff(segment)) + 1
     starts = np.concatenate([[0], edges])
     lengths = np.diff(np.concatenate([starts, [segment.size]]))
@@ -241,7 +276,7 @@ def _cover(true: NDArray[np.int64], found: NDArray[np.int64]) -> float:
 
 
 def _hits(true: set[int], found: set[int], margin: int) -> int:
-    """True changepoints with a prediction nearby, each prediction used at most once."""
+    """Number of true changepoints with a prediction within `margin`, each used at most once."""
     left = sorted(found)
     hits = 0
     for t in sorted(true):
@@ -252,17 +287,17 @@ def _hits(true: set[int], found: set[int], margin: int) -> int:
     return hits
 
 
-def _people(truth: Annotations) -> list[list[int]]:
+def _annotators(truth: Annotations) -> list[list[int]]:
     """One list of changepoints per annotator."""
     if isinstance(truth, Mapping):
-        people = [list(one) for one in truth.values()]
+        annotators = [list(one) for one in truth.values()]
     else:
         items: list[Any] = list(truth)
         nested = bool(items) and all(np.ndim(item) == 1 for item in items)
-        people = [list(item) for item in items] if nested else [items]
-    if not people:
-        raise RegimekitError("truth names no annotator.")
-    return people
+        annotators = [list(item) for item in items] if nested else [items]
+    if not annotators:
+        raise RegimekitError("truth must contain at least one annotator, got none.")
+    return annotators
 
 
 def _labels(name: str, labels: ArrayLike) -> Labels:
@@ -281,11 +316,11 @@ def _indices(name: str, times: Iterable[int]) -> list[int]:
 def _sorted(name: str, times: Iterable[int], n: int) -> NDArray[np.int64]:
     where = np.array(sorted(set(_indices(name, times))), dtype=np.int64)
     if where.size and where[-1] > n:
-        raise RegimekitError(f"{name} has the changepoint {where[-1]} beyond the end {n}.")
+        raise RegimekitError(f"{name} must not exceed the length {n}, got changepoint {where[-1]}.")
     return where
 
 
 def _bounds(name: str, times: Sequence[int] | Iterable[int], n: int) -> NDArray[np.int64]:
-    """0, the changepoints strictly inside, n."""
+    """Segment bounds: 0, the changepoints strictly inside, n."""
     inside = _sorted(name, times, n)
     return np.concatenate([[0], inside[(inside > 0) & (inside < n)], [n]])

@@ -1,4 +1,4 @@
-"""How far forecasts and posteriors can be trusted: calibration, and influence of one outlier."""
+"""Figures of calibration and of the influence of one outlier."""
 
 from __future__ import annotations
 
@@ -9,16 +9,18 @@ import numpy as np
 from regimekit import robustness as influence
 from regimekit.core.exceptions import RegimekitError, numbers
 from regimekit.metrics.reliability import Calibration, calibration
-from regimekit.plotting.canvas import legend_above, new_axes, pyplot
-from regimekit.plotting.palette import PALETTE
+from regimekit.plotting.style import PALETTE, legend_above, new_axes, pyplot
 
 
 def plot_calibration(result: Any, ax: Any = None) -> Any:
-    """Histogram of the probability integral transforms, and coverage by level.
+    """Plot the histogram of probability integral transforms, and coverage by level.
 
     Args:
-        result: what `evaluate.prequential` or `evaluate.calibration` gave, or the transforms.
-        ax: a pair of axes to draw into; a new figure if not given.
+        result: output of `evaluate.prequential` or `evaluate.calibration`, or PIT values.
+        ax: a pair of axes to draw into; by default a new figure.
+
+    Returns:
+        The pair of axes.
 
     Example:
         >>> left, right = plot_calibration([0.05, 0.3, 0.5, 0.7, 0.95])
@@ -62,7 +64,7 @@ def _draw_pit(axes: Any, found: Calibration) -> None:
             color="0.5",
             alpha=0.25,
             lw=0,
-            label="95 % of the bars, if calibrated",
+            label="95 % range if calibrated",
         )
     axes.set_xlim(0, 1)
     axes.set_xlabel("probability integral transform")
@@ -71,23 +73,23 @@ def _draw_pit(axes: Any, found: Calibration) -> None:
 
 
 def plot_influence(
-    model: Any,
-    contamination: Any,
-    ax: Any = None,
-    *,
-    clean: Any,
-    x: Any = None,
-    position: Any = 0,
+    model: Any, contamination: Any, ax: Any = None, *, clean: Any, x: Any = None, position: Any = 0
 ) -> Any:
-    """Influence of a contaminated observation on regimes, coefficients and both together.
+    """Plot the influence of a contaminated observation on regimes, coefficients and both.
 
     Args:
         model: a fitted model of the infinite HMM family; it is not changed.
-        contamination: grid of values observed instead, (G,).
-        ax: axes to draw into; a new figure if not given.
-        clean: the observations expected next, as for `influence.profile`.
+        contamination: (G,) grid of contaminated values.
+        ax: axes to draw into; by default a new figure.
+        clean: the next observations without contamination, as for `influence.profile`.
         x: their covariates, if the features need any.
-        position: which of them are contaminated.
+        position: index or indices of the contaminated observations.
+
+    Returns:
+        The axes.
+
+    Raises:
+        RegimekitError: if `contamination` is not a vector.
 
     Example:
         >>> import regimekit as rk
@@ -99,16 +101,16 @@ def plot_influence(
     """
     grid = numbers("contamination", contamination)
     if grid.ndim != 1:
-        raise RegimekitError(f"contamination must be a grid of numbers, got shape {grid.shape}.")
+        raise RegimekitError(f"contamination must be a vector, got shape {grid.shape}.")
     curves = _influences(model, grid, {"clean": clean, "x": x, "position": position})
     ax = new_axes(ax, 7.0, 4.0)
-    # Curves may coincide: the first is wide, the next are thinner and broken, so all show.
+    # Curves may coincide: the first is wide, the others are thinner and dashed, so all are visible.
     styles = ((4.0, "-", 0.35), (1.8, "--", 1.0), (1.4, ":", 1.0))
     for (name, values), colour, (width, dash, alpha) in zip(
         curves.items(), (PALETTE[0], PALETTE[5], "0.1"), styles, strict=False
     ):
         ax.plot(grid, values, lw=width, ls=dash, alpha=alpha, color=colour, label=name)
-    ax.set_xlabel("value observed instead")
+    ax.set_xlabel("contaminated value")
     ax.set_ylabel("influence (KL divergence)")
     ax.set_ylim(bottom=0)
     ax.legend(fontsize=8, frameon=False)
@@ -116,10 +118,10 @@ def plot_influence(
 
 
 def _influences(model: Any, grid: Any, batch: dict[str, Any]) -> dict[str, Any]:
-    """Every influence this model has: on the regimes, and on Gaussian coefficients."""
+    """Influence on the regimes and, if they are Gaussian, on the coefficients."""
     state = influence.state_pif(model, grid, **batch)
     try:
         found = influence.profile(model, grid, **batch)
-    except RegimekitError:  # coefficients that are not Gaussian have no closed form
+    except RegimekitError:  # there is no closed form for coefficients that are not Gaussian
         return {"regimes": state}
     return {"both": found.joint, "regimes": state, "coefficients": found.parameter}

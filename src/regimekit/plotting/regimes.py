@@ -1,4 +1,4 @@
-"""The regimes a model remembers, by their coefficients."""
+"""Figure of the coefficients of each regime."""
 
 from __future__ import annotations
 
@@ -6,19 +6,24 @@ from typing import Any
 
 import numpy as np
 
-from regimekit.core.coefficients import labels
 from regimekit.core.exceptions import RegimekitError
-from regimekit.plotting.canvas import new_axes
-from regimekit.plotting.palette import look
+from regimekit.core.explain import coefficient_labels
+from regimekit.plotting.style import new_axes, regime_style
 
 
 def plot_regimes(model: Any, ax: Any = None, *, names: list[str] | None = None) -> Any:
-    """Mean of each coefficient in each regime, with two standard deviations either way.
+    """Plot the mean of each coefficient in each regime, with two standard deviations.
 
     Args:
-        model: a model that has seen its stream.
-        ax: axes to draw into; a new figure if not given.
-        names: names of the coefficients, if the model cannot tell them.
+        model: a model after a run.
+        ax: axes to draw into; by default a new figure.
+        names: names of the coefficients, if the model does not provide them.
+
+    Returns:
+        The axes.
+
+    Raises:
+        RegimekitError: if the model has no regimes.
 
     Example:
         >>> import regimekit as rk
@@ -29,12 +34,12 @@ def plot_regimes(model: Any, ax: Any = None, *, names: list[str] | None = None) 
     """
     regimes = model.regimes()
     if not regimes:
-        raise RegimekitError(f"{model.name} remembers no regimes yet; run it over a stream first.")
+        raise RegimekitError(f"{model.name} has no regimes yet. Run it over a stream first.")
     ax = new_axes(ax, 7.0, 4.0)
     size = max(np.ravel(regime.mean).size for regime in regimes)
     offsets = np.linspace(-0.3, 0.3, len(regimes)) if len(regimes) > 1 else [0.0]
     for offset, regime in zip(offsets, regimes, strict=True):
-        colour, stripe = look(regime.id)
+        colour, stripe = regime_style(regime.id)
         mean = np.ravel(regime.mean)
         ax.errorbar(
             np.arange(mean.size) + offset,
@@ -49,7 +54,9 @@ def plot_regimes(model: Any, ax: Any = None, *, names: list[str] | None = None) 
             label=f"regime {regime.id} ({regime.visits} observations)",
         )
     ax.axhline(0, color="0.8", lw=0.8, zorder=0)
-    ax.set_xticks(range(size), labels(model, size, names), rotation=0 if size < 6 else 40)
+    ax.set_xticks(
+        range(size), coefficient_labels(model, size, names), rotation=0 if size < 6 else 40
+    )
     ax.set_xlim(-0.5, size - 0.5)
     ax.set_ylabel("coefficient ± 2 sd")
     ax.legend(fontsize=8, frameon=False, loc="best")

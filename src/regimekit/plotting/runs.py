@@ -1,37 +1,30 @@
-"""A run over its stream: observations, forecasts with their band, outliers, regimes."""
+"""Figures of a run: observations, forecasts with their band, outliers, regimes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from regimekit.core.exceptions import RegimekitError
-from regimekit.plotting.canvas import (
+from regimekit.plotting.style import (
+    PALETTE,
     Array,
-    first_column,
+    coordinate_of,
     legend_above,
     mark_outliers,
     new_axes,
-    places,
     pyplot,
+    regime_style,
+    time_axis,
 )
-from regimekit.plotting.palette import PALETTE, look
 from regimekit.preprocessing.time_index import read_times
 from regimekit.results import NO_REGIME, Run
 
-_STRIP = 0.06  # height of the ribbon inside the axes, as a share
-_NAMED = 0.03  # stays at least this wide, as a share of the axis, are labelled
-
-
-class Strip(NamedTuple):
-    """A ribbon of regimes and its name."""
-
-    name: str
-    regimes: NDArray[np.int64]
+_RIBBON_HEIGHT = 0.06  # share of the height of the axes
+_MIN_LABELLED_WIDTH = 0.03  # share of the width of the axes
 
 
 def plot_run(
@@ -46,18 +39,21 @@ def plot_run(
     coordinate: int = 0,
     ribbon: bool = True,
 ) -> Any:
-    """Draw a run into one axes; the ribbon of regimes lies along its bottom.
+    """Plot a run with a ribbon of regimes at the bottom.
 
     Args:
-        run: what `model.run(y)` gave.
-        y: the stream, if the run does not keep it.
-        times: one per observation: dates, texts that are dates, or numbers.
-        ax: axes to draw into; a new figure if not given.
-        level: probability of the run's limits, for the legend (the run's own, else 0.9).
-        label: what the vertical axis shows; by default the name of the column.
-        title: above the axes.
-        coordinate: which coordinate is drawn, for d > 1.
-        ribbon: whether the regimes are drawn.
+        run: output of `model.run(y)`.
+        y: observations, by default those stored in the run.
+        times: time stamps: dates, texts that are dates, or numbers.
+        ax: axes to draw into; by default a new figure.
+        level: probability of the band, for the legend, by default that of the run.
+        label: label of the vertical axis, by default the name of the column.
+        title: title of the axes.
+        coordinate: coordinate to draw, for d > 1.
+        ribbon: whether to draw the regimes.
+
+    Returns:
+        The axes.
 
     Example:
         >>> import regimekit as rk
@@ -68,15 +64,15 @@ def plot_run(
     """
     ax = new_axes(ax)
     times = getattr(run, "times", None) if times is None else times
-    x = places(ax, read_times(times, len(run)))
+    x = time_axis(ax, read_times(times, len(run)))
     _draw_series(ax, x, run, y, level, coordinate)
     ax.set_ylabel(_name(run, y, label))
     ax.set_title(title, loc="left", pad=20)  # above the legend
     ax.margins(x=0.01)
     if ribbon:
         low, high = ax.get_ylim()
-        ax.set_ylim(low - 1.6 * _STRIP * (high - low), high)  # room for the ribbon
-        draw_strip(ax, _edges(x), run.path, 0.0, _STRIP)
+        ax.set_ylim(low - 1.6 * _RIBBON_HEIGHT * (high - low), high)
+        _draw_ribbon(ax, _edges(x), run.path, 0.0, _RIBBON_HEIGHT)
     legend_above(ax)
     return ax
 
@@ -91,16 +87,19 @@ def run_figure(
     level: float | None = None,
     label: str | None = None,
 ) -> Any:
-    """Figure of a run over its stream, the regimes in a panel of their own.
+    """Make a figure of a run, with the regimes in a separate panel.
 
     Args:
-        run: what `model.run(y)` gave.
-        y: the stream; the first coordinate is drawn for d > 1.
-        title: above the figure.
-        truth: true regimes, drawn as a second strip if given.
-        times: one per observation: dates, texts that are dates, or numbers.
-        level: probability of the run's limits, for the legend (the run's own, else 0.9).
-        label: what the vertical axis shows; by default the name of the column.
+        run: output of `model.run(y)`.
+        y: observations; for d > 1 the first coordinate is drawn.
+        title: title of the figure.
+        truth: (T,) true regimes, drawn as a second ribbon.
+        times: time stamps: dates, texts that are dates, or numbers.
+        level: probability of the band, for the legend, by default that of the run.
+        label: label of the vertical axis, by default the name of the column.
+
+    Returns:
+        The figure.
 
     Example:
         >>> import regimekit as rk
@@ -114,18 +113,24 @@ def run_figure(
     )
     plot_run(run, y, times, top, level=level, label=label, title=title, ribbon=False)
     top.set_xlabel("")
-    edges = _edges(places(bottom, read_times(times, len(run))))
-    strips = [Strip("found", run.path)]
+    edges = _edges(time_axis(bottom, read_times(times, len(run))))
+    ribbons = {"found": run.path}
     if truth is not None:
-        strips.append(Strip("true", _by_appearance(np.asarray(truth))))
-    _draw_strips(bottom, edges, strips)
+        ribbons["true"] = _by_appearance(np.asarray(truth))
+    height = 1 / len(ribbons)
+    for j, regimes in enumerate(reversed(ribbons.values())):
+        _draw_ribbon(bottom, edges, regimes, j * height, 0.9 * height)
+    bottom.set_ylim(0, 1)
+    bottom.set_yticks([(j + 0.45) * height for j in range(len(ribbons))])
+    bottom.set_yticklabels(list(reversed(ribbons)))
+    bottom.spines[["top", "right", "left"]].set_visible(False)
     return figure
 
 
-def draw_strip(
+def _draw_ribbon(
     axes: Any, edges: Array, regimes: NDArray[np.int64], bottom: float, height: float
 ) -> None:
-    """A ribbon between shares of the axes' height; wide stays carry their id."""
+    """Draw a ribbon of regimes at a share of the height of the axes; label wide segments."""
     turns = [0, *(np.flatnonzero(np.diff(regimes)) + 1).tolist(), regimes.size]
     blocks: dict[int, list[tuple[float, float]]] = {}
     across = axes.get_xaxis_transform()
@@ -134,7 +139,7 @@ def draw_strip(
             continue
         start, width = edges[a], edges[b] - edges[a]
         blocks.setdefault(int(regimes[a]), []).append((start, width))
-        if width >= _NAMED * (edges[-1] - edges[0]):
+        if width >= _MIN_LABELLED_WIDTH * (edges[-1] - edges[0]):
             axes.text(
                 start + width / 2,
                 bottom + height / 2,
@@ -147,7 +152,7 @@ def draw_strip(
                 bbox={"boxstyle": "round,pad=0.15", "fc": "white", "ec": "none", "alpha": 0.8},
             )
     for regime, spans in blocks.items():
-        colour, stripe = look(regime)
+        colour, stripe = regime_style(regime)
         axes.broken_barh(
             spans,
             (bottom, height),
@@ -164,7 +169,7 @@ def _draw_series(
     axes: Any, x: Array, run: Run, y: ArrayLike | None, level: float | None, coordinate: int
 ) -> None:
     n = len(run)
-    mean, lower, upper = (first_column(c, n, coordinate) for c in (run.mean, run.lower, run.upper))
+    mean, lower, upper = (coordinate_of(c, n, coordinate) for c in (run.mean, run.lower, run.upper))
     share = getattr(run, "level", 0.9) if level is None else level
     axes.fill_between(
         x, lower, upper, color=PALETTE[0], alpha=0.2, lw=0, label=f"{100 * share:g} % band"
@@ -181,8 +186,10 @@ def _observed(run: Run, y: ArrayLike | None, coordinate: int) -> Array | None:
     if given is None:
         return None
     if len(np.asarray(given)) != len(run):
-        raise RegimekitError(f"y has {len(np.asarray(given))} rows but the run has {len(run)}.")
-    return first_column(given, len(run), coordinate)
+        raise RegimekitError(
+            f"y must have the {len(run)} rows of the run, got {len(np.asarray(given))}."
+        )
+    return coordinate_of(given, len(run), coordinate)
 
 
 def _name(run: Run, y: Any, label: str | None) -> str:
@@ -190,23 +197,12 @@ def _name(run: Run, y: Any, label: str | None) -> str:
 
 
 def _edges(x: Array) -> Array:
-    """Where each observation's block begins, and where the last one ends."""
+    """Left edge of each observation's block, and the right edge of the last one."""
     usual = float(np.median(np.diff(x))) if x.size > 1 else 1.0
     return np.append(x, x[-1] + usual) if x.size else np.zeros(1)
 
 
 def _by_appearance(regimes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """True labels counted in the order they appear, as ids are."""
+    """Relabel regimes in order of appearance, like the ids of a model."""
     order = {r: j for j, r in enumerate(dict.fromkeys(regimes.tolist()))}
     return np.array([order[r] for r in regimes.tolist()], dtype=np.int64)
-
-
-def _draw_strips(axes: Any, edges: Array, strips: Sequence[Strip]) -> None:
-    """One coloured strip of regimes per entry, the first on top."""
-    height = 1 / len(strips)
-    for level, strip in enumerate(reversed(strips)):
-        draw_strip(axes, edges, strip.regimes, level * height, 0.9 * height)
-    axes.set_ylim(0, 1)
-    axes.set_yticks([(j + 0.45) * height for j in range(len(strips))])
-    axes.set_yticklabels([strip.name for strip in reversed(strips)])
-    axes.spines[["top", "right", "left"]].set_visible(False)

@@ -1,4 +1,4 @@
-"""Streams as callers hold them (arrays, lists, series, data frames) turned into plain arrays."""
+"""Conversion of arrays, lists, series and data frames to the arrays that models use."""
 
 from __future__ import annotations
 
@@ -15,16 +15,19 @@ Array = NDArray[np.float64]
 
 
 class Row(NamedTuple):
-    """The covariates of one observation, with their column names where known."""
+    """Covariates of one observation: (k,) values, and column names if known."""
 
     values: Array
     names: tuple[str, ...] | None = None
 
 
 class Table(NamedTuple):
-    """Covariates of a whole stream: (T, k) values, and column names and labels where known.
+    """Covariates of a stream.
 
-    Columns that hold no numbers are NaN: it is for those who use them to refuse them.
+    Attributes:
+        values: (T, k). A column that is not numeric is NaN; features that use it raise an error.
+        names: column names, if known.
+        index: row labels, if known.
     """
 
     values: Array
@@ -32,13 +35,19 @@ class Table(NamedTuple):
     index: Any = None
 
     def row(self, t: int) -> Row:
+        """Return the covariates of observation t."""
         return Row(self.values[t], self.names)
 
 
 class Series(NamedTuple):
-    """Observations of a whole stream: (T, d) values, the data-frame module they came in, the
-    labels of its rows where it has some (an index, or the column of times as a series), and the
-    name of its only column."""
+    """Observations of a stream.
+
+    Attributes:
+        values: (T, d).
+        backend: data-frame library of the input, or None.
+        index: row labels, if any: an index, or the column of times.
+        name: name of the column, if there is only one.
+    """
 
     values: Array
     backend: Any = None
@@ -47,9 +56,14 @@ class Series(NamedTuple):
 
 
 def read_series(y: Any) -> Series:
-    """`y` as (T, d); arrays, lists, series and frames of any library narwhals knows.
+    """Convert observations to (T, d) values.
 
-    A frame may have a column of times, which labels the rows.
+    Args:
+        y: array, list, series or data frame of any library that narwhals supports. The first
+            column of times in a data frame labels the rows.
+
+    Raises:
+        RegimekitError: if y is not numeric or has more than two dimensions.
     """
     native = nw.from_native(y, pass_through=True, allow_series=True)
     index, backend, name = None, None, ""
@@ -71,9 +85,15 @@ def read_series(y: Any) -> Series:
 
 
 def read_table(X: Any, length: int | None = None) -> Table | None:
-    """`X` as a table of covariates, or None; `length` is what it must have.
+    """Convert covariates to a table.
 
-    A column of times labels the rows and is no covariate.
+    Args:
+        X: array, list, mapping, series, data frame, `Table` or None. The first column of times
+            labels the rows and is not a covariate.
+        length: required number of rows; None accepts any.
+
+    Returns:
+        The table, or None if X is None.
     """
     if X is None:
         return None
@@ -94,7 +114,7 @@ def read_table(X: Any, length: int | None = None) -> Table | None:
 
 
 def plain_numbers(argument: str, given: Any) -> Array:
-    """An array or a list of numbers; the first entry that is none is named."""
+    """Convert an array or a list to floats; the error names the first entry that is text."""
     try:
         return numbers(argument, given)
     except RegimekitError:
@@ -102,14 +122,14 @@ def plain_numbers(argument: str, given: Any) -> Array:
             for row, entry in enumerate(given):
                 if isinstance(entry, str):
                     raise RegimekitError(
-                        f"{argument} holds text: {entry!r} at row {row} is not a number. Put NaN "
-                        "where nothing was observed."
+                        f"{argument} must be numeric: {entry!r} at row {row} is not a number. "
+                        "Use NaN for a missing value."
                     ) from None
         raise
 
 
 def misaligned(y: Any, X: Any) -> int | None:
-    """The first row where two pandas indexes differ; None where they agree or are not known."""
+    """Return the first row where two indexes differ; None if they agree or are not known."""
     if not (chosen(y) and chosen(X)) or len(y) != len(X):
         return None
     differ = np.flatnonzero(np.asarray(y) != np.asarray(X))
@@ -117,7 +137,7 @@ def misaligned(y: Any, X: Any) -> int | None:
 
 
 def chosen(index: Any) -> bool:
-    """Whether labels were chosen by somebody: rows counted from 0 are not."""
+    """Return whether row labels carry information; a default index 0, 1, .. does not."""
     counted = getattr(index, "start", None) == 0 and getattr(index, "step", None) == 1
     return index is not None and not counted
 
@@ -135,15 +155,15 @@ def _from_mapping(X: Mapping[Any, Any]) -> Table:
     columns = {name: _column(values) for name, values in X.items()}
     lengths = {name: len(values) for name, values in columns.items()}
     if len(set(lengths.values())) > 1:
-        told = ", ".join(f"{name!r}: {n}" for name, n in lengths.items())
-        raise RegimekitError(f"X has columns of different lengths ({told}).")
+        found = ", ".join(f"{name!r}: {n}" for name, n in lengths.items())
+        raise RegimekitError(f"X has columns of different lengths ({found}).")
     return Table(np.column_stack(list(columns.values())), tuple(columns))
 
 
 def _column(values: Any) -> Array:
-    """Values of one covariate; NaN where they are no numbers."""
+    """Values of one covariate; all NaN if they are not numeric."""
     if np.ndim(values) != 1:
-        raise RegimekitError("X as a dict takes one sequence per name.")
+        raise RegimekitError("X as a mapping must have one sequence per name.")
     try:
         return numbers("X", values)
     except RegimekitError:
@@ -151,7 +171,7 @@ def _column(values: Any) -> Array:
 
 
 def _without_times(frame: nw.DataFrame[Any]) -> tuple[nw.DataFrame[Any], Any]:
-    """A frame without its first column of times, and the labels of its rows."""
+    """A data frame without its first column of times, and the row labels."""
     times = [name for name in frame.columns if frame.schema[name].is_temporal()]
     if not times or len(frame.columns) == 1:
         return frame, nw.maybe_get_index(frame)
@@ -161,7 +181,9 @@ def _without_times(frame: nw.DataFrame[Any]) -> tuple[nw.DataFrame[Any], Any]:
 
 def _refuse_times(series: nw.Series[Any]) -> None:
     if series.dtype.is_temporal():
-        raise RegimekitError(f"y holds times ({series.dtype}), not numbers; choose another column.")
+        raise RegimekitError(
+            f"y must be numeric, got times ({series.dtype}). Choose another column."
+        )
 
 
 def _numeric(frame: nw.DataFrame[Any], name: str) -> bool:
@@ -172,8 +194,8 @@ def _only_numbers(frame: nw.DataFrame[Any], argument: str) -> Array:
     for name in frame.columns:
         if not _numeric(frame, name):
             raise RegimekitError(
-                f"{argument} has the column {name!r} of type {frame.schema[name]}, which is not "
-                "numeric; leave it out or encode it."
+                f"{argument} must be numeric, got column {name!r} of type {frame.schema[name]}. "
+                "Leave it out or encode it."
             )
     return numbers(argument, frame.to_numpy())
 

@@ -1,5 +1,6 @@
 cimport cython
 from libc.stdint cimport int64_t
+from regimekit.preprocessing.lag_buffer cimport sort_order
 
 @cython.final
 cdef class Standardizer:
@@ -21,6 +22,9 @@ cdef class Standardizer:
     cdef bint moves_again(self) noexcept nogil
     cdef bint refine(self) noexcept with gil
     cdef bint restart(self) noexcept with gil
+    cdef double[::1] window_steps
+    cdef int64_t[::1] window_order
+    cdef bint still_fits(self) noexcept nogil
     cdef bint check_again(self) noexcept with gil
     cdef void standardize(self, double[::1] y, double[::1] out) noexcept nogil
     cdef void set_reported_scale(self) noexcept nogil

@@ -24,9 +24,12 @@ import math
 
 import cython
 import numpy as np
-from cython.cimports.libc.math import fabs, isnan
+from cython.cimports.libc.math import fabs, isnan, log
 
 from regimekit.core.exceptions import SnapshotError
+
+if not cython.compiled:
+    from regimekit.preprocessing.lag_buffer import sort_order
 
 REFINEMENT_COUNTS = (1, 2, 3, 5, 10, 20, 40, 80)  # observations
 _LAST_REFINEMENT = cython.declare(cython.longlong, 80)
@@ -47,6 +50,9 @@ MAX_COVARIATE_VALUE = 1e140  # covariates as given are clipped to this size
 REBUILD_DISTANCE = 0.25  # log ratio of scales from which a rebuild pays
 OTHER_UNITS = math.log(30.0)  # log ratio of scales that means other units
 MIN_SCALE = 1e-130  # its square must not vanish
+_ROOT_TWO = cython.declare(cython.double, math.sqrt(2.0))
+_OTHER_UNITS = cython.declare(cython.double, OTHER_UNITS)
+_MIN_SCALE = cython.declare(cython.double, MIN_SCALE)
 _MIN_SPREAD = 1e-140  # of a covariate: its inverse must not overflow
 COVARIATE_VARIANCE = 4.0  # variance that covariates may explain a priori, in variances of y
 
@@ -98,6 +104,8 @@ class Standardizer:
         self.reported_scale = np.ones(dim)
         self.alive = np.zeros(dim, np.int64)
         self.all_alive = False
+        self.window_steps = np.zeros(_RECENT)
+        self.window_order = np.zeros(_RECENT, np.int64)
         self.set_reported_scale()
 
     @property
@@ -142,7 +150,8 @@ class Standardizer:
         elif not self.all_alive and self.moves_again():
             changed = self.restart()
         elif self.count > _LAST_REFINEMENT and self.count % _CHECK_INTERVAL == 0:
-            changed = self.check_again()
+            if not self.still_fits():
+                changed = self.check_again()
         self.set_reported_scale()
         return changed
 
@@ -240,6 +249,44 @@ class Standardizer:
         self.size = len(recent) - first
         self.count = self.size
         return _adopt(self, *measure(self.buffer), 0.0)
+
+    def still_fits(self):
+        """Return whether the recent window surely has the present scale in every coordinate.
+
+        Where most steps are moves, the scale of a window is 1.4826 / sqrt 2 times their median;
+        this case is decided here, all others by `check_again`.
+        """
+        n: cython.Py_ssize_t = min(self.size, _RECENT)
+        i: cython.Py_ssize_t
+        j: cython.Py_ssize_t
+        for j in range(self.dim):
+            steps: cython.Py_ssize_t = 0
+            moves: cython.Py_ssize_t = 0
+            largest: cython.double = 0.0
+            before: cython.double = self.storage[self.start + self.size - n, j]
+            for i in range(self.start + self.size - n + 1, self.start + self.size):
+                value: cython.double = self.storage[i, j]
+                if isnan(value):
+                    continue
+                if not isnan(before):
+                    self.window_steps[steps] = fabs(value - before)
+                    if self.window_steps[steps] > 0.0:
+                        moves += 1
+                    steps += 1
+                before = value
+                largest = max(largest, fabs(value))
+            if 2 * moves <= steps:
+                return False
+            sort_order(self.window_steps, 0, steps, self.window_order)
+            middle: cython.double = self.window_steps[self.window_order[steps // 2]]
+            if steps % 2 == 0:
+                middle = 0.5 * (middle + self.window_steps[self.window_order[steps // 2 - 1]])
+            scale: cython.double = 1.4826 * middle / _ROOT_TWO
+            if scale <= 1e-13 * largest or scale <= _MIN_SCALE:
+                return False
+            if fabs(log(scale / self.scale[j])) > 0.999 * _OTHER_UNITS:
+                return False
+        return True
 
     def check_again(self):
         """Estimate again from the recent window if the present units no longer describe it."""

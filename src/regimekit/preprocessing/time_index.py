@@ -1,12 +1,17 @@
-"""When each observation was made: dates, numbers, or nothing but its row.
+"""Time index of a stream: time stamps, their frequency, seasons, and labels of future steps.
 
-Everything that draws or prints a time goes through a `Timeline`: floats on one axis, and words
-for a person.
+`read_times` converts dates, texts that are dates, or numbers into a `TimeIndex`: floats for an
+axis and text for people. `find_frequency` infers the step between observations, `Frequency.seasons`
+the season lengths that a calendar suggests, and `Calendar` continues the labels of a stream.
 """
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+import itertools
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 import narwhals as nw
@@ -16,16 +21,32 @@ from numpy.typing import NDArray
 from regimekit.core.exceptions import RegimekitError
 
 Array = NDArray[np.float64]
+Time = datetime | float
 DATES, NUMBERS, ROWS = "dates", "numbers", "rows"
-_UNITS = (("D", 86_400), ("m", 60), ("s", 1))  # the coarsest that tells all times apart
-_SPANS = (("days", 86_400.0), ("hours", 3600.0), ("minutes", 60.0), ("seconds", 1.0))
+
+_MINUTE, _HOUR, _DAY, _WEEK = 60, 3600, 86_400, 604_800  # seconds
+_RESOLUTIONS = (("D", _DAY), ("m", _MINUTE), ("s", 1))  # coarsest first
+_DURATIONS = (("days", 86_400.0), ("hours", 3600.0), ("minutes", 60.0), ("seconds", 1.0))
+_STEP_NAMES = {
+    1: "every second",
+    60: "every minute",
+    3600: "hourly",
+    86400: "daily",
+    _WEEK: "weekly",
+}
+# Main season by step: seconds -> observations.
+_SEASONS = {60: 1440, 300: 288, 600: 144, 900: 96, 1800: 48, 3600: 24, 86400: 7, _WEEK: 52}
+_MIN_REGULAR_SHARE = 0.6  # share of equal steps from which a stream counts as regular
+_MIN_SEASON = 4  # observations
+_FIRST_LABELS = 200  # labels from which the frequency of a series is inferred
+_LAST_LABELS = 100  # labels from which future labels are extrapolated
 
 
-class Timeline(NamedTuple):
-    """The times of T observations.
+class TimeIndex(NamedTuple):
+    """Times of T observations.
 
     Attributes:
-        values: (T,) seconds since 1970 (UTC) for dates, the numbers as given, or 0 .. T - 1.
+        values: (T,) seconds since 1970 (UTC) for dates, the given numbers, or 0 .. T - 1.
         kind: "dates", "numbers" or "rows".
     """
 
@@ -34,73 +55,81 @@ class Timeline(NamedTuple):
 
     @property
     def step(self) -> float:
-        """The usual distance between neighbours, 1 where there are none."""
+        """Median distance between neighbours; 1 if there are fewer than two."""
         gaps = np.diff(self.values)
         return float(np.median(gaps)) if gaps.size else 1.0
 
-    def ahead(self, n: int) -> Timeline:
-        """The n times that come next, at the usual distance."""
+    def ahead(self, n: int) -> TimeIndex:
+        """Return the next n times, at the median distance."""
         last = self.values[-1] if len(self.values) else -1.0
         steps = np.arange(1, n + 1, dtype=np.float64)
-        return Timeline(float(last) + self.step * steps, self.kind)
+        return TimeIndex(float(last) + self.step * steps, self.kind)
 
-    def words(self, like: Timeline | None = None) -> list[str]:
-        """Every time for a person to read, as finely as `like` (these times) needs it."""
+    def labels(self, like: TimeIndex | None = None) -> list[str]:
+        """Return each time as text, at the resolution that `like` (default: itself) needs."""
         if self.kind != DATES:
             return [f"{value:.10g}" for value in self.values]
         known = (like or self).values
-        unit = next((u for u, length in _UNITS if not np.any(known % length)), "ms")
+        unit = next((u for u, length in _RESOLUTIONS if not np.any(known % length)), "ms")
         stamps = np.round(self.values * 1000).astype("datetime64[ms]")
         floored = stamps.astype(f"datetime64[{unit}]").astype(str)
         return [text.replace("T", " ") for text in floored.tolist()]
 
-    def span(self, n: float) -> str:
-        """How long n observations take, where that can be said: "1.5 days", else ""."""
+    def duration(self, n: float) -> str:
+        """Return how long n observations take, e.g. "1.5 days"; "" if the times are no dates."""
         if self.kind != DATES:
             return ""
         seconds = n * self.step
-        name, length = next((s for s in _SPANS if seconds >= s[1]), _SPANS[-1])
-        told = f"{seconds / length:.3g}"
-        return f"{told} {name[:-1] if told == '1' else name}"
+        name, length = next((s for s in _DURATIONS if seconds >= s[1]), _DURATIONS[-1])
+        amount = f"{seconds / length:.3g}"
+        return f"{amount} {name[:-1] if amount == '1' else name}"
 
 
-def read_times(times: Any, length: int) -> Timeline:
-    """`times` of `length` observations: dates, texts that are dates, numbers, or None.
+def read_times(times: Any, length: int) -> TimeIndex:
+    """Convert time stamps to a time index.
+
+    Args:
+        times: dates, texts that are dates, numbers, or None for row numbers.
+        length: number of observations.
+
+    Returns:
+        The time index; dates with a time zone are converted to UTC.
+
+    Raises:
+        RegimekitError: if the length differs, a time is missing, or times decrease.
 
     Example:
-        >>> read_times(["2024-01-01", "2024-01-02"], 2).words()
+        >>> read_times(["2024-01-01", "2024-01-02"], 2).labels()
         ['2024-01-01', '2024-01-02']
     """
     if times is None:
-        return Timeline(np.arange(length, dtype=float), ROWS)
+        return TimeIndex(np.arange(length, dtype=float), ROWS)
     native = nw.from_native(times, pass_through=True, allow_series=True, series_only=True)
     plain = native.to_list() if isinstance(native, nw.Series) else list(times)
     if len(plain) != length:
-        raise RegimekitError(f"times has {len(plain)} entries but there are {length} observations.")
-    found = _numbers(plain) or _dates(plain)
+        raise RegimekitError(
+            f"times must have one entry per observation ({length}), got {len(plain)}."
+        )
+    if all(isinstance(t, (int, float, np.integer, np.floating)) for t in plain):
+        found = TimeIndex(np.array(plain, dtype=float), NUMBERS)
+    else:
+        found = _parse_dates(plain)
     _check_order(found.values)
     return found
 
 
-def _numbers(plain: list[Any]) -> Timeline | None:
-    if not all(isinstance(t, (int, float, np.integer, np.floating)) for t in plain):
-        return None
-    return Timeline(np.array(plain, dtype=float), NUMBERS)
-
-
-def _dates(plain: list[Any]) -> Timeline:
+def _parse_dates(plain: list[Any]) -> TimeIndex:
     try:
-        stamps = np.array([_naive(t) for t in plain], dtype="datetime64[us]")
+        stamps = np.array([_naive_utc(t) for t in plain], dtype="datetime64[us]")
     except (TypeError, ValueError):
         raise RegimekitError(
-            f"times must be dates or numbers, got {plain[0]!r}; write dates as 2024-01-31 12:00."
+            f"times must be dates or numbers, got {plain[0]!r}. Write dates as 2024-01-31 12:00."
         ) from None
     seconds = stamps.astype(np.int64) / 1e6
-    return Timeline(np.where(np.isnat(stamps), np.nan, seconds), DATES)
+    return TimeIndex(np.where(np.isnat(stamps), np.nan, seconds), DATES)
 
 
-def _naive(time: Any) -> Any:
-    """One time without a zone, in UTC if it had one."""
+def _naive_utc(time: Any) -> Any:
     if isinstance(time, str):
         time = datetime.fromisoformat(time)
     if isinstance(time, datetime) and time.tzinfo is not None:
@@ -111,9 +140,242 @@ def _naive(time: Any) -> Any:
 def _check_order(values: Array) -> None:
     if not np.isfinite(values).all():
         row = int(np.flatnonzero(~np.isfinite(values))[0])
-        raise RegimekitError(f"times is missing at row {row}; every observation needs its time.")
-    back = np.flatnonzero(np.diff(values) < 0)
-    if back.size:
+        raise RegimekitError(f"times is missing at row {row}. Every observation needs a time.")
+    decreasing = np.flatnonzero(np.diff(values) < 0)
+    if decreasing.size:
         raise RegimekitError(
-            f"times goes back at row {int(back[0]) + 1}; sort the observations by time."
+            f"times decreases at row {int(decreasing[0]) + 1}. Sort the observations by time."
         )
+
+
+@dataclass(frozen=True)
+class Frequency:
+    """Step between two observations: `size` times `unit`.
+
+    Attributes:
+        unit: "seconds", "months", "business days" or "numbers" (a counter without a calendar).
+        size: number of units in a step.
+    """
+
+    unit: str
+    size: float
+
+    def __str__(self) -> str:
+        if self.unit == "business days":
+            return "daily except weekends"
+        if self.unit == "months":
+            names = {1: "monthly", 3: "quarterly", 12: "yearly"}
+            return names.get(int(self.size), f"every {self.size:g} months")
+        if self.unit == "numbers":
+            return f"every {self.size:g}"
+        return _STEP_NAMES.get(int(self.size)) or _describe_seconds(self.size)
+
+    @property
+    def season(self) -> int | None:
+        """Main season length in steps: a day of hours, a week of days, a year of months."""
+        if self.unit == "business days":
+            return 5
+        if self.unit == "months":
+            return {1: 12, 3: 4}.get(int(self.size))
+        return _SEASONS.get(int(self.size)) if self.unit == "seconds" else None
+
+    @property
+    def seasons(self) -> tuple[int, ...]:
+        """Season lengths in steps that the clock or the calendar suggests, shortest first.
+
+        Example:
+            >>> Frequency("seconds", 3600).seasons, Frequency("months", 1).seasons
+            ((24, 168), (12,))
+        """
+        if self.unit != "seconds" or self.size == _WEEK:
+            return () if self.season is None else (self.season,)
+        # An hour is a season only for steps of at most a minute; fractions of an hour have days.
+        hours = (_HOUR,) if self.size <= _MINUTE else ()
+        exact = [length / self.size for length in (*hours, _DAY, _WEEK)]
+        return tuple(int(steps) for steps in exact if steps >= _MIN_SEASON and steps.is_integer())
+
+    def steps(self, before: Time, after: Time) -> int | None:
+        """Return the number of steps from `before` to `after`; None if it is not whole."""
+        if self.unit == "months":
+            assert isinstance(before, datetime) and isinstance(after, datetime)
+            return _round_ratio(_months(before, after) / self.size)
+        if self.unit == "business days":
+            assert isinstance(before, datetime) and isinstance(after, datetime)
+            return _business_days(before, after)
+        return _round_ratio(_distance(before, after) / self.size)
+
+    def after(self, time: Time, steps: int) -> Time:
+        """Return the time `steps` steps after `time`."""
+        if not isinstance(time, datetime):
+            return time + steps * self.size
+        if self.unit == "months":
+            return _add_months(time, round(steps * self.size))
+        if self.unit == "business days":
+            return _add_business_days(time, steps)
+        return time + timedelta(seconds=steps * self.size)
+
+
+def find_frequency(times: Sequence[Time]) -> Frequency | None:
+    """Infer the step that most neighbouring times have.
+
+    Args:
+        times: increasing dates or numbers.
+
+    Returns:
+        The frequency, or None if fewer than 60 % of the steps are equal.
+
+    Example:
+        >>> day = [datetime(2024, 1, 1, hour) for hour in (0, 1, 2, 4, 5)]
+        >>> str(find_frequency(day))
+        'hourly'
+    """
+    gaps = [_distance(a, b) for a, b in itertools.pairwise(times)]
+    gaps = [gap for gap in gaps if gap > 0]
+    if not gaps:
+        return None
+    calendar = _find_calendar_frequency(times, gaps)
+    if calendar is not None:
+        return calendar
+    size, count = Counter(round(gap, 6) for gap in gaps).most_common(1)[0]
+    if count < _MIN_REGULAR_SHARE * len(gaps):
+        return None
+    return Frequency("seconds" if isinstance(times[0], datetime) else "numbers", size)
+
+
+def seasons_of(frequency: Frequency | None) -> tuple[int, ...]:
+    """Return the season lengths of a frequency in steps; () without a frequency."""
+    return () if frequency is None else frequency.seasons
+
+
+def dates_of_labels(labels: Any) -> list[datetime]:
+    """Convert the labels of a series to dates; [] if they are not dates or not sorted."""
+    try:
+        # A pandas PeriodIndex is represented by the start of each period.
+        started = getattr(labels, "start_time", labels)
+        index = read_times(started, len(started))
+    except (RegimekitError, TypeError, KeyError):
+        return []
+    epoch = datetime(1970, 1, 1)
+    if index.kind != DATES:
+        return []
+    return [epoch + timedelta(seconds=float(s)) for s in index.values]
+
+
+def seasons_of_labels(labels: Any) -> tuple[int, ...]:
+    """Return the season lengths in steps that the dates of a series suggest.
+
+    Args:
+        labels: index or column of times; None or other labels give ().
+
+    Example:
+        >>> seasons_of_labels([f"2024-{month:02d}-01" for month in range(1, 7)])
+        (12,)
+    """
+    if labels is None:
+        return ()
+    return seasons_of(find_frequency(dates_of_labels(labels[:_FIRST_LABELS])))
+
+
+class Calendar:
+    """Labels of the steps after a stream.
+
+    Dates continue at their inferred frequency, including months and days without weekends.
+    Numbers continue if they are evenly spaced. Other labels are not continued.
+
+    Args:
+        index: labels of the stream.
+        at: number of observations seen at the last label.
+    """
+
+    def __init__(self, index: Any, at: int) -> None:
+        self.at = at
+        latest = index[-_LAST_LABELS:]
+        self.dates = dates_of_labels(latest)
+        self.frequency = find_frequency(self.dates)
+        try:
+            self.index = read_times(latest, len(latest))
+        except (RegimekitError, TypeError):  # labels that are no times, such as names
+            self.index = read_times(None, 0)
+
+    def ahead(self, seen: int, n: int) -> NDArray[Any] | None:
+        """Return the labels of the `n` steps after observation `seen`; None if not known."""
+        past = seen - self.at
+        if self.frequency is not None:
+            steps = range(past + 1, past + n + 1)
+            after = [self.frequency.after(self.dates[-1], k) for k in steps]
+            return np.array(after, "datetime64[us]")
+        gaps = np.diff(self.index.values)
+        even = gaps.size > 0 and gaps[0] > 0 and np.allclose(gaps, gaps[0], rtol=1e-6, atol=0.0)
+        if not even or self.index.kind == ROWS:
+            return None
+        values = self.index.ahead(past + n).values[past:]
+        if self.index.kind == NUMBERS:
+            return values
+        return np.round(values * 1e6).astype(np.int64).astype("datetime64[us]")
+
+
+def _distance(a: Time, b: Time) -> float:
+    if isinstance(a, datetime) and isinstance(b, datetime):
+        return (b - a).total_seconds()
+    assert not isinstance(a, datetime) and not isinstance(b, datetime)
+    return b - a
+
+
+def _round_ratio(ratio: float) -> int | None:
+    return round(ratio) if abs(ratio - round(ratio)) < 1e-3 and round(ratio) else None
+
+
+def _months(a: datetime, b: datetime) -> float:
+    """Calendar months from a to b; not whole if the day or the time of day differs."""
+    both_last = _is_month_end(a) and _is_month_end(b)
+    same = both_last or (a.day, a.time()) == (b.day, b.time())
+    return 12 * (b.year - a.year) + b.month - a.month + (0.0 if same else 0.5)
+
+
+def _is_month_end(time: datetime) -> bool:
+    return (time + timedelta(days=1)).day == 1
+
+
+def _add_months(time: datetime, months: int) -> datetime:
+    year, month = divmod(12 * time.year + time.month - 1 + months, 12)
+    first = time.replace(year=year, month=month + 1, day=1)
+    next_month = (first + timedelta(days=32)).replace(day=1)
+    length = (next_month - first).days
+    return first.replace(day=length if _is_month_end(time) else min(time.day, length))
+
+
+def _business_days(a: datetime, b: datetime) -> int | None:
+    if a.time() != b.time() or b.weekday() > 4:
+        return None
+    weeks, rest = divmod((b.date() - a.date()).days, 7)
+    return 5 * weeks + sum((a.weekday() + k) % 7 < 5 for k in range(1, rest + 1))
+
+
+def _add_business_days(time: datetime, steps: int) -> datetime:
+    for _ in range(steps):
+        time += timedelta(days=3 if time.weekday() == 4 else 1)
+    return time
+
+
+def _find_calendar_frequency(times: Sequence[Time], gaps: list[float]) -> Frequency | None:
+    """Frequencies whose steps differ in length: months, years, days without weekends."""
+    days = [gap / _DAY for gap in gaps]
+    dates = [time for time in times if isinstance(time, datetime)]
+    if len(dates) < 3:
+        return None
+    if min(days) >= 28:
+        months = [_months(a, b) for a, b in itertools.pairwise(dates) if a < b]
+        size, count = Counter(months).most_common(1)[0]
+        regular = size.is_integer() and count > _MIN_REGULAR_SHARE * len(gaps)
+        return Frequency("months", size) if regular else None
+    weekdays = {time.weekday() for time in dates}
+    if min(days) == 1 and len(dates) >= 10 and weekdays <= set(range(5)):
+        return Frequency("business days", 1)
+    return None
+
+
+def _describe_seconds(seconds: float) -> str:
+    for unit, size in (("days", _DAY), ("hours", _HOUR), ("minutes", _MINUTE)):
+        if seconds >= size and seconds % size == 0:
+            return f"every {seconds / size:g} {unit}"
+    return f"every {seconds:g} seconds"

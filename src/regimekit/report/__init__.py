@@ -1,13 +1,14 @@
-"""One HTML file that tells a person what a run found: no server, no network, nothing to install.
+"""HTML report of a run: one file that needs no server and no network.
 
     write_report("report.html", run=run, model=model, y=y)
 
-The page carries its data, its drawing library (uPlot) and its style inside. A long series is
-stored in few bytes and drawn by buckets, finer the closer one looks.
+The file contains the data, the chart library (uPlot), the charts and the stylesheet. Long series
+are compressed, and drawn in buckets that become finer on zooming in.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -39,25 +40,31 @@ def render(
     names: list[str] | None = None,
     regime_names: Mapping[int, str] | None = None,
 ) -> str:
-    """The report as one HTML text.
+    """Render the report as HTML.
 
     Args:
-        run: what `model.run(y)` gave.
-        model: the model after that run.
-        y: the stream, (T,) or (T, d).
-        times: one per observation: dates, texts that are dates, or numbers.
-        title: above the report; by default the model's name and the number of observations.
-        horizon: how many steps ahead to forecast; 0 leaves that out.
-        scores: as `evaluate.prequential(...).scores()`, or by forecaster a mapping of scores.
-            Without them the errors are computed from the run.
-        warnings: sentences to show at the top.
-        settings: what to list as settings; by default the model's own.
-        calibration: `evaluate.calibration(pit)`, or {"pit": [share of each bin], "coverage":
-            {level: share}}. Without it both are put together from the run's limits.
-        level: probability of the run's limits (the run's own, else 0.9).
+        run: output of `model.run(y)`.
+        model: the model after this run.
+        y: observations (T,) or (T, d).
+        times: time stamps: dates, texts that are dates, or numbers.
+        title: title, by default the name of the model and the number of observations.
+        horizon: number of steps to forecast; 0 for no forecast.
+        scores: output of `evaluate.prequential(...).scores()`, or a mapping of scores by
+            forecaster. By default the errors are computed from the run.
+        warnings: warnings to show at the top.
+        settings: settings to list, by default those of the model.
+        calibration: output of `evaluate.calibration(pit)`, or {"pit": [share of each bin],
+            "coverage": {level: share}}. By default approximated from the limits of the run.
+        level: probability of the limits of the run, by default that of the run.
         X: covariates of the next `horizon` observations, if the features need any.
-        names: names of the coefficients, if the model cannot tell them.
-        regime_names: what people call some of the regimes, by id.
+        names: names of the coefficients, if the model does not provide them.
+        regime_names: names of regimes by id.
+
+    Returns:
+        The HTML text.
+
+    Raises:
+        RegimekitError: if an argument does not fit the run.
 
     Example:
         >>> import regimekit as rk
@@ -91,11 +98,20 @@ def render(
         lstrip_blocks=True,
     )
     page.globals["asset"] = assets.read
-    return page.get_template("report.html").render(content.context())
+    # An inline script is no module: the shared chart module is inlined without its exports.
+    charts = re.sub(r"^export ", "", assets.read("charts.js"), flags=re.MULTILINE)
+    return page.get_template("report.html").render(content.context(), charts=charts)
 
 
 def write_report(path: str | Path, **content: Any) -> Path:
-    """Write the report to a file, whole or not at all; the keywords are those of `render`.
+    """Write the report to a file atomically.
+
+    Args:
+        path: file to write; its folder is created if necessary.
+        **content: arguments of `render`.
+
+    Returns:
+        The path.
 
     Example:
         >>> import regimekit as rk, tempfile

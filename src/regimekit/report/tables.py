@@ -1,8 +1,9 @@
-"""The report's tables: scores beside the simple forecasters, changes, the next steps, settings."""
+"""Tables of the report (scores, changes, forecasts, settings) and number formats."""
 
 from __future__ import annotations
 
 import json
+import math
 import platform
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
@@ -14,13 +15,11 @@ from numpy.typing import NDArray
 from regimekit import metrics as evaluate
 from regimekit.distributions.forecast import Forecast
 from regimekit.metrics.prequential import trivial_forecasts
-from regimekit.plotting.palette import look
-from regimekit.preprocessing.time_index import Timeline
-from regimekit.report.words import number, percent
+from regimekit.preprocessing.time_index import TimeIndex
 from regimekit.results import NO_REGIME, OPENED, OUTLIER, RETURNED, Run
 
 Array = NDArray[np.float64]
-# By name: how it is headed, and whether less is better (None: neither).
+# Heading by name, and whether lower is better (None: neither).
 METRICS: dict[str, tuple[str, bool | None]] = {
     "rmse": ("RMSE", True),
     "mae": ("MAE", True),
@@ -30,12 +29,21 @@ METRICS: dict[str, tuple[str, bool | None]] = {
     "pit_distance": ("distance of the PIT from uniform", None),
 }
 _SECONDS = "seconds_per_observation"
-_CHANGES = 60  # listed, the latest first
+_MAX_CHANGES = 60
+_MISSING = "\N{EN DASH}"
 _PACKAGES = ("regimekit", "numpy", "scipy", "numba")
 
 
 def plain_scores(run: Run, y: Array) -> tuple[dict[str, float], int]:
-    """Scores from the run alone, and how many first observations they leave out."""
+    """Compute scores from a run.
+
+    Args:
+        run: output of `model.run(y)`.
+        y: (T, d) observations.
+
+    Returns:
+        Scores by name, and the number of observations at the start that are not scored.
+    """
     skip = min(50, len(run) // 5)
     mean, lower, upper = (np.reshape(a, y.shape) for a in (run.mean, run.lower, run.upper))
     simple = trivial_forecasts(y, None, first=mean)
@@ -56,7 +64,7 @@ def plain_scores(run: Run, y: Array) -> tuple[dict[str, float], int]:
 
 
 def score_table(scores: Mapping[str, Any], model: str) -> dict[str, Any]:
-    """Forecasters by metrics, the best of each column marked; and the pace."""
+    """Arrange scores as a table of forecasters by metrics, with the best of each column marked."""
     grid = _grid(scores, model)
     used = [metric for metric in METRICS if any(metric in row for row in grid.values())]
     best = {metric: _best(metric, grid) for metric in used}
@@ -64,12 +72,12 @@ def score_table(scores: Mapping[str, Any], model: str) -> dict[str, Any]:
         {"name": name, "cells": [_cell(row.get(metric), metric, best) for metric in used]}
         for name, row in grid.items()
     ]
-    pace = number(1000 * float(scores[_SECONDS])) if _SECONDS in scores else ""
-    return {"heads": [METRICS[metric][0] for metric in used], "rows": rows, "pace": pace}
+    time = number(1000 * float(scores[_SECONDS])) if _SECONDS in scores else ""
+    return {"heads": [METRICS[metric][0] for metric in used], "rows": rows, "milliseconds": time}
 
 
-def beaten_by(scores: Mapping[str, Any], model: str) -> str:
-    """A sentence if a simple forecaster has a smaller error than the model, else ""."""
+def better_reference(scores: Mapping[str, Any], model: str) -> str:
+    """Return a sentence if a reference forecaster has a lower error than the model, else ""."""
     grid = _grid(scores, model)
     ours = grid.pop(model, {})
     for metric in ("rmse", "mae"):
@@ -77,14 +85,14 @@ def beaten_by(scores: Mapping[str, Any], model: str) -> str:
         best = min(rivals, key=lambda name: rivals[name], default="")
         if best and metric in ours and rivals[best] < ours[metric]:
             return (
-                f'The forecaster "{best}" has a smaller {METRICS[metric][0]} than {model}: '
-                f"{number(rivals[best])} against {number(ours[metric])}."
+                f'The forecaster "{best}" has a lower {METRICS[metric][0]} than {model}: '
+                f"{number(rivals[best])} and {number(ours[metric])}."
             )
     return ""
 
 
 def _grid(scores: Mapping[str, Any], model: str) -> dict[str, dict[str, float]]:
-    """Scores by forecaster and metric, from `rmse_last_value` or from a table of tables."""
+    """Scores by forecaster and metric, from names such as `rmse_last_value` or nested mappings."""
     if scores and all(isinstance(part, Mapping) for part in scores.values()):
         return {str(n).replace("_", " "): dict(part) for n, part in scores.items()}
     grid: dict[str, dict[str, float]] = {model: {}}
@@ -111,30 +119,28 @@ def _cell(value: float | None, metric: str, best: dict[str, float | None]) -> di
     return {"text": text, "best": value == best[metric]}
 
 
-def changes(run: Run, words: list[str]) -> dict[str, Any]:
-    """The changes of regime that were reported, the latest first."""
-    told = [e for e in run.events if e.kind in (OPENED, RETURNED) and e.previous != NO_REGIME]
-    first = _offset(run, len(words))
+def changes(run: Run, labels: list[str]) -> dict[str, Any]:
+    """List the reported changes of regime, the latest first."""
+    reported = [e for e in run.events if e.kind in (OPENED, RETURNED) and e.previous != NO_REGIME]
+    first = _offset(run, len(labels))
     rows = []
-    for event in told[::-1][:_CHANGES]:
-        known, since = event.time - first, getattr(event, "since", event.time) - first
-        if 0 <= since < len(words) and 0 <= known < len(words):
+    for event in reported[::-1][:_MAX_CHANGES]:
+        detected, since = event.time - first, event.since - first
+        if 0 <= since < len(labels) and 0 <= detected < len(labels):
             rows.append(
                 {
                     "since": since,
-                    "from": words[since],
-                    "known": words[known],
-                    "delay": known - since,
+                    "from": labels[since],
+                    "detected": labels[detected],
                     "kind": event.kind.removeprefix("regime "),
                     "id": event.regime,
-                    "look": look(event.regime)._asdict(),
                 }
             )
-    return {"rows": rows, "n": len(told), "left_out": len(told) - len(rows)}
+    return {"rows": rows, "n": len(reported), "left_out": len(reported) - len(rows)}
 
 
 def _offset(run: Run, length: int) -> int:
-    """Events count from the model's first observation; a resumed run starts later than that."""
+    """Time of the first row: a resumed run does not start at the model's first observation."""
     flagged = np.flatnonzero(run.outlier)
     times = [event.time for event in run.events if event.kind == OUTLIER]
     if flagged.size and times:
@@ -143,16 +149,16 @@ def _offset(run: Run, length: int) -> int:
 
 
 def steps_ahead(
-    forecasts: list[Forecast], times: Timeline, level: float, coordinate: int
+    forecasts: list[Forecast], times: TimeIndex, level: float, coordinate: int
 ) -> dict[str, Any]:
-    """The next steps of one coordinate: numbers for the chart and for the table."""
+    """Quantiles of the next steps of one coordinate, for the chart and the table."""
     found: dict[str, list[float]] = {k: [] for k in ("median", "lower", "upper", "low", "high")}
     for forecast in forecasts:
         pairs = zip(found, _quantiles(forecast, level), strict=True)
         for name, value in pairs:
             found[name].append(float(f"{np.ravel(value)[coordinate]:.7g}"))
     after = times.ahead(len(forecasts))
-    return {"x": after.values.tolist(), "words": after.words(times), **found}
+    return {"x": after.values.tolist(), "labels": after.labels(times), **found}
 
 
 def _quantiles(forecast: Forecast, level: float) -> tuple[Any, ...]:
@@ -161,7 +167,7 @@ def _quantiles(forecast: Forecast, level: float) -> tuple[Any, ...]:
 
 
 def settings_table(settings: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Settings by name, as short JSON."""
+    """Settings by name, as JSON of at most 300 characters."""
     return [(str(key), _short_json(value)) for key, value in settings.items()]
 
 
@@ -171,7 +177,7 @@ def _short_json(value: Any) -> str:
 
 
 def versions() -> list[tuple[str, str]]:
-    """What this was made with."""
+    """Versions of Python and of the main packages."""
     found = [("Python", platform.python_version())]
     for package in _PACKAGES:
         try:
@@ -179,3 +185,67 @@ def versions() -> list[tuple[str, str]]:
         except PackageNotFoundError:
             continue
     return found
+
+
+def number(value: float) -> str:
+    """Format a number with four significant digits; NaN is a dash.
+
+    Example:
+        >>> number(12345.678), number(0.000123456), number(3.0), number(float("nan"))
+        ('12346', '0.0001235', '3', '–')
+    """
+    if math.isnan(value):
+        return _MISSING
+    if math.isinf(value):
+        return "∞" if value > 0 else "-∞"
+    size = abs(value)
+    if size and not 1e-5 <= size < 1e7:
+        return f"{value:.4g}"
+    if size >= 1000:
+        return f"{value:.0f}"
+    digits = 3 - math.floor(math.log10(size)) if size else 0
+    return _short(f"{value:.{min(max(digits, 0), 9)}f}")
+
+
+def rounded(value: float, spread: float) -> str:
+    """Format a number with decimals down to three significant digits of its spread.
+
+    Example:
+        >>> rounded(-0.003119, 1.2), rounded(50123.456, 20.0)
+        ('0', '50123.5')
+    """
+    if not (math.isfinite(value) and math.isfinite(spread) and spread > 0):
+        return number(value)
+    digits = 2 - math.floor(math.log10(spread))
+    if not -6 <= digits <= 9 or abs(value) >= 1e12:
+        return number(value)
+    return _short(f"{round(value, digits):.{max(digits, 0)}f}")
+
+
+def percent(share: float) -> str:
+    """Format a share as percent, with one decimal near 0 and 100.
+
+    Example:
+        >>> [percent(share).split() for share in (0.25, 0.0123, 0.0)]
+        [['25', '%'], ['1.2', '%'], ['0', '%']]
+    """
+    if math.isnan(share):
+        return _MISSING
+    value = 100 * share
+    small = 0 < value < 9.95 or 99 < value < 100
+    return f"{_short(f'{value:.1f}') if small else f'{value:.0f}'}\N{NO-BREAK SPACE}%"
+
+
+def count(n: int) -> str:
+    """Format a count with narrow spaces between thousands.
+
+    Example:
+        >>> ascii(count(100000))
+        "'100\\\\u202f000'"
+    """
+    return f"{n:,}".replace(",", "\N{NARROW NO-BREAK SPACE}")
+
+
+def _short(text: str) -> str:
+    text = text.rstrip("0").rstrip(".") if "." in text else text
+    return "0" if text == "-0" else text

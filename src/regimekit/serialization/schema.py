@@ -1,50 +1,127 @@
-"""Pack, validate and unpack state objects by the schema of their class.
+"""One schema per state class: name, kind, shape and range of every array of its state.
 
-A state class has an attribute `FIELDS`, a dict from the name of an attribute to its field:
-
-    "mean": ("float64", ("n", "3"), -1e8, 1e8)              an array, or NaN-free numbers
-    "buffer": ("float64", (None, "dim"), -1e130, 1e130, "missing")      NaN is allowed
-    "count": ("int64", (), 0, "depth")                      a scalar
-    "past": "object"                                        a nested state object
-
-A shape is a tuple of lengths: the name of an integer attribute, a number as text, or None for any
-length. A bound is a number or the name of an attribute, with a minus sign in front if wanted.
-Fields are read in the order of the dict, so a length or bound may be a field before it. Fields may
-be properties: a getter gives the stored form, a setter takes it.
-
-Scalars become JSON values, arrays stay arrays; nested objects have their names as prefix. After its
-fields, an object's `refresh()` is called, if it has one, to recompute what follows from them and to
-refuse states that cannot be.
+The same list of fields packs a state object into arrays and restores it from arrays that may come
+from anywhere. Kernels index without bounds checks, so nothing reaches them before its kind, shape
+and range were found valid.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from regimekit.serialization.validation import Arrays, Values
+from regimekit.serialization.validation import LATEST, Arrays, Values
 
-NESTED = "object"
+FLOAT, INTEGER, FLAG = "f", "i", "b"
+COUNT = (0, LATEST)  # range of counts and times
 
 
 class Field(NamedTuple):
-    """Type, shape and range of one attribute."""
+    """One array of a state object.
 
-    dtype: str  # "float64", "int64" or "bool"
-    shape: tuple[str | None, ...]
-    low: float | str
-    high: float | str
-    missing: str = ""  # "missing" if NaN is allowed
+    Attributes:
+        name: attribute of the object.
+        shape: lengths as numbers or as names that the caller resolves; None for any length.
+        kind: FLOAT, INTEGER or FLAG.
+        low: smallest valid value.
+        high: largest valid value.
+        missing: whether NaN is valid.
+        infinite: whether infinities within the range are valid.
+    """
+
+    name: str
+    shape: tuple[int | str | None, ...] = ()
+    kind: str = FLOAT
+    low: float = -math.inf
+    high: float = math.inf
+    missing: bool = False
+    infinite: bool = False
 
 
-def pack(state: Any, prefix: str = "") -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Return the fields of a state object.
+def pack(state: Any, fields: Iterable[Field], prefix: str = "") -> dict[str, NDArray[Any]]:
+    """Return copies of the arrays of a state object.
 
     Args:
-        state: an object whose class has `FIELDS`.
-        prefix: begins all names.
+        state: object with one attribute per field: an array, a memoryview or a number.
+        fields: its schema.
+        prefix: put before the names.
+    """
+    kinds = {FLOAT: np.float64, INTEGER: np.int64, FLAG: np.bool_}
+    return {
+        prefix + field.name: np.array(getattr(state, field.name), kinds[field.kind])
+        for field in fields
+    }
+
+
+def unpack(
+    arrays: Arrays, fields: Iterable[Field], sizes: Mapping[str, int], prefix: str = ""
+) -> dict[str, NDArray[Any]]:
+    """Return the validated arrays of a state object by field name.
+
+    Args:
+        arrays: stored arrays.
+        fields: the schema.
+        sizes: lengths for the names that occur in shapes.
+        prefix: before the names.
+
+    Raises:
+        SnapshotError: If an array is absent, or has the wrong kind, shape or range.
+    """
+    found: dict[str, NDArray[Any]] = {}
+    for field in fields:
+        name = prefix + field.name
+        shape = tuple(sizes[n] if isinstance(n, str) else n for n in field.shape)
+        if field.kind == FLOAT:
+            found[field.name] = arrays.floats(
+                name, shape, field.low, field.high, field.missing, field.infinite
+            )
+        elif field.kind == INTEGER:
+            low = -LATEST if field.low == -math.inf else int(field.low)
+            high = LATEST if field.high == math.inf else int(field.high)
+            found[field.name] = arrays.wholes(name, shape, low, high)
+        else:
+            found[field.name] = arrays.flags(name, shape)
+    return found
+
+
+def restore(
+    state: Any,
+    arrays: Arrays,
+    fields: Iterable[Field],
+    sizes: Mapping[str, int],
+    prefix: str = "",
+) -> None:
+    """Set the attributes of a state object from validated arrays; numbers have shape ()."""
+    for name, array in unpack(arrays, fields, sizes, prefix).items():
+        setattr(state, name, array if array.ndim else array.item())
+
+
+NESTED = "object"
+_KINDS = {"float64": FLOAT, "int64": INTEGER, "bool": FLAG}
+
+
+def pack_state(state: Any, prefix: str = "") -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """Return the fields of a state object whose class has a dict `FIELDS`.
+
+    The dict maps the name of an attribute to its field:
+
+        "mean": ("float64", ("n", "3"), -1e8, 1e8)                          an array
+        "buffer": ("float64", (None, "dim"), -1e130, 1e130, "missing")      NaN is allowed
+        "count": ("int64", (), 0, "depth")                                  a scalar
+        "past": "object"                                                    a nested state object
+
+    A shape consists of the name of an integer attribute, a number as text, or None for any length.
+    A bound is a number or the name of an attribute, with a minus sign in front if wanted. Fields
+    are restored in the order of the dict, so a length or bound may be a field before it. They may
+    be properties: a getter gives the stored form, a setter takes it.
+
+    Args:
+        state: the object.
+        prefix: put before all names; nested objects add theirs.
 
     Returns:
         Scalars as JSON values, and arrays, by prefixed name.
@@ -53,68 +130,54 @@ def pack(state: Any, prefix: str = "") -> tuple[dict[str, Any], dict[str, NDArra
     arrays: dict[str, NDArray[Any]] = {}
     for name, given in type(state).FIELDS.items():
         if given == NESTED:
-            more_values, more_arrays = pack(getattr(state, name), f"{prefix}{name}.")
+            more_values, more_arrays = pack_state(getattr(state, name), f"{prefix}{name}.")
             values |= more_values
             arrays |= more_arrays
-            continue
-        field = Field(*given)
-        if field.shape:
-            arrays[prefix + name] = np.array(getattr(state, name), dtype=field.dtype)
+        elif given[1]:
+            arrays[prefix + name] = np.array(getattr(state, name), dtype=given[0])
         else:
-            values[prefix + name] = np.dtype(field.dtype).type(getattr(state, name)).item()
+            values[prefix + name] = np.dtype(given[0]).type(getattr(state, name)).item()
     return values, arrays
 
 
-def unpack(state: Any, values: Values, arrays: Arrays, prefix: str = "") -> None:
-    """Set the fields of a state object from what `pack` returned.
+def unpack_state(state: Any, values: Values, arrays: Arrays, prefix: str = "") -> None:
+    """Restore a state object from what `pack_state` returned.
+
+    After its fields, an object's `refresh()` is called, if it has one, to recompute what follows
+    from them and to refuse states that cannot be.
 
     Args:
         state: a fresh object of the packed one's sizes.
         values: the scalars.
         arrays: the arrays.
-        prefix: begins all names.
+        prefix: put before all names.
 
     Raises:
-        SnapshotError: if a field is missing or has another type, shape or range. Arrays are
+        SnapshotError: If a field is absent, or has the wrong type, shape or range. Arrays are
             checked before they are read.
     """
     for name, given in type(state).FIELDS.items():
         if given == NESTED:
-            unpack(getattr(state, name), values, arrays, f"{prefix}{name}.")
+            unpack_state(getattr(state, name), values, arrays, f"{prefix}{name}.")
+            continue
+        dtype, lengths, low, high = given[:4]
+        low, high = _bound(state, low), _bound(state, high)
+        if lengths:
+            shape = tuple(_length(state, length) for length in lengths)
+            field = Field(prefix + name, shape, _KINDS[dtype], low, high, len(given) > 4)
+            setattr(state, name, unpack(arrays, [field], {})[prefix + name])
         else:
-            setattr(state, name, validated(state, prefix + name, Field(*given), values, arrays))
+            setattr(state, name, _scalar(values, prefix + name, _KINDS[dtype], low, high))
     if hasattr(state, "refresh"):
         state.refresh()
 
 
-def validated(state: Any, name: str, field: Field, values: Values, arrays: Arrays) -> Any:
-    """Return the stored value of one field of a state object.
-
-    Raises:
-        SnapshotError: if it has another type, shape or range.
-    """
-    low, high = _bound(state, field.low), _bound(state, field.high)
-    if not field.shape:
-        if field.dtype == "bool":
-            return values.flag(name)
-        if field.dtype == "int64":
-            return values.whole(name, int(low), int(high))
-        return values.number(name, low, high)
-    shape = tuple(_length(state, length) for length in field.shape)
-    if field.dtype == "bool":
-        return arrays.flags(name, shape)
-    if field.dtype == "int64":
-        return arrays.wholes(name, shape, int(low), int(high))
-    return arrays.floats(name, shape, low, high, missing=bool(field.missing))
-
-
-def equal(one: Any, other: Any) -> bool:
-    """Return whether two state objects have the same fields; NaN equals NaN."""
-    packed, wanted = pack(one), pack(other)
-    return packed[0] == wanted[0] and all(
-        np.array_equal(array, wanted[1].get(name), equal_nan=array.dtype.kind == "f")
-        for name, array in packed[1].items()
-    )
+def _scalar(values: Values, name: str, kind: str, low: float, high: float) -> Any:
+    if kind == FLAG:
+        return values.flag(name)
+    if kind == INTEGER:
+        return values.whole(name, int(low), int(high))
+    return values.number(name, low, high)
 
 
 def _length(state: Any, length: str | None) -> int | None:

@@ -6,7 +6,7 @@ import ipaddress
 import os
 from dataclasses import dataclass, field
 
-import regimekit as rk
+from regimekit.core.registry import DEFAULT_MODEL
 
 LEVEL = 0.9  # of the interval that is stored beside each observation
 OFFLINE = ("beam_ihmm",)  # models that cannot learn one observation at a time
@@ -15,7 +15,7 @@ DEFAULT_DATABASE = "sqlite:///regimekit.db"
 
 def default_model() -> str:
     """The model of a stream for which nothing was chosen."""
-    return "auto" if "auto" in rk.models() else "student_t_ihmm"
+    return DEFAULT_MODEL
 
 
 @dataclass(frozen=True)

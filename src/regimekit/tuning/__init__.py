@@ -1,25 +1,25 @@
-"""Choosing settings by how well they forecast a training part.
+"""Hyperparameter search by the forecasts of a training part.
 
     best = argmin_s  mean over model seeds of objective(run of model(s) along y_1 .. y_train)
 
-Every forecast is made before its observation, so nothing is fitted to what it is scored on, and
-rows after the training part are never looked at. The search is sequential in batches of `jobs`
-points; with the same seed, jobs and library versions it takes the same course.
+Each forecast is made before its observation, and rows after the training part are not used. The
+search is sequential in batches of `jobs` points; it is reproducible for the same seed, jobs and
+library versions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import regimekit
 from regimekit.core.exceptions import RegimekitError, unknown, whole
 from regimekit.core.registry import REGISTRY, make
 from regimekit.preprocessing.frames import read_series, read_table
-from regimekit.tuning.result import TuneResult, best_of
-from regimekit.tuning.search import open_search
+from regimekit.tuning.result import Log, Trial, TuneResult, best_of
+from regimekit.tuning.search import OBJECTIVES, Objective, Task, explore, open_search
 from regimekit.tuning.space import (
     Choice,
     Float,
@@ -30,7 +30,6 @@ from regimekit.tuning.space import (
     plain,
     read_space,
 )
-from regimekit.tuning.trials import OBJECTIVES, Log, Objective, Task, Trial, explore
 
 
 def tune(
@@ -52,18 +51,18 @@ def tune(
     storage: str | Path | None = None,
     progress: bool = False,
 ) -> TuneResult:
-    """Search for the settings with which a model forecasts the training part best.
+    """Search for the settings with the best forecasts of the training part.
 
-    Settings are searched in the units of y, and so is the first trial: the model's default
-    where its noise is told (`units="given"`), if the space holds it. The default that learns its
-    units is no point of such a space; what it scores stands beside the best in the result
-    (`default`), and so does the last value (`last_value`), where the objective is one of those
-    with a name. A trial that fails, or whose objective
-    is not finite, is kept with its reason. Ctrl-C ends the search and gives what is finished.
+    Settings are searched in the units of y. The first trial uses the model's default settings for
+    a known noise variance (`units="given"`), if the space contains them. The default with
+    estimated units is not a point of the space: for a named objective its value is reported as
+    `default` in the result, and that of the last value as `last_value`. A trial that fails, or
+    whose objective is not finite, is stored with its reason. Ctrl-C ends the search and returns
+    the finished trials.
 
-    Without a `space` these settings are searched, as far as the model has them and `settings`
-    does not fix them; the ranges are for a standardised series, and those of variances are
-    taken times the variance of y (to the nearest power of ten):
+    If `space` is not given, these settings are searched, unless `settings` fixes them. The ranges
+    are for a standardised series; those of variances are multiplied by the variance of y, to the
+    nearest power of ten:
 
         br_ihmm         batch 1 .. 24, outlier_rate 0.005 .. 0.2, noise 0.003 .. 3,
                         prior_var 0.03 .. 100, all in logs, and ess_threshold 0.05 .. 0.95
@@ -73,24 +72,30 @@ def tune(
         bocd            hazard 0.0001 .. 0.2, noise, prior_var, all in logs
 
     Args:
-        model_name: one of `regimekit.core.models()`.
+        model_name: one of `regimekit.models()`.
         y: observations (T,) or (T, d).
         X: covariates, one row per observation.
-        space: for each setting to search ("float", low, high), ("int", low, high), either with
-            "log" at its end, or ("choice", [..]).
+        space: by setting ("float", low, high[, "log"]), ("int", low, high[, "log"]) or
+            ("choice", [..]).
         objective: "crps", "mae", "rmse", "lookahead_mae", "log_score" (negated), or a function
-            of a `Prequential` result; lower is better. The first two are hardly moved by outliers.
-        budget: number of trials, those in `storage` included.
+            of a `Prequential` result; lower is better. The first two are robust to outliers.
+        budget: number of trials, including those in `storage`.
         backend: "optuna" (tree-structured Parzen estimator) or "bayesopt" (Gaussian process).
-        train: rows of the training part; all by default.
-        skip: first rows of it that are learnt but not scored.
-        clean: values to score against instead of y, where contamination was added to a series.
-        seeds: seeds of the model over which each trial is averaged.
-        jobs: trials run side by side, each in a process.
-        settings: settings that stay fixed.
-        seed: of the search.
-        storage: file of finished trials; a rerun takes up where an earlier one stopped.
+        train: number of rows of the training part; all by default.
+        skip: number of rows at the start that update the model but are not scored.
+        clean: values to score against instead of y, e.g. the stream before contamination.
+        seeds: number of model seeds over which each trial is averaged.
+        jobs: number of trials run in parallel, each in a process.
+        settings: fixed settings.
+        seed: seed of the search.
+        storage: file of finished trials; a later call resumes the search.
         progress: show a progress bar.
+
+    Returns:
+        The best settings and all trials.
+
+    Raises:
+        RegimekitError: if an argument is invalid or no trial succeeds.
 
     Example:
         >>> from regimekit import data
@@ -110,7 +115,7 @@ def tune(
     search = open_search(backend, specs, whole("seed", seed, 0))
     ranges = {name: spec.to_json() for name, spec in specs.items()}
     log = Log(
-        task.identity() | {"space": ranges, "version": metadata.version("regimekit")},
+        task.identity() | {"space": ranges, "version": regimekit.__version__},
         None if storage is None else Path(storage),
     )
     course = explore(task, search, log, _default_point(specs, known), total, workers)
@@ -125,34 +130,34 @@ def tune(
         task.name(),
         info,
         interrupted,
-        *((None, None) if interrupted or callable(objective) else _beside(task)),
+        *((None, None) if interrupted or callable(objective) else _reference_values(task)),
     )
 
 
 def _usual_space(task: Task, known: Settings) -> dict[str, Any]:
-    """What is searched where nobody says what: what the model has and is not fixed."""
+    """Default space without the fixed settings."""
     usual = default_space(task.model, known, task.y)
     free = {name: spec for name, spec in usual.items() if name not in task.fixed}
     if not free:
-        raise RegimekitError(f"{task.model} has no setting that is usually searched: pass space.")
+        raise RegimekitError(f"{task.model} has no default search space. Pass space.")
     return free
 
 
-def _beside(task: Task) -> tuple[float | None, float | None]:
-    """What the default that learns its units scores, and the last value."""
+def _reference_values(task: Task) -> tuple[float | None, float | None]:
+    """Objective of the default with estimated units, and of the last value."""
     simple = replace(task, model="last_value", fixed={}, X=None, model_seeds=(None,))
-    return task.try_out({})["value"], simple.try_out({})["value"]
+    return task.evaluate({})["value"], simple.evaluate({})["value"]
 
 
 def _known(model_name: str, fixed: Settings) -> Settings:
-    """All settings of the model as `fixed` leaves them, in the units of y like those searched."""
+    """All settings of the model with `fixed`, in the units of y like those searched."""
     known = make(model_name, **fixed).settings()
     if known.get("units") == "auto" and "units" not in fixed:
         known = make(model_name, **fixed, units="given").settings()
     if not REGISTRY[model_name].online:
         raise RegimekitError(
-            f"model_name={model_name!r} reads the whole stream before it speaks; only the "
-            "forecasts of an online model can be tuned."
+            f"model_name must be an online model, got {model_name!r}, which fits the whole stream "
+            "and makes no forecasts."
         )
     return known
 
@@ -165,7 +170,7 @@ def _task(
     part: tuple[int | None, int],
     model_seeds: tuple[int | None, ...],
 ) -> Task:
-    """The arguments checked, the stream cut to its training part."""
+    """Validate the arguments and select the training part."""
     if isinstance(objective, str) and objective not in OBJECTIVES:
         raise unknown("objective", objective, OBJECTIVES)
     if not isinstance(objective, str) and not callable(objective):
@@ -174,20 +179,20 @@ def _task(
     table = read_table(stream[1], length=len(y))
     clean = None if stream[2] is None else read_series(stream[2]).values
     if clean is not None and clean.shape != y.shape:
-        raise RegimekitError(f"clean has shape {clean.shape} but y has {y.shape}.")
+        raise RegimekitError(f"clean must have the shape of y {y.shape}, got {clean.shape}.")
     rows = len(y) if part[0] is None else whole("train", part[0])
     if rows > len(y):
-        raise RegimekitError(f"train={rows} is more than the {len(y)} observations of y.")
+        raise RegimekitError(f"train must be at most the length of y {len(y)}, got {rows}.")
     skip = whole("skip", part[1], 0)
     if skip >= rows:
-        raise RegimekitError(f"skip={skip} leaves nothing of {rows} training rows to score.")
+        raise RegimekitError(f"skip must be less than the {rows} training rows, got {skip}.")
     X = None if table is None else table._replace(values=table.values[:rows])
     target = None if clean is None else clean[:rows]
     return Task(model_name, fixed, y[:rows], X, objective, skip, model_seeds, target)
 
 
 def _seeds(known: Settings, seeds: int) -> tuple[int | None, ...]:
-    """Seeds of the model, from the one it has; a model that draws nothing runs once."""
+    """Consecutive model seeds from its default; a deterministic model runs once."""
     count = whole("seeds", seeds)
     if "seed" not in known:
         return (None,)
@@ -195,13 +200,13 @@ def _seeds(known: Settings, seeds: int) -> tuple[int | None, ...]:
 
 
 def _default_point(specs: Space, known: Settings) -> list[Settings]:
-    """The model's own settings as the first point, if they lie in the space."""
+    """Settings of the model as the first point, if the space contains them."""
     point = {name: plain(known[name]) for name in specs}
-    return [point] if all(spec.holds(point[name]) for name, spec in specs.items()) else []
+    return [point] if all(spec.contains(point[name]) for name, spec in specs.items()) else []
 
 
 def _collect(course: Iterator[Trial], total: int, progress: bool) -> tuple[list[Trial], bool]:
-    """The trials, and whether an interruption cut them short."""
+    """Finished trials, and whether Ctrl-C ended the search."""
     from rich.progress import Progress
 
     trials: list[Trial] = []

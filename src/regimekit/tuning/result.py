@@ -1,4 +1,9 @@
-"""What a search found, and the file it is kept in."""
+"""Trials of a search, their log, and the result.
+
+A trial is a dict: `settings`, `value` (None if it failed), `seconds`, `state` ("complete" or
+"failed") and `reason`. Its value depends only on the settings and on `Log.identity`, so a logged
+trial is never run again.
+"""
 
 from __future__ import annotations
 
@@ -12,27 +17,78 @@ from regimekit.core.exceptions import RegimekitError
 from regimekit.core.model import Model
 from regimekit.core.registry import make
 from regimekit.serialization import snapshot
-from regimekit.tuning.space import Settings, plain
-from regimekit.tuning.trials import COMPLETE, FAILED, Trial
+from regimekit.tuning.space import Settings, key, plain
 
-_FORMAT = 1
+Trial = dict[str, Any]
+COMPLETE, FAILED = "complete", "failed"
+_FORMAT = 1  # version of the result file
+
+
+@dataclass
+class Log:
+    """Finished trials by their settings, also stored as JSON lines if a path is given.
+
+    The first line identifies the search, each other line is a trial. An incomplete last line, as
+    left by a crash, is dropped.
+    """
+
+    identity: dict[str, Any]
+    path: Path | None = None
+    known: dict[str, Trial] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.path is None:
+            return
+        text = self.path.read_text() if self.path.exists() else ""
+        complete = text[: text.rfind("\n") + 1]
+        if not complete:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self.path.write_text(json.dumps(self.identity) + "\n")
+            return
+        self._read(complete.splitlines())
+        if complete != text:
+            self.path.write_text(complete)
+
+    def add(self, trial: Trial) -> Trial:
+        """Store a finished trial."""
+        self.known[key(trial["settings"])] = trial
+        if self.path is not None:
+            with self.path.open("a") as lines:
+                lines.write(json.dumps(trial) + "\n")
+        return trial
+
+    def _read(self, lines: list[str]) -> None:
+        try:
+            first, *trials = [json.loads(line) for line in lines]
+            self.known = {key(trial["settings"]): trial for trial in trials}
+            own = json.loads(json.dumps(self.identity))
+            differ = [name for name in own if first[name] != own[name]]
+        except (ValueError, KeyError, TypeError):
+            raise RegimekitError(
+                f"storage {self.path} is not a log of trials. Pass another file."
+            ) from None
+        if differ:
+            raise RegimekitError(
+                f"storage {self.path} is of another search: {', '.join(differ)} differ(s). "
+                "Pass another file, or remove this one."
+            )
 
 
 @dataclass(frozen=True, eq=False)
 class TuneResult:
-    """The best settings and every trial on the way.
+    """Best settings, and all trials.
 
     Attributes:
-        model_name: what was tuned.
-        best: settings of the best trial with the fixed ones, ready for `regimekit.make`.
-        value: its objective; lower is better (a log score is negated).
+        model_name: name of the model.
+        best: settings of the best trial and the fixed settings, as for `regimekit.make`.
+        value: objective of the best trial; lower is better (a log score is negated).
         trials: one dict per trial: `settings`, `value` (None if it failed), `seconds`,
             `state` ("complete" or "failed"), `reason`.
-        objective: by name.
+        objective: name of the objective.
         info: how it was found: rows of the training part, seeds, backend, version.
         interrupted: whether the search was stopped before its budget was spent.
-        default: the objective of the fixed settings alone, units learnt where none are told.
-        last_value: the objective of the last value, the forecaster to beat.
+        default: objective of the fixed settings alone, with estimated units unless they are fixed.
+        last_value: objective of the last value as forecast.
     """
 
     model_name: str
@@ -46,24 +102,24 @@ class TuneResult:
     last_value: float | None = None
 
     def __repr__(self) -> str:
-        beside = {"default": self.default, "last value": self.last_value}
-        told = "".join(f", {k} {display.number(v)}" for k, v in beside.items() if v is not None)
-        head = f"{self.model_name}: {self.objective} {display.number(self.value)}{told}"
+        references = {"default": self.default, "last value": self.last_value}
+        others = [f", {k} {display.number(v)}" for k, v in references.items() if v is not None]
+        head = f"{self.model_name}: {self.objective} {display.number(self.value)}{''.join(others)}"
         trials = display.count(len(self.trials), "trial")
         best = ", ".join(f"{name}={_shown(value)}" for name, value in self.best.items())
         return f"TuneResult({head}; {trials})\n{display.short('best: ' + best)}"
 
     @property
     def failures(self) -> list[Trial]:
-        """The trials that failed, each with its reason."""
+        """Trials that failed, each with its reason."""
         return [trial for trial in self.trials if trial["state"] == FAILED]
 
     def model(self, **changes: Any) -> Model:
-        """A fresh model with the best settings, and with `changes` to them."""
+        """Return a new model with the best settings, updated by `changes`."""
         return make(self.model_name, **(self.best | changes))
 
     def frame(self, backend: Any = None) -> Any:
-        """One row per trial, as a data frame of `backend` ("pandas" by default, "polars", ..)."""
+        """Return a data frame of `backend` ("pandas" by default) with one row per trial."""
         import narwhals as nw
 
         names = self.trials[0]["settings"] if self.trials else []
@@ -75,36 +131,39 @@ class TuneResult:
         return nw.from_dict(columns, backend=backend or "pandas").to_native()
 
     def save(self, path: str | Path) -> None:
-        """Write all of it as JSON; `regimekit run --settings` reads it, and so does `read`."""
+        """Write the result as JSON, for `read` and `regimekit run --settings`."""
         content = {"regimekit_settings": _FORMAT, **asdict(self)}
         snapshot.write_file(Path(path), (json.dumps(plain(content), indent=2) + "\n").encode())
 
     @classmethod
     def read(cls, path: str | Path) -> Self:
-        """What `save` wrote.
+        """Read a result that `save` wrote.
 
-        A file by hand needs only `model_name` and `best`.
+        A file written by hand needs only `model_name` and `best`.
+
+        Raises:
+            RegimekitError: if the file is not a result of this format.
         """
         try:
             content = json.loads(Path(path).read_text())
         except (OSError, ValueError) as error:
             raise RegimekitError(f"path {path} cannot be read as settings: {error}.") from None
         if not isinstance(content, dict) or not {"model_name", "best"} <= set(content):
-            raise RegimekitError(f"path {path} holds no settings: it lacks model_name or best.")
+            raise RegimekitError(
+                f"path {path} is not a settings file: model_name or best is missing."
+            )
         version = content.pop("regimekit_settings", _FORMAT)
         if version != _FORMAT:
-            raise RegimekitError(
-                f"path {path} has format {version}; this regimekit reads {_FORMAT}."
-            )
+            raise RegimekitError(f"path {path} has format {version}, expected {_FORMAT}.")
         absent: dict[str, Any] = {"value": float("nan"), "trials": [], "objective": ""}
         try:
             return cls(**(absent | content))
         except TypeError as error:
-            raise RegimekitError(f"path {path} holds no settings: {error}.") from None
+            raise RegimekitError(f"path {path} is not a settings file: {error}.") from None
 
 
 def best_of(trials: list[Trial]) -> Trial:
-    """The complete trial with the lowest value; the earlier one if two are equal."""
+    """Return the complete trial with the lowest value, the earlier one on a tie."""
     complete = [trial for trial in trials if trial["state"] == COMPLETE]
     if not complete:
         raise RegimekitError(f"None of {len(trials)} trials succeeded: {trials[-1]['reason']}")
@@ -116,7 +175,7 @@ def _shown(value: Any) -> str:
 
 
 def _cells(values: list[Any]) -> list[Any]:
-    """A setting as a column can hold it: numbers, or else everything as text."""
+    """Values of a setting as a column: numbers, or else all as text."""
     if all(isinstance(value, (int, float)) for value in values):
         return values
     return [value if isinstance(value, str) else json.dumps(value) for value in values]

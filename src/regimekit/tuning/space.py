@@ -1,11 +1,10 @@
-"""Where to search: one spec per setting, each a map from the unit interval.
+"""Search space: one spec per setting, each a map from the unit interval to values.
 
     float    u -> low + u (high - low)            or, "log", low (high / low)^u
     int      the same over [low - 1/2, high + 1/2], rounded
     choice   u -> options[floor(u n)]
 
-The unit interval is what a search over rounded points needs; one that knows kinds of its own
-reads the bounds instead.
+The Gaussian-process search works on the unit interval; optuna uses the bounds.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -27,28 +26,28 @@ Space = dict[str, "Spec"]
 
 
 class Spec(ABC):
-    """The values that one setting may take."""
+    """Values that a setting may take."""
 
     @abstractmethod
     def at(self, u: float) -> Any:
-        """The value at a place in [0, 1]."""
+        """Return the value at u in [0, 1]."""
 
     @abstractmethod
     def place(self, value: Any) -> float:
-        """The middle of the places whose value this is."""
+        """Return the centre of the interval in [0, 1] that maps to this value."""
 
     @abstractmethod
-    def holds(self, value: Any) -> bool:
-        """Whether it is one of the values."""
+    def contains(self, value: Any) -> bool:
+        """Return whether the spec contains this value."""
 
     @abstractmethod
     def to_json(self) -> list[Any]:
-        """The spec in its short form, as `read_spec` takes it."""
+        """Return the short form that `read_spec` accepts."""
 
 
 @dataclass(frozen=True)
 class Float(Spec):
-    """Numbers from `low` to `high`, even in their logarithm if `log`.
+    """Numbers from `low` to `high`, uniform in the logarithm if `log`.
 
     Example:
         >>> Float(0.01, 1.0, log=True).at(0.5)
@@ -58,23 +57,32 @@ class Float(Spec):
     low: float
     high: float
     log: bool = False
+    kind: ClassVar[str] = "float"
+    margin: ClassVar[float] = 0.0  # added at both ends of the interval that is mapped
 
     def at(self, u: float) -> float:
-        return min(max(_between(self.low, self.high, self.log, u), self.low), self.high)
+        low, high = self.low - self.margin, self.high + self.margin
+        value = low * (high / low) ** u if self.log else low + u * (high - low)
+        return min(max(value, self.low), self.high)
 
     def place(self, value: Any) -> float:
-        return _where(self.low, self.high, self.log, float(value))
+        low, high = self.low - self.margin, self.high + self.margin
+        if self.log:
+            share = math.log(float(value) / low) / math.log(high / low)
+        else:
+            share = (float(value) - low) / (high - low)
+        return min(max(share, 0.0), 1.0)
 
-    def holds(self, value: Any) -> bool:
+    def contains(self, value: Any) -> bool:
         return _is_number(value) and self.low <= value <= self.high
 
     def to_json(self) -> list[Any]:
-        return ["float", self.low, self.high, *(["log"] if self.log else [])]
+        return [self.kind, self.low, self.high, *(["log"] if self.log else [])]
 
 
 @dataclass(frozen=True)
-class Int(Spec):
-    """Whole numbers from `low` to `high`, even in their logarithm if `log`.
+class Int(Float):
+    """Integers from `low` to `high`, uniform in the logarithm if `log`.
 
     Example:
         >>> [Int(1, 3).at(u) for u in (0.0, 0.5, 1.0)]
@@ -83,25 +91,19 @@ class Int(Spec):
 
     low: int
     high: int
-    log: bool = False
+    kind: ClassVar[str] = "int"
+    margin: ClassVar[float] = 0.5  # so that the first and last integer have a full interval
 
     def at(self, u: float) -> int:
-        value = round(_between(self.low - 0.5, self.high + 0.5, self.log, u))
-        return int(min(max(value, self.low), self.high))
+        return min(max(round(super().at(u)), self.low), self.high)
 
-    def place(self, value: Any) -> float:
-        return _where(self.low - 0.5, self.high + 0.5, self.log, float(value))
-
-    def holds(self, value: Any) -> bool:
-        return _is_number(value) and self.low <= value <= self.high and value == int(value)
-
-    def to_json(self) -> list[Any]:
-        return ["int", self.low, self.high, *(["log"] if self.log else [])]
+    def contains(self, value: Any) -> bool:
+        return super().contains(value) and value == int(value)
 
 
 @dataclass(frozen=True)
 class Choice(Spec):
-    """One of a few values, of any kind that a setting can be.
+    """One of several values of any JSON type.
 
     Example:
         >>> Choice(("imq", "huber")).at(0.9)
@@ -116,7 +118,7 @@ class Choice(Spec):
     def place(self, value: Any) -> float:
         return (self.index(value) + 0.5) / len(self.options)
 
-    def holds(self, value: Any) -> bool:
+    def contains(self, value: Any) -> bool:
         return plain(value) in self.options
 
     def index(self, value: Any) -> int:
@@ -126,8 +128,8 @@ class Choice(Spec):
         return ["choice", list(self.options)]
 
 
-# For a standardised series; `default_space` puts them into the units of another one.
-_USUAL: Space = {
+# Default ranges for a standardised series; `default_space` rescales variances.
+_DEFAULTS: Space = {
     "batch": Int(1, 24, log=True),
     "threshold": Float(1.0, 8.0, log=True),
     "outlier_rate": Float(0.005, 0.2, log=True),
@@ -139,22 +141,25 @@ _USUAL: Space = {
     "hazard": Float(1e-4, 0.2, log=True),
     "ridge": Float(1e-6, 100.0, log=True),
 }
-_FAMILY = {  # what makes a model the one it is stays fixed: batch 1, no weight
+# Settings that define a model are not searched: the batch size of `ihmm`, its weight.
+_SEARCHED = {
     "br_ihmm": ("batch", "outlier_rate", "noise", "prior_var", "ess_threshold"),
     "wolf_ihmm": ("threshold", "noise", "prior_var", "ess_threshold"),
     "ihmm": ("noise", "prior_var", "ess_threshold"),
     "student_t_ihmm": ("batch", "outlier_rate", "noise_scale", "prior_var", "ess_threshold"),
     "bocd": ("hazard", "noise", "prior_var"),
 }
-
-
-_OF_VARIANCE = ("noise", "noise_scale", "prior_var")  # these have the units of y squared
+_VARIANCES = ("noise", "noise_scale", "prior_var")  # in squared units of y
 
 
 def default_space(model_name: str, known: Mapping[str, Any], y: Any = (0.0,)) -> Space:
-    """The usual space of a model: those of its settings `known` that are worth a search.
+    """Return the default search space of a model.
 
-    Variances are searched around that of y; how far levels may lie, around how large y is.
+    Args:
+        model_name: name of the model.
+        known: settings of the model.
+        y: observations. Ranges of variances are multiplied by the variance of y, the upper bound
+            of `prior_var` by the mean square of y, each to the nearest power of ten.
 
     Example:
         >>> import regimekit as rk
@@ -162,18 +167,19 @@ def default_space(model_name: str, known: Mapping[str, Any], y: Any = (0.0,)) ->
         >>> sorted(space), space["noise"]
         (['ess_threshold', 'noise', 'prior_var'], Float(low=0.3, high=300.0, log=True))
     """
-    usual = {name: _USUAL[name] for name in _FAMILY.get(model_name, _USUAL) if name in known}
-    variance, size = _powers_of_ten(y)
-    for name in set(usual) & set(_OF_VARIANCE):
-        spec = usual[name]
+    names = _SEARCHED.get(model_name, tuple(_DEFAULTS))
+    space = {name: _DEFAULTS[name] for name in names if name in known}
+    variance, mean_square = _powers_of_ten(y)
+    for name in set(space) & set(_VARIANCES):
+        spec = space[name]
         assert isinstance(spec, Float)
-        high = size if name == "prior_var" else variance
-        usual[name] = Float(spec.low * variance, spec.high * high, log=True)
-    return usual
+        high = mean_square if name == "prior_var" else variance
+        space[name] = Float(spec.low * variance, spec.high * high, log=True)
+    return space
 
 
 def _powers_of_ten(y: Any) -> tuple[float, float]:
-    """Variance of y and mean square of y, each to the nearest power of ten; spikes do not count."""
+    """Robust variance and mean square of y, each to the nearest power of ten."""
     values = np.asarray(y, dtype=float)
     seen = values[np.isfinite(values)]
     if not seen.size:
@@ -185,23 +191,34 @@ def _powers_of_ten(y: Any) -> tuple[float, float]:
 
 
 def read_space(space: Mapping[str, Any], known: Mapping[str, Any], fixed: Settings) -> Space:
-    """`space` checked: a spec for each name, and each name a setting that is free to vary."""
+    """Convert and validate a search space.
+
+    Raises:
+        RegimekitError: if a name is not a free setting of the model, or a spec is invalid.
+    """
     if not isinstance(space, Mapping) or not space:
-        raise RegimekitError(f"space must map settings to specs, got {space!r}.")
+        raise RegimekitError(
+            f"space must be a non-empty mapping of settings to specs, got {space!r}."
+        )
     for name in space:
         if name == "seed":
             raise RegimekitError(
-                "space: the seed is nothing to search for; seeds averages over it."
+                "space must not contain the seed. Use the argument seeds to average over it."
             )
         if name not in known:
             raise unknown("space", name, sorted(set(known) - {"seed"}))
         if name in fixed:
-            raise RegimekitError(f"space and settings both have {name!r}; leave it out of one.")
+            raise RegimekitError(f"space and settings both contain {name!r}. Remove it from one.")
     return {name: read_spec(name, spec) for name, spec in space.items()}
 
 
 def read_spec(name: str, spec: Any) -> Spec:
-    """A spec from its short form: ("float", low, high[, "log"]), "int" alike, ("choice", [..]).
+    """Convert a short form to a spec.
+
+    Args:
+        name: name of the setting, for error messages.
+        spec: ("float", low, high[, "log"]), ("int", low, high[, "log"]), ("choice", [..]) or a
+            spec.
 
     Example:
         >>> read_spec("batch", ("int", 1, 24, "log"))
@@ -221,7 +238,7 @@ def read_spec(name: str, spec: Any) -> Spec:
 
 
 def plain(value: Any) -> Any:
-    """A setting as JSON values, so that it can be logged, compared and sent to a process."""
+    """Convert a setting to JSON values, to be logged, compared and sent to a process."""
     if isinstance(value, Features):
         return value.to_json()
     if isinstance(value, (np.ndarray, np.generic)):
@@ -232,7 +249,7 @@ def plain(value: Any) -> Any:
 
 
 def key(settings: Settings) -> str:
-    """The same text for the same settings."""
+    """Return a text that identifies the settings."""
     return json.dumps(settings, sort_keys=True)
 
 
@@ -240,7 +257,9 @@ def _check_bounds(name: str, kind: str, low: Any, high: Any, log: bool) -> None:
     of_kind = (int,) if kind == "int" else (int, float)
     for bound in (low, high):
         if not isinstance(bound, of_kind) or isinstance(bound, bool) or not math.isfinite(bound):
-            raise RegimekitError(f"space[{name!r}]: {bound!r} is no bound for a spec {kind!r}.")
+            raise RegimekitError(
+                f"space[{name!r}]: bounds must be finite of type {kind}, got {bound!r}."
+            )
     if not low < high:
         raise RegimekitError(f"space[{name!r}]: low must be below high, got {low} and {high}.")
     if log and low <= 0:
@@ -256,13 +275,3 @@ def _unreadable(name: str, spec: Any) -> RegimekitError:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def _between(low: float, high: float, log: bool, u: float) -> float:
-    return low * (high / low) ** u if log else low + u * (high - low)
-
-
-def _where(low: float, high: float, log: bool, value: float) -> float:
-    """Inverse of `_between`."""
-    share = math.log(value / low) / math.log(high / low) if log else (value - low) / (high - low)
-    return min(max(share, 0.0), 1.0)

@@ -1,20 +1,25 @@
-"""What an emission is to the engine: arrays of rows, and a few kernels over them.
+"""The interface of an emission: the distribution of an observation given its regime.
 
-A *row* holds the sufficient statistics of one regime. The engine owns the rows (which regime,
-who shares it, when it is freed) and never looks inside; the emission owns their meaning. A
-*candidate* is what a row becomes inside a batch. It lives in the emission's work space, at place
-(g, k): candidate k of island g. A new emission is one file: its rows, its work space, a subclass
-of `Emission`, and these kernels, each registered for the type of its rows (`rest` and `carry` do
-nothing unless they are):
+An emission stores the sufficient statistics of regimes in *rows*. The filter decides which row
+belongs to which regime and never looks inside. While a batch arrives, a row turns into a
+*candidate*: its statistics after the observations of the batch so far. A candidate lives at a
+*place* in the work space of the emission. The successor of a row is a function of the row and the
+batch alone, because particles share rows.
 
-    begin    a candidate starts from a row
-    look     the candidate's forecast of the next observation
-    learn    it sees the observation: its score, its weight, its posterior
-    rest     it sees nothing for a moment
-    carry    what time does to the candidate's row at the end of a batch, chosen or not
-    close    the candidate becomes a row
-    apart    how far two rows are from being the same regime, coefficient by coefficient
-    apart_anyhow   the same along any direction
+For each observation the filter calls, through a C vtable,
+
+    predict       for every candidate: write the one-step predictive distribution
+    update        for every candidate: score and learn the observation
+    skip          instead of update, if nothing was observed
+
+and at the end of a batch
+
+    time_update   for every candidate: what time does to its row, chosen or not
+    finalize      for chosen candidates: write the row that the candidate has become
+    begin         for every row in use: start a candidate
+
+A new emission is a subclass. Compiled against the .pxd file it runs at full speed; written in plain
+Python it is wrapped in `PythonEmission`.
 """
 
 from __future__ import annotations
@@ -23,56 +28,25 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import cython
 import numpy as np
-from numpy.typing import NDArray
 
-from regimekit._numba import generic
-from regimekit.ihmm.weights import BROAD_SCALE, Broad, Scoring
+from regimekit.ihmm.weights import OUTLIER_SCALE
 
-Array = NDArray[np.float64]
-Rows = Any  # the emission's own NamedTuple of arrays whose first axis is the row
-Work = Any  # the emission's own NamedTuple of arrays whose first axes are (island, candidate)
-Facts = Any  # the emission's own NamedTuple of constants
+if not cython.compiled:
+    from regimekit.ihmm.weights import Scoring
 
-
-class View(NamedTuple):
-    """One-step predictives of all candidates, (G, K, ..); `look` writes them.
-
-    The `start_` fields are those of the rows as the batch began (D4, D7 of the paper's text).
-    """
-
-    location: np.ndarray
-    spread: np.ndarray
-    dof: np.ndarray
-    start_location: np.ndarray
-    start_spread: np.ndarray
-    start_dof: np.ndarray
-
-
-class Sample(NamedTuple):
-    """One observation as the kernels see it.
-
-    Attributes:
-        y: (d,) the observation.
-        seen: (s,) the coordinates that were observed.
-        design: (r, m) its features: one row for all coordinates, or one for each.
-        lower: (d, d) scratch: a factor of the noise of the seen coordinates.
-    """
-
-    y: np.ndarray
-    seen: np.ndarray
-    design: np.ndarray
-    lower: np.ndarray
+    _ = Scoring
 
 
 class Shape(NamedTuple):
     """Sizes of an observation and its features.
 
     Attributes:
-        dim: coordinates d of y.
-        width: features per observation.
-        shared: every coordinate has its own coefficients on the same features (F = I_d x phi');
-            otherwise the features are the (d, width) design matrix itself.
+        dim: number of coordinates d of y.
+        width: number of features.
+        shared: if True, every coordinate has its own coefficients on the same features
+            (F = I_d x phi'); otherwise the features are the (d, width) design matrix itself.
     """
 
     dim: int
@@ -81,140 +55,354 @@ class Shape(NamedTuple):
 
     @property
     def coefficients(self) -> int:
+        """Number of coefficients of a regime."""
         return self.dim * self.width if self.shared else self.width
 
 
-@generic
-def begin(rows: Rows, work: Work, g: int, k: int, row: int) -> None:
-    """Candidate (g, k) starts a batch from `row`."""
-
-
-@generic
-def look(
-    rows: Rows, work: Work, facts: Facts, g: int, k: int, row: int, sample: Sample, out: View
-) -> None:
-    """Forecast of candidate (g, k), and of `row` as the batch began."""
-
-
-@generic
-def learn(
-    rows: Rows,
-    work: Work,
-    facts: Facts,
-    g: int,
-    k: int,
-    row: int,
-    sample: Sample,
-    view: View,
-    scoring: Scoring,
-    broad: Broad,
-    fresh: bool,
-    belief: int,
-) -> tuple[float, float]:
-    """Candidate (g, k) sees the observation it has looked at; its score and its weight."""
-    raise NotImplementedError  # every emission registers its own
-
-
-@generic
-def rest(rows: Rows, work: Work, g: int, k: int) -> None:
-    """A moment without an observation."""
-
-
-@generic
-def carry(rows: Rows, work: Work, facts: Facts, g: int, k: int, row: int) -> None:
-    """What time does to `row` at the end of a batch, whether its candidate is chosen or not."""
-
-
-@generic
-def close(rows: Rows, work: Work, facts: Facts, g: int, k: int, row: int, into: int) -> None:
-    """Write the row that candidate (g, k) of `row` has become."""
-
-
-@generic
-def draw_prior(rows: Rows, facts: Facts, prior: int, row: int, rng: np.random.Generator) -> None:
-    """Make `row` a copy of `prior` around a mean of its own (D9)."""
-
-
-@generic
-def apart(rows: Rows, a: int, b: int) -> float:
-    """Largest distance between coefficients of two rows, in posterior standard deviations."""
-    raise NotImplementedError  # every emission registers its own
-
-
-@generic
-def apart_anyhow(rows: Rows, a: int, b: int) -> float:
-    """The same along the direction in which they differ most; dear where there are many.
-
-    A level and the coefficient of a lag may each be in doubt while what they say together is not.
-    """
-    return 0.0  # where there is one coefficient `apart` has said it
-
-
 @dataclass(frozen=True)
-class EmissionSpec(ABC):
-    """An emission's settings: a frozen dataclass of JSON values that can build it."""
+class EmissionSettings(ABC):
+    """Settings of an emission: a frozen dataclass of JSON values that can build it."""
 
     @abstractmethod
-    def build(self, shape: Shape, scoring: Scoring) -> Emission:
-        """The emission for observations and features of this shape."""
+    def build(self, shape: Shape, scoring: Any, longest: int) -> Any:
+        """Return the emission for this shape and batches of up to `longest` observations."""
 
     @abstractmethod
     def dim_hint(self) -> int | None:
-        """The number of coordinates that the settings imply, if they do."""
+        """Return the number of coordinates of y that the settings imply, or None."""
 
     @abstractmethod
     def check(self) -> None:
-        """Refuse settings that no shape could make right."""
+        """Raise RegimekitError if the settings are invalid for every shape."""
 
 
-class Emission(ABC):
-    """The distribution of one observation given a regime, with its posterior per row."""
+class Observation:
+    """The present observation as the kernels read it.
 
-    shape: Shape
-    scoring: Scoring
-    facts: Facts
-    timeless = True  # a row says the same of an observation whenever it is asked
+    Attributes:
+        y: (d,) the observation.
+        seen: (d,) the observed coordinates come first.
+        n_seen: number of observed coordinates.
+        design: (r, m) its features: one row for all coordinates, or one for each.
+        lower: (d, d) scratch for a Cholesky factor of the observed block.
+    """
 
-    @abstractmethod
-    def blank(self, capacity: int) -> Rows:
-        """Room for `capacity` rows."""
+    def __init__(self, dim, rows, width):
+        self.y = np.zeros(dim)
+        self.seen = np.arange(dim, dtype=np.int64)
+        self.n_seen = dim
+        self.design = np.zeros((rows, width))
+        self.lower = np.zeros((dim, dim))
 
-    @abstractmethod
-    def work(self, islands: int, candidates: int, longest: int) -> Work:
-        """Work space for batches of up to `longest` observations."""
+    def set_design(self, design):
+        """Copy the features, (r, m)."""
+        for j in range(self.design.shape[0]):
+            for a in range(self.design.shape[1]):
+                self.design[j, a] = design[j, a]
 
-    @abstractmethod
-    def write_prior(self, rows: Rows, row: int) -> None:
-        """Make `row` a regime that has seen nothing."""
+    def set_value(self, y):
+        """Copy the observation, (d,), and note which coordinates were observed."""
+        n: cython.Py_ssize_t = 0
+        for j in range(self.y.shape[0]):
+            self.y[j] = y[j]
+            if y[j] == y[j]:
+                self.seen[n] = j
+                n += 1
+        self.n_seen = n
 
-    @abstractmethod
-    def design(self, features: Array) -> Array:
-        """The features of one observation, (r, m), in the shape the kernels want."""
 
-    def designs(self, features: Array) -> Array:
-        """The same for many observations: (T, r, m)."""
-        return np.stack([self.design(row) for row in features])
+class Predictive:
+    """One-step predictive distributions of all candidates, by place.
 
-    def design_shape(self) -> tuple[int, int]:
-        """(r, m) of `design`."""
-        return (1, self.shape.width)
+    The `start_` fields are those of the rows at the start of the batch (D4, D7 of the paper's text).
 
-    def most_steps(self, longest: int) -> int:
-        """Largest whole number in the work space of a batch of `longest` observations."""
-        return longest
+    Attributes:
+        location: (P, d) centre.
+        spread: (P, d, d) squared scale matrix.
+        dof: (P,) degrees of freedom, infinity for a Gaussian.
+    """
 
-    @abstractmethod
-    def check_rows(self, rows: Rows, live: NDArray[np.int64]) -> None:
-        """Refuse rows, read from a snapshot, that no filter could have written."""
+    def __init__(self, places, dim):
+        self.location = np.zeros((places, dim))
+        self.spread = np.zeros((places, dim, dim))
+        self.dof = np.full(places, np.inf)
+        self.start_location = np.zeros((places, dim))
+        self.start_spread = np.zeros((places, dim, dim))
+        self.start_dof = np.full(places, np.inf)
 
-    @abstractmethod
-    def noise_covariance(self) -> Array:
-        """(d, d) noise of one observation: known, or the prior's guess."""
 
-    def outlier_scale(self) -> Array:
-        """(d, d) scale matrix of the outliers' density q."""
-        return np.asarray(BROAD_SCALE**2 * self.noise_covariance())
+class Emission:
+    """Base class of emissions.
 
-    @abstractmethod
-    def coefficients(self, rows: Rows, row: int) -> tuple[Array, Array]:
-        """Posterior mean and standard deviation of a regime's coefficients."""
+    Args:
+        shape: sizes of y and of the features.
+        scoring: weight and score of an observation.
+        design_shape: (r, m) of the design of one observation.
+        timeless: whether the predictive distribution of a row does not depend on the time.
+
+    Attributes:
+        weight: w^2 of the latest update.
+        need_start: whether the `start_` fields of the predictive distributions are used (D4, D7).
+        row_arrays: names of the arrays whose first axis is the row.
+        candidate_arrays: names of the arrays whose first axis is the place of a candidate.
+    """
+
+    def __init__(self, shape, scoring, design_shape, timeless=True):
+        self.shape = shape
+        self.scoring = scoring
+        self.dim = shape.dim
+        self.timeless = timeless
+        self.weight = 1.0
+        self.need_start = True
+        self.feature_limit = None
+        self.row_arrays = ()
+        self.candidate_arrays = ()
+        self.observation = Observation(shape.dim, design_shape[0], design_shape[1])
+        self.predictive = Predictive(0, shape.dim)
+
+    # Kernels. The base class learns nothing.
+
+    def begin(self, place, row):
+        """Start a candidate from `row`."""
+
+    def predict(self, place, row):
+        """Write the predictive distribution of a candidate, and that of its row."""
+
+    def update(self, place, row, fresh):
+        """Learn the observation that was predicted; return the score, set `weight` to w^2."""
+        self.weight = 1.0
+        return 0.0
+
+    def skip(self, place):
+        """Advance a candidate without an observation."""
+
+    def time_update(self, place, row):
+        """Apply to `row` what time does to it during a batch, whether it is chosen or not."""
+
+    def finalize(self, place, row, into):
+        """Write the row that the candidate of `row` has become."""
+
+    def draw_prior(self, prior, row, random):
+        """Write `row` as a copy of the row `prior` around a mean drawn at random (D9)."""
+
+    def coefficient_distance(self, a, b):
+        """Return the largest distance between coefficients of two rows, in standard deviations."""
+        return 0.0
+
+    def joint_distance(self, a, b):
+        """Return the distance of two rows along the direction in which they differ most.
+
+        An intercept and the coefficient of a lag may each be uncertain while their sum is not.
+        """
+        return 0.0
+
+    # Memory and description, in Python.
+
+    def resize_rows(self, capacity):
+        """Make room for `capacity` rows; the present ones are kept."""
+        for name in self.row_arrays:
+            setattr(self, name, padded(np.asarray(getattr(self, name)), 0, capacity))
+
+    def resize_candidates(self, islands, capacity):
+        """Make room for `capacity` candidates of each island; the present ones are kept."""
+        for name in self.candidate_arrays:
+            setattr(self, name, stretched(np.asarray(getattr(self, name)), islands, capacity))
+        predictive = self.predictive
+        for name in ("location", "spread", "start_location", "start_spread"):
+            array = np.asarray(getattr(predictive, name))
+            setattr(predictive, name, stretched(array, islands, capacity))
+        for name in ("dof", "start_dof"):
+            array = stretched(np.asarray(getattr(predictive, name)), islands, capacity)
+            array[array == 0.0] = np.inf
+            setattr(predictive, name, array)
+
+    def work_state(self):
+        """Return the arrays by place that a candidate inside a batch consists of."""
+        return {name: np.asarray(getattr(self, name)) for name in self.candidate_arrays}
+
+    def most_steps(self):
+        """Return the largest whole number in the arrays of `work_state`."""
+        return 0
+
+    def write_prior(self, row):
+        """Write the statistics of a regime that has not seen anything."""
+
+    def design(self, features):
+        """Return the design (r, m) of one observation from its features."""
+        return self.designs(np.asarray(features)[None])[0]
+
+    def designs(self, features):
+        """Return the designs (T, r, m) of T observations from their features."""
+        return features if features.ndim == 3 else features[:, None]
+
+    def check_rows(self, live):
+        """Raise SnapshotError if the rows `live`, read from a snapshot, are impossible."""
+
+    def noise_covariance(self):
+        """Return the (d, d) noise covariance: the known one, or the guess of the prior."""
+        raise NotImplementedError
+
+    def outlier_scale(self):
+        """Return the (d, d) scale matrix of the density of outliers."""
+        return np.asarray(OUTLIER_SCALE**2 * self.noise_covariance())
+
+    def coefficients(self, row):
+        """Return posterior mean and standard deviation of the coefficients of a regime."""
+        raise NotImplementedError
+
+    # The kernels for callers in Python: one candidate at place 0.
+
+    def filter_rows(self, rows, y, designs, fresh, predict_only=False):
+        """Filter observations from each of some rows at place 0; nothing is written back.
+
+        Args:
+            rows: rows to start from.
+            y: (T, d) observations; NaN means missing.
+            designs: (T, r, m).
+            fresh: whether the rows count as new regimes (D3).
+            predict_only: do not learn, so that every observation is scored by the row itself.
+
+        Returns:
+            (scores, weights, locations, spreads, dofs), with shapes (R, T), (R, T), (R, T, d),
+            (R, T, d, d), (R, T): the predictive distributions before each observation.
+        """
+        values = np.ascontiguousarray(y, np.float64)
+        design = np.ascontiguousarray(designs, np.float64)
+        n = len(values)
+        score, weight, dof = (np.zeros((len(rows), n)) for _ in range(3))
+        location = np.zeros((len(rows), n, self.dim))
+        spread = np.zeros((len(rows), n, self.dim, self.dim))
+        for i, row in enumerate(rows):
+            self.begin(0, row)
+            for t in range(n):
+                self.observation.set_design(design[t])
+                self.observation.set_value(values[t])
+                self.predict(0, row)
+                location[i, t] = np.asarray(self.predictive.location)[0]
+                spread[i, t] = np.asarray(self.predictive.spread)[0]
+                dof[i, t] = self.predictive.dof[0]
+                if predict_only:
+                    continue
+                if self.observation.n_seen:
+                    score[i, t] = self.update(0, row, fresh)
+                    weight[i, t] = self.weight
+                else:
+                    self.skip(0)
+        return score, weight, location, spread, dof
+
+    def finalize_row(self, row, into):
+        """Write the row that the candidate at place 0, started from `row`, has become."""
+        self.finalize(0, row, into)
+
+    def time_update_row(self, row):
+        """Apply to `row` what time did to the candidate at place 0."""
+        self.time_update(0, row)
+
+    def draw_prior_row(self, prior, row, random):
+        """Write `row` as a copy of the row `prior` around a mean drawn at random (D9)."""
+        self.draw_prior(prior, row, random)
+
+    def distances(self, a, b):
+        """Return coefficient distance and joint distance of two rows."""
+        return self.coefficient_distance(a, b), self.joint_distance(a, b)
+
+
+class PythonEmission(Emission):
+    """An emission written in plain Python, behind the compiled interface.
+
+    Args:
+        inner: an object with the methods of `Emission`. It reads `self.observation` and writes
+            `self.predictive`, which are set here, returns the
+            score from `update` and sets its own `weight`.
+    """
+
+    def __init__(self, inner):
+        Emission.__init__(
+            self, inner.shape, inner.scoring, inner.design_shape, getattr(inner, "timeless", True)
+        )
+        self.inner = inner
+        self.error = None
+        inner.observation = self.observation
+        inner.predictive = self.predictive
+
+    def call(self, name, *arguments):
+        """Call a method of the inner emission; keep the first exception for the filter."""
+        try:
+            return getattr(self.inner, name)(*arguments)
+        except Exception as error:
+            self.error = self.error or error
+            return None
+
+    def begin(self, place, row):
+        self.call("begin", place, row)
+
+    def predict(self, place, row):
+        self.call("predict", place, row)
+
+    def update(self, place, row, fresh):
+        score = self.call("update", place, row, fresh)
+        self.weight = float(getattr(self.inner, "weight", 1.0))
+        return 0.0 if score is None else float(score)
+
+    def skip(self, place):
+        self.call("skip", place)
+
+    def time_update(self, place, row):
+        self.call("time_update", place, row)
+
+    def finalize(self, place, row, into):
+        self.call("finalize", place, row, into)
+
+    def draw_prior(self, prior, row, random):
+        self.call("draw_prior", prior, row, random)
+
+    def coefficient_distance(self, a, b):
+        found = self.call("coefficient_distance", a, b)
+        return 0.0 if found is None else float(found)
+
+    def joint_distance(self, a, b):
+        found = self.call("joint_distance", a, b)
+        return 0.0 if found is None else float(found)
+
+    def resize_rows(self, capacity):
+        self.inner.resize_rows(capacity)
+
+    def resize_candidates(self, islands, capacity):
+        Emission.resize_candidates(self, islands, capacity)
+        self.inner.resize_candidates(islands, capacity)
+
+    def work_state(self):
+        return self.inner.work_state()
+
+    def write_prior(self, row):
+        self.inner.write_prior(row)
+
+    def designs(self, features):
+        return self.inner.designs(features)
+
+    def check_rows(self, live):
+        self.inner.check_rows(live)
+
+    def noise_covariance(self):
+        return self.inner.noise_covariance()
+
+    def outlier_scale(self):
+        return self.inner.outlier_scale()
+
+    def coefficients(self, row):
+        return self.inner.coefficients(row)
+
+
+def padded(array, axis, length):
+    """Return a copy of the array that is longer along one axis, filled with zeros."""
+    shape = list(array.shape)
+    shape[axis] = length
+    longer = np.zeros(shape, array.dtype)
+    longer[tuple(slice(0, n) for n in array.shape)] = array
+    return longer
+
+
+def stretched(array, islands, capacity):
+    """Return a copy of an array by place with room for `capacity` candidates of each island."""
+    per_island = array.reshape(islands, -1, *array.shape[1:])
+    return padded(per_island, 1, capacity).reshape(islands * capacity, *array.shape[1:])

@@ -1,71 +1,147 @@
-"""A batch of scalar observations of a linear row, learnt without touching its matrix.
+"""A batch of scalar observations of a linear regression, learnt without touching its matrix.
 
-A row holds coefficients theta ~ N(mu, A A'). Inside a batch each scalar y = f' theta + e with
-noise variance R changes the root by one factor (Potter's formula),
+A row stores coefficients theta ~ N(mu, A A'). Inside a batch, each scalar y = f' theta + e with
+noise variance R multiplies the root A by one factor (Potter's formula),
 
     A <- A (I - s u u'),   u = A' f,   gain = 1 / (u'u + R),   s = gain / (1 + sqrt(gain R))
     mu += A u gain (y - f' mu)
 
-so a candidate is its row and a short list of (u, s, gain * residual): the *steps*. The current
-A' f is the row's A' f passed through the steps, in O(steps x m). The matrix itself is read once
-per observation and written only for candidates that are chosen, at the end of the batch.
-Positive definite by construction, however long the stream and however small R.
+so a candidate is its row and a short list of (u, s, gain * residual): the *steps*. The present A' f
+is the A' f of the row, passed through the steps in O(steps x m). The matrix itself is read once per
+observation and written only for candidates that are chosen, at the end of the batch. A A' is
+positive definite by construction, however long the stream and however small R.
 """
 
 from __future__ import annotations
 
-import math
-from typing import NamedTuple
-
+import cython
 import numpy as np
+from cython.cimports.libc.math import log, sqrt
 
-from regimekit._numba import bare, kernel
-from regimekit.core.loops import copy
-
-FARTHEST = 1e100  # residuals beyond this are taken for this
+# Residuals beyond this are cut to it: their squares still fit a float.
+MAX_RESIDUAL = cython.declare(cython.double, 1e100)
 
 
-class Steps(NamedTuple):
-    """Steps of every candidate (g, k) of a batch.
+class Steps:
+    """Steps of every candidate of a batch, by place.
+
+    Args:
+        longest: largest number of steps.
+        sets: number c of sets of coefficients that share the root.
+        rows: number r of rows of the design.
+        width: number m of coefficients of a set.
 
     Attributes:
-        u: (G, K, S, m) direction of each step.
-        shrink: (G, K, S) its s.
-        gain: (G, K, S, c) gain times residual, for each of c sets of coefficients.
-        taken: (G, K) steps so far.
-        raw: (G, K, r, m) A' f of the next observation under the row as the batch began.
-        ahead: (G, K, r, m) the same under the candidate.
+        u: (P, S, m) direction of each step.
+        shrink: (P, S) its s.
+        gain: (P, S, c) gain times residual, for each set of coefficients.
+        taken: (P,) steps so far.
+        raw: (P, r, m) A' f of the next observation under the row at the start of the batch.
+        ahead: (P, r, m) the same under the candidate.
     """
 
-    u: np.ndarray
-    shrink: np.ndarray
-    gain: np.ndarray
-    taken: np.ndarray
-    raw: np.ndarray
-    ahead: np.ndarray
+    def __init__(self, longest, sets, rows, width):
+        self.u = np.zeros((0, longest, width))
+        self.shrink = np.zeros((0, longest))
+        self.gain = np.zeros((0, longest, sets))
+        self.taken = np.zeros(0, np.int64)
+        self.raw = np.zeros((0, rows, width))
+        self.ahead = np.zeros((0, rows, width))
+
+    def resize(self, islands, capacity):
+        """Make room for `capacity` candidates of each island; the present ones are kept."""
+        for name in ("u", "shrink", "gain", "taken", "raw", "ahead"):
+            array = np.asarray(getattr(self, name))
+            per_island = array.reshape(islands, -1, *array.shape[1:])
+            longer = np.zeros((islands, capacity, *array.shape[1:]), array.dtype)
+            longer[:, : per_island.shape[1]] = per_island
+            setattr(self, name, longer.reshape(islands * capacity, *array.shape[1:]))
+
+    def project(self, place, j, root, row, design):
+        """Write raw = ahead = root' f for row j of the design, so that f' A A' f = raw' raw."""
+        m: cython.Py_ssize_t = design.shape[1]
+        f: cython.double
+        for b in range(m):
+            self.raw[place, j, b] = 0.0
+        for a in range(m):
+            f = design[j, a]
+            if f != 0.0:
+                for b in range(m):
+                    self.raw[place, j, b] += f * root[row, a, b]
+        for b in range(m):
+            self.ahead[place, j, b] = self.raw[place, j, b]
+
+    def pass_through(self, place, first, v, moved):
+        """Pass v = A' f through the steps from `first` on, in place; add f' (mu moved) to moved."""
+        along: cython.double
+        for b in range(first, self.taken[place]):
+            along = self.dot_step(place, b, v)
+            for j in range(moved.shape[0]):
+                moved[j] += self.gain[place, b, j] * along
+            along *= self.shrink[place, b]
+            for a in range(v.shape[0]):
+                v[a] -= along * self.u[place, b, a]
+
+    def dot_step(self, place, step, v):
+        """Return u'v for a step."""
+        n: cython.Py_ssize_t = v.shape[0]
+        whole: cython.Py_ssize_t = n - n % 4
+        a: cython.double = 0.0
+        b: cython.double = 0.0
+        c: cython.double = 0.0
+        d: cython.double = 0.0
+        i: cython.Py_ssize_t
+        for i in range(0, whole, 4):
+            a += self.u[place, step, i] * v[i]
+            b += self.u[place, step, i + 1] * v[i + 1]
+            c += self.u[place, step, i + 2] * v[i + 2]
+            d += self.u[place, step, i + 3] * v[i + 3]
+        for i in range(whole, n):
+            a += self.u[place, step, i] * v[i]
+        return (a + b) + (c + d)
+
+    def add(self, place, v, noise):
+        """Learn one scalar with noise variance `noise`; v is its present A' f. Return the gain."""
+        gain: cython.double = 1.0 / (dot(v, v) + noise)
+        b: cython.Py_ssize_t = self.taken[place]
+        for a in range(v.shape[0]):
+            self.u[place, b, a] = v[a]
+        self.shrink[place, b] = gain / (1.0 + sqrt(gain * noise))
+        self.taken[place] = b + 1
+        return gain
+
+    def move(self, place, j, amount):
+        """Set gain times residual of the latest step for set j of the coefficients."""
+        self.gain[place, self.taken[place] - 1, j] = amount
+
+    def apply(self, place, row, into, mean, root):
+        """Write means (c, m) and root of row `into`: those of `row` after the steps."""
+        m: cython.Py_ssize_t = root.shape[1]
+        along: cython.double
+        for j in range(mean.shape[1]):
+            for a in range(m):
+                mean[into, j, a] = mean[row, j, a]
+        for a in range(m):
+            for b in range(m):
+                root[into, a, b] = root[row, a, b]
+            for s in range(self.taken[place]):
+                along = self.dot_step(place, s, root[into, a])
+                for j in range(mean.shape[1]):
+                    mean[into, j, a] += along * self.gain[place, s, j]
+                along *= self.shrink[place, s]
+                for b in range(m):
+                    root[into, a, b] -= along * self.u[place, s, b]
 
 
-def blank_steps(
-    islands: int, candidates: int, longest: int, sets: int, rows: int, width: int
-) -> Steps:
-    """Room for `longest` steps of every candidate."""
-    g, k = islands, candidates
-    return Steps(
-        u=np.zeros((g, k, longest, width)),
-        shrink=np.zeros((g, k, longest)),
-        gain=np.zeros((g, k, longest, sets)),
-        taken=np.zeros((g, k), np.int64),
-        raw=np.zeros((g, k, rows, width)),
-        ahead=np.zeros((g, k, rows, width)),
-    )
-
-
-@bare
-def dot(u: np.ndarray, v: np.ndarray) -> float:
-    """u'v in four running sums, which the processor adds up side by side."""
-    n = u.size
-    whole = n - n % 4
-    a, b, c, d = 0.0, 0.0, 0.0, 0.0
+def dot(u, v):
+    """Return u'v in four running sums, which the processor adds up side by side."""
+    n: cython.Py_ssize_t = u.shape[0]
+    whole: cython.Py_ssize_t = n - n % 4
+    a: cython.double = 0.0
+    b: cython.double = 0.0
+    c: cython.double = 0.0
+    d: cython.double = 0.0
+    i: cython.Py_ssize_t
     for i in range(0, whole, 4):
         a += u[i] * v[i]
         b += u[i + 1] * v[i + 1]
@@ -76,126 +152,52 @@ def dot(u: np.ndarray, v: np.ndarray) -> float:
     return (a + b) + (c + d)
 
 
-@bare
-def project(root: np.ndarray, f: np.ndarray, out_v: np.ndarray) -> None:
-    """v = root' f, so that f' A A' f = v'v."""
-    m = f.size
-    for b in range(m):
-        out_v[b] = 0.0
-    for a in range(m):
-        if f[a] != 0.0:
-            for b in range(m):
-                out_v[b] += f[a] * root[a, b]
+def bounded(residual):
+    """Return the residual, cut to what still has a finite square.
 
-
-@bare
-def pass_through(
-    steps: Steps, g: int, k: int, first: int, v: np.ndarray, out_moved: np.ndarray
-) -> None:
-    """v <- v under the candidate's root, from step `first` on, in place; adds f' (mu moved)."""
-    for b in range(first, steps.taken[g, k]):
-        u = steps.u[g, k, b]
-        along = dot(u, v)
-        for j in range(out_moved.size):
-            out_moved[j] += steps.gain[g, k, b, j] * along
-        along *= steps.shrink[g, k, b]
-        for a in range(v.size):
-            v[a] -= along * u[a]
-
-
-@bare
-def add_step(steps: Steps, g: int, k: int, v: np.ndarray, noise: float) -> float:
-    """Learn one scalar with noise variance `noise`; v is A' f of that scalar, now.
-
-    Returns the gain; `move_by` takes what it makes of the residual of each set of coefficients.
+    The length of the residual must not be cut instead: it would be cut sooner in regimes with a
+    smaller variance, so an extreme outlier would carry information about the regime.
     """
-    gain = 1.0 / (squares(v) + noise)
-    b = steps.taken[g, k]
-    copy(v, steps.u[g, k, b])
-    steps.shrink[g, k, b] = gain / (1.0 + math.sqrt(gain * noise))
-    steps.taken[g, k] = b + 1
-    return gain
+    return min(max(residual, -MAX_RESIDUAL), MAX_RESIDUAL)
 
 
-@bare
-def move_by(steps: Steps, g: int, k: int, j: int, moved: float) -> None:
-    """The last step moves the j-th set of coefficients by gain times residual."""
-    steps.gain[g, k, steps.taken[g, k] - 1, j] = moved
+def beyond_chance(squared, n):
+    """Return how far the largest of n standardized distances exceeds what chance explains."""
+    return max(0.0, sqrt(squared) - sqrt(2.0 * log(n)))
 
 
-@bare
-def apply_steps(
-    steps: Steps, g: int, k: int, root: np.ndarray, out_mean: np.ndarray, out_root: np.ndarray
-) -> None:
-    """Root and means (c, m) after the steps; the matrix is passed over once."""
-    m = root.shape[0]
-    for a in range(m):
-        line = out_root[a]
-        copy(root[a], line)
-        for b in range(steps.taken[g, k]):
-            u = steps.u[g, k, b]
-            along = dot(line, u)
-            for j in range(out_mean.shape[0]):
-                out_mean[j, a] += along * steps.gain[g, k, b, j]
-            along *= steps.shrink[g, k, b]
-            for j in range(m):
-                line[j] -= along * u[j]
+def beyond_chance_jointly(squared, n):
+    """Return the same for the distance along the worst direction in n dimensions."""
+    return max(0.0, sqrt(squared) - sqrt(n - 1))
 
 
-@bare
-def bounded(residual: float) -> float:
-    """A residual whose square still fits a float, and whose length stays below LONGEST.
-
-    Were lengths cut off too, regimes with a smaller S would be cut off sooner, and an outlier
-    beyond all measure would tell regimes apart.
-    """
-    return min(max(residual, -FARTHEST), FARTHEST)
-
-
-@bare
-def squares(v: np.ndarray) -> float:
-    """v'v."""
-    return dot(v, v)
-
-
-@bare
-def beyond_chance(squared: float, n: int) -> float:
-    """How far the largest of n standardised distances exceeds what chance alone would give."""
-    return max(0.0, math.sqrt(squared) - math.sqrt(2.0 * math.log(float(n))))
-
-
-@kernel
-def add_covariance(root: np.ndarray, noise: float, out: np.ndarray) -> None:
-    """out <- out + noise root root', below and on the diagonal."""
-    for i in range(root.shape[0]):
+def add_covariance(root, row, noise, out):
+    """Add noise root root' to the lower triangle of `out`."""
+    for i in range(out.shape[0]):
         for j in range(i + 1):
-            out[i, j] += noise * dot(root[i], root[j])
+            out[i, j] += noise * dot(root[row, i], root[row, j])
 
 
-@kernel
-def mahalanobis(cover: np.ndarray, gap: np.ndarray) -> float:
-    """gap' cover^-1 gap by a Cholesky factor, in place; directions that rounding ate are left out.
+def squared_mahalanobis(covariance, gap):
+    """Return gap' covariance^-1 gap by a Cholesky factor; both arguments are overwritten.
 
-    Of n coefficients that differ by chance alone its root is about sqrt(n - 1) or less.
+    Directions whose variance was lost to rounding are left out.
     """
-    total = 0.0
-    for i in range(gap.size):
-        variance = cover[i, i]
+    total: cython.double = 0.0
+    variance: cython.double
+    rest: cython.double
+    whole: cython.bint
+    for i in range(gap.shape[0]):
+        variance = covariance[i, i]
         for j in range(i):
-            rest = cover[i, j]
+            rest = covariance[i, j]
             for k in range(j):
-                rest -= cover[i, k] * cover[j, k]
-            cover[i, j] = rest / cover[j, j] if cover[j, j] > 0.0 else 0.0
-            variance -= cover[i, j] * cover[i, j]
-            gap[i] -= cover[i, j] * gap[j]
-        whole = variance > 1e-12 * cover[i, i]
-        cover[i, i] = math.sqrt(variance) if whole else 0.0
-        gap[i] = gap[i] / cover[i, i] if whole else 0.0
+                rest -= covariance[i, k] * covariance[j, k]
+            covariance[i, j] = rest / covariance[j, j] if covariance[j, j] > 0.0 else 0.0
+            variance -= covariance[i, j] * covariance[i, j]
+            gap[i] -= covariance[i, j] * gap[j]
+        whole = variance > 1e-12 * covariance[i, i]
+        covariance[i, i] = sqrt(variance) if whole else 0.0
+        gap[i] = gap[i] / covariance[i, i] if whole else 0.0
         total += gap[i] * gap[i]
     return total
-
-
-@bare
-def beyond_chance_anyhow(squared: float, n: int) -> float:
-    """How far the distance along the worst direction of n exceeds what chance alone would give."""
-    return max(0.0, math.sqrt(squared) - math.sqrt(float(n - 1)))

@@ -1,103 +1,55 @@
-"""Linear-Gaussian emission with known noise, learnt by the weighted filter (WoLF).
+"""Linear-Gaussian emission with known noise covariance, learnt by the weighted filter (WoLF).
 
     y = F theta + e,   e ~ N(0, R),   theta ~ N(mu0, Sigma0)
-    S = F Sigma F' + R,   S~ = F Sigma F' + R / w^2,   K = Sigma F' S~^-1       Eq. (wolf_update)
-    mu += K (y - F mu),   Sigma -= K S~ K'                                      Eq. (kf-update)
+    S = F Sigma F' + R,   S~ = F Sigma F' + R / w^2,   K = Sigma F' S~^-1
+    mu += K (y - F mu),   Sigma -= K S~ K'
 
-Sigma is carried as a square root and learnt one scalar at a time (`linear`). For d > 1 the
-observation is first whitened with the Cholesky factor of R; the weight is one number for the
-whole vector, measured before any coordinate is learnt. Under contamination w^2 is r, the
-probability that y is no outlier: R / r collapses the two-component posterior to one Gaussian.
+Sigma is stored as a square root and learnt one scalar at a time (`linear`). For d > 1 the
+observation is first whitened by the Cholesky factor of R. The weight is one number for the whole
+vector, computed before any coordinate is learnt. Under contamination w^2 is r, the probability
+that y is not an outlier: R / r collapses the two-component posterior to one Gaussian.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
+import cython
 import numpy as np
-from numpy.typing import NDArray
+from cython.cimports.libc.math import fabs, log, sqrt
 
-from regimekit._numba import bare, kernel
 from regimekit.core.exceptions import RegimekitError, numbers
-from regimekit.core.loops import copy, copy_matrix
-from regimekit.ihmm.emissions.base import (
-    Array,
-    EmissionSpec,
-    Rows,
-    Sample,
-    Shape,
-    View,
-    apart,
-    apart_anyhow,
-    begin,
-    close,
-    draw_prior,
-    learn,
-    look,
-)
-from regimekit.ihmm.emissions.conjugate import Conjugate, Natural
-from regimekit.ihmm.emissions.coordinates import in_turn, trial, whiten
-from regimekit.ihmm.emissions.linear import (
-    Steps,
-    add_covariance,
-    add_step,
-    apply_steps,
-    beyond_chance,
-    beyond_chance_anyhow,
-    blank_steps,
-    bounded,
-    dot,
-    mahalanobis,
-    move_by,
-    pass_through,
-    project,
-    squares,
-)
 from regimekit.ihmm.emissions.matrices import check_roots, read_covariance, read_vector
-from regimekit.ihmm.weights import (
-    LONGEST,
-    Broad,
-    Residual,
-    Scoring,
-    factorise,
-    judge,
-    log_normal,
-)
 
+if not cython.compiled:
+    from regimekit.ihmm.emissions.base import Emission
+    from regimekit.ihmm.emissions.linear import (
+        Steps,
+        add_covariance,
+        beyond_chance,
+        beyond_chance_jointly,
+        bounded,
+        dot,
+        squared_mahalanobis,
+    )
+    from regimekit.ihmm.weights import MAX_LENGTH, factorize, log_normal
 
-class GaussianRows(NamedTuple):
-    """mean: (cap, 1, m). root: (cap, m, m), Sigma = root root'."""
-
-    mean: np.ndarray
-    root: np.ndarray
-
-
-class GaussianWork(NamedTuple):
-    """Candidates: their steps."""
-
-    steps: Steps
-
-
-class GaussianFacts(NamedTuple):
-    """noise: (d, d), R."""
-
-    noise: np.ndarray
+from regimekit.ihmm.emissions.base import EmissionSettings
 
 
 @dataclass(frozen=True)
-class GaussianSpec(EmissionSpec):
+class GaussianSettings(EmissionSettings):
     """Settings of the linear-Gaussian emission: R, mu0, Sigma0."""
 
     noise: Any = 0.25
     prior_mean: Any = 0.0
     prior_var: Any = 1.0
 
-    def build(self, shape: Shape, scoring: Scoring) -> LinearGaussian:
-        return LinearGaussian(shape, self, scoring)
+    def build(self, shape, scoring, longest):
+        return LinearGaussian(shape, self, scoring, longest)
 
-    def dim_hint(self) -> int | None:
+    def dim_hint(self):
         noise = numbers("noise", self.noise)
         if noise.ndim == 0:
             return None
@@ -105,7 +57,7 @@ class GaussianSpec(EmissionSpec):
             raise RegimekitError(f"noise must be a number or a (d, d) matrix, got {self.noise!r}.")
         return int(noise.shape[0])
 
-    def check(self) -> None:
+    def check(self):
         read_covariance("noise", self.noise, self.dim_hint() or 1)
         for name, read in (("prior_mean", read_vector), ("prior_var", read_covariance)):
             value = getattr(self, name)
@@ -113,261 +65,258 @@ class GaussianSpec(EmissionSpec):
             read(name, given, given.shape[0] if given.ndim else 1)
 
 
-class LinearGaussian(Conjugate):
-    """Emission y ~ N(F theta, R) with theta ~ N(mu0, Sigma0) per regime.
+class LinearGaussian(Emission):
+    """Emission y ~ N(F theta, R) with theta ~ N(mu0, Sigma0) in every regime.
 
     Args:
         shape: sizes of y and of the features.
-        spec: R, mu0 and Sigma0.
-        scoring: weight and deviations.
+        settings: R, mu0 and Sigma0.
+        scoring: weight and score of an observation.
+        longest: largest number of observations of a batch.
     """
 
-    def __init__(self, shape: Shape, spec: GaussianSpec, scoring: Scoring) -> None:
-        self.shape, self.scoring = shape, scoring
-        self.dim, self.size = shape.dim, shape.coefficients
-        self.noise = read_covariance("noise", spec.noise, self.dim)
-        self.noise_root = np.linalg.cholesky(self.noise)
-        self.prior_mean = read_vector("prior_mean", spec.prior_mean, self.size)
-        self.prior_var = read_covariance("prior_var", spec.prior_var, self.size)
-        root = np.linalg.cholesky(self.prior_var)
-        self.prior_root: Array = np.asarray(root, np.float64)
-        self.facts = GaussianFacts(self.noise)
+    def __init__(self, shape, settings, scoring, longest):
+        d, m = shape.dim, shape.coefficients
+        Emission.__init__(self, shape, scoring, (d, m))
+        noise = read_covariance("noise", settings.noise, d)
+        self.noise = np.ascontiguousarray(noise, np.float64)
+        self.prior_mean = read_vector("prior_mean", settings.prior_mean, m)
+        prior_var = read_covariance("prior_var", settings.prior_var, m)
+        self.prior_root = np.ascontiguousarray(np.linalg.cholesky(prior_var), np.float64)
+        self.mean = np.zeros((0, 1, m))
+        self.root = np.zeros((0, m, m))
+        self.steps = Steps(longest * d, 1, d, m)
+        self.row_arrays = ("mean", "root")
+        self.residual, self.lines = np.zeros(d), np.zeros((d, m))
+        self.scratch, self.moved = np.zeros(m), np.zeros(1)
+        self.covariance = np.zeros((m, m))
 
-    def blank(self, capacity: int) -> GaussianRows:
-        return GaussianRows(
-            np.zeros((capacity, 1, self.size)), np.zeros((capacity, self.size, self.size))
+    # ------------------------------------------------------------------ kernels
+
+    def begin(self, place, row):
+        self.steps.taken[place] = 0
+
+    def predict(self, place, row):
+        # N(F mu, F Sigma F' + R)
+        fitted: cython.double
+        for j in range(self.observation.design.shape[0]):
+            self.steps.project(place, j, self.root, row, self.observation.design)
+            fitted = 0.0
+            fitted = dot(self.observation.design[j], self.mean[row, 0])
+            self.predictive.location[place, j] = fitted
+            self.predictive.start_location[place, j] = fitted
+            if self.steps.taken[place] > 0:
+                self.steps.pass_through(
+                    place, 0, self.steps.ahead[place, j], self.predictive.location[place, j : j + 1]
+                )
+        self.write_spread(place)
+
+    def write_spread(self, place):
+        """Write F Sigma F' + R of a candidate and of its row."""
+        for i in range(self.noise.shape[0]):
+            for j in range(i + 1):
+                self.predictive.spread[place, i, j] = self.noise[i, j] + dot(
+                    self.steps.ahead[place, i], self.steps.ahead[place, j]
+                )
+                self.predictive.spread[place, j, i] = self.predictive.spread[place, i, j]
+                self.predictive.start_spread[place, i, j] = self.noise[i, j] + dot(
+                    self.steps.raw[place, i], self.steps.raw[place, j]
+                )
+                self.predictive.start_spread[place, j, i] = self.predictive.start_spread[
+                    place, i, j
+                ]
+
+    def update(self, place, row, fresh):
+        if self.dim == 1:
+            return self.update_scalar(place, fresh)
+        return self.update_vector(place, fresh)
+
+    def update_scalar(self, place, fresh):
+        """Score and learn a scalar observation."""
+        noise: cython.double = self.noise[0, 0]
+        y: cython.double = self.observation.y[0]
+        residual: cython.double = bounded(y - self.predictive.location[place, 0])
+        scored: cython.double = residual
+        variance: cython.double = self.predictive.spread[place, 0, 0]
+        if not self.scoring.sequential:
+            # Deviation D4: the paper's Algorithm 1 scores with the row at the start of the batch.
+            scored = bounded(y - self.predictive.start_location[place, 0])
+            variance = self.predictive.start_spread[place, 0, 0]
+        z: cython.double = min(fabs(scored) / sqrt(variance), MAX_LENGTH)
+        length: cython.double = z
+        if not self.scoring.predictive:
+            # Deviation D2: the paper's text measures the residual under the noise R.
+            length = min(fabs(scored) / sqrt(noise), MAX_LENGTH)
+        log_scale: cython.double = 0.5 * log(variance)
+        score, weight, w2 = self.scoring.judge(
+            log_normal(z, log_scale, 1), z, length, log_scale, 1, fresh
         )
+        if w2 > 0.0:
+            gain: cython.double = self.steps.add(place, self.steps.ahead[place, 0], noise / w2)
+            self.steps.move(place, 0, gain * residual)
+        self.weight = weight
+        return score
 
-    def work(self, islands: int, candidates: int, longest: int) -> GaussianWork:
-        sizes = (longest * self.dim, 1, self.dim, self.size)
-        return GaussianWork(blank_steps(islands, candidates, *sizes))
+    def update_vector(self, place, fresh):
+        """Whiten the observed coordinates, weight them as one, learn them one by one."""
+        n: cython.Py_ssize_t = self.observation.n_seen
+        log_noise: cython.double = factorize(
+            self.noise, self.observation.seen, n, self.observation.lower
+        )
+        self.whiten(place, not self.scoring.sequential)
+        first: cython.Py_ssize_t = self.steps.taken[place]
+        z, log_scale = self.trial(place)
+        self.steps.taken[place] = first
+        length: cython.double = z
+        if not self.scoring.predictive:  # Deviation D2
+            squared: cython.double = 0.0
+            for j in range(n):
+                squared += self.residual[j] * self.residual[j]
+            length = min(sqrt(squared), MAX_LENGTH)
+        log_scale += log_noise
+        score, weight, w2 = self.scoring.judge(
+            log_normal(z, log_scale, n), z, length, log_scale, n, fresh
+        )
+        if w2 > 0.0:
+            if not self.scoring.sequential:
+                self.whiten(place, False)
+            self.learn_lines(place, 1.0 / w2)
+        self.weight = weight
+        return score
 
-    def write_prior(self, rows: Rows, row: int) -> None:
-        mean, root = rows
-        mean[row, 0] = self.prior_mean
-        root[row] = self.prior_root
+    def whiten(self, place, at_start):
+        """Write residuals and A' F' of the observed coordinates in units where R is the identity."""
+        n: cython.Py_ssize_t = self.observation.n_seen
+        at: cython.Py_ssize_t
+        location: cython.double
+        for j in range(n):
+            at = self.observation.seen[j]
+            if at_start:
+                location = self.predictive.start_location[place, at]
+            else:
+                location = self.predictive.location[place, at]
+            self.residual[j] = (
+                min(max(self.observation.y[at], -MAX_LENGTH), MAX_LENGTH) - location
+            )
+            for a in range(self.lines.shape[1]):
+                if at_start:
+                    self.lines[j, a] = self.steps.raw[place, at, a]
+                else:
+                    self.lines[j, a] = self.steps.ahead[place, at, a]
+            for b in range(j):
+                self.residual[j] -= self.observation.lower[j, b] * self.residual[b]
+                for a in range(self.lines.shape[1]):
+                    self.lines[j, a] -= self.observation.lower[j, b] * self.lines[b, a]
+            self.residual[j] /= self.observation.lower[j, j]
+            self.residual[j] = min(max(self.residual[j], -MAX_LENGTH / n), MAX_LENGTH / n)
+            for a in range(self.lines.shape[1]):
+                self.lines[j, a] /= self.observation.lower[j, j]
 
-    def design(self, features: Array) -> Array:
-        if features.ndim == 2:
-            return features
-        return features[None] if self.dim == 1 else np.asarray(np.kron(np.eye(self.dim), features))
+    def trial(self, place):
+        """Return the length of the whitened residual under S = P P' + I, and log det S / 2.
 
-    def designs(self, features: Array) -> Array:
+        Each coordinate is conditioned on those before it by steps that the caller takes back.
+        """
+        n: cython.Py_ssize_t = self.observation.n_seen
+        first: cython.Py_ssize_t = self.steps.taken[place]
+        squared: cython.double = 0.0
+        log_det: cython.double = 0.0
+        left: cython.double
+        variance: cython.double
+        length: cython.double
+        gain: cython.double
+        for j in range(n):
+            for a in range(self.lines.shape[1]):
+                self.scratch[a] = self.lines[j, a]
+            self.moved[0] = 0.0
+            self.steps.pass_through(place, first, self.scratch, self.moved)
+            left = self.residual[j] - self.moved[0]
+            variance = 1.0 + dot(self.scratch, self.scratch)
+            length = min(fabs(left) / sqrt(variance), MAX_LENGTH / n)
+            squared += length * length
+            log_det += 0.5 * log(variance)
+            gain = self.steps.add(place, self.scratch, 1.0)
+            self.steps.move(place, 0, gain * bounded(left))
+        return min(sqrt(squared), MAX_LENGTH), log_det
+
+    def learn_lines(self, place, noise):
+        """Learn the whitened coordinates one by one."""
+        first: cython.Py_ssize_t = self.steps.taken[place]
+        left: cython.double
+        gain: cython.double
+        for j in range(self.observation.n_seen):
+            self.moved[0] = 0.0
+            self.steps.pass_through(place, first, self.lines[j], self.moved)
+            left = bounded(self.residual[j] - self.moved[0])
+            gain = self.steps.add(place, self.lines[j], noise)
+            self.steps.move(place, 0, gain * left)
+
+    def finalize(self, place, row, into):
+        self.steps.apply(place, row, into, self.mean, self.root)
+
+    def draw_prior(self, prior, row, random):
+        # Deviation D9: the paper draws mu_k0 ~ N(mu0, I_m), whatever Sigma0.
+        m: cython.Py_ssize_t = self.mean.shape[2]
+        for a in range(m):
+            self.mean[row, 0, a] = self.mean[prior, 0, a]
+            for b in range(m):
+                self.root[row, a, b] = self.root[prior, a, b]
+        for a in range(m):
+            self.mean[row, 0, a] += random.normal()
+
+    def coefficient_distance(self, a, b):
+        farthest: cython.double = 0.0
+        variance: cython.double
+        gap: cython.double
+        m: cython.Py_ssize_t = self.mean.shape[2]
+        for j in range(m):
+            variance = dot(self.root[a, j], self.root[a, j]) + dot(self.root[b, j], self.root[b, j])
+            gap = self.mean[a, 0, j] - self.mean[b, 0, j]
+            farthest = max(farthest, gap * gap / variance)
+        return beyond_chance(farthest, m)
+
+    def joint_distance(self, a, b):
+        m: cython.Py_ssize_t = self.mean.shape[2]
+        for i in range(m):
+            self.scratch[i] = self.mean[a, 0, i] - self.mean[b, 0, i]
+            for j in range(m):
+                self.covariance[i, j] = 0.0
+        add_covariance(self.root, a, 1.0, self.covariance)
+        add_covariance(self.root, b, 1.0, self.covariance)
+        return beyond_chance_jointly(squared_mahalanobis(self.covariance, self.scratch), m)
+
+    # ------------------------------------------------------------------ memory, description
+
+    def resize_candidates(self, islands, capacity):
+        Emission.resize_candidates(self, islands, capacity)
+        self.steps.resize(islands, capacity)
+
+    def work_state(self):
+        arrays = {n: np.asarray(getattr(self.steps, n)) for n in ("u", "shrink", "gain", "taken")}
+        return arrays
+
+    def most_steps(self):
+        return self.steps.u.shape[1]
+
+    def write_prior(self, row):
+        np.asarray(self.mean)[row, 0] = self.prior_mean
+        np.asarray(self.root)[row] = self.prior_root
+
+    def designs(self, features):
         if features.ndim == 3:
             return features
         if self.dim == 1:
             return features[:, None]
         unit = np.eye(self.dim)
-        return np.asarray(np.einsum("ij,tm->tijm", unit, features).reshape(-1, self.dim, self.size))
+        size = self.shape.coefficients
+        return np.asarray(np.einsum("ij,tm->tijm", unit, features).reshape(-1, self.dim, size))
 
-    def design_shape(self) -> tuple[int, int]:
-        return (self.dim, self.size)
+    def check_rows(self, live):
+        check_roots(np.asarray(self.root)[live])
 
-    def most_steps(self, longest: int) -> int:
-        return longest * self.dim
+    def noise_covariance(self):
+        return np.asarray(self.noise)
 
-    def check_rows(self, rows: Rows, live: NDArray[np.int64]) -> None:
-        check_roots(rows.root[live])
-
-    def noise_covariance(self) -> Array:
-        return self.noise
-
-    def coefficients(self, rows: Rows, row: int) -> tuple[Array, Array]:
-        mean, root = rows
-        return mean[row, 0].copy(), np.sqrt((root[row] ** 2).sum(axis=1))
-
-    def natural(self, rows: Rows, row: int) -> tuple[Array, Array]:
-        """Precision, and precision times mean."""
-        inverse = np.linalg.inv(rows.root[row])
-        precision = inverse.T @ inverse
-        return precision, precision @ rows.mean[row, 0]
-
-    def log_partition(self, *natural: Any) -> float:
-        """log of the integral of exp(-x' P x / 2 + h' x), up to the power of 2 pi."""
-        precision, shift = natural
-        factor = np.linalg.cholesky(precision)
-        white = np.linalg.solve(factor, shift)
-        return float(0.5 * white @ white - np.log(np.diag(factor)).sum())
-
-    def write_natural(self, rows: Rows, row: int, natural: Natural) -> None:
-        precision, shift = natural
-        covariance = np.linalg.inv(precision)
-        rows.mean[row, 0] = covariance @ shift
-        rows.root[row] = np.linalg.cholesky((covariance + covariance.T) / 2)
-
-
-@begin.of(GaussianRows)
-@bare
-def _begin(rows: GaussianRows, work: GaussianWork, g: int, k: int, row: int) -> None:
-    work.steps.taken[g, k] = 0
-
-
-@look.of(GaussianRows)
-@bare
-def _look(
-    rows: GaussianRows,
-    work: GaussianWork,
-    facts: GaussianFacts,
-    g: int,
-    k: int,
-    row: int,
-    sample: Sample,
-    out: View,
-) -> None:
-    """N(F mu, F Sigma F' + R)."""
-    steps = work.steps
-    d = sample.design.shape[0]
-    for j in range(d):
-        f, ahead = sample.design[j], steps.ahead[g, k, j]
-        project(rows.root[row], f, steps.raw[g, k, j])
-        copy(steps.raw[g, k, j], ahead)
-        fitted = dot(f, rows.mean[row, 0])
-        out.location[g, k, j] = out.start_location[g, k, j] = fitted
-        pass_through(steps, g, k, 0, ahead, out.location[g, k, j : j + 1])
-    spread(steps.ahead[g, k], facts.noise, out.spread[g, k])
-    spread(steps.raw[g, k], facts.noise, out.start_spread[g, k])
-
-
-@bare
-def spread(projected: np.ndarray, noise: np.ndarray, out_spread: np.ndarray) -> None:
-    """P P' + R."""
-    for i in range(projected.shape[0]):
-        for j in range(i + 1):
-            out_spread[i, j] = noise[i, j] + dot(projected[i], projected[j])
-            out_spread[j, i] = out_spread[i, j]
-
-
-@learn.of(GaussianRows)
-@bare
-def _learn(
-    rows: GaussianRows,
-    work: GaussianWork,
-    facts: GaussianFacts,
-    g: int,
-    k: int,
-    row: int,
-    sample: Sample,
-    view: View,
-    scoring: Scoring,
-    broad: Broad,
-    fresh: bool,
-    belief: int,
-) -> tuple[float, float]:
-    if sample.y.size == 1:
-        return _learn_scalar(
-            work.steps, facts, g, k, sample.y[0], view, scoring, broad, fresh, belief
-        )
-    return _learn_vector(work.steps, facts, g, k, sample, view, scoring, broad, fresh, belief)
-
-
-@bare
-def _learn_scalar(
-    steps: Steps,
-    facts: GaussianFacts,
-    g: int,
-    k: int,
-    y: float,
-    view: View,
-    scoring: Scoring,
-    broad: Broad,
-    fresh: bool,
-    belief: int,
-) -> tuple[float, float]:
-    noise = facts.noise[0, 0]
-    residual = bounded(y - view.location[g, k, 0])
-    scored, variance = residual, view.spread[g, k, 0, 0]
-    if not scoring.sequential:  # D4: score with the row as the batch began
-        scored = bounded(y - view.start_location[g, k, 0])
-        variance = view.start_spread[g, k, 0, 0]
-    z = min(abs(scored) / math.sqrt(variance), LONGEST)
-    far = z if scoring.predictive else min(abs(scored) / math.sqrt(noise), LONGEST)  # D2
-    log_scale = 0.5 * math.log(variance)
-    seen = Residual(log_normal(z, log_scale, 1), z, far, log_scale, 1)
-    score, weight, w2 = judge(scoring, broad, seen, fresh, belief)
-    if w2 > 0.0:
-        gain = add_step(steps, g, k, steps.ahead[g, k, 0], noise / w2)
-        move_by(steps, g, k, 0, gain * residual)
-    return score, weight
-
-
-@kernel
-def _learn_vector(
-    steps: Steps,
-    facts: GaussianFacts,
-    g: int,
-    k: int,
-    sample: Sample,
-    view: View,
-    scoring: Scoring,
-    broad: Broad,
-    fresh: bool,
-    belief: int,
-) -> tuple[float, float]:
-    """Whiten the seen coordinates, weigh them as one, learn them one by one."""
-    n = sample.seen.size
-    log_noise = factorise(facts.noise, sample.seen, sample.lower)
-    residual, lines = np.empty(n), np.empty((n, steps.u.shape[3]))
-    if scoring.sequential:
-        whiten(sample, view.location[g, k], steps.ahead[g, k], residual, lines)
-    else:
-        whiten(sample, view.start_location[g, k], steps.raw[g, k], residual, lines)
-    first = steps.taken[g, k]
-    z, log_scale = trial(steps, g, k, residual, lines)
-    steps.taken[g, k] = first
-    far = z if scoring.predictive else min(math.sqrt(squares(residual)), LONGEST)  # D2
-    log_scale += log_noise
-    seen = Residual(log_normal(z, log_scale, n), z, far, log_scale, n)
-    score, weight, w2 = judge(scoring, broad, seen, fresh, belief)
-    if w2 > 0.0:
-        if not scoring.sequential:
-            whiten(sample, view.location[g, k], steps.ahead[g, k], residual, lines)
-        in_turn(steps, g, k, residual, lines, 1.0 / w2)
-    return score, weight
-
-
-@close.of(GaussianRows)
-@bare
-def _close(
-    rows: GaussianRows,
-    work: GaussianWork,
-    facts: GaussianFacts,
-    g: int,
-    k: int,
-    row: int,
-    into: int,
-) -> None:
-    copy_matrix(rows.mean[row], rows.mean[into])
-    apply_steps(work.steps, g, k, rows.root[row], rows.mean[into], rows.root[into])
-
-
-@draw_prior.of(GaussianRows)
-@bare
-def _draw_prior(
-    rows: GaussianRows, facts: GaussianFacts, prior: int, row: int, rng: np.random.Generator
-) -> None:
-    """mu_k0 ~ N(mu0, I_m), whatever Sigma0."""
-    copy_matrix(rows.mean[prior], rows.mean[row])
-    copy_matrix(rows.root[prior], rows.root[row])
-    for a in range(rows.mean.shape[2]):
-        rows.mean[row, 0, a] += rng.standard_normal()
-
-
-@apart.of(GaussianRows)
-@bare
-def _apart(rows: GaussianRows, a: int, b: int) -> float:
-    farthest = 0.0
-    for j in range(rows.mean.shape[2]):
-        variance = squares(rows.root[a, j]) + squares(rows.root[b, j])
-        gap = rows.mean[a, 0, j] - rows.mean[b, 0, j]
-        farthest = max(farthest, gap * gap / variance)
-    return beyond_chance(farthest, rows.mean.shape[2])
-
-
-@apart_anyhow.of(GaussianRows)
-@kernel
-def _apart_anyhow(rows: GaussianRows, a: int, b: int) -> float:
-    m = rows.mean.shape[2]
-    cover, gap = np.zeros((m, m)), rows.mean[a, 0] - rows.mean[b, 0]
-    add_covariance(rows.root[a], 1.0, cover)
-    add_covariance(rows.root[b], 1.0, cover)
-    return beyond_chance_anyhow(mahalanobis(cover, gap), m)
+    def coefficients(self, row):
+        root = np.asarray(self.root)[row]
+        return np.asarray(self.mean)[row, 0].copy(), np.sqrt((root**2).sum(axis=1))

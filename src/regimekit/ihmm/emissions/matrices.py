@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from regimekit.core.exceptions import RegimekitError, SnapshotError, numbers
-from regimekit.ihmm.emissions.base import Array
+
+Array = NDArray[np.float64]
 
 
 def read_vector(argument: str, value: Any, size: int) -> Array:

@@ -1,156 +1,197 @@
-"""A posterior without a closed form as a cloud of weighted points, redrawn without a generator.
+"""Weighted points for a posterior without closed form, redrawn without a random generator.
 
-When the weights have become uneven, points are drawn again by weight and smoothed with a
+If few points carry most of the weight, points are drawn again by weight and smoothed with a
 shrinking kernel (Liu and West 2001),
 
     x_j <- k x_drawn(j) + (1 - k) mean(x) + h L xi_j,   L L' = cov(x),   k = sqrt(1 - h^2),
 
-which keeps the cloud's mean and covariance whatever the bandwidth h. The places of the draw and
-the normals xi come from additive low-discrepancy sequences, entered at a place that the cloud's
-own count of redraws decides: the result is a function of the cloud alone, to the last bit, so
-clouds may be shared, and their errors are smaller than those of random draws.
+which preserves mean and covariance for every bandwidth h. The positions of the systematic draw and
+the normals xi come from additive low-discrepancy sequences, entered at an index that the number of
+earlier redraws of the cloud determines. The result is therefore a function of the cloud alone, to
+the last bit: particles can share clouds, and errors are smaller than with random draws.
 """
 
 from __future__ import annotations
 
-import math
-from typing import cast
-
+import cython
 import numpy as np
-from numpy.typing import NDArray
+from cython.cimports.libc.math import cos, exp, log, sin, sqrt
 from scipy import special
 
-from regimekit._numba import kernel
-
-UNEVEN = 0.5  # redraw when fewer than this share of the points carry the weight
-THINNEST = 0.125  # and let no redraw keep fewer than this share of them
+MIN_EFFECTIVE_SHARE = cython.declare(cython.double, 0.5)  # of the points; below, redraw
+MIN_TEMPERED_SHARE = cython.declare(cython.double, 0.125)  # effective points of a redraw
 # The powers 1 .. 4 of 1 / g with g^5 = g + 1: the additive sequence that fills four dimensions
 # most evenly, as that of the golden ratio fills one.
-STRIDES = (0.8566748838545029, 0.7338918566271260, 0.6287067210378087, 0.5385972572236101)
-_GOLDEN = 0.6180339887498949
+STRIDE_1 = cython.declare(cython.double, 0.8566748838545029)
+STRIDE_2 = cython.declare(cython.double, 0.7338918566271260)
+STRIDE_3 = cython.declare(cython.double, 0.6287067210378087)
+STRIDE_4 = cython.declare(cython.double, 0.5385972572236101)
+GOLDEN = cython.declare(cython.double, 0.6180339887498949)
+PI = cython.declare(cython.double, 3.141592653589793)
 
 
-@kernel
-def carriers(log_weight: np.ndarray, power: float) -> float:
-    """Effective number of points under their weights raised to a power."""
-    top = log_weight.max()
-    total, squares = 0.0, 0.0
-    for j in range(log_weight.size):
-        w = math.exp(power * (log_weight[j] - top))
+class KernelSmoother:
+    """Replace weighted points by equally weighted ones.
+
+    Args:
+        size: number of points n.
+        side: number of coordinates of a point, at most 4.
+        bandwidth: h, between 0 and 1.
+
+    Attributes:
+        points: (n, side) input of `redraw`.
+        redrawn: (n, side) output of `redraw`.
+        share: (n,) tempered shares of the points.
+    """
+
+    def __init__(self, size, side, bandwidth):
+        self.size, self.side, self.bandwidth = size, side, bandwidth
+        self.points, self.redrawn = np.zeros((size, side)), np.zeros((size, side))
+        self.share, self.drawn = np.zeros(size), np.zeros(size, np.int64)
+        self.equal = np.full(size, 1.0 / size)
+        self.mean, self.centre, self.xi = np.zeros(side), np.zeros(side), np.zeros(4)
+        self.root = np.zeros((side, side))
+
+    def resample(self, points, log_weight, redraws):
+        """Return `redraw` of points (n, side) with log weights (n,), for callers in Python."""
+        np.asarray(self.points)[:] = points
+        self.redraw(np.ascontiguousarray(log_weight, np.float64), redraws)
+        return np.array(self.redrawn)
+
+    def is_uneven(self, log_weight):
+        """Return whether too few points carry the weight, (n,) logarithms."""
+        return effective_points(log_weight, 1.0) < MIN_EFFECTIVE_SHARE * self.size
+
+    def redraw(self, log_weight, redraws):
+        """Write equally weighted points; `redraws` is the number of earlier redraws."""
+        x: cython.double
+        bandwidth: cython.double = self.bandwidth
+        tempered: cython.bint = self.temper(log_weight)
+        self.write_moments(self.share, self.mean)
+        self.draw_systematically((0.5 + redraws * GOLDEN) % 1.0)
+        if tempered:
+            # The posterior lies outside the cloud: move there without becoming narrower.
+            self.write_moments(self.equal, self.centre)
+            bandwidth = 1.0
+        keep: cython.double = sqrt(1.0 - bandwidth * bandwidth)
+        for j in range(self.size):
+            quasi_normal(redraws * self.size + j, self.xi)
+            for a in range(self.side):
+                x = keep * self.points[self.drawn[j], a] + (1.0 - keep) * self.mean[a]
+                for b in range(a + 1):
+                    x += bandwidth * self.root[a, b] * self.xi[b]
+                self.redrawn[j, a] = x
+
+    def temper(self, log_weight):
+        """Write shares by weight, flattened if too few points would be left; return whether.
+
+        A cloud cannot follow at once a posterior much narrower than itself, or outside it. With
+        flattened weights it gets there over a few batches instead of collapsing to a point.
+        """
+        least: cython.double = MIN_TEMPERED_SHARE * self.size
+        # Bounds of the logarithm of the power: log weights may be 1e300 apart.
+        low: cython.double = -700.0
+        high: cython.double = 0.0
+        middle: cython.double
+        tempered: cython.bint = effective_points(log_weight, 1.0) < least
+        if not tempered:
+            low = 0.0
+        while high - low > 1e-6:
+            middle = 0.5 * (low + high)
+            if effective_points(log_weight, exp(middle)) < least:
+                high = middle
+            else:
+                low = middle
+        top: cython.double = log_weight[0]
+        for j in range(self.size):
+            top = max(top, log_weight[j])
+        total: cython.double = 0.0
+        for j in range(self.size):
+            self.share[j] = exp(exp(low) * (log_weight[j] - top))
+            total += self.share[j]
+        for j in range(self.size):
+            self.share[j] /= total
+        return tempered
+
+    def write_moments(self, share, out_mean):
+        """Write the weighted mean, and in `root` a lower triangular root of the covariance."""
+        least: cython.double
+        for a in range(self.side):
+            out_mean[a] = 0.0
+            for j in range(self.size):
+                out_mean[a] += share[j] * self.points[j, a]
+            for b in range(a + 1):
+                self.root[a, b] = 0.0
+                for j in range(self.size):
+                    self.root[a, b] += (
+                        share[j]
+                        * (self.points[j, a] - out_mean[a])
+                        * (self.points[j, b] - out_mean[b])
+                    )
+        for a in range(self.side):
+            # One coordinate may be a function of the others.
+            least = 1e-9 * self.root[a, a]
+            for b in range(a + 1):
+                for c in range(b):
+                    self.root[a, b] -= self.root[a, c] * self.root[b, c]
+                if a == b:
+                    self.root[a, a] = sqrt(max(self.root[a, a], least))
+                elif self.root[b, b] > 0.0:
+                    self.root[a, b] /= self.root[b, b]
+                else:
+                    self.root[a, b] = 0.0
+
+    def draw_systematically(self, offset):
+        """Write the points at the positions (i + offset) / n of the cumulative shares."""
+        j: cython.Py_ssize_t = 0
+        cumulative: cython.double = self.share[0]
+        for i in range(self.size):
+            while cumulative <= (i + offset) / self.size and j < self.size - 1:
+                j += 1
+                cumulative += self.share[j]
+            self.drawn[i] = j
+
+
+def effective_points(log_weight, power):
+    """Return the effective number of points under their weights raised to a power."""
+    top: cython.double = log_weight[0]
+    for j in range(log_weight.shape[0]):
+        top = max(top, log_weight[j])
+    total: cython.double = 0.0
+    squares: cython.double = 0.0
+    w: cython.double
+    for j in range(log_weight.shape[0]):
+        w = exp(power * (log_weight[j] - top))
         total += w
         squares += w * w
     return total * total / squares
 
 
-@kernel
-def redraw(
-    points: np.ndarray,
-    log_weight: np.ndarray,
-    redraws: int,
-    bandwidth: float,
-    out_points: np.ndarray,
-) -> None:
-    """Equally weighted points in place of weighted ones; at most four coordinates."""
-    n, side = points.shape
-    share, drawn, xi = np.empty(n), np.empty(n, np.int64), np.empty(4)
-    tempered = temper(log_weight, share)
-    mean, root = moments(points, share)
-    systematic(share, (0.5 + redraws * _GOLDEN) % 1.0, drawn)
-    if tempered:  # the posterior lies outside: go there, but do not narrow on the way
-        root = moments(points, np.full(n, 1.0 / n))[1]
-        bandwidth = 1.0
-    keep = math.sqrt(1.0 - bandwidth * bandwidth)
-    for j in range(n):
-        even_normal(redraws * n + j, xi)
-        for a in range(side):
-            x = keep * points[drawn[j], a] + (1.0 - keep) * mean[a]
-            for b in range(a + 1):
-                x += bandwidth * root[a, b] * xi[b]
-            out_points[j, a] = x
+def quasi_normal(index, out_xi):
+    """Write entry `index` of a sequence that fills the four-dimensional normal (Box and Muller)."""
+    u: cython.double = (0.5 + (index + 1) * STRIDE_1) % 1.0
+    v: cython.double = (0.5 + (index + 1) * STRIDE_2) % 1.0
+    radius: cython.double = sqrt(-2.0 * log(max(u, 1e-300)))
+    out_xi[0] = radius * cos(2.0 * PI * v)
+    out_xi[1] = radius * sin(2.0 * PI * v)
+    u = (0.5 + (index + 1) * STRIDE_3) % 1.0
+    v = (0.5 + (index + 1) * STRIDE_4) % 1.0
+    radius = sqrt(-2.0 * log(max(u, 1e-300)))
+    out_xi[2] = radius * cos(2.0 * PI * v)
+    out_xi[3] = radius * sin(2.0 * PI * v)
 
 
-@kernel
-def temper(log_weight: np.ndarray, out_share: np.ndarray) -> bool:
-    """Shares by weight, flattened where too few points would be left; whether they were.
-
-    A cloud cannot follow at once a posterior much narrower than itself, or outside it; flattened
-    weights let it get there over a few batches in place of collapsing to a point.
-    """
-    least = THINNEST * log_weight.size
-    low, high = -700.0, 0.0  # of the power's logarithm: log weights may be 1e300 apart
-    tempered = carriers(log_weight, 1.0) < least
-    if not tempered:
-        low = 0.0
-    while high - low > 1e-6:
-        middle = 0.5 * (low + high)
-        if carriers(log_weight, math.exp(middle)) < least:
-            high = middle
-        else:
-            low = middle
-    top = log_weight.max()
-    for j in range(log_weight.size):
-        out_share[j] = math.exp(math.exp(low) * (log_weight[j] - top))
-    out_share /= out_share.sum()
-    return tempered
-
-
-@kernel
-def moments(points: np.ndarray, share: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Weighted mean, and a lower triangular root of the weighted covariance."""
-    n, side = points.shape
-    mean, root = np.zeros(side), np.zeros((side, side))
-    for j in range(n):
-        mean += share[j] * points[j]
-    for j in range(n):
-        for a in range(side):
-            for b in range(a + 1):
-                root[a, b] += share[j] * (points[j, a] - mean[a]) * (points[j, b] - mean[b])
-    for a in range(side):
-        least = 1e-9 * root[a, a]  # one coordinate may be a function of the others
-        for b in range(a + 1):
-            for c in range(b):
-                root[a, b] -= root[a, c] * root[b, c]
-            if a == b:
-                root[a, a] = math.sqrt(max(root[a, a], least))
-            else:
-                root[a, b] = root[a, b] / root[b, b] if root[b, b] > 0.0 else 0.0
-    return mean, root
-
-
-@kernel
-def systematic(share: np.ndarray, offset: float, out_drawn: np.ndarray) -> None:
-    """Indices at the evenly spaced places (i + offset) / n of the cumulative shares."""
-    n = share.size
-    j = 0
-    cumulative = share[0]
-    for i in range(n):
-        while cumulative <= (i + offset) / n and j < n - 1:
-            j += 1
-            cumulative += share[j]
-        out_drawn[i] = j
-
-
-@kernel
-def even_normal(index: int, out_xi: np.ndarray) -> None:
-    """Entry `index` of a sequence that fills the four-dimensional normal (Box and Muller)."""
-    for pair in range(0, 4, 2):
-        u = (0.5 + (index + 1) * STRIDES[pair]) % 1.0
-        v = (0.5 + (index + 1) * STRIDES[pair + 1]) % 1.0
-        radius = math.sqrt(-2.0 * math.log(max(u, 1e-300)))
-        out_xi[pair] = radius * math.cos(2.0 * math.pi * v)
-        out_xi[pair + 1] = radius * math.sin(2.0 * math.pi * v)
-
-
-def even_cloud(n: int, side: int) -> NDArray[np.float64]:
-    """(n, side) standard normal points, as even as can be, with exact mean 0 and covariance I.
+def quasi_normal_points(n, side):
+    """Return (n, side) evenly spread standard normal points with mean 0 and covariance I exactly.
 
     Example:
-        >>> points = even_cloud(64, 3)
+        >>> points = quasi_normal_points(64, 3)
         >>> bool(abs(points.T @ points / 64 - np.eye(3)).max() < 1e-12)
         True
     """
-    places = (0.5 + np.arange(1, n + 1)[:, None] * np.array(STRIDES[:side])) % 1.0
-    points = special.ndtri(np.clip(places, 1e-12, 1 - 1e-12))
+    strides = np.array([STRIDE_1, STRIDE_2, STRIDE_3, STRIDE_4])[:side]
+    positions = (0.5 + np.arange(1, n + 1)[:, None] * strides) % 1.0
+    points = special.ndtri(np.clip(positions, 1e-12, 1 - 1e-12))
     points -= points.mean(axis=0)
     factor = np.linalg.cholesky(points.T @ points / n)
-    return cast(NDArray[np.float64], np.linalg.solve(factor, points.T).T)
+    return np.linalg.solve(factor, points.T).T

@@ -1,0 +1,541 @@
+"""One sweep of the beam sampler for the infinite HMM (Van Gael, Saatci, Teh, Ghahramani 2008).
+
+    beta ~ SB(gamma),   pi_j ~ DP(alpha, beta),   s_t | s_{t-1} ~ pi_{s_{t-1}}
+    y_t | s_t = k ~ N(F_t theta_k, v_k),          theta_k ~ N(mu0, v_k Lambda^-1)
+
+Given a slice u_t ~ U(0, pi_{s_{t-1}, s_t}), finitely many regimes can reach time t, so the whole
+path is drawn at once:
+
+    a_t(k) = p(s_t = k | y_1:t, u_1:t)  ~  p(y_t | s_t = k)  sum_j 1[u_t <= pi_jk] a_{t-1}(j)
+
+Shares, transition rows, slices and the filter are stored as logarithms: an outlier makes every
+density underflow, and so do the smallest entries of a row. Row 0 of the transition matrix is the
+initial distribution.
+
+The emission is a conjugate regression with v known or v ~ InverseGamma(shape, scale). Given the
+observations of a regime, theta | v ~ N(mean, v P^-1) with P = Lambda + F'F and
+P mean = Lambda mu0 + F'y; v | y ~ InverseGamma(shape + n / 2, scale + misfit / 2) with
+misfit = |y - F mean|^2 + |mean - mu0|^2_Lambda, a sum of squares without cancellation.
+"""
+
+from __future__ import annotations
+
+import math
+
+import cython
+import numpy as np
+from cython.cimports.libc.math import exp, fabs, isnan, lgamma, log, sqrt
+
+if not cython.compiled:
+    from regimekit.core.logspace import draw_index, logaddexp, logsumexp, normalize
+    from regimekit.ihmm.hdp import antoniak, log_gamma_draw
+
+from regimekit.core.random import RandomSource
+
+INF = cython.declare(cython.double, math.inf)
+MAX_RESIDUAL = cython.declare(cython.double, 1e150)  # units of y; its square is finite
+MIN_VARIANCE = cython.declare(cython.double, 1e-290)  # of noise, pivots and concentrations
+# The remainder of a pivot below this fraction of it is rounding error.
+ROUNDING = cython.declare(cython.double, 1e-16)
+LOG_2PI = cython.declare(cython.double, math.log(2.0 * math.pi))
+
+
+class Regression:
+    """Conjugate regressions of the regimes on the whole stream.
+
+    Args:
+        data: object with y (T,), NaN if missing, and design (T, m).
+        prior: object with mean (m,), precision (m, m) Lambda, root (m, m) with
+            root root' = Lambda^-1, known, noise, shape and scale.
+
+    Attributes:
+        seen: (K,) number of observations of each regime, after `learn`.
+        mean: (K, m) posterior mean of the coefficients.
+        root: (K, m, m) lower Cholesky factor of their posterior precision, in units of the noise.
+        misfit: (K,) squared residuals plus the squared distance from the prior mean.
+    """
+
+    def __init__(self, data, prior):
+        self.y = data.y
+        self.design = np.ascontiguousarray(data.design)
+        self.prior_mean = np.ascontiguousarray(prior.mean)
+        self.prior_precision = np.ascontiguousarray(prior.precision)
+        self.prior_root = np.ascontiguousarray(prior.root)
+        self.known = prior.known
+        self.noise, self.shape, self.scale = prior.noise, prior.shape, prior.scale
+
+    def learn(self, path, n):
+        """Compute the posterior of n regimes, given the regime of each observation (T,)."""
+        size: cython.Py_ssize_t = self.prior_mean.shape[0]
+        self.seen, self.misfit = np.zeros(n), np.empty(n)
+        self.mean = np.empty((n, size))
+        self.root = np.empty((n, size, size))
+        self.add_observations(path)
+
+    def add_observations(self, path):
+        """Compute sums, Cholesky factors, means and misfits of all regimes."""
+        size: cython.Py_ssize_t = self.prior_mean.shape[0]
+        k: cython.Py_ssize_t
+        for k in range(self.seen.shape[0]):
+            for i in range(size):
+                total: cython.double = 0.0
+                for j in range(size):
+                    self.root[k, i, j] = self.prior_precision[i, j]
+                    total += self.prior_precision[i, j] * self.prior_mean[j]
+                self.mean[k, i] = total
+        for t in range(path.shape[0]):
+            if isnan(self.y[t]):
+                continue
+            k = path[t]
+            self.seen[k] += 1.0
+            for i in range(size):
+                f: cython.double = self.design[t, i]
+                self.mean[k, i] += f * self.y[t]
+                for j in range(i + 1):
+                    self.root[k, i, j] += f * self.design[t, j]
+        for k in range(self.seen.shape[0]):
+            self.factorize(k)
+            self.solve(k)
+            self.misfit[k] = self.shrinkage(k)
+        for t in range(path.shape[0]):
+            if not isnan(self.y[t]):
+                error: cython.double = self.residual(t, self.mean, path[t])
+                self.misfit[path[t]] += error * error
+
+    def factorize(self, k):
+        """Replace the lower triangle of the precision of regime k by its Cholesky factor."""
+        size: cython.Py_ssize_t = self.prior_mean.shape[0]
+        for j in range(size):
+            for i in range(j, size):
+                total: cython.double = self.root[k, i, j]
+                floor: cython.double = ROUNDING * total
+                if floor < MIN_VARIANCE:
+                    floor = MIN_VARIANCE
+                for l in range(j):
+                    total -= self.root[k, i, l] * self.root[k, j, l]
+                if i == j:
+                    self.root[k, j, j] = sqrt(total if total > floor else floor)
+                else:
+                    self.root[k, i, j] = total / self.root[k, j, j]
+
+    def solve(self, k):
+        """Replace P mean of regime k by its mean."""
+        for i in range(self.prior_mean.shape[0]):
+            total: cython.double = self.mean[k, i]
+            for j in range(i):
+                total -= self.root[k, i, j] * self.mean[k, j]
+            self.mean[k, i] = total / self.root[k, i, i]
+        self.solve_upper(k, self.mean[k])
+
+    def solve_upper(self, k, vector):
+        """Replace `vector` by L'^-1 vector with the factor L of regime k."""
+        size: cython.Py_ssize_t = self.prior_mean.shape[0]
+        for step in range(size):
+            i: cython.Py_ssize_t = size - 1 - step
+            total: cython.double = vector[i]
+            for j in range(i + 1, size):
+                total -= self.root[k, j, i] * vector[j]
+            vector[i] = total / self.root[k, i, i]
+
+    def shrinkage(self, k):
+        """Return (mean - mu0)' Lambda (mean - mu0) of regime k."""
+        size: cython.Py_ssize_t = self.prior_mean.shape[0]
+        total: cython.double = 0.0
+        for j in range(size):
+            for i in range(size):
+                left: cython.double = self.mean[k, i] - self.prior_mean[i]
+                right: cython.double = self.mean[k, j] - self.prior_mean[j]
+                left = min(max(left, -MAX_RESIDUAL), MAX_RESIDUAL)
+                right = min(max(right, -MAX_RESIDUAL), MAX_RESIDUAL)
+                total += left * self.prior_precision[i, j] * right
+        return total if total > 0.0 else 0.0
+
+    def residual(self, t, coefficients, k):
+        """Return y_t - F_t theta_k, limited so that its square is finite."""
+        fit: cython.double = 0.0
+        for i in range(self.prior_mean.shape[0]):
+            fit += self.design[t, i] * coefficients[k, i]
+        error: cython.double = self.y[t] - fit
+        return min(max(error, -MAX_RESIDUAL), MAX_RESIDUAL)
+
+    def draw_noise(self, seen, misfit, random):
+        """Draw v given `seen` observations; from its prior if there are none."""
+        if self.known:
+            return self.noise
+        draw: cython.double = random.gamma(self.shape + 0.5 * seen, 1.0)
+        if draw < MIN_VARIANCE:
+            draw = MIN_VARIANCE
+        variance: cython.double = (self.scale + 0.5 * misfit) / draw
+        return variance if variance > MIN_VARIANCE else MIN_VARIANCE
+
+    def draw_prior_coefficients(self, noise, random, out):
+        """Draw theta ~ N(mu0, v Lambda^-1)."""
+        size: cython.Py_ssize_t = self.prior_mean.shape[0]
+        for i in range(size):
+            out[i] = self.prior_mean[i]
+        for j in range(size):
+            z: cython.double = sqrt(noise) * random.normal()
+            for i in range(j, size):
+                out[i] += self.prior_root[i, j] * z
+
+    def draw_coefficients(self, k, noise, random, out):
+        """Draw theta ~ N(mean, v P^-1) of regime k."""
+        size: cython.Py_ssize_t = self.prior_mean.shape[0]
+        for i in range(size):
+            out[i] = sqrt(noise) * random.normal()
+        self.solve_upper(k, out)
+        for i in range(size):
+            out[i] += self.mean[k, i]
+
+    def log_evidence(self):
+        """Return log p(y | path); coefficients and unknown noise are integrated out."""
+        total: cython.double = 0.0
+        for k in range(self.seen.shape[0]):
+            n: cython.double = self.seen[k]
+            total -= 0.5 * n * LOG_2PI
+            # Square root of |Lambda| / |Lambda + F'F|.
+            for i in range(self.prior_mean.shape[0]):
+                total -= log(self.prior_root[i, i]) + log(self.root[k, i, i])
+            if self.known:
+                total -= 0.5 * (n * log(self.noise) + self.misfit[k] / self.noise)
+            else:
+                shape: cython.double = self.shape + 0.5 * n
+                total += lgamma(shape) - lgamma(self.shape)
+                total += self.shape * log(self.scale)
+                total -= shape * log(self.scale + 0.5 * self.misfit[k])
+        return total
+
+
+class Chain:
+    """One point of the Markov chain, with room for C regimes of which K are represented.
+
+    Args:
+        data: see `Regression`.
+        prior: see `Regression`; its `concentration` (2, 2) has shape and rate of the Gamma priors
+            of alpha and gamma.
+        path: (T,) initial regime of each observation, from 0 to K - 1.
+        n_regimes: K.
+        capacity: C.
+        generator: NumPy generator of the random draws.
+
+    Attributes:
+        path: (T,) regime of each observation.
+        size: K.
+        log_beta: (C + 1,) log shares; entry K is the mass of regimes not represented.
+        log_rows: (C + 1, C + 1) log transition probabilities. Row k + 1 leaves regime k, row 0 is
+            the initial distribution, column K leads to regimes not represented.
+        coefficients: (C, m) theta.
+        noise: (C,) v.
+        concentration: (2,) alpha, gamma.
+        counts: (K + 1, K) transitions of the path, after `count_transitions`.
+        log_slices: (T,) log u_t, after `draw_slices`.
+        log_filter: (T, K) log filter up to a constant per row, after `filter_forward`.
+    """
+
+    def __init__(self, data, prior, path, n_regimes, capacity, generator):
+        self.regression = Regression(data, prior)
+        self.random = RandomSource(generator)
+        self.path, self.size = np.array(path, np.int64), n_regimes
+        log_beta = np.full(capacity + 1, -np.inf)
+        log_beta[: n_regimes + 1] = -np.log(n_regimes + 1)
+        self.log_beta = log_beta
+        self.log_rows = np.full((capacity + 1, capacity + 1), -np.inf)
+        self.coefficients = np.zeros((capacity, len(prior.mean)))
+        self.noise, self.concentration = np.ones(capacity), np.ones(2)
+        self.concentration_prior = np.ascontiguousarray(prior.concentration)
+        self.log_slices = np.empty(len(path))
+        self.sources, self.pair = np.zeros(capacity + 1, np.int64), np.empty(2)
+        self.log_mass, self.shares = np.zeros(capacity + 1), np.zeros(capacity + 1)
+        self.resample_parameters()
+
+    def sweep(self):
+        """Move the chain once.
+
+        Returns:
+            The log joint density of the new path, and whether the capacity was too small.
+        """
+        self.draw_slices()
+        truncated = self.extend(np.min(self.log_slices))
+        self.filter_forward()
+        self.sample_backward()
+        self.relabel()
+        return self.resample_parameters(), truncated
+
+    def resample_parameters(self):
+        """Draw everything but the path, given the path.
+
+        Returns:
+            log p(y, path, alpha, gamma) up to a constant, with alpha and gamma as before.
+        """
+        self.count_transitions()
+        log_joint = self.sample_structure()
+        self.sample_rows()
+        return log_joint + self.sample_emissions()
+
+    def draw_slices(self):
+        """Draw log u_t with u_t uniform below the probability of the transition taken."""
+        row: cython.Py_ssize_t = 0
+        for t in range(self.path.shape[0]):
+            regime: cython.Py_ssize_t = self.path[t]
+            self.log_slices[t] = self.log_rows[row, regime] - self.random.exponential()
+            row = regime + 1
+
+    def extend(self, log_least):
+        """Represent regimes until every row hides less mass than the smallest slice.
+
+        Returns:
+            Whether the capacity was too small for that.
+        """
+        least: cython.double = log_least
+        while True:
+            n: cython.Py_ssize_t = self.size
+            hidden: cython.double = -INF
+            for j in range(n + 1):
+                if self.log_rows[j, n] > hidden:
+                    hidden = self.log_rows[j, n]
+            if hidden < least:
+                return False
+            if n == self.coefficients.shape[0]:
+                return True
+            self.represent()
+            self.noise[n] = self.regression.draw_noise(0.0, 0.0, self.random)
+            self.regression.draw_prior_coefficients(
+                self.noise[n], self.random, self.coefficients[n]
+            )
+
+    def represent(self):
+        """Break one regime off the mass not represented: of beta, and of every row."""
+        n: cython.Py_ssize_t = self.size
+        alpha: cython.double = self.concentration[0]
+        self.split(self.log_beta, n, 1.0, self.concentration[1])
+        part: cython.double = alpha * exp(self.log_beta[n])
+        rest: cython.double = alpha * exp(self.log_beta[n + 1])
+        for j in range(n + 1):
+            self.split(self.log_rows[j], n, part, rest)
+        self.size = n + 1
+        for k in range(n + 2):
+            self.log_rows[n + 1, k] = alpha * exp(self.log_beta[k])
+        self.log_dirichlet(self.log_rows[n + 1], n + 2)
+
+    def split(self, log_shares, last, part, rest):
+        """Divide entry `last` into itself and its successor by a Beta(part, rest) draw."""
+        self.pair[0] = part
+        self.pair[1] = rest
+        self.log_dirichlet(self.pair, 2)
+        whole: cython.double = log_shares[last]
+        log_shares[last] = whole + self.pair[0]
+        log_shares[last + 1] = whole + self.pair[1]
+
+    def log_dirichlet(self, shapes, n):
+        """Replace the first n shapes by the log of a Dirichlet draw with those shapes."""
+        for k in range(n):
+            shapes[k] = log_gamma_draw(shapes[k], self.random)
+        total: cython.double = logsumexp(shapes, 0, n)
+        # If every shape underflowed, the last entry takes the whole mass.
+        if total == -INF:
+            shapes[n - 1] = 0.0
+            return
+        for k in range(n):
+            shapes[k] -= total
+
+    def filter_forward(self):
+        """Compute the (T, K) log filter given the slices; -inf for unreachable regimes."""
+        n = self.size
+        self.log_filter = np.full((self.path.shape[0], n), -np.inf)
+        # From the most to the least probable target, so that the loop over targets can stop early.
+        rows = np.asarray(self.log_rows)[: n + 1, :n]
+        self.order = np.ascontiguousarray(np.argsort(-rows, axis=1), np.int64)
+        with cython.nogil:
+            self.filter_loop()
+
+    def filter_loop(self):
+        """Run the filter over all observations."""
+        # The first source is the initial distribution, row 0.
+        n_sources: cython.Py_ssize_t = 1
+        self.sources[0] = 0
+        self.log_mass[0] = 0.0
+        for t in range(self.path.shape[0]):
+            for i in range(n_sources):
+                j: cython.Py_ssize_t = self.sources[i]
+                for m in range(self.size):
+                    k: cython.Py_ssize_t = self.order[j, m]
+                    if self.log_rows[j, k] < self.log_slices[t]:
+                        break
+                    self.log_filter[t, k] = logaddexp(self.log_mass[i], self.log_filter[t, k])
+            n_sources = self.weigh_reached(t)
+
+    def weigh_reached(self, t):
+        """Multiply by the density of y_t; store the reached regimes and return their number."""
+        top: cython.double = -INF
+        reached: cython.Py_ssize_t = 0
+        for k in range(self.size):
+            if self.log_filter[t, k] > -INF:
+                self.log_filter[t, k] += self.log_density(t, k)
+                if self.log_filter[t, k] > top:
+                    top = self.log_filter[t, k]
+        for k in range(self.size):
+            if self.log_filter[t, k] > -INF:
+                self.log_filter[t, k] -= top
+                self.sources[reached] = k + 1
+                self.log_mass[reached] = self.log_filter[t, k]
+                reached += 1
+        return reached
+
+    def log_density(self, t, k):
+        """Return log N(y_t; F_t theta_k, v_k) without the constant; 0 if y_t is missing."""
+        if isnan(self.regression.y[t]):
+            return 0.0
+        error: cython.double = self.regression.residual(t, self.coefficients, k)
+        z: cython.double = fabs(error / sqrt(self.noise[k]))
+        if z > MAX_RESIDUAL:
+            z = MAX_RESIDUAL
+        return -0.5 * (z * z + log(self.noise[k]))
+
+    def sample_backward(self):
+        """Draw the path from its last regime to its first."""
+        with cython.nogil:
+            self.backward_loop()
+
+    def backward_loop(self):
+        """Draw the regimes one by one."""
+        length: cython.Py_ssize_t = self.path.shape[0]
+        for step in range(length):
+            t: cython.Py_ssize_t = length - 1 - step
+            for k in range(self.size):
+                self.log_mass[k] = self.log_filter[t, k]
+                if (
+                    t + 1 < length
+                    and self.log_rows[k + 1, self.path[t + 1]] < self.log_slices[t + 1]
+                ):
+                    self.log_mass[k] = -INF
+            normalize(self.log_mass, self.size, self.shares)
+            self.path[t] = draw_index(self.shares, self.size, self.random.uniform())
+
+    def relabel(self):
+        """Keep the regimes in use, numbered by first appearance; the rest joins the last share."""
+        n = self.size
+        path, log_beta = np.asarray(self.path), np.asarray(self.log_beta)
+        used, first = np.unique(path, return_index=True)
+        used = used[np.argsort(first)]
+        label = np.full(n, -1, np.int64)
+        label[used] = np.arange(used.size)
+        rest: cython.double = log_beta[n]
+        for k in range(n):
+            if label[k] < 0:
+                rest = logaddexp(rest, log_beta[k])
+        log_beta[: used.size] = log_beta[used]
+        log_beta[used.size] = rest
+        path[:] = label[path]
+        self.size = used.size
+
+    def count_transitions(self):
+        """Count the transitions of the path: (K + 1, K); row 0 is the one out of the start."""
+        self.counts = np.zeros((self.size + 1, self.size), np.int64)
+        row: cython.Py_ssize_t = 0
+        for t in range(self.path.shape[0]):
+            self.counts[row, self.path[t]] += 1
+            row = self.path[t] + 1
+
+    def sample_structure(self):
+        """Draw table counts, then alpha, gamma and beta given them (rows are integrated out).
+
+        Returns:
+            log p(path, alpha, gamma) as it was before: see `log_marginal_path`.
+        """
+        n: cython.Py_ssize_t = self.size
+        alpha: cython.double = self.concentration[0]
+        gamma: cython.double = self.concentration[1]
+        tables: cython.double[::1] = np.zeros(n)
+        customers: cython.double[::1] = np.zeros(n + 1)
+        total: cython.double[::1] = np.zeros(1)
+        for j in range(n + 1):
+            for k in range(n):
+                if self.counts[j, k] > 0:
+                    customers[j] += self.counts[j, k]
+                    share: cython.double = alpha * exp(self.log_beta[k])
+                    opened: cython.Py_ssize_t = antoniak(self.counts[j, k], share, 0.0, self.random)
+                    tables[k] += opened
+                    total[0] += opened
+        log_joint: cython.double = self.log_marginal_path(tables)
+        prior = self.concentration_prior
+        log_joint += (prior[0, 0] - 1.0) * log(alpha) - prior[0, 1] * alpha
+        log_joint += (prior[1, 0] - 1.0) * log(gamma) - prior[1, 1] * gamma
+        self.concentration[0] = self.draw_concentration(alpha, total[0], customers, n + 1, 0)
+        self.concentration[1] = self.draw_concentration(gamma, n, total, 1, 1)
+        for k in range(n):
+            self.log_beta[k] = tables[k]
+        self.log_beta[n] = self.concentration[1]
+        self.log_dirichlet(self.log_beta, n + 1)
+        return log_joint
+
+    def log_marginal_path(self, tables):
+        """Return log p(path | alpha, gamma), beta integrated out, by one draw of the tables m_k.
+
+        p(path, m | alpha, gamma) / p(m | path, alpha, beta) is unbiased for p(path | alpha, gamma)
+        if m was drawn from the denominator. The Stirling numbers of both cancel, and the ratio
+        hardly depends on m if beta_k is about m_k / m. It compares paths with different numbers
+        of regimes; p(path | alpha, beta) does not, since each path has its own beta.
+        """
+        gamma: cython.double = self.concentration[1]
+        total: cython.double = self.log_path()
+        total += lgamma(gamma) - lgamma(gamma + np.sum(tables))
+        for k in range(self.size):
+            count: cython.double = tables[k]
+            total += log(gamma) + lgamma(count) - count * self.log_beta[k]
+        return total
+
+    def log_path(self):
+        """Return log p(path | alpha, beta); the transition rows are integrated out."""
+        alpha: cython.double = self.concentration[0]
+        total: cython.double = 0.0
+        for j in range(self.size + 1):
+            customers: cython.double = 0.0
+            for k in range(self.size):
+                if self.counts[j, k] > 0:
+                    # G(a + n) / G(a) as a G(a + n) / G(a + 1), because a may underflow.
+                    log_share: cython.double = log(alpha) + self.log_beta[k]
+                    share: cython.double = exp(log_share)
+                    total += log_share + lgamma(share + self.counts[j, k]) - lgamma(share + 1.0)
+                    customers += self.counts[j, k]
+            if customers > 0.0:
+                total -= log(alpha) + lgamma(alpha + customers) - lgamma(alpha + 1.0)
+        return total
+
+    def draw_concentration(self, value, tables, customers, n, which):
+        """Draw a concentration, given n restaurants that opened `tables` tables in all.
+
+        The likelihood a^tables prod_j G(a) / G(a + n_j) becomes a Gamma density in `a` given
+        u_j ~ Beta(a + 1, n_j) and v_j ~ Bernoulli(n_j / (n_j + a)).
+        """
+        shape: cython.double = self.concentration_prior[which, 0] + tables
+        rate: cython.double = self.concentration_prior[which, 1]
+        for j in range(n):
+            count: cython.double = customers[j]
+            if count > 0.0:
+                u: cython.double = self.random.beta(value + 1.0, count)
+                rate -= log(u if u > MIN_VARIANCE else MIN_VARIANCE)
+                if self.random.uniform() * (count + value) < count:
+                    shape -= 1.0
+        drawn: cython.double = self.random.gamma(shape, 1.0) / rate
+        return drawn if drawn > MIN_VARIANCE else MIN_VARIANCE
+
+    def sample_rows(self):
+        """Draw pi_j ~ Dir(alpha beta + n_j); its last entry is the regimes not represented."""
+        n: cython.Py_ssize_t = self.size
+        alpha: cython.double = self.concentration[0]
+        for j in range(n + 1):
+            for k in range(n + 1):
+                self.log_rows[j, k] = alpha * exp(self.log_beta[k])
+            for k in range(n):
+                self.log_rows[j, k] += self.counts[j, k]
+            self.log_dirichlet(self.log_rows[j], n + 1)
+
+    def sample_emissions(self):
+        """Draw noise and coefficients of each regime; return log p(y | path)."""
+        self.regression.learn(self.path, self.size)
+        for k in range(self.size):
+            self.noise[k] = self.regression.draw_noise(
+                self.regression.seen[k], self.regression.misfit[k], self.random
+            )
+            self.regression.draw_coefficients(k, self.noise[k], self.random, self.coefficients[k])
+        return self.regression.log_evidence()

@@ -1,0 +1,263 @@
+"""Follow a table that is still growing: `regimekit run --follow`, one JSON line per observation.
+
+A checkpoint contains the model, the position in the input and the length of the output. It is
+written atomically. After a restart the output is truncated to that length and the input is read
+from that position, so every row is processed exactly once, even if the process was killed.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import sys
+import zipfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import BinaryIO
+
+from regimekit.cli.console import Console, Interrupt, to_json
+from regimekit.cli.output import MODEL
+from regimekit.cli.pipeline import PipelineOptions
+from regimekit.core.exceptions import RegimekitError, whole
+from regimekit.core.model import Model
+from regimekit.core.registry import REGISTRY, from_bytes, make
+from regimekit.io import Observation, ObservationReader, TimeColumn, detect_layout
+from regimekit.io.reader import STDIN
+from regimekit.io.tail import LineFormat, Tail, detect_line_format, first_lines
+from regimekit.serialization.snapshot import write_file
+
+LINES, CHECKPOINT = "follow.jsonl", "follow.checkpoint"
+Lines = Iterator[tuple[bytes, int]]
+
+
+@dataclass
+class FollowedStream:
+    """Stream between two rows.
+
+    Attributes:
+        model: the model.
+        reader: converts rows into observations.
+        line_format: notation of the lines.
+        level: probability of the intervals.
+        position: byte of the input after the last line.
+        lines: lines read.
+        observations: observations processed.
+    """
+
+    model: Model
+    reader: ObservationReader
+    line_format: LineFormat
+    level: float
+    position: int = 0
+    lines: int = 0
+    observations: int = 0
+
+    def process(self, line: bytes, end: int) -> bytes:
+        """Process one line of input.
+
+        Args:
+            line: the line.
+            end: byte of the input after the line.
+
+        Returns:
+            The lines of output.
+        """
+        self.lines += 1
+        row = None
+        if self.lines > self.line_format.header:
+            row = self.line_format.row(line, self.reader.layout.used)
+        observations = [] if row is None else self.reader.read(row)
+        self.position = end
+        return b"".join(self._update(one).encode() + b"\n" for one in observations)
+
+    def _update(self, observation: Observation) -> str:
+        names = self.reader.layout.columns
+        x = dict(zip(names, observation.x, strict=True)) if names else None
+        forecast = self.model.predict(x)
+        step = self.model.update(observation.y, x)
+        lower, upper = forecast.interval(self.level)
+        self.observations += 1
+        return to_json(
+            {
+                "time": self.observations - 1 if observation.time is None else observation.time,
+                "y": observation.y,
+                "mean": forecast.mean,
+                "median": forecast.quantile(0.5),
+                "lower": lower,
+                "upper": upper,
+                "sd": forecast.sd,
+                "regime": step.regime,
+                "regime_probability": step.regime_probability,
+                "weight": step.weight,
+                "outlier": bool(step.outlier),
+                "change_probability": step.change_probability,
+                "events": [event._asdict() for event in step.events],
+            }
+        )
+
+    def save(self, path: Path, output_bytes: int) -> None:
+        """Write a checkpoint; `output_bytes` is the length of the output."""
+        content = io.BytesIO()
+        state = {
+            "reader": self.reader.to_json(),
+            "line_format": self.line_format._asdict(),
+            "level": self.level,
+            "position": self.position,
+            "lines": self.lines,
+            "observations": self.observations,
+            "output_bytes": output_bytes,
+        }
+        with zipfile.ZipFile(content, "w") as archive:
+            archive.writestr("follow.json", to_json(state))
+            archive.writestr(MODEL, self.model.to_bytes())
+        write_file(path, content.getvalue())
+
+    @classmethod
+    def load(cls, path: Path) -> tuple[FollowedStream, int]:
+        """Read a checkpoint; returns the stream and the length of the output."""
+        try:
+            with zipfile.ZipFile(path) as archive:
+                state = json.loads(archive.read("follow.json"))
+                model = from_bytes(archive.read(MODEL))
+            line_format = state["line_format"]
+            stream = cls(
+                model,
+                ObservationReader.from_json(state["reader"]),
+                LineFormat(**{**line_format, "names": tuple(line_format["names"])}),
+                state["level"],
+                state["position"],
+                state["lines"],
+                state["observations"],
+            )
+            return stream, state["output_bytes"]
+        except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
+            raise RegimekitError(f"{path} is not a checkpoint of --follow: {error}.") from None
+
+
+def follow_stream(
+    options: PipelineOptions,
+    out: Path | None,
+    checkpoint_every: int,
+    resume: bool,
+    idle: float | None,
+    console: Console,
+) -> None:
+    """Follow a file or standard input until it ends, is idle for too long, or Ctrl-C.
+
+    Args:
+        options: table, columns and model.
+        out: result folder; None to print the lines.
+        checkpoint_every: observations between two checkpoints.
+        resume: whether to continue after the last checkpoint in `out`.
+        idle: seconds without a row after which to stop; None for no limit.
+        console: output.
+    """
+    whole("--snapshot-every", checkpoint_every)
+    _check(options, out, resume)
+    with Interrupt() as interrupt:
+
+        def stop(waited: float) -> bool:
+            return interrupt.requested or (idle is not None and waited >= idle)
+
+        stream, output_bytes, lines = _start(options, out, resume, stop, console)
+        target = _open_output(out, output_bytes)
+        saved_at = stream.observations
+
+        def save() -> None:
+            # The output must be on disk before the checkpoint that counts its bytes.
+            target.flush()
+            if out is not None:
+                os.fsync(target.fileno())
+                stream.save(out / CHECKPOINT, target.tell())
+
+        save()
+        try:
+            for line, end in lines:
+                target.write(stream.process(line, end))
+                target.flush()
+                if stream.observations - saved_at >= checkpoint_every:
+                    save()
+                    saved_at = stream.observations
+                if interrupt.requested:
+                    break
+        finally:
+            save()
+            if out is not None:
+                target.close()
+    if out is not None:
+        stream.model.save(out / MODEL)
+        console.warn(
+            f"{stream.observations} observations in {out / LINES}; continue with --resume."
+        )
+
+
+def _check(options: PipelineOptions, out: Path | None, resume: bool) -> None:
+    options.check()
+    name, request = options.model_name, options.request
+    if not REGISTRY[name].online:
+        raise RegimekitError(f"--model {name} needs the whole stream, so it cannot follow one.")
+    if options.choice.by or options.horizon or options.sort or request.table or request.query:
+        raise RegimekitError(
+            "--follow cannot be combined with --by, --horizon, --sort, --table or --query."
+        )
+    if resume and out is None:
+        raise RegimekitError("--resume needs --out: the folder of the stopped stream.")
+    if out is None:
+        return
+    if not resume and (out / CHECKPOINT).exists():
+        raise RegimekitError(
+            f"--out {out} contains a followed stream. Continue it with --resume, or choose another "
+            "folder."
+        )
+    if (out / LINES).resolve() == Path(request.file).resolve():
+        raise RegimekitError(f"--out {out} would overwrite the input. Choose another folder.")
+
+
+def _start(
+    options: PipelineOptions,
+    out: Path | None,
+    resume: bool,
+    stop: Callable[[float], bool],
+    console: Console,
+) -> tuple[FollowedStream, int, Lines]:
+    """Return the stream, the length of its output, and the lines to process."""
+    file = options.request.file
+    if resume and out is not None and (out / CHECKPOINT).exists():
+        stream, output_bytes = FollowedStream.load(out / CHECKPOINT)
+        if file != STDIN:
+            return stream, output_bytes, Tail(file, stream.position).lines(stop)
+        # A pipe is sent again from its start; lines that were processed are skipped.
+        lines = Tail(file).lines(stop)
+        new = (line for n, line in enumerate(lines, start=1) if n > stream.lines)
+        return stream, output_bytes, new
+    tail = Tail(file)
+    first = first_lines(tail, stop)
+    name = "standard input" if file == STDIN else file
+    if not first:
+        raise RegimekitError(f"{name} has no rows.")
+    line_format, source = detect_line_format([line for line, _ in first], name)
+    layout = detect_layout(source.names, source.sample(), options.choice, source.separator)
+    for line in (*source.notes, f"target: {layout.target}; time: {layout.time or 'none'}"):
+        console.warn(line)
+    model = make(options.model_name, **options.model_settings())
+    time_column = TimeColumn(first=[] if layout.time else None)
+    reader = ObservationReader(layout, time_column, source.first_line)
+    stream = FollowedStream(model, reader, line_format, options.level)
+    return stream, 0, chain(first, tail.lines(stop))
+
+
+def _open_output(out: Path | None, output_bytes: int) -> BinaryIO:
+    """Open the output, truncated to the length that the checkpoint states."""
+    if out is None:
+        return sys.stdout.buffer
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        target = (out / LINES).open("ab")
+        target.truncate(output_bytes)
+        target.seek(output_bytes)
+    except OSError as error:
+        raise RegimekitError(f"--out {out} cannot be written: {error.strerror}.") from None
+    return target

@@ -1,0 +1,191 @@
+"""Run several models or settings on one table: `regimekit compare` and `regimekit tune`."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from regimekit import plotting
+from regimekit.cli.console import Console, format_number
+from regimekit.cli.output import COMPARISON, ResultFolder, check_writable, write_csv
+from regimekit.cli.pipeline import Pipeline, PipelineOptions, open_pipeline, takes_features
+from regimekit.core.display import count
+from regimekit.core.exceptions import RegimekitError, unknown
+from regimekit.core.registry import DEFAULT_MODEL, REGISTRY, make
+from regimekit.io.columns import columns_of
+from regimekit.metrics import comparison
+from regimekit.panel import with_seasons
+from regimekit.preprocessing.time_index import seasons_of
+from regimekit.tuning import TuneResult, tune
+
+# Settings in units of y; the default estimates them.
+_SCALE_SETTINGS = ("noise", "noise_scale", "prior_mean", "prior_var")
+
+
+def compare_models(
+    options: PipelineOptions, models: tuple[str, ...], out: Path, console: Console
+) -> None:
+    """Run several models on one table and write their scores and a figure.
+
+    Args:
+        options: table and columns; settings apply to the models that accept them.
+        models: names of the models; a default selection if empty.
+        out: result folder.
+        console: output.
+    """
+    with ResultFolder(out, options.request.file) as folder:
+        pipeline = open_pipeline(options, console, show_model=False)
+        block = pipeline.read_all(console)
+        target = pipeline.layout.target
+        compared = comparison.compare(
+            {name: _settings_for(name, pipeline) for name in models or _default_models(pipeline)},
+            block.y,
+            block.X,
+            season=pipeline.season,
+            skip=options.burn_in,
+            level=options.level,
+            on_start=lambda name: console.info(f"running {name}"),
+        )
+        rows = [one.row() for one in compared]
+        table_file, figure_file = COMPARISON
+        write_csv(folder.path(table_file), columns_of(rows))
+        try:
+            plotting.save(comparison.figure(compared, target), folder.path(figure_file))
+        except plotting.NoPictures as error:
+            console.warn(f"{figure_file} was not written. {error}")
+        files = folder.commit()
+    console.result({"models": rows, "out": str(out), "files": files})
+    console.info(f"one-step forecast errors, in units of {target}")
+    printed = [
+        [
+            row["model"],
+            *(format_number(row.get(name)) for name in ("rmse", "mae", "log_score")),
+            f"{row['coverage']:.1%}" if "coverage" in row else "",
+            str(row["regimes"]),
+            f"{row['ms_per_observation']:.2g}",
+            row["remark"],
+        ]
+        for row in rows
+    ]
+    header = ["", "RMSE", "MAE", "log score", "coverage", "regimes", "ms", ""]
+    console.table(header, printed)
+    console.info(f"results in {out}: {', '.join(files)}")
+
+
+def _default_models(pipeline: Pipeline) -> list[str]:
+    names = [DEFAULT_MODEL, "student_t_ihmm", "br_ihmm", "least_squares", "last_value"]
+    return names + (["seasonal_last_value"] if pipeline.season else [])
+
+
+def _settings_for(name: str, pipeline: Pipeline) -> dict[str, Any]:
+    """Return the requested features and settings that a model accepts."""
+    if name not in REGISTRY:
+        raise unknown("--models", name, REGISTRY)
+    options, accepted = pipeline.options, make(name).settings()
+    kept = {key: value for key, value in options.settings.items() if key in accepted}
+    options = replace(options, model=name, settings=kept)
+    if not takes_features(name):
+        options = replace(options, choice=options.choice._replace(columns=()), lags=())
+    settings = options.model_settings()
+    if "period" in accepted and pipeline.season:
+        settings.setdefault("period", pipeline.season)
+    return with_seasons(name, settings, seasons_of(pipeline.frequency))
+
+
+def tune_model(
+    options: PipelineOptions, out: Path, space: Path | None, console: Console, **search: Any
+) -> None:
+    """Search settings on a table and write the best ones.
+
+    Args:
+        options: table, columns and model.
+        out: settings file.
+        space: JSON file with the search space; the default space if None.
+        console: output.
+        **search: further arguments of `regimekit.tune`.
+    """
+    check_writable(out)
+    pipeline = open_pipeline(options, console)
+    block = pipeline.read_all(console)
+    result = tune(
+        options.model_name,
+        block.y,
+        block.X,
+        _read_space(space),
+        skip=min(options.burn_in, (search["train"] or len(block.y)) // 2),
+        settings=options.model_settings(),
+        progress=console.prints_text,
+        **search,
+    )
+    layout = pipeline.layout
+    info = {"file": options.request.file, "target": layout.target}
+    info |= {"columns": ",".join(layout.columns), "burn_in": str(options.burn_in)}
+    replace(result, info=result.info | info).save(out)
+    _print_tuned(result, _run_command(pipeline, out), out, console)
+
+
+def _read_space(file: Path | None) -> dict[str, Any] | None:
+    if file is None:
+        return None
+    try:
+        space: dict[str, Any] = json.loads(file.read_text())
+    except (OSError, ValueError) as error:
+        raise RegimekitError(f"--space {file} cannot be read as JSON: {error}.") from None
+    return space
+
+
+def _run_command(pipeline: Pipeline, out: Path) -> str:
+    """Return the command that runs the table with the settings file."""
+    options, request = pipeline.options, pipeline.options.request
+    words = ["regimekit", "run", request.file, "--target", pipeline.layout.target]
+    given = {"--time": options.choice.time, "--table": request.table, "--query": request.query}
+    for option, value in given.items():
+        words += [option, value] if value else []
+    words += ["--sort"] if options.sort else []
+    return shlex.join([*words, "--settings", str(out)])
+
+
+def _print_tuned(result: TuneResult, command: str, out: Path, console: Console) -> None:
+    """Print the best settings, and their score beside those of the default and the last value."""
+    trials = len(result.trials)
+    console.result(
+        {
+            "model": result.model_name,
+            "objective": result.objective,
+            "best": result.value,
+            "default": result.default,
+            "last_value": result.last_value,
+            "settings": result.best,
+            "trials": trials,
+            "failed": len(result.failures),
+            "out": str(out),
+            "hint": command,
+        }
+    )
+    searched = result.trials[0]["settings"]
+    fixed = {name: value for name, value in result.best.items() if name not in searched}
+    default = make(result.model_name, **fixed).settings()
+    if default.get("units") == "auto":
+        default |= dict.fromkeys(_SCALE_SETTINGS, "estimated")
+    rows = [[name, _format(default[name]), _format(result.best[name])] for name in searched]
+    console.table(["setting", "default", "best"], rows)
+    values = {
+        f"best of {count(trials, 'trial')}": result.value,
+        "default settings": result.default,
+        "last value": result.last_value,
+    }
+    rows = [[n, "failed" if v is None else format_number(v)] for n, v in values.items()]
+    console.table(["", result.objective], rows)
+    if result.failures:
+        console.info(f"{count(len(result.failures), 'trial')} failed")
+    console.info(f"settings in {out}; use them with: {command}")
+    if result.default is not None and result.default <= result.value:
+        how = "as well as" if result.default == result.value else "better than"
+        console.info(f"note: the default settings forecast {how} the best trial; keep them.")
+
+
+def _format(value: Any) -> str:
+    return format_number(value) if isinstance(value, float) else str(value)

@@ -1,0 +1,314 @@
+"""Result folder of a run: files are written together at the end, and read back later.
+
+Files are written to a hidden folder inside the result folder and renamed at the end. A run that
+fails therefore leaves earlier results unchanged.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import os
+import shutil
+import tempfile
+from dataclasses import MISSING, fields
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+import regimekit
+from regimekit.cli.console import to_json
+from regimekit.core.exceptions import RegimekitError
+from regimekit.core.model import Model
+from regimekit.core.recorder import in_hindsight
+from regimekit.core.registry import load
+from regimekit.io import ObservationReader
+from regimekit.io.columns import Columns
+from regimekit.io.reader import connect, quote_text
+from regimekit.io.time_column import format_time
+from regimekit.results import NO_REGIME, Event, Run
+
+RUN, EVENTS, REGIMES = "run.csv", "events.csv", "regimes.csv"
+FORECASTS, SCORES, ERRORS = "forecasts.csv", "scores.csv", "errors.csv"
+PARQUET, RECORD, MODEL, REPORT = "run.parquet", "run.json", "model.regimekit", "report.html"
+MODELS = "models"  # folder with one snapshot per series
+COMPARISON = ("comparison.csv", "comparison.png")
+# Files of an earlier run with these names are deleted if the next run does not write them.
+RUN_FILES = (RUN, PARQUET, EVENTS, REGIMES, FORECASTS, SCORES, ERRORS, MODEL, RECORD, REPORT)
+REPORT_ROWS = 100_000  # latest observations that a report shows
+RECORD_FORMAT = 2  # version of run.json
+
+
+class ResultFolder:
+    """Folder of results. Use it as a context, and call `commit` after the last file.
+
+    Args:
+        folder: the folder; it is created.
+        table: input file or query, which must not be overwritten.
+
+    Raises:
+        RegimekitError: if the folder cannot be written, or contains the input under the name of a
+            result.
+    """
+
+    def __init__(self, folder: Path, table: str = "") -> None:
+        if folder.is_file():
+            raise RegimekitError(f"--out {folder} is a file. Name a folder.")
+        for name in (*RUN_FILES, *COMPARISON):
+            target = folder / name
+            is_input = bool(table) and target.resolve() == Path(table).resolve()
+            # A query names its files in quotation marks.
+            if is_input or f"'{target}'" in table:
+                raise RegimekitError(
+                    f"--out {folder} would overwrite the input {target}. Choose another folder."
+                )
+        self.folder = folder
+        self._created = not folder.exists()
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self.staging = Path(tempfile.mkdtemp(prefix=".regimekit-", dir=folder))
+        except OSError as error:
+            reason = error.strerror or error
+            raise RegimekitError(f"--out {folder} cannot be written: {reason}.") from None
+
+    def path(self, name: str) -> Path:
+        """Return the path to which a file is written before `commit`."""
+        target = self.staging / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        return target
+
+    def write_record(self, **content: Any) -> None:
+        """Write run.json."""
+        head = {"regimekit_run": RECORD_FORMAT, "version": regimekit.__version__}
+        self.path(RECORD).write_text(to_json(head | content) + "\n")
+
+    def convert_run_to_parquet(self) -> None:
+        """Replace run.csv by run.parquet."""
+        source = self.path(RUN)
+        relation = f"read_csv({quote_text(source)}, header=true, delim=',', sample_size=-1)"
+        _copy_table(relation, self.path(PARQUET), "parquet")
+        source.unlink()
+
+    def copy_rows(self, file_format: str) -> None:
+        """Copy run.csv and events.csv of the earlier run, so that rows can be appended."""
+        if file_format == "parquet":
+            relation = f"read_parquet({quote_text(self.folder / PARQUET)})"
+            _copy_table(relation, self.path(RUN), "csv, header true")
+        else:
+            shutil.copyfile(self.folder / RUN, self.path(RUN))
+        shutil.copyfile(self.folder / EVENTS, self.path(EVENTS))
+
+    def commit(self) -> list[str]:
+        """Move all files to the result folder and return their names."""
+        staged = (path for path in self.staging.rglob("*") if path.is_file())
+        written = sorted(path.relative_to(self.staging) for path in staged)
+        for name in written:
+            target = self.folder / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            os.replace(self.staging / name, target)
+        # A comparison in the folder of a run has no record and keeps the files of the run.
+        if Path(RECORD) in written:
+            self._delete_stale(set(written))
+        return [str(name) for name in written]
+
+    def _delete_stale(self, written: set[Path]) -> None:
+        models = self.folder / MODELS
+        stale = {Path(name) for name in RUN_FILES}
+        stale |= {path.relative_to(self.folder) for path in models.glob("*.regimekit")}
+        for name in stale - written:
+            (self.folder / name).unlink(missing_ok=True)
+        if models.is_dir() and not any(models.iterdir()):
+            models.rmdir()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        shutil.rmtree(self.staging, ignore_errors=True)
+        if self._created and not any(self.folder.iterdir()):
+            self.folder.rmdir()
+
+
+class CsvWriter:
+    """CSV file that is written block by block; rows are appended to an existing file."""
+
+    def __init__(self, path: Path) -> None:
+        self._needs_header = not path.exists() or path.stat().st_size == 0
+        self._target = path.open("a", newline="")
+        self._writer = csv.writer(self._target, lineterminator="\n")
+        self.rows = 0
+
+    def add(self, columns: Columns) -> None:
+        """Append rows; the column names of the first block are the header."""
+        if self._needs_header and columns:
+            self._writer.writerow(columns)
+            self._needs_header = False
+        rows = [[csv_cell(value) for value in row] for row in zip(*columns.values(), strict=True)]
+        self._writer.writerows(rows)
+        self.rows += len(rows)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._target.close()
+
+
+def write_csv(path: Path, columns: Columns) -> None:
+    """Write a CSV file."""
+    with CsvWriter(path) as target:
+        target.add(columns)
+
+
+def csv_cell(value: Any) -> Any:
+    """Return a value as a CSV cell: empty for None and NaN."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return ""
+    return format_time(value) if isinstance(value, datetime) else value
+
+
+def check_writable(path: Path) -> None:
+    """Raise an error if a file cannot be written; used before a long computation."""
+    if path.is_dir():
+        raise RegimekitError(f"--out {path} is a folder. Name a file.")
+    part = path.with_name(path.name + ".part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part.touch()
+        part.unlink()
+    except OSError as error:
+        raise RegimekitError(f"--out {path} cannot be written: {error.strerror}.") from None
+
+
+class SavedRun(NamedTuple):
+    """Model snapshot, with the record and folder of the run that wrote it.
+
+    Attributes:
+        model: the model.
+        record: content of run.json; empty for a snapshot without a run.
+        folder: folder of the snapshot.
+        path: the snapshot.
+    """
+
+    model: Model
+    record: dict[str, Any]
+    folder: Path
+    path: Path
+
+    def reader(self) -> ObservationReader | None:
+        """Return the reader of the table after its last row; None without a run."""
+        state = self.record.get("reader")
+        return None if state is None else ObservationReader.from_json(state)
+
+    def require_run(self) -> None:
+        """Raise an error unless the snapshot belongs to a run of one series."""
+        if "reader" not in self.record:
+            raise RegimekitError(f"{self.folder} is not the folder of a run of one series.")
+
+
+def read_saved_run(path: Path) -> SavedRun:
+    """Read a snapshot.
+
+    Args:
+        path: snapshot file, or folder of a run.
+
+    Raises:
+        RegimekitError: if there is no snapshot, or if it cannot be read.
+    """
+    if path.is_dir():
+        if series := sorted(path.glob(f"{MODELS}/*.regimekit")):
+            raise RegimekitError(
+                f"{path} contains several series. Name one snapshot, such as {series[0]}."
+            )
+        path = path / MODEL
+        if not path.is_file():
+            raise RegimekitError(f"{path.parent} contains no {MODEL}; it is not a folder of a run.")
+    elif not path.exists():
+        raise RegimekitError(f"{path} does not exist.")
+    model = load(path)
+    record = path.parent / RECORD
+    has_record = path.name == MODEL and record.is_file()
+    return SavedRun(model, _read_record(record) if has_record else {}, path.parent, path)
+
+
+def _read_record(path: Path) -> dict[str, Any]:
+    try:
+        content: dict[str, Any] = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise RegimekitError(f"{path} cannot be read: {error}.") from None
+    if content.get("regimekit_run") != RECORD_FORMAT:
+        raise RegimekitError(
+            f"{path} was not written by this version of regimekit ({regimekit.__version__}). "
+            "Repeat the run."
+        )
+    return content
+
+
+def read_rows(
+    folder: Path, file_format: str
+) -> tuple[Run, NDArray[np.float64], NDArray[Any] | None]:
+    """Read the latest rows of a run from its folder.
+
+    Args:
+        folder: folder of the run.
+        file_format: "csv" or "parquet".
+
+    Returns:
+        The run, the (T,) observations, and their times or None; T is at most `REPORT_ROWS`.
+    """
+    columns = _read_columns(folder / f"run.{file_format}")
+    events = _events(_read_columns(folder / EVENTS), columns["time"])
+    columns["path"] = in_hindsight(columns["regime"], events)
+    parts: dict[str, Any] = {"events": events}
+    for entry in fields(Run):
+        if entry.name in columns:
+            parts[entry.name] = columns[entry.name]
+        elif entry.name not in parts and entry.default is entry.default_factory is MISSING:
+            parts[entry.name] = np.full(len(columns["y"]), np.nan)
+    times = columns["time"] if columns["time"].dtype.kind in "Mf" else None
+    return Run(**parts), columns["y"].astype(float), times
+
+
+def _read_columns(path: Path) -> dict[str, NDArray[Any]]:
+    if path.stat().st_size == 0:
+        return {}
+    is_csv = path.suffix == ".csv"
+    relation = f"read_csv({quote_text(path)}, sample_size=-1)" if is_csv else quote_text(path)
+    with connect() as connection:
+        total = connection.execute(f"SELECT count(*) FROM {relation}").fetchall()[0][0]
+        query = f"SELECT * FROM {relation} OFFSET {max(total - REPORT_ROWS, 0)}"
+        found = connection.execute(query).fetchnumpy()
+    return {name: _without_mask(values) for name, values in found.items()}
+
+
+def _without_mask(values: Any) -> NDArray[Any]:
+    if not np.ma.isMaskedArray(values):
+        return np.asarray(values)
+    if values.dtype.kind == "f" or values.mask.any():
+        return np.asarray(np.ma.filled(values.astype(float), np.nan))
+    return np.asarray(values.data)
+
+
+def _events(table: dict[str, NDArray[Any]], times: NDArray[Any]) -> list[Event]:
+    """Return the events of the rows that have been read, with their positions."""
+    if not table:
+        return []
+    position = {time: j for j, time in enumerate(times.tolist())}
+    found = []
+    columns = (table[name].tolist() for name in ("time", "since", "kind", "regime", "previous"))
+    for time, since, kind, regime, previous in zip(*columns, strict=True):
+        if time in position:
+            before = NO_REGIME if previous != previous else int(previous)
+            first = position.get(since, 0)
+            found.append(Event(position[time], str(kind), int(regime), before, first))
+    return found
+
+
+def _copy_table(relation: str, target: Path, file_format: str) -> None:
+    with connect() as connection:
+        copy = f"COPY (FROM {relation}) TO {quote_text(target)} (FORMAT {file_format})"
+        connection.execute(copy)

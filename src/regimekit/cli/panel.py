@@ -1,0 +1,168 @@
+"""Run one model per series of a table: `regimekit run --by COLUMN`."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from regimekit.cli import output
+from regimekit.cli.console import Console, Interrupt, format_number
+from regimekit.cli.output import CsvWriter, ResultFolder
+from regimekit.cli.pipeline import Pipeline, PipelineOptions, open_pipeline
+from regimekit.core.exceptions import RegimekitError
+from regimekit.io.columns import Columns
+from regimekit.io.reader import Row
+from regimekit.panel import PanelSettings, SeriesResult, SeriesTask, run_tasks
+
+_PRINTED_SERIES = 20
+_PRINTED_FILES = 8
+_MAX_NAME = 100  # characters of a snapshot's file name
+
+
+def run_panel(
+    options: PipelineOptions, out: Path, jobs: int, seed: int, file_format: str, console: Console
+) -> None:
+    """Run every series and write tables that start with the name of the series.
+
+    Args:
+        options: table, columns and model; `options.choice.by` is the series column.
+        out: result folder.
+        jobs: series run in parallel; -1 for one per core.
+        seed: seed from which the seeds of the series are derived.
+        file_format: "csv" or "parquet", of the rows.
+        console: output.
+
+    Raises:
+        RegimekitError: if no series could be run.
+    """
+    if options.horizon and options.choice.columns:
+        raise RegimekitError("--by with --columns cannot forecast ahead. Leave out --horizon.")
+    options.check()
+    with ResultFolder(out, options.request.file) as folder:
+        pipeline = open_pipeline(options, console)
+        settings = PanelSettings(
+            options.model_name,
+            options.model_settings(),
+            seed,
+            options.level,
+            options.horizon,
+            pipeline.season,
+            options.burn_in,
+        )
+        summary = _run_all(pipeline, settings, jobs, folder, console)
+        if file_format == "parquet":
+            folder.convert_run_to_parquet()
+        folder.write_record(**summary)
+        summary |= {"files": folder.commit(), "out": str(out)}
+    _print_summary(summary, console)
+    if not summary["series"]:
+        raise RegimekitError("No series could be run; errors.csv contains the reasons.")
+
+
+def _run_all(
+    pipeline: Pipeline,
+    settings: PanelSettings,
+    jobs: int,
+    folder: ResultFolder,
+    console: Console,
+) -> dict[str, Any]:
+    by = str(pipeline.layout.by)
+    names = [output.RUN, output.EVENTS, output.REGIMES, output.SCORES]
+    names += [output.FORECASTS] if settings.horizon else []
+    scores: dict[str, dict[str, float]] = {}
+    errors: dict[str, str] = {}
+    used_names: set[str] = set()
+    with ExitStack() as stack:
+        files = {n: stack.enter_context(CsvWriter(folder.path(n))) for n in names}
+        interrupt = stack.enter_context(Interrupt())
+        update = stack.enter_context(console.progress("series", pipeline.count))
+        for one in run_tasks(_tasks(pipeline), settings, jobs):
+            key = str(one.key)
+            if one.error:
+                errors[key] = one.error
+                console.warn(f"series {key}: {one.error}")
+            else:
+                scores[key] = one.scores
+                for name, columns in _tables(one).items():
+                    if name in files and columns:
+                        length = len(next(iter(columns.values())))
+                        files[name].add({by: [key] * length} | columns)
+                snapshot = f"{output.MODELS}/{_file_name(key, used_names)}.regimekit"
+                folder.path(snapshot).write_bytes(one.model)
+            update(len(scores) + len(errors))
+            if interrupt.requested:
+                break
+    if errors:
+        columns = {by: list(errors), "error": list(errors.values())}
+        output.write_csv(folder.path(output.ERRORS), columns)
+    return {
+        "file": pipeline.options.request.file,
+        "target": pipeline.layout.target,
+        "by": by,
+        "model": settings.model,
+        "series": len(scores),
+        "observations": files[output.RUN].rows,
+        "scores": scores,
+        "errors": errors,
+        "interrupted": interrupt.requested,
+    }
+
+
+def _tables(one: SeriesResult) -> dict[str, Columns]:
+    return {
+        output.RUN: one.run,
+        output.EVENTS: one.events,
+        output.REGIMES: one.regimes,
+        output.FORECASTS: one.forecasts,
+        output.SCORES: {name: [value] for name, value in one.scores.items()},
+    }
+
+
+def _file_name(key: str, used: set[str]) -> str:
+    """Return a unique file name for a series.
+
+    File systems that ignore case are common, so names must differ by more than case.
+    """
+    name = re.sub(r"[^\w.-]+", "_", key).strip(".")[:_MAX_NAME] or "_"
+    if name.lower() in used:
+        name = f"{name}-{hashlib.sha256(key.encode()).hexdigest()[:8]}"
+    used.add(name.lower())
+    return name
+
+
+def _tasks(pipeline: Pipeline) -> Iterator[SeriesTask]:
+    """Yield the series one after the other; the rows come sorted by series."""
+    layout = pipeline.layout
+    position = layout.used.index(str(layout.by))
+    key: Any = None
+    rows: list[Row] = []
+    for chunk in pipeline.chunks():
+        for row in chunk:
+            if rows and row[position] != key:
+                yield SeriesTask(key, rows, layout)
+                rows = []
+            key = row[position]
+            rows.append(row)
+    if rows:
+        yield SeriesTask(key, rows, layout)
+
+
+def _print_summary(summary: dict[str, Any], console: Console) -> None:
+    console.result(summary)
+    console.info()
+    rows = []
+    for key, scores in list(summary["scores"].items())[:_PRINTED_SERIES]:
+        errors = [format_number(scores.get(name)) for name in ("mae", "mae_last_value")]
+        rows.append([key, *errors, f"{scores['coverage']:.1%}" if scores else ""])
+    console.table([summary["by"], "MAE", "MAE of the last value", "coverage"], rows)
+    if len(summary["scores"]) > _PRINTED_SERIES:
+        console.info(f"  .. and {len(summary['scores']) - _PRINTED_SERIES} more, in scores.csv")
+    console.info(
+        f"{summary['series']} series, {len(summary['errors'])} failed, "
+        f"{summary['observations']} observations"
+    )
+    console.info(f"results in {summary['out']}: {', '.join(summary['files'][:_PRINTED_FILES])}")

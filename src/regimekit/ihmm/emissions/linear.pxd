@@ -1,0 +1,36 @@
+from libc.stdint cimport int64_t
+
+cdef double MAX_RESIDUAL
+
+
+cdef class Steps:
+    cdef public double[:, :, ::1] u
+    cdef public double[:, ::1] shrink
+    cdef public double[:, :, ::1] gain
+    cdef public int64_t[::1] taken
+    cdef public double[:, :, ::1] raw
+    cdef public double[:, :, ::1] ahead
+    cdef void project(
+        self, Py_ssize_t place, Py_ssize_t j, double[:, :, ::1] root, Py_ssize_t row,
+        double[:, ::1] design,
+    ) noexcept nogil
+    cdef void pass_through(
+        self, Py_ssize_t place, Py_ssize_t first, double[::1] v, double[::1] moved
+    ) noexcept nogil
+    cdef double dot_step(self, Py_ssize_t place, Py_ssize_t step, double[::1] v) noexcept nogil
+    cdef double add(self, Py_ssize_t place, double[::1] v, double noise) noexcept nogil
+    cdef void move(self, Py_ssize_t place, Py_ssize_t j, double amount) noexcept nogil
+    cdef void apply(
+        self, Py_ssize_t place, Py_ssize_t row, Py_ssize_t into, double[:, :, ::1] mean,
+        double[:, :, ::1] root,
+    ) noexcept nogil
+
+
+cpdef double dot(double[::1] u, double[::1] v) noexcept nogil
+cpdef double bounded(double residual) noexcept nogil
+cpdef double beyond_chance(double squared, double n) noexcept nogil
+cpdef double beyond_chance_jointly(double squared, double n) noexcept nogil
+cpdef void add_covariance(
+    double[:, :, ::1] root, Py_ssize_t row, double noise, double[:, ::1] out
+) noexcept nogil
+cpdef double squared_mahalanobis(double[:, ::1] covariance, double[::1] gap) noexcept nogil

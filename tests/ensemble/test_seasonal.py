@@ -1,0 +1,112 @@
+"""Seasons: found early if a calendar has them, averaged, removed before regimes are inferred."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import regimekit as rk
+from regimekit.ensemble.design import Lineup, Spec, make_filter
+from regimekit.ensemble.members import MEAN_SEASONS, SEASON_RATES, SEASONAL, RegimeMember, SeasonalProfile
+from regimekit.ensemble.seasonality import propose
+from regimekit.preprocessing.lag_buffer import LagBuffer
+
+SHAPE = np.array([4.0, -1.0, 0.0, -3.0])
+
+
+def buffer_of(values: np.ndarray, depth: int = 64) -> LagBuffer:
+    buffer = LagBuffer(depth, 1)
+    for value in values:
+        buffer.push(np.array([value]))
+    return buffer
+
+
+def line(n: int, slope: float = 0.0) -> np.ndarray:
+    t = np.arange(n)
+    return 50.0 + slope * t + SHAPE[t % 4]
+
+
+@pytest.mark.parametrize("slope", [0.0, 0.7])
+@pytest.mark.parametrize("h", [0, 1, 5])
+def test_a_season_on_a_line_goes_on(slope: float, h: int) -> None:
+    n = 30
+    ahead = SeasonalProfile(4, 1).points(buffer_of(line(n, slope)), 0, h)[:, 0]
+    truth = line(n + h + 1, slope)[-1]
+    means = dict(zip(SEASONAL, ahead.tolist(), strict=True))
+    for name in MEAN_SEASONS:
+        assert means[name] == pytest.approx(truth)
+    if slope == 0.0:
+        assert means["season ago"] == pytest.approx(truth)
+
+
+def test_before_two_seasons_the_value_one_season_ago_serves() -> None:
+    profile, buffer = SeasonalProfile(4, 1), buffer_of(line(7))
+    ahead = profile.points(buffer, 0, 0)[:, 0]
+    assert ahead[2:].tolist() == [line(7)[3]] * len(SEASON_RATES)
+    assert profile.known_season(buffer, 0) is None
+
+
+def test_one_shift_of_the_level_does_not_bend_the_season() -> None:
+    values = line(40)
+    values[30:] += 100.0
+    found = SeasonalProfile(4, 1).known_season(buffer_of(values), 0)
+    assert found is not None
+    np.testing.assert_allclose(found[:, 0], SHAPE[(40 + np.arange(4)) % 4], atol=1e-9)
+
+
+def test_lags_less_their_season() -> None:
+    spec = Spec("season", (1, 2, 7), forecasts=False, season=4)
+    member = RegimeMember(spec, 1, make_filter(spec, 1, 0), 0)
+    assert member.set_design(buffer_of(line(24)), 0, np.zeros(0))
+    np.testing.assert_allclose(member.design, [[1.0, 50.0, 0.0, 0.0]], atol=1e-9)
+
+
+def test_what_a_calendar_has_is_found_early(rng: np.random.Generator) -> None:
+    t = np.arange(28)
+    months = 10 * np.sin(2 * np.pi * t / 12) + rng.standard_normal(28)
+    assert propose(months) == [12]
+    tens = 10 * np.sin(2 * np.pi * t / 10) + rng.standard_normal(28)
+    assert propose(tens) == []  # no calendar has it: three seasons must have been seen
+
+
+def test_short_noise_has_no_season() -> None:
+    """At most 5 of 100 streams of 60 values, noise or a walk, have any (0 when it was written)."""
+    found = 0
+    for seed in range(50):
+        steps = np.random.default_rng(seed).standard_normal(60)
+        found += bool(propose(steps)) + bool(propose(np.cumsum(steps)))
+    assert found <= 5
+
+
+def test_a_shift_of_a_season_is_one_change() -> None:
+    """Daily cycle, correlated noise, one shift: one change, and no return when a day has passed."""
+    rng, e, t = np.random.default_rng(1), 0.0, np.arange(600)
+    y = 6 * np.sin(2 * np.pi * t / 24) + np.where(t > 400, 12.0, 0.0)
+    for i in range(600):
+        e = 0.6 * e + rng.standard_normal()
+        y[i] += e
+    run = rk.auto().run(y)
+    changes = [event for event in run.events if event.kind != "outlier"]
+    assert [event.kind for event in changes] == ["regime opened"] * 2
+    assert abs(changes[1].since - 401) <= 2 and changes[1].time < 425
+
+
+def test_months_are_forecast_as_well_as_by_who_is_told() -> None:
+    """Ten years of months, told nothing, beside the mean of the same month in earlier years."""
+    rng, t = np.random.default_rng(2), np.arange(120)
+    shape = 20 * rng.standard_normal(12)
+    y = 300 + shape[t % 12] + 3 * rng.standard_normal(120)
+    error = np.abs(rk.auto().run(y).mean - y)[60:].mean()
+    told = [abs(y[i] - y[i % 12 : i : 12].mean()) for i in range(60, 120)]
+    assert error < 1.25 * np.mean(told)
+
+
+def test_a_season_is_taken_out_only_where_two_of_it_are_remembered() -> None:
+    """Two weeks of half hours are; of a year of days only the lags can be used."""
+    plan = Lineup(None, None)
+    taken = {
+        tuple(periods): [spec.season for spec in plan.season(periods, 0) if spec.season]
+        for periods in ([48, 336], [365], [7, 365])
+    }
+    assert taken == {(48, 336): [336], (365,): [], (7, 365): [7]}
+    assert [spec.name for spec in plan.season([365], 0)] == ["season lags"]

@@ -1,0 +1,111 @@
+"""Scaling of a stream: the noise is about 1, from the first observations, in any unit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import regimekit as rk
+from regimekit.preprocessing.scaling import Standardizer, measure
+from regimekit.serialization.schema import pack_state, unpack_state
+from regimekit.serialization.validation import Arrays, Values
+
+
+def learnt(values: np.ndarray) -> Standardizer:
+    units = Standardizer(1)
+    for value in values:
+        units.update(np.array([value]))
+    return units
+
+
+@pytest.mark.parametrize("unit", [1e-12, 1.0, 3e7])
+def test_noise_is_about_one_in_any_unit(rng: np.random.Generator, unit: float) -> None:
+    levels = np.repeat([0.0, 40.0, 5.0, 80.0], 30)
+    units = learnt(unit * (1000.0 + levels + rng.standard_normal(120)))
+    assert 0.6 < units.scale[0] / unit < 1.6
+
+
+def test_a_change_of_unit_changes_nothing_inside(rng: np.random.Generator) -> None:
+    y = 7 + rng.standard_normal(50)
+    a, b = learnt(y), learnt(1024.0 * y)
+    np.testing.assert_allclose(a.to_units(y[:1]), b.to_units(1024.0 * y[:1]), rtol=1e-12)
+
+
+def test_rebuilds_stop_when_the_units_are_frozen(rng: np.random.Generator) -> None:
+    units = Standardizer(1)
+    asked = [units.update(np.array([v])) for v in rng.standard_normal(400)]
+    assert any(asked[:5]) and not any(asked[81:])
+
+
+@pytest.mark.parametrize("level", [0.0, 7.0, -3e9])
+def test_a_constant_start_has_a_unit_and_comes_alive(
+    rng: np.random.Generator, level: float
+) -> None:
+    units = learnt(np.full(100, level))
+    assert units.scale[0] > 0 and not units.alive[0]
+    for value in level + 50.0 * rng.standard_normal(30):
+        units.update(np.array([value]))
+    assert 15 < units.scale[0] < 150
+
+
+def test_another_unit_is_neither_believed_at_once_nor_refused(rng: np.random.Generator) -> None:
+    units = learnt(rng.standard_normal(200))
+    before = units.scale[0]
+    for _ in range(5):
+        units.update(1000.0 * rng.standard_normal(1))
+    assert units.scale[0] == before
+    for _ in range(75):
+        units.update(1000.0 * rng.standard_normal(1))
+    assert 500 < units.scale[0] < 2000
+    assert len(units.buffer) <= 80  # what came before the change is not replayed
+
+
+def test_rounded_and_rarely_moving_streams(rng: np.random.Generator) -> None:
+    rounded = np.round(0.4 * rng.standard_normal(300))
+    assert 0.1 < learnt(rounded).scale[0] < 1.0
+    rare = np.where(np.arange(300) % 50 == 49, 1.0, 0.0)
+    assert 0.0 < learnt(rare).scale[0] < 1.0
+
+
+def test_missing_values_and_extremes() -> None:
+    units = learnt(np.array([np.nan, np.nan, 1e300, np.nan, -1e300, 2.0, 3.0]))
+    assert np.isfinite(units.scale).all() and (np.asarray(units.scale) > 0).all()
+    assert np.isfinite(units.to_units(np.array([1e308]))).all()
+    assert learnt(np.full(5, np.nan)).scale[0] == 1.0
+
+
+def test_each_coordinate_has_its_own_unit(rng: np.random.Generator) -> None:
+    y = rng.standard_normal((60, 2)) * [1.0, 1e5]
+    centre, scale, alive = measure(y)
+    assert 0.5 < scale[0] < 2 and 0.5e5 < scale[1] < 2e5 and alive.all() and centre.shape == (2,)
+
+
+def test_snapshot_of_units(rng: np.random.Generator) -> None:
+    units = learnt(rng.standard_normal(33))
+    values, arrays = pack_state(units)
+    twin = Standardizer(units.dim, units.window)
+    unpack_state(twin, Values(values), Arrays(arrays))
+    more = rng.standard_normal(60)
+    for value in more:
+        assert units.update(np.array([value])) == twin.update(np.array([value]))
+    assert units.scale[0] == twin.scale[0] and units.centre[0] == twin.centre[0]
+
+
+def test_rescaled_forecast() -> None:
+    inside = rk.Forecast.mixture(np.array([1.0, 1.0]), np.array([0.0, 2.0]), np.array([1.0, 4.0]))
+    out = inside.rescaled(np.array([10.0]), np.array([3.0]))
+    assert out.mean == pytest.approx(10 + 3 * inside.mean)
+    assert out.quantile(0.9) == pytest.approx(10 + 3 * inside.quantile(0.9))
+
+
+def test_a_later_check_agrees_with_the_full_estimate(rng: np.random.Generator) -> None:
+    """Scales that change by a factor near the limit of 30: found if and only if beyond it."""
+    for factor in (0.5, 25.0, 29.0, 31.0, 40.0, 1e4):
+        units = learnt(rng.standard_normal(200))
+        before, changed = units.scale[0], False
+        for value in factor * rng.standard_normal(100):
+            ratio = measure(np.append(units.buffer[-39:], [[value]], axis=0))[1][0] / units.scale[0]
+            due = (units.count + 1) % 20 == 0 and abs(np.log(ratio)) > np.log(30.0)
+            assert units.update(np.array([value])) == due
+            changed |= due
+        assert changed == (units.scale[0] != before)
