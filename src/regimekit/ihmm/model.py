@@ -42,7 +42,7 @@ from regimekit.ihmm.settings import RegimeSettings
 from regimekit.preprocessing import features as feature_maps
 from regimekit.preprocessing.features import Features
 from regimekit.preprocessing.frames import Row, Table
-from regimekit.preprocessing.lag_buffer import CLEAN, DOUBT, TwoPasts
+from regimekit.preprocessing.two_pasts import CLEAN, DOUBT, TwoPasts
 from regimekit.results import Regime, Step, Transitions
 from regimekit.serialization.validation import Arrays, Values, affordable
 
