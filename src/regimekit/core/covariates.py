@@ -17,7 +17,8 @@ from regimekit.distributions.forecast import Forecast
 from regimekit.ihmm.emissions.base import Shape
 from regimekit.preprocessing.features import Features, Past
 from regimekit.preprocessing.frames import Row
-from regimekit.preprocessing.two_pasts import CLEAN, TwoPasts
+from regimekit.preprocessing.lag_buffer import LagBuffer
+from regimekit.serialization import schema
 from regimekit.serialization.validation import Arrays, Values, affordable
 
 Array = NDArray[np.float64]
@@ -47,20 +48,16 @@ def read_past(arrays: Arrays, features: Features, dim: int) -> Past:
     return past
 
 
-def pack_two_pasts(past: TwoPasts) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """The two pasts for a snapshot; where nothing looks back, the one that holds nothing."""
-    if not past.depth:
-        return {}, {"past": past.values[CLEAN]}
-    return past.pack()
+def pack_lags(past: LagBuffer) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """Return the lag buffer for a snapshot; nothing if no feature is a lag."""
+    return schema.pack_state(past, "past.") if past.depth else ({}, {})
 
 
-def read_two_pasts(values: Values, arrays: Arrays, features: Features, dim: int) -> TwoPasts:
-    """The two pasts as they were stored; where nothing looks back, and before D13, one was."""
-    past = TwoPasts(features.depth, dim)
-    if "in_doubt" in values or "doubts" in arrays:
-        past.unpack(values, arrays)
-    else:
-        past.values[:] = read_past(arrays, features, dim).values
+def read_lags(values: Values, arrays: Arrays, features: Features, dim: int) -> LagBuffer:
+    """Return the lag buffer as it was stored."""
+    past = LagBuffer(features.depth, dim)
+    if past.depth:
+        schema.unpack_state(past, values, arrays, "past.")
     return past
 
 

@@ -21,7 +21,7 @@ from regimekit.ihmm.algorithm import Change, RegimeFilter
 from regimekit.ihmm.limits import within_reach
 from regimekit.preprocessing.features import Features
 from regimekit.preprocessing.frames import Row
-from regimekit.preprocessing.two_pasts import CLEAN, RAW, TwoPasts, log_broad, unmoved
+from regimekit.preprocessing.lag_buffer import CLEAN, RAW, LagBuffer, log_outlier, unmoved
 
 Array = NDArray[np.float64]
 
@@ -100,7 +100,7 @@ Ask = Callable[[Array], Law]  # what is expected with a design
 def observe(
     engine: RegimeFilter,
     features: Features,
-    past: TwoPasts,
+    past: LagBuffer,
     y: Array,
     rows: list[Row | None],
     doubt: float,
@@ -132,7 +132,7 @@ def observe(
 
 
 def _second_look(
-    engine: RegimeFilter, features: Features, past: TwoPasts, y: Array, x: Row | None
+    engine: RegimeFilter, features: Features, past: LagBuffer, y: Array, x: Row | None
 ) -> Outputs:
     """Learn the observation after a possible outlier with the past that explains it better."""
     outliers, masses = has_outliers(engine), past.masses
@@ -143,7 +143,7 @@ def _second_look(
     return part._replace(offset=np.array([0, len(law.share)]), **law._asdict())
 
 
-def expect(engine: RegimeFilter, features: Features, past: TwoPasts, x: Row | None) -> Law:
+def expect(engine: RegimeFilter, features: Features, past: LagBuffer, x: Row | None) -> Law:
     """What is expected next; mixed from both pasts while there are two."""
     if not past.pending:
         phi = features.row(x, engine.clock.time, past.values[CLEAN])
@@ -154,7 +154,7 @@ def expect(engine: RegimeFilter, features: Features, past: TwoPasts, x: Row | No
 
 
 def look_twice(
-    engine: RegimeFilter, ask: Ask, features: Features, past: TwoPasts, x: Row | None, time: int
+    engine: RegimeFilter, ask: Ask, features: Features, past: LagBuffer, x: Row | None, time: int
 ) -> tuple[list[Array], list[Law]]:
     """Designs and laws of the next observation under the clean and the raw past."""
     emission, outliers = engine.emission, has_outliers(engine)
@@ -166,18 +166,18 @@ def look_twice(
     return designs, [_unbelieving(ask(designs[CLEAN]), past, outliers), raw]
 
 
-def _unbelieving(law: Law, past: TwoPasts, outliers: bool) -> Law:
+def _unbelieving(law: Law, past: LagBuffer, outliers: bool) -> Law:
     """A law under the clean past, without the regimes that believed the value in doubt."""
     n = law.share.size - outliers
     owner = np.zeros(n, np.int64)
     keep = np.ones(law.share.size, bool)
-    keep[:n] = unmoved(law.share[:n], law.location[:n], owner, past.jump)
+    keep[:n] = unmoved(law.share[:n], law.location[:n], owner, past)
     share = np.where(keep, law.share, 0.0)
     share[:n] *= law.share[:n].sum() / share[:n].sum()
     return Law(share[keep], law.location[keep], law.spread[keep], law.dof[keep])
 
 
-def decide(past: TwoPasts, laws: list[Law], outliers: bool, y: Array) -> int:
+def decide(past: LagBuffer, laws: list[Law], outliers: bool, y: Array) -> int:
     """Settle which past is right by what it says of y; a value that was not seen decides nothing.
 
     Both evidences have the same floor, that y is itself an outlier: a second spike decides little.
@@ -187,7 +187,7 @@ def decide(past: TwoPasts, laws: list[Law], outliers: bool, y: Array) -> int:
     rate = rate_of(laws[CLEAN], outliers)
     centre, noise = middle(mixed(laws, past.masses, outliers), outliers)
     seen = ~np.isnan(y)
-    log_q = math.log(rate) + seen.sum() * log_broad(error_of(y, centre, noise))
+    log_q = math.log(rate) + seen.sum() * log_outlier(error_of(y, centre, noise))
     log_q -= float(np.log(noise[seen]).sum())
     value = y if y.size > 1 else y[0]
     logs = []
@@ -198,7 +198,7 @@ def decide(past: TwoPasts, laws: list[Law], outliers: bool, y: Array) -> int:
 
 
 def remember(
-    past: TwoPasts, y: Array, law: Law, outliers: bool, weight: float, doubt: float
+    past: LagBuffer, y: Array, law: Law, outliers: bool, weight: float, doubt: float
 ) -> None:
     """Push y; if its weight is below `doubt`, with what is believed of it beside.
 
@@ -265,7 +265,7 @@ def _ask(engine: RegimeFilter) -> Ask:
     return lambda design: Law(*engine.predict_one(design))
 
 
-def _remember_all(engine: RegimeFilter, past: TwoPasts, y: Array, track: Outputs, doubt: float) -> None:
+def _remember_all(engine: RegimeFilter, past: LagBuffer, y: Array, track: Outputs, doubt: float) -> None:
     """Push observations that were learnt; only the last one can be doubtful."""
     if not past.depth:
         return

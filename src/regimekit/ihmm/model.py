@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 from regimekit.core.covariates import (
     MOST_COORDINATES,
     pack_first,
-    pack_two_pasts,
+    pack_lags,
     read_dim,
     read_first,
     read_shape,
-    read_two_pasts,
+    read_lags,
 )
 from regimekit.core.exceptions import RegimekitError, SnapshotError, share, unknown, whole
 from regimekit.core.maker import json_value
@@ -42,7 +42,7 @@ from regimekit.ihmm.settings import RegimeSettings
 from regimekit.preprocessing import features as feature_maps
 from regimekit.preprocessing.features import Features
 from regimekit.preprocessing.frames import Row, Table
-from regimekit.preprocessing.two_pasts import CLEAN, DOUBT, TwoPasts
+from regimekit.preprocessing.lag_buffer import CLEAN, SUSPECT_BELOW, LagBuffer
 from regimekit.results import Regime, Step, Transitions
 from regimekit.serialization.validation import Arrays, Values, affordable
 
@@ -77,7 +77,7 @@ class RegimeModel(Model):
         self.reporter = Reporter()
         self.engine: RegimeFilter | None = None
         self._like: Row | None = None  # the first covariates: later ones take their order
-        self.past = TwoPasts(self.features.depth, self.dim or 1)
+        self.past = LagBuffer(self.features.depth, self.dim or 1)
         self._constant: Array | None = None  # design, if the features are constant
 
     def blank(self) -> Self:
@@ -89,7 +89,7 @@ class RegimeModel(Model):
         twin.__dict__ |= self.__dict__ | {"_turn": twin._turn}
         twin.reporter = Reporter()
         twin._constant = None
-        twin.past = TwoPasts(self.features.depth, self.dim or 1)
+        twin.past = LagBuffer(self.features.depth, self.dim or 1)
         return twin
 
     # ------------------------------------------------------------------ observations
@@ -121,7 +121,7 @@ class RegimeModel(Model):
             return twin._predict(x)
         if self.engine is None:
             dim = self.dim or 1
-            return self._mixture(self._build(dim, x), TwoPasts(self.features.depth, dim), x)
+            return self._mixture(self._build(dim, x), LagBuffer(self.features.depth, dim), x)
         if self.features.depth:
             self._check_width(self.engine, x)
             return self._mixture(self.engine, self.past, x)
@@ -196,14 +196,14 @@ class RegimeModel(Model):
 
     # ------------------------------------------------------------------ forecasts
 
-    def _mixture(self, engine: RegimeFilter, past: TwoPasts, x: Row | None) -> Forecast:
+    def _mixture(self, engine: RegimeFilter, past: LagBuffer, x: Row | None) -> Forecast:
         law = lagged.expect(engine, self.features, past, x)
         return Forecast.mixture(*law, outlier=engine.rate())
 
     @property
     def doubt(self) -> float:
         """An observation with a smaller weight is looked at twice before it is a lag (D13)."""
-        return DOUBT if self.features.depth and read_rule(self.chosen.rule).D13 else 0.0
+        return SUSPECT_BELOW if self.features.depth and read_rule(self.chosen.rule).D13 else 0.0
 
     def _forecast(self, rows: list[Any]) -> list[Forecast]:
         engine = self.engine or self._build(self.dim or 1, rows[0])
@@ -308,7 +308,7 @@ class RegimeModel(Model):
             raise
         self.dim, self._like = dim, x
         self._constant = None
-        self.past = TwoPasts(self.features.depth, dim)
+        self.past = LagBuffer(self.features.depth, dim)
 
     def _check_width(self, engine: RegimeFilter, x: Row | None) -> None:
         shape = engine.emission.shape
@@ -323,7 +323,7 @@ class RegimeModel(Model):
         first_values, first_arrays = pack_first(self._like)
         values |= {"started": True, "shape": list(self.engine.emission.shape)} | first_values
         values["report"] = self.reporter.pack()
-        past_values, past_arrays = pack_two_pasts(self.past)
+        past_values, past_arrays = pack_lags(self.past)
         return values | past_values, arrays | first_arrays | past_arrays
 
     def _unpack(self, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
@@ -341,7 +341,7 @@ class RegimeModel(Model):
         self.engine = self._engine(shape, begin=False)
         snapshots.unpack(self.engine, kept, stored)
         self.reporter.unpack(kept.part("report"))
-        self.past = read_two_pasts(kept, stored, self.features, dim)
+        self.past = read_lags(kept, stored, self.features, dim)
 
     def _check_claims(self, shape: Shape, arrays: Arrays) -> None:
         """Make no room for more than the snapshot holds: its arrays are looked at, not read."""

@@ -16,7 +16,7 @@ from regimekit.ihmm.algorithm import RegimeFilter
 from regimekit.ihmm.limits import within_reach
 from regimekit.preprocessing.features import Features
 from regimekit.preprocessing.frames import Row
-from regimekit.preprocessing.two_pasts import RAW, TwoPasts
+from regimekit.preprocessing.lag_buffer import RAW, LagBuffer
 
 Array = NDArray[np.float64]
 PATHS = 512  # simulated paths
@@ -90,7 +90,7 @@ def _design(engine: RegimeFilter, features: Features, x: Row | None, h: int) -> 
 
 
 def paths_ahead(
-    engine: RegimeFilter, features: Features, past: TwoPasts, rows: list[Row | None]
+    engine: RegimeFilter, features: Features, past: LagBuffer, rows: list[Row | None]
 ) -> list[Forecast]:
     """Return mixtures over simulated paths; the draws depend on the state alone, and change none."""
     rng = np.random.default_rng([engine.clock.time, 7])
@@ -112,7 +112,7 @@ def paths_ahead(
     return found
 
 
-def _versions(past: TwoPasts, rng: np.random.Generator) -> NDArray[np.int64]:
+def _versions(past: LagBuffer, rng: np.random.Generator) -> NDArray[np.int64]:
     """Which past each path goes on from, by how likely they are."""
     if not past.pending:
         return np.zeros(PATHS, np.int64)

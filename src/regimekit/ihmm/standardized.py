@@ -1,14 +1,15 @@
-"""A regime model that learns the units of its stream: nothing need be known about y.
+"""A regime model that estimates the units of its stream, so that nothing need be known about y.
 
-Where no noise is told (`units="auto"`), y is measured in units of its own noise (`regimekit.preprocessing.scaling`),
-around its own centre. The model inside works in these units, with noise 1 and levels of variance
-100, and all that it says is told in the user's units. While the units are still being learnt, over
-the first 80 observations, and when a stream later turns out to have changed them, the model is
-begun afresh on the observations at hand; the regime that was reported last keeps its id.
+With `units="auto"`, y is standardized by its own noise (`regimekit.preprocessing.scaling`) around its
+own centre. The model inside works in these units, with noise 1 and levels of variance 100; its
+outputs are converted to the user's units. While the units are still being refined, over the first 80
+observations, and if the stream turns out to have changed them later, the model is rebuilt on the
+stored observations; the regime that was reported last keeps its id.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Self
@@ -18,43 +19,44 @@ from numpy.typing import NDArray
 
 from regimekit.core.explain import coefficient_names
 from regimekit.core.recorder import Block
-from regimekit.distributions.forecast import Forecast, Forecasts, log_densities
+from regimekit.distributions.forecast import Forecast, Forecasts
 from regimekit.ihmm.emissions.base import EmissionSettings
 from regimekit.ihmm.model import CHUNK, RegimeModel
 from regimekit.ihmm.reporting import Reporter
 from regimekit.ihmm.settings import RegimeSettings
 from regimekit.preprocessing.frames import Row
-from regimekit.preprocessing.units import Units
+from regimekit.preprocessing.scaling import MAX_VALUE, Standardizer
 from regimekit.results import NO_REGIME, OPENED, OUTLIER, Event, Regime, Step
-from regimekit.serialization.validation import Arrays, Part, Values
+from regimekit.serialization import schema
+from regimekit.serialization.validation import Arrays, Values
 
 Array = NDArray[np.float64]
-WINDOW = 200  # observations that are kept to begin afresh on
+WINDOW = 200  # observations that are stored to rebuild the model on
 
 
 class InUnits(RegimeModel):
-    """A regime model in units learnt from the stream."""
+    """A regime model in units that are estimated from the stream."""
 
     def __init__(self, name: str, settings: RegimeSettings, emission: EmissionSettings) -> None:
         super().__init__(name, settings, emission)
-        self.units = Units(self.dim or 1, WINDOW)
-        self.rows: list[Row | None] = []  # covariates beside units.buffer
+        self.units = Standardizer(self.dim or 1, WINDOW)
+        self.rows: list[Row | None] = []  # covariates of the observations in units.buffer
 
     def blank(self) -> Self:
         twin = super().blank()
-        twin.units, twin.rows = Units(self.dim or 1, WINDOW), []
+        twin.units, twin.rows = Standardizer(self.dim or 1, WINDOW), []
         return twin
 
     # ------------------------------------------------------------------ observations
 
     def _predict(self, x: Row | None) -> Forecast:
-        return self._outward(super()._predict(x))
+        return self._in_user_units(super()._predict(x))
 
     def _forecast(self, rows: list[Any]) -> list[Forecast]:
-        return [self._outward(forecast) for forecast in super()._forecast(rows)]
+        return [self._in_user_units(forecast) for forecast in super()._forecast(rows)]
 
-    def _outward(self, inside: Forecast) -> Forecast:
-        if self.engine is None:  # nothing is known of the units
+    def _in_user_units(self, inside: Forecast) -> Forecast:
+        if self.engine is None:  # nothing is known about the units
             return inside
         return self.units.forecast(inside)
 
@@ -63,7 +65,28 @@ class InUnits(RegimeModel):
         return block.forecasts[0], block.step(0)
 
     def _update(self, y: Array, x: Row | None) -> Step:
-        return next(self._stretches(y[None], [x])).step(0)
+        engine, units = self.engine, self.units
+        if engine is None or self.features.depth or not units.is_stable() or _is_extreme(y):
+            return next(self._stretches(y[None], [x])).step(0)
+        # The next observation cannot change the units, so it is learnt without a rebuild.
+        design = self._design(engine, x)
+        measured = units.to_units(y)
+        log_scale = sum(
+            math.log(scale)
+            for scale, value in zip(units.scale, y.tolist(), strict=True)
+            if not math.isnan(value)
+        )
+        self._append(y, x)
+        step = self._step(engine, measured, design)
+        return step._replace(log_score=step.log_score - log_scale)
+
+    def _append(self, y: Array, x: Row | None) -> bool:
+        """Store an observation with its covariates; return whether the units changed."""
+        changed = bool(self.units.update(y))
+        self.rows.append(x)
+        if len(self.rows) > self.units.size:
+            del self.rows[: len(self.rows) - self.units.size]
+        return changed
 
     def _blocks(self, y: Array, rows: list[Any], progress: bool) -> Iterator[Block]:
         for start in self._ticks(len(y), CHUNK, progress):
@@ -71,36 +94,30 @@ class InUnits(RegimeModel):
             yield from self._stretches(y[start:stop], rows[start:stop])
 
     def _stretches(self, y: Array, rows: list[Row | None]) -> Iterator[Block]:
-        """What is told of observations, from one change of units to the next."""
+        """Yield the outputs of observations, from one change of units to the next."""
         at = 0
         if self.engine is None:
             self._start(y.shape[1], rows[0])
-            self.units = Units(y.shape[1], WINDOW)
+            self.units = Standardizer(y.shape[1], WINDOW)
         assert self.engine is not None
-        self._check_width(self.engine, rows[0])  # before the units have seen anything
+        self._check_width(self.engine, rows[0])  # before the units are updated
         while at < len(y):
-            centre, told = self.units.centre, self.units.told_scale
-            measured = self.units.to_units(y[at:])  # before the units learn from them
-            stop, changed = self._learn_units(y, rows, at)
+            centre, scale = np.array(self.units.centre), np.array(self.units.reported_scale)
+            measured = self.units.to_units(y[at:])  # in the units before these observations
+            stop, changed = at, False
+            while stop < len(y) and not changed:
+                changed = self._append(y[stop], rows[stop])
+                stop += 1
             inside = self._learn(measured[: stop - at], rows[at:stop])
-            block = _outward(inside, y[at:stop], centre, told)
+            block = _in_user_units(inside, centre, scale, y[at:stop])
             if changed:
-                _forgive(block)
-                self._begin_afresh(block)
+                _clear_outlier(block)
+                self._rebuild(block)
             yield block
             at = stop
 
-    def _learn_units(self, y: Array, rows: list[Row | None], at: int) -> tuple[int, bool]:
-        """Show observations to the units until they change; one past the last, whether they did."""
-        for t in range(at, len(y)):
-            changed = self.units.learn(y[t])
-            self.rows = [*self.rows, rows[t]][-len(self.units.buffer) :]
-            if changed:
-                return t + 1, True
-        return len(y), False
-
-    def _begin_afresh(self, block: Block) -> None:
-        """The model anew, in the present units, on what the buffer holds."""
+    def _rebuild(self, block: Block) -> None:
+        """Rebuild the model in the present units on the stored observations."""
         assert self.engine is not None
         now, before = int(self.engine.clock.time), self.reporter
         buffer = np.array(self.units.buffer)
@@ -114,65 +131,69 @@ class InUnits(RegimeModel):
             block.events.append(Event(now - 1, OPENED, self.reporter.regime, NO_REGIME, first))
             block.regime[-1] = self.reporter.regime
 
-    # ------------------------------------------------------------------ what it knows
+    # ------------------------------------------------------------------ state
 
     def regimes(self) -> list[Regime]:
-        return [self._regime_outward(regime) for regime in super().regimes()]
+        return [self._regime_in_user_units(regime) for regime in super().regimes()]
 
-    def _regime_outward(self, regime: Regime) -> Regime:
-        """Coefficients in the user's units: levels are moved and scaled, lags stay as they are."""
+    def _regime_in_user_units(self, regime: Regime) -> Regime:
+        """Return the regime with levels shifted and scaled; coefficients of lags stay."""
         d = self.units.dim
         names = (coefficient_names(self) or [])[: regime.mean.size // d]
         lags = np.array([name.startswith("lag") for name in names], bool)
         level = np.array([name == "intercept" for name in names], bool)
         if len(names) * d != regime.mean.size or (lags.any() and d > 1):
             return regime
-        factor = np.where(lags, 1.0, self.units.scale[:, None])
+        centre, scale = np.asarray(self.units.centre), np.asarray(self.units.scale)
+        factor = np.where(lags, 1.0, scale[:, None])
         mean = factor * regime.mean.reshape(d, -1)
-        mean[:, level] += (self.units.centre * (1.0 - mean[:, lags].sum(axis=1)))[:, None]
+        mean[:, level] += (centre * (1.0 - mean[:, lags].sum(axis=1)))[:, None]
         sd = factor * regime.sd.reshape(d, -1)
         return regime._replace(mean=mean.ravel(), sd=sd.ravel())
-
-    # ------------------------------------------------------------------ keeping
 
     def _pack(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         values, arrays = super()._pack()
         if self.engine is None:
             return values, arrays
-        own_values, own = self.units.pack()
+        own_values, own = schema.pack_state(self.units, "units.")
         if self._like is not None:
             own["covariates"] = np.array([row.values for row in self.rows if row is not None])
-        return values | {"units": own_values}, arrays | {f"units/{k}": a for k, a in own.items()}
+        return values | own_values, arrays | own
 
     def _unpack(self, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
         kept, stored = Values.of(values), Arrays.of(arrays)
         super()._unpack(kept, stored)
         if self.engine is None:
             return
-        self.units = Units(self.dim or 1, WINDOW)
-        own = Part(stored, "units/")
-        self.units.unpack(kept.part("units"), own)
+        self.units = Standardizer(self.dim or 1, WINDOW)
+        schema.unpack_state(self.units, kept, stored, "units.")
         n = len(self.units.buffer)
         self.rows = [None] * n
         if self._like is not None:
-            shape = (n, *self._like.values.shape)
-            table = own.floats("covariates", shape)
+            table = stored.floats("covariates", (n, *self._like.values.shape))
             self.rows = [Row(line, self._like.names) for line in table]
 
 
-def _forgive(block: Block) -> None:
-    """The observation that changed the units is no outlier: it was judged in the wrong ones."""
+def _is_extreme(y: Array) -> bool:
+    """Return whether a value is so large that it is cut when it is standardized."""
+    return bool(np.abs(y).max() > MAX_VALUE)
+
+
+def _clear_outlier(block: Block) -> None:
+    """Clear the outlier flag of the observation that changed the units it was judged in."""
     last = block.first + len(block.weight) - 1
     block.weight[-1], block.outlier[-1] = 1.0, False
     block.events[:] = [e for e in block.events if e.kind != OUTLIER or e.time != last]
 
 
-def _outward(block: Block, y: Array, centre: Array, scale: Array) -> Block:
-    """What was said in units, in the user's own."""
+def _in_user_units(block: Block, centre: Array, scale: Array, y: Array) -> Block:
+    """Return a block whose forecasts and log scores are in the user's units."""
     inside = block.forecasts
     assert isinstance(inside, Forecasts)
     spread = inside.spread * scale[:, None] * scale
     location = centre + scale * inside.location
     parts = (inside.offset, inside.share, location, spread, inside.dof, inside.outlier)
     forecasts = Forecasts(*parts)
-    return replace(block, forecasts=forecasts, log_score=log_densities(forecasts, y))
+    # Not the score in units plus a constant: extreme values are cut there, and the reported scale
+    # of a constant stream is wider.
+    return replace(block, forecasts=forecasts, log_score=forecasts.log_density(y))

@@ -52,6 +52,8 @@ _MAX_JUMP = cython.declare(cython.double, 1e150)
 _FOLLOWS = cython.declare(cython.double, 0.25)
 # Margin beyond the range of the past in which locations are accepted, as a share of that range.
 _REACH = cython.declare(cython.double, 0.25)
+CLEAN, RAW = 0, 1  # ADDITIVE and INNOVATIONAL, for callers in Python
+SUSPECT_BELOW = 0.5  # SUSPECT, for callers in Python
 MAX_VALUE = 1e300  # largest value that is stored, in units of the stream
 _MIN_ROOM = 64  # rows between two moves of the window within its storage
 

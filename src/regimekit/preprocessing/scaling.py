@@ -155,6 +155,12 @@ class Standardizer:
         self.set_reported_scale()
         return changed
 
+    def is_stable(self):
+        """Return whether the next observation cannot change centre or scale."""
+        if not self.all_alive or self.count < _LAST_REFINEMENT:
+            return False
+        return (self.count + 1) % _CHECK_INTERVAL != 0
+
     def refines(self):
         """Return whether the count is one at which centre and scale are refined."""
         n: cython.longlong = self.count

@@ -25,7 +25,7 @@ from regimekit.ihmm.emissions.linear_gaussian import LinearGaussian
 from regimekit.ihmm.model import RegimeModel
 from regimekit.ihmm.state import NO_LABEL
 from regimekit.preprocessing.frames import Row, read_table
-from regimekit.preprocessing.two_pasts import TwoPasts
+from regimekit.preprocessing.lag_buffer import LagBuffer
 
 Array = NDArray[np.float64]
 
@@ -50,7 +50,7 @@ class Moment(NamedTuple):
 
     arrays: list[NDArray[Any]]
     time: int
-    past: TwoPasts
+    past: LagBuffer
     score: Array
     mean: Array
     root: Array
