@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import regimekit as rk
-from regimekit.preprocessing import lag_buffer as pasts
-from regimekit.preprocessing.lag_buffer import CLEAN, RAW, TwoPasts
+from regimekit.preprocessing import two_pasts as pasts
+from regimekit.preprocessing.two_pasts import CLEAN, RAW, TwoPasts
 
 LAGS = rk.features.intercept() + rk.features.lags(1)
 RAW_LAGS = {"D13": "paper"}

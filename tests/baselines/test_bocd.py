@@ -227,6 +227,7 @@ def test_dropping_conditions_on_paths_never_dropped(kept: int) -> None:
     assert 0 < model.latest_dropped_mass <= model.dropped_mass
 
 
+@pytest.mark.slow
 def test_dropped_mass_bounds_the_error_on_average() -> None:
     """Mean over streams from the model of (lost path probability - stated bound) is not above 0.
 
@@ -255,6 +256,7 @@ def test_dropped_mass_bounds_the_error_on_average() -> None:
     assert np.mean(gaps) <= 4 * error
 
 
+@pytest.mark.slow
 def test_a_long_trail_equals_one_that_forgets_nothing() -> None:
     rng = np.random.default_rng(13)
     y = shifts(rng, 600)[:, 0]
@@ -376,6 +378,7 @@ def test_rescaling_changes_no_run_length() -> None:
         assert b.run_lengths()[start] == pytest.approx(mass, abs=1e-9)
 
 
+@pytest.mark.slow
 def test_calibrated_on_its_own_model() -> None:
     """PIT uniform (Kolmogorov-Smirnov at 0.1 %) and 90 % intervals that cover so many, within
     3.3 standard errors (0.1 %): together a false alarm in 500 seeds."""

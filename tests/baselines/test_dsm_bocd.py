@@ -137,6 +137,7 @@ def exact_predictive(y: float, sums: np.ndarray, setup: Setup) -> float:
     return float(total / special.ndtr((mean - setup.floor) / sd))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [0, 1, 4, 7])
 def test_forecast_against_quadrature(n: int) -> None:
     """One run length: the mixture of nodes is the integral over eta_2, near and far."""
@@ -237,6 +238,7 @@ def grid_divergence(omega: float, x: np.ndarray, s: dict[str, Any]) -> float:
     return float((mass[keep] * (np.log(mass[keep] / cell[keep]) - log_bayes[keep])).sum())
 
 
+@pytest.mark.slow
 def test_divergence_against_a_grid() -> None:
     """Up to its constant, which the first rate of learning takes away."""
     x = np.random.default_rng(3).normal(0.4, 0.7, 12)
@@ -270,6 +272,7 @@ def test_divergence_of_known_variance_is_that_of_two_normals() -> None:
     assert best_omega(x, setup) == pytest.approx(math.exp(best.x), rel=1e-3)
 
 
+@pytest.mark.slow
 def test_best_omega_is_the_minimum() -> None:
     x = np.random.default_rng(5).normal(0.0, 0.7, 60)
     setup = DsmSettings(**SETTINGS).setup()
@@ -282,6 +285,7 @@ def test_best_omega_is_the_minimum() -> None:
     assert best_omega(x, full) == pytest.approx(SETTINGS["noise"] / 2, rel=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variance", ["unknown", "known"])
 @pytest.mark.parametrize("spike", [1e6, -1e6, 30.0])
 def test_a_spike_does_not_reset_the_run_length(variance: str, spike: float) -> None:
@@ -322,6 +326,7 @@ def test_the_published_evidence_does_not_bound_the_run_length() -> None:
     assert sum(mass for start, mass in published.run_lengths().items() if start >= 40) > 0.999
 
 
+@pytest.mark.slow
 def test_real_changes_are_still_found() -> None:
     rng = np.random.default_rng(8)
     y = np.repeat([-1.0, 1.0, -0.5], 60) + 0.3 * rng.standard_normal(180)
@@ -334,6 +339,7 @@ def test_real_changes_are_still_found() -> None:
     assert run.outlier[[30, 90, 150]].all() and (np.diff(run.regime) >= 0).all()
 
 
+@pytest.mark.slow
 def test_variance_is_learnt() -> None:
     """A segment ten times quieter than the prior expects: the interval shrinks."""
     y = 0.05 * np.random.default_rng(9).standard_normal(300)
@@ -419,6 +425,7 @@ def test_only_one_series() -> None:
     assert model.to_bytes() == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cut", [0, 1, 25, 60])
 def test_state_and_settings_survive(cut: int) -> None:
     """Also in the middle of the training part."""
@@ -451,6 +458,7 @@ def test_degenerate_streams(series: list[float], variance: str) -> None:
     assert abs(model.predict().mean) < 1.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variance", ["known", "unknown"])
 def test_a_constant_is_one_segment(variance: str) -> None:
     """Its level is the minimum of the loss: x - noise (m^2)' / m^2 if the variance is known.
@@ -464,6 +472,7 @@ def test_a_constant_is_one_segment(variance: str) -> None:
     assert model.regimes()[0].mean[0] == pytest.approx(level, abs=0.02)
 
 
+@pytest.mark.slow
 def test_memory_is_that_of_the_kept_rows() -> None:
     model = dsm_bocd(max_run_lengths=9, training=20)
     model.run(np.random.default_rng(13).normal(0, 0.6, 300))

@@ -17,7 +17,7 @@ from regimekit.distributions.forecast import Forecast
 from regimekit.ihmm.emissions.base import Shape
 from regimekit.preprocessing.features import Features, Past
 from regimekit.preprocessing.frames import Row
-from regimekit.preprocessing.lag_buffer import CLEAN, TwoPasts
+from regimekit.preprocessing.two_pasts import CLEAN, TwoPasts
 from regimekit.serialization.validation import Arrays, Values, affordable
 
 Array = NDArray[np.float64]

@@ -1,4 +1,4 @@
-"""`auto`: a bank of members on one stream, mixed online, with nothing to set."""
+"""`auto`: an ensemble of members on one stream, aggregated online, with default settings."""
 
 from __future__ import annotations
 

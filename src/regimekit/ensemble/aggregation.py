@@ -1,124 +1,432 @@
-"""Weights of the members, learnt online from what their distributions were worth.
+"""Weights of the members, learnt online from the scores of their distributions.
 
-Bernstein online aggregation (Wintenberger 2017) on the ranked probability score, linearised at the
-mixture (as in CRPS learning, Berrisch and Ziel 2021): with l_m the derivative of the mixture's
-score along member m, the regret r_m = sum_j w_j l_j - l_m gives
+Bernstein online aggregation (Wintenberger 2017) on the continuous ranked probability score,
+linearised at the mixture (as in CRPS learning, Berrisch and Ziel 2021): with l_m the derivative of
+the mixture's score along member m, the regret r_m = sum_j w_j l_j - l_m gives
 
     V_m += r_m^2,  E_m = max |r_m|,  eta_m = min(1 / (2 E_m), sqrt(log M / V_m))
     R_m += r_m (1 - eta_m r_m),      w_m ~ eta_m exp(eta_m R_m) p_m^f,  f = exp(-n / 100)
 
 which competes with the best *combination* of members, with a regret of order sqrt(V log M) and no
-rate to choose. Sums are discounted over `MEMORY` observations so that the weights can follow
-change, the prior p is forgotten with the number n of observations that a member has taken part in,
-and losses are bounded by the grid they are taken on, so that one outlier elects nobody.
+rate to choose. Sums are discounted over 500 observations so that the weights can follow change,
+the prior p is forgotten with the number n of observations that a member has taken part in.
+
+The score of a distribution function F at y is
+
+    CRPS(F, y) = integral (F(x) - 1{x >= y})^2 dx
+
+on a grid around the common forecast, so every loss is bounded by the length of the grid and an
+extreme value costs all members the same: one outlier does not change the weights much.
+
+Sleeping experts: a regime model costs the same whether it has weight or not. One whose weight
+stayed below `MIN_WEIGHT` for `TRIAL` observations sleeps for `SLEEP` observations: it is neither
+predicted nor updated, and its sums do not change. Then it is on trial again, with the weight that
+it had. Only members that do nothing but forecast sleep; those that infer regimes are always needed.
 """
 
 from __future__ import annotations
 
-import math
-from typing import Any
-
+import cython
 import numpy as np
-from numpy.typing import NDArray
+from cython.cimports.libc.math import exp, fabs, log, log1p, sqrt
+from scipy import special
 
-from regimekit.serialization.validation import Arrays
+from regimekit.core.exceptions import SnapshotError
 
-Array = NDArray[np.float64]
+if not cython.compiled:
+    from regimekit.distributions.student_t import log_standard
 
-MEMORY = 500
-SWAYED = 100.0  # observations over which the prior is forgotten
-_FADE = 1.0 - 1.0 / MEMORY
-_SUMS = ("regret", "square", "largest")
-_TINY = 1e-300
-_LARGEST_SUM = 1e18  # losses are bounded by the grid they are taken on
+MEMORY = 500  # observations
+PRIOR_MEMORY = 100.0  # observations over which the prior is forgotten
+MIN_WEIGHT = 0.02  # members with a smaller weight may sleep
+TRIAL, SLEEP = 1000, 4000  # observations
+N_NODES = cython.declare(cython.Py_ssize_t, 35)
+_DISCOUNT = cython.declare(cython.double, 1.0 - 1.0 / MEMORY)
+_PRIOR_MEMORY = cython.declare(cython.double, PRIOR_MEMORY)
+_TINY = cython.declare(cython.double, 1e-300)
+# Smallest noise scale, relative to the location: no two nodes may be the same float.
+_MIN_RELATIVE_SCALE = cython.declare(cython.double, 1e-12)
+_NEGATIVE_INFINITY = cython.declare(cython.double, float("-inf"))
+# Cells of the table of the normal distribution function per unit, their number, and the terms of
+# the expansion in each: the error is below 1e-15.
+_CELLS = cython.declare(cython.Py_ssize_t, 32)
+_N_CELLS = cython.declare(cython.Py_ssize_t, 280)
+_TERMS = cython.declare(cython.Py_ssize_t, 7)
 
 
-class Mixer:
-    """Weights over members; some may only watch, some rest, others join late.
+def _normal_table(cells, n, terms):
+    """Return (n, terms) Taylor coefficients of the normal distribution function at i / cells."""
+    x = np.arange(n) / cells
+    table = np.zeros((n, terms))
+    table[:, 0] = special.ndtr(x)
+    density = np.exp(-0.5 * x * x) / np.sqrt(2.0 * np.pi)
+    before, hermite, factorial, sign = np.zeros(n), np.ones(n), 1.0, 1.0
+    for k in range(1, terms):
+        factorial *= k
+        table[:, k] = sign * density * hermite / factorial
+        before, hermite, sign = hermite, x * hermite - (k - 1) * before, -sign
+    return table
+
+
+_NORMAL = cython.declare(cython.double[:, ::1], _normal_table(32, 280, 7))
+# Nodes of the grid in noise scales, dense in the middle.
+_OFFSETS = cython.declare(
+    cython.double[::1], np.sinh(np.linspace(-4.2, 4.2, 35)) / np.sinh(4.2) * 16.0
+)
+
+
+class Aggregation:
+    """Weights over members; some do not forecast, some sleep, others join late.
 
     Args:
-        active: (M,) which members take part.
-        prior: (M,) what each is worth beforehand, relative to the others; all the same by default.
+        forecasting: (M,) flags of the members that take part.
+        prior: (M,) prior weights, relative to each other; equal by default.
+
+    Attributes:
+        weight: (M,) the weights.
+        present: (M,) flags of the active members. Inactive members get weight 0 and keep their
+            sums.
+        regret, square, largest: (M,) R, V and E.
+        tally: (3, M) sums since a member joined: its loss, the mixture's loss, the count.
 
     Example:
-        >>> mixer = Mixer(np.ones(2, bool))
+        >>> weights = Aggregation(np.ones(2, bool))
         >>> for _ in range(50):
-        ...     mixer.learn(np.array([0.1, 0.3]))
-        >>> bool(mixer.weight[0] > 0.9)
+        ...     weights.update(np.array([0.1, 0.3]))
+        >>> bool(weights.weight[0] > 0.9)
         True
     """
 
-    def __init__(self, active: NDArray[np.bool_], prior: Array | None = None) -> None:
-        self.active = active
-        self.prior = np.ones(active.size) if prior is None else prior
-        self.present = np.ones(active.size, bool)  # the others rest: time stands still for them
-        self.regret, self.square, self.largest = (np.zeros(active.size) for _ in _SUMS)
-        self.tally = np.zeros((3, active.size))
-        self._weigh()
+    FIELDS = {
+        "regret": ("float64", ("n_members",), -1e18, 1e18),
+        "square": ("float64", ("n_members",), 0.0, 1e18),
+        "largest": ("float64", ("n_members",), 0.0, 1e18),
+        "tally": ("float64", ("3", "n_members"), 0.0, 1e18),
+    }
 
-    def learn(self, gradient: Array) -> None:
-        """One observation: the derivative of the mixture's loss along each member."""
-        r = np.where(self.present, float(self.weight @ gradient) - gradient, 0.0)
-        fade = np.where(self.present, _FADE, 1.0)
-        np.maximum(self.largest, np.abs(r), out=self.largest)
-        self.square = fade * self.square + r * r
-        self.regret = fade * self.regret + r * (1.0 - self._rate() * r)
-        self._weigh()
+    def __init__(self, forecasting, prior=None):
+        n = len(forecasting)
+        self.regret = np.zeros(n)
+        self.square = np.zeros(n)
+        self.largest = np.zeros(n)
+        self.tally = np.zeros((3, n))
+        self.allocate(forecasting, np.ones(n) if prior is None else prior)
 
-    def attend(self, present: NDArray[np.bool_]) -> None:
-        """Say who is there; who is not has no weight, and keeps its sums as they are."""
-        self.present = present
-        self._weigh()
+    def allocate(self, forecasting, prior):
+        """Set the members; all are active."""
+        n = self.n_members = len(forecasting)
+        self.forecasting = np.array(forecasting, np.int64)
+        self.prior = np.array(prior, np.float64)
+        self.present = np.ones(n, np.int64)
+        self.weight = np.zeros(n)
+        self.rate = np.zeros(n)
+        self.exponent = np.zeros(n)
+        self.gradient = np.zeros(n)
+        self.loss = np.zeros(n)
+        self.total_gradient = np.zeros(n)
+        self.total_loss = np.zeros(n)
+        self.nodes = np.zeros(N_NODES)
+        self.distribution = np.zeros((n, N_NODES))
+        self.set_weights()
 
-    def count(self, losses: Array, mixed: float) -> None:
-        """Keep the books: each member's loss, the mixture's beside it, and how many."""
-        books = np.stack([losses, np.full(losses.size, mixed), np.ones(losses.size)])
-        self.tally += np.where(self.present, books, 0.0)
-        self._weigh()
+    def regroup(self, before, now, forecasting, prior):
+        """Change the members: known names keep their sums, new ones begin without regret.
 
-    def against_members(self) -> Array:
-        """(M,) the mixture's mean loss over each member's, since that member joined; 1 is even."""
-        return np.asarray(self.tally[1] / np.maximum(self.tally[0], _TINY))
+        Args:
+            before: names of the present members.
+            now: names of the members from now on.
+            forecasting: flags of those that take part.
+            prior: their prior weights.
+        """
+        place = {name: i for i, name in enumerate(before)}
+        kept = [(i, place[name]) for i, name in enumerate(now) if name in place]
+        new, old = (np.array([pair[k] for pair in kept], np.intp) for k in (0, 1))
+        for name in ("regret", "square", "largest", "tally"):
+            array = np.asarray(getattr(self, name))
+            grown = np.zeros(list(array.shape)[: array.ndim - 1] + [len(now)])
+            grown[..., new] = array[..., old]
+            setattr(self, name, grown)
+        self.allocate(forecasting, prior)
 
-    def regroup(
-        self, before: list[str], now: list[str], active: NDArray[np.bool_], prior: Array
-    ) -> None:
-        """Members come and go: known names keep their sums, new ones begin without regret."""
-        at = {name: i for i, name in enumerate(before)}
-        for name in _SUMS:
-            old = getattr(self, name)
-            setattr(self, name, np.array([old[at[n]] if n in at else 0.0 for n in now]))
-        nothing = np.zeros(3)
-        self.tally = np.stack([self.tally[:, at[n]] if n in at else nothing for n in now], axis=1)
-        self.active, self.prior = active, prior
-        self.attend(np.ones(active.size, bool))
+    def set_present(self, present):
+        """Set which members are active."""
+        self.present = np.array(present, np.int64)
+        self.set_weights()
 
-    def _rate(self) -> Array:
-        square = np.maximum(self.square, _TINY)
-        by_sum = np.sqrt(math.log(max(self.active.sum(), 2)) / square)
-        return np.minimum(0.5 / np.maximum(self.largest, _TINY), by_sum)
+    def refresh(self):
+        """Recompute what follows from the stored fields."""
+        self.set_weights()
 
-    def _weigh(self) -> None:
-        eta = self._rate()
-        known = self.square > 0
-        eta = np.where(known, eta, eta[known].max() if known.any() else 1.0)
-        heard = self.active & self.present
-        beforehand = np.log(self.prior) * np.exp(-self.tally[2] / SWAYED)
-        exponent = np.where(heard, eta * self.regret + beforehand, -np.inf)
-        share = eta * np.exp(exponent - exponent.max()) if heard.any() else eta
-        self.weight = share / share.sum() if share.size else share
+    def relative_loss(self):
+        """Return (M,) the mixture's mean loss over each member's since that member joined."""
+        tally = np.asarray(self.tally)
+        return tally[1] / np.maximum(tally[0], _TINY)
 
-    def pack(self) -> dict[str, NDArray[Any]]:
-        """State for a snapshot."""
-        names = (*_SUMS, "tally")
-        return {f"mix.{name}": getattr(self, name).copy() for name in names}
+    def update(self, gradient):
+        """Take one observation, given the derivative of the mixture's loss along each member."""
+        self.begin()
+        np.asarray(self.total_gradient)[:] = gradient
+        self.finish()
 
-    def unpack(self, arrays: Arrays) -> None:
-        """Take up what `pack` gave."""
-        n, most = self.active.size, _LARGEST_SUM
-        self.regret = arrays.floats("mix.regret", (n,), -most, most)
-        self.square, self.largest = (
-            arrays.floats(f"mix.{name}", (n,), 0.0, most) for name in _SUMS[1:]
-        )
-        self.tally = arrays.floats("mix.tally", (3, n), 0.0, most)
-        self._weigh()
+    def begin(self):
+        """Begin the scores of one observation."""
+        m: cython.Py_ssize_t
+        self.mixed_loss = 0.0
+        for m in range(self.n_members):
+            self.total_gradient[m] = 0.0
+            self.total_loss[m] = 0.0
+
+    def score(self, parts, j, y, centre, noise):
+        """Add the scores of coordinate j: its value y, the mixture's centre and noise scale."""
+        unit: cython.double = max(noise, _MIN_RELATIVE_SCALE * fabs(centre))
+        g: cython.Py_ssize_t
+        m: cython.Py_ssize_t
+        for g in range(N_NODES):
+            self.nodes[g] = centre + unit * _OFFSETS[g]
+        set_distribution(parts, j, self.nodes, self.distribution)
+        self.mixed_loss += self.set_losses(y) / unit
+        for m in range(self.n_members):
+            self.total_gradient[m] += self.gradient[m] / unit
+            self.total_loss[m] += self.loss[m] / unit
+
+    def set_losses(self, y):
+        """Compute each member's CRPS and the derivative of the mixture's; return the mixture's.
+
+        The indicator is split exactly inside its cell; F is linear between nodes.
+        """
+        m: cython.Py_ssize_t
+        g: cython.Py_ssize_t
+        total: cython.double = 0.0
+        for m in range(self.n_members):
+            self.loss[m] = 0.0
+            self.gradient[m] = 0.0
+        for g in range(N_NODES - 1):
+            width: cython.double = self.nodes[g + 1] - self.nodes[g]
+            above: cython.double = (self.nodes[g + 1] - y) / width
+            above = min(max(above, 0.0), 1.0)
+            mixed: cython.double = 0.0
+            for m in range(self.n_members):
+                mixed += (
+                    self.weight[m] * 0.5 * (self.distribution[m, g] + self.distribution[m, g + 1])
+                )
+            total += width * (mixed * mixed - 2.0 * mixed * above + above)
+            for m in range(self.n_members):
+                own: cython.double = 0.5 * (self.distribution[m, g] + self.distribution[m, g + 1])
+                self.loss[m] += width * (own * own - 2.0 * own * above + above)
+                self.gradient[m] += 2.0 * width * (mixed - above) * own
+        return total
+
+    def finish(self):
+        """Update regrets, tally and weights with the scores of one observation."""
+        m: cython.Py_ssize_t
+        mean: cython.double = 0.0
+        for m in range(self.n_members):
+            mean += self.weight[m] * self.total_gradient[m]
+        for m in range(self.n_members):
+            if self.present[m]:
+                r: cython.double = mean - self.total_gradient[m]
+                self.largest[m] = max(self.largest[m], fabs(r))
+                self.square[m] = _DISCOUNT * self.square[m] + r * r
+        self.set_rates()
+        for m in range(self.n_members):
+            if self.present[m]:
+                r = mean - self.total_gradient[m]
+                self.regret[m] = _DISCOUNT * self.regret[m] + r * (1.0 - self.rate[m] * r)
+                self.tally[0, m] += self.total_loss[m]
+                self.tally[1, m] += self.mixed_loss
+                self.tally[2, m] += 1.0
+        self.set_weights()
+
+    def set_rates(self):
+        """Compute the learning rates eta."""
+        m: cython.Py_ssize_t
+        active: cython.double = 0.0
+        for m in range(self.n_members):
+            active += self.forecasting[m]
+        log_count: cython.double = log(max(active, 2.0))
+        for m in range(self.n_members):
+            self.rate[m] = min(
+                0.5 / max(self.largest[m], _TINY), sqrt(log_count / max(self.square[m], _TINY))
+            )
+
+    def set_weights(self):
+        """Compute the weights."""
+        m: cython.Py_ssize_t
+        self.set_rates()
+        largest: cython.double = -1.0
+        for m in range(self.n_members):
+            if self.square[m] > 0.0:
+                largest = max(largest, self.rate[m])
+        if largest < 0.0:
+            largest = 1.0
+        top: cython.double = _NEGATIVE_INFINITY
+        for m in range(self.n_members):
+            if not self.square[m] > 0.0:
+                self.rate[m] = largest
+            self.exponent[m] = _NEGATIVE_INFINITY
+            if self.forecasting[m] and self.present[m]:
+                self.exponent[m] = self.rate[m] * self.regret[m] + log(self.prior[m]) * exp(
+                    -self.tally[2, m] / _PRIOR_MEMORY
+                )
+                top = max(top, self.exponent[m])
+        total: cython.double = 0.0
+        for m in range(self.n_members):
+            self.weight[m] = self.rate[m]
+            if top > _NEGATIVE_INFINITY:
+                self.weight[m] = self.rate[m] * exp(self.exponent[m] - top)
+            total += self.weight[m]
+        for m in range(self.n_members):
+            self.weight[m] /= total
+
+
+class SleepingExperts:
+    """Which regime members are active.
+
+    Args:
+        may_sleep: flags of the regime members that may sleep.
+
+    Attributes:
+        active: flags of the active members.
+        elapsed: observations since a member's state last changed or its trial began.
+        peak: largest weight since then.
+
+    Example:
+        >>> experts = SleepingExperts([False, True])
+        >>> for _ in range(TRIAL):
+        ...     _ = experts.watch(np.array([0.01, 0.01]))
+        >>> np.asarray(experts.active).tolist()
+        [1, 0]
+    """
+
+    FIELDS = {
+        "active": ("int64", ("n_members",), 0, 1),
+        "elapsed": ("int64", ("n_members",), 0, SLEEP),
+        "peak": ("float64", ("n_members",), 0.0, 1.0),
+    }
+
+    def __init__(self, may_sleep):
+        self.min_weight, self.trial, self.sleep = MIN_WEIGHT, TRIAL, SLEEP
+        n = self.n_members = len(may_sleep)
+        self.may_sleep = np.array(may_sleep, np.int64)
+        self.active = np.ones(n, np.int64)
+        self.elapsed = np.zeros(n, np.int64)
+        self.peak = np.zeros(n)
+
+    def refresh(self):
+        """Refuse states that cannot be."""
+        if (~np.asarray(self.active, bool) & ~np.asarray(self.may_sleep, bool)).any():
+            raise SnapshotError(
+                "Invalid snapshot: a member that infers regimes must be active, but it sleeps."
+            )
+
+    def watch(self, weight):
+        """Take the weights of the regime members after one observation; return `update`."""
+        return self.update(np.ascontiguousarray(weight, np.float64))
+
+    def update(self, weight):
+        """Take weights after one observation; return whether a member's state changed."""
+        i: cython.Py_ssize_t
+        moved: cython.bint = False
+        for i in range(self.n_members):
+            self.elapsed[i] += 1
+            self.peak[i] = max(self.peak[i], weight[i])
+            if self.active[i]:
+                if self.elapsed[i] < self.trial:
+                    continue
+                if self.may_sleep[i] and self.peak[i] < self.min_weight:
+                    self.active[i] = 0
+                    moved = True
+            elif self.elapsed[i] < self.sleep:
+                continue
+            else:
+                self.active[i] = 1
+                moved = True
+            self.elapsed[i] = 0
+            self.peak[i] = 0.0
+        return moved
+
+
+def normal_cdf(u):
+    """Return the normal distribution function at u >= 0, to 1e-15."""
+    cell: cython.Py_ssize_t = cython.cast(cython.Py_ssize_t, u * _CELLS + 0.5)
+    if cell >= _N_CELLS:
+        return 1.0
+    d: cython.double = u - cell * (1.0 / 32.0)
+    total: cython.double = _NORMAL[cell, 6]
+    k: cython.Py_ssize_t
+    for k in range(6):
+        total = total * d + _NORMAL[cell, 5 - k]
+    return total
+
+
+def t_cdf(x, dof):
+    """Return the distribution function of a standard t, to about 1e-3 (exact for 2 and infinity)."""
+    if dof <= 2.0:
+        return 0.5 + 0.5 * x / sqrt(2.0 + x * x)
+    u: cython.double = fabs(x)
+    if dof <= 200.0:
+        g: cython.double = (dof - 1.5) / ((dof - 1.0) * (dof - 1.0))
+        u = sqrt(log1p(x * x / dof) / g)
+    p: cython.double = normal_cdf(min(u, 100.0))
+    return p if x > 0.0 else 1.0 - p
+
+
+def set_distribution(parts, j, nodes, out):
+    """Write F_m at node g into out[m, g], the components of member m mixed by their shares."""
+    k: cython.Py_ssize_t
+    g: cython.Py_ssize_t
+    m: cython.Py_ssize_t
+    for m in range(out.shape[0]):
+        for g in range(nodes.shape[0]):
+            out[m, g] = 0.0
+    for k in range(parts.size):
+        m = parts.owner[k]
+        share: cython.double = parts.share[k]
+        dof: cython.double = parts.dof[k]
+        location: cython.double = parts.location[k, j]
+        unit: cython.double = 1.0 / parts.scale[k, j]
+        # As `t_cdf`, with what is common to all nodes outside the loop.
+        factor: cython.double = 0.0
+        if dof <= 200.0:
+            factor = (dof - 1.0) * (dof - 1.0) / (dof - 1.5)
+        rate: cython.double = 1.0 / dof
+        for g in range(nodes.shape[0]):
+            z: cython.double = (nodes[g] - location) * unit
+            if z <= -40.0:
+                continue
+            p: cython.double = 1.0
+            if z < 40.0:
+                if dof <= 2.0:
+                    p = t_cdf(z, dof)
+                else:
+                    u: cython.double = fabs(z)
+                    if dof <= 200.0:
+                        u = sqrt(log1p(z * z * rate) * factor)
+                    p = normal_cdf(u)
+                    if z < 0.0:
+                        p = 1.0 - p
+            out[m, g] += share * p
+
+
+def set_log_densities(parts, first, last, y, mass, term, out, top):
+    """Write the log density of each member at y into `out`, of scalar components first .. last - 1.
+
+    Shares are divided by `mass`. A member without components has log density -inf.
+    """
+    k: cython.Py_ssize_t
+    m: cython.Py_ssize_t
+    for m in range(out.shape[0]):
+        top[m] = _NEGATIVE_INFINITY
+        out[m] = 0.0
+    for k in range(first, last):
+        m = parts.owner[k]
+        scale: cython.double = parts.scale[k, 0]
+        z: cython.double = min(fabs(y - parts.location[k, 0]) / scale, 1e100)
+        share: cython.double = parts.share[k] / max(mass, 1e-300)
+        term[k] = log(max(share, 1e-300)) + log_standard(z, parts.dof[k]) - log(scale)
+        top[m] = max(top[m], term[k])
+    for k in range(first, last):
+        m = parts.owner[k]
+        out[m] += exp(term[k] - top[m])
+    for m in range(out.shape[0]):
+        out[m] = top[m] + log(out[m]) if out[m] > 0.0 else _NEGATIVE_INFINITY

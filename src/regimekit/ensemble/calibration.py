@@ -1,164 +1,260 @@
-"""Intervals that hold what they say: an online correction on top of the mixture.
+"""Calibrated intervals: an online correction of the mixture.
 
 The mixture's law of Y is replaced by that of c + exp(s) (Y' - c), c its middle, where the peak p
-says what Y' is. A component of location m and spread R R' is one of m + R z, z standard.
+defines Y'. A component of location m and spread R R' is one of m + R z, z standard.
 
     p > 0   sharper in the middle: Y' = c + F (Y - c),
             F = 0.5, 1, 1.8 with probability p / 2, 1 - p, p / 2
     p < 0   flatter: with probability -p, m + R z becomes m + R (0.6 z + 0.8 e),
-            e = -1 or 1 with even chances
+            e = -1 or 1 with equal probability
 
     size   s += G o,   o = (o_80 + 2 o_90 + o_95) / 4,  o_l = 1{y outside l %} - (1 - l / 100)
     peak   p += H (1{y inside 50 %} - 0.5 + o), between -1 and 1
 
-(adaptive conformal inference, Gibbs and Candes 2021, at two places): the size answers for the outer
-levels, the peak for what is wrong in the middle and not outside, so that a law that is too wide
-throughout is not sharpened first. Both are sums of what coverage was off by, and both are bounded,
-so the mean of it goes to 0 at 50 % and over the outer levels together, whatever the members got
-wrong, as long as the bounds are not reached. Nothing but chance moves the peak where the shape is
-right; if it could only sharpen, chance would move it one way. All steps are bounded, so an outlier
-counts as any value outside, and the corrected forecast is still a mixture of the same kind:
-quantiles, densities and draws agree with each other.
+(adaptive conformal inference, Gibbs and Candes 2021, at two places): the size corrects the outer
+levels, the peak what is wrong in the middle and not outside, so that a law that is too wide
+throughout is not sharpened first. Both are sums of errors of coverage, and both are bounded, so the
+mean error goes to 0 at 50 % and over the outer levels together, whatever the members got wrong, as
+long as the bounds are not reached. Where the shape is right the peak moves by chance only, in both
+directions. All steps are bounded, so an outlier counts as any value outside, and the corrected
+forecast is still a mixture of the same kind: quantiles, densities and draws agree with each other.
 
-s follows what the last few dozen observations were like, which says something of the next one.
-Beyond that one the usual size counts, the mean of s over some two hundred observations.
+s follows the last few dozen observations, which is informative about the next one. Beyond that one
+the usual size counts, the mean of s over some two hundred observations.
 """
 
 from __future__ import annotations
 
-import math
-from typing import Any, NamedTuple
-
+import cython
 import numpy as np
-from numpy.typing import NDArray
+from cython.cimports.libc.math import exp, fabs, isnan, sqrt
 
-from regimekit.ensemble import crps_grid as scores
-from regimekit.serialization.validation import Values
+if not cython.compiled:
+    from regimekit.ensemble.aggregation import t_cdf
+    from regimekit.preprocessing.lag_buffer import sort_order
 
-Array = NDArray[np.float64]
-
-_SHARPER = np.array([0.5, 1.0, 1.8])  # F
-_NARROW, _APART = 0.6, 0.8  # their squares sum to 1: the flatter law has the same covariance
-_SIGNS = np.array([[1, 1, 1], [1, -1, -1], [-1, 1, -1], [-1, -1, 1]])  # columns not correlated
-_SIZE_STEP = _PEAK_STEP = 0.04  # G in the long run, and H
-_SLOWER = 10  # after n observations G is 1 / (n + this), until that is smaller
-_USUAL_STEP = 0.005  # of the usual size
-_LARGEST = 1.5  # of the logarithm of the size
-_FAINT = 0.02  # a peak nearer to 0 is none
-_INNER, _OUTER = 0.5, np.array([0.8, 0.9, 0.95])
-_COUNTS = np.array([0.25, 0.5, 0.25])  # how much each outer level does
-_CHECKED = 0.9  # the level whose coverage is told
-_TAIL = 0.05  # of the shares at either end count as no farther away than the rest
-
-
-class Components(NamedTuple):
-    """A mixture as arrays."""
-
-    share: Array
-    location: Array  # (K, d)
-    spread: Array  # (K, d, d)
-    dof: Array
-
-
-class Split(NamedTuple):
-    """What each component becomes: parts with probabilities."""
-
-    share: Array
-    factor: Array  # of the distance from the middle
-    narrow: Array  # of the root of the spread
-    apart: Array  # (parts, d), in roots of the spread
+# Scale and offset of the flatter law: their squares sum to 1, so the covariance is the same.
+_NARROW = cython.declare(cython.double, 0.6)
+_OFFSET = cython.declare(cython.double, 0.8)
+# Step sizes G, in the long run, and H.
+_SIZE_STEP = cython.declare(cython.double, 0.04)
+_PEAK_STEP = cython.declare(cython.double, 0.04)
+# After n observations G is 1 / (n + this), until that is smaller.
+_WARM_UP = cython.declare(cython.double, 10.0)
+# Step size of the usual size.
+_USUAL_STEP = cython.declare(cython.double, 0.005)
+# Largest log of the size.
+_MAX_SIZE = cython.declare(cython.double, 1.5)
+# A peak nearer to 0 is ignored.
+_MIN_PEAK = cython.declare(cython.double, 0.02)
+# Share at either end of the locations that counts as no farther away than the rest.
+_TAIL = cython.declare(cython.double, 0.05)
 
 
 class Calibration:
-    """The size and the peak of the correction, and how often 90 % intervals held."""
+    """Size and peak of the correction, and the coverage of 90 % intervals.
 
-    def __init__(self) -> None:
-        self.size = self.usual = 0.0
+    Args:
+        dim: number of coordinates d.
+
+    Attributes:
+        size: log of the factor of the next forecast; usual_size: of those farther ahead.
+        peak: from -1 (flatter) to 1 (sharper).
+        n_inside: number of values inside their 90 % interval, out of n_checked.
+    """
+
+    FIELDS = {
+        "size": ("float64", (), -1.5, 1.5),
+        "usual_size": ("float64", (), -1.5, 1.5),
+        "peak": ("float64", (), -1.0, 1.0),
+        "n_checked": ("int64", (), 0, 2**53),
+        "n_inside": ("int64", (), 0, "n_checked"),
+    }
+
+    def __init__(self, dim):
+        self.dim = dim
+        self.size = 0.0
+        self.usual_size = 0.0
         self.peak = 0.0
-        self.held, self.told = 0, 0
+        self.n_inside = 0
+        self.n_checked = 0
+        self.n_parts = 1
+        self.part_offset = np.zeros((5, dim))
+        self.centre = np.zeros(dim)
+        self.column = np.zeros(16)
+        self.weight = np.zeros(16)
+        self.order = np.zeros(16, np.int64)
+        self.root = np.zeros((dim, dim))
+        if not cython.compiled:
+            self.part_share, self.part_factor, self.part_narrow = ([0.0] * 5 for _ in range(3))
 
-    def apply(self, components: Components, far: bool = False) -> Components:
-        """The corrected mixture, of the next observation or of one that is farther away."""
-        share, location, spread, dof = components
-        size, d = math.exp(self.usual if far else self.size), location.shape[1]
-        parts = _split(self.peak, d)
-        n = parts.share.size
-        centre = np.array([_middle(share, column) for column in location.T])
-        away = parts.factor[:, None, None] * (location - centre)
-        if parts.apart.any():
-            root = np.linalg.cholesky(spread) if d > 1 else np.sqrt(spread)
-            away += np.einsum("kij,nj->nki", root, parts.apart)
-        return Components(
-            np.outer(parts.share, share).ravel(),
-            centre + size * away.reshape(-1, d),
-            np.repeat(size * parts.narrow, len(share))[:, None, None] ** 2
-            * np.tile(spread, (n, 1, 1)),
-            np.tile(dof, n),
-        )
+    def set_parts(self):
+        """Compute the parts that each component is split into."""
+        i: cython.Py_ssize_t
+        j: cython.Py_ssize_t
+        for i in range(5):
+            self.part_factor[i] = 1.0
+            self.part_narrow[i] = 1.0
+            for j in range(self.dim):
+                self.part_offset[i, j] = 0.0
+        if fabs(self.peak) < _MIN_PEAK:
+            self.n_parts = 1
+            self.part_share[0] = 1.0
+            return
+        if self.peak > 0.0:
+            self.n_parts = 3
+            self.part_share[0] = self.peak / 2.0
+            self.part_share[1] = 1.0 - self.peak
+            self.part_share[2] = self.peak / 2.0
+            self.part_factor[0] = self.part_narrow[0] = 0.5
+            self.part_factor[2] = self.part_narrow[2] = 1.8
+            return
+        # All signs of all coordinates would be 2^d parts. Four are enough to leave neighbouring
+        # coordinates uncorrelated: + + +, + - -, - + -, - - + and so on.
+        n: cython.Py_ssize_t = 4 if self.dim > 1 else 2
+        self.n_parts = n + 1
+        for i in range(n):
+            self.part_share[i] = -self.peak / n
+            self.part_narrow[i] = _NARROW
+            for j in range(self.dim):
+                positive: cython.bint = (i // 2 == 0) if j % 3 == 0 else (i % 2 == 0)
+                if j % 3 == 2:
+                    positive = i == 0 or i == 3
+                if self.dim == 1:
+                    positive = i == 0
+                self.part_offset[i, j] = _OFFSET if positive else -_OFFSET
+        self.part_share[n] = 1.0 + self.peak
 
-    def learn(self, corrected: Components, y: Array) -> None:
-        """One observation, and what `apply` had made of its forecast."""
-        seen = np.flatnonzero(~np.isnan(y))
-        step = max(_SIZE_STEP, 1.0 / (self.told + _SLOWER))
-        for j in seen:
-            away = abs(2.0 * _below(corrected, int(j), float(y[j])) - 1.0)
-            outside = float(_COUNTS @ ((away > _OUTER) - (1.0 - _OUTER)))
-            self.size += step * outside / seen.size
-            self.peak += _PEAK_STEP * (float(away <= _INNER) - _INNER + outside) / seen.size
-            self.held, self.told = self.held + (away <= _CHECKED), self.told + 1
-        self.size = min(max(self.size, -_LARGEST), _LARGEST)
-        slowly = max(_USUAL_STEP, 1.0 / (self.told + _SLOWER))
-        self.usual += slowly * (self.size - self.usual)
+    def corrected(self, law, far=False):
+        """Return the corrected mixture of a `Mixture`, of the next or of a later observation."""
+        out = type(law)(self.dim, 5 * max(law.size, 1))
+        self.apply(law, out, far)
+        return out
+
+    def add_room(self, law, out):
+        """Make room for the corrected mixture."""
+        out.size = 0
+        out.reserve(5 * law.size)
+        if self.column.shape[0] < law.size:
+            n = 2 * law.size
+            self.column, self.weight = np.zeros(n), np.zeros(n)
+            self.order = np.zeros(n, np.int64)
+
+    def apply(self, law, out, far):
+        """Write the corrected mixture of `law` into `out`."""
+        i: cython.Py_ssize_t
+        j: cython.Py_ssize_t
+        k: cython.Py_ssize_t
+        p: cython.Py_ssize_t
+        n: cython.Py_ssize_t = law.size
+        if out.share.shape[0] < 5 * n or self.column.shape[0] < n:
+            self.add_room(law, out)
+        self.set_parts()
+        size: cython.double = exp(self.usual_size if far else self.size)
+        for j in range(self.dim):
+            self.centre[j] = self.middle(law, j)
+        for k in range(n):
+            if self.n_parts > 3 or (self.n_parts == 3 and self.peak < 0.0):
+                self.factorize(law, k)
+            for p in range(self.n_parts):
+                m: cython.Py_ssize_t = p * n + k
+                factor: cython.double = size * self.part_narrow[p]
+                out.share[m] = self.part_share[p] * law.share[k]
+                out.dof[m] = law.dof[k]
+                for i in range(self.dim):
+                    away: cython.double = self.part_factor[p] * (law.location[k, i] - self.centre[i])
+                    if self.part_narrow[p] == _NARROW:
+                        for j in range(i + 1):
+                            away += self.root[i, j] * self.part_offset[p, j]
+                    out.location[m, i] = self.centre[i] + size * away
+                    for j in range(self.dim):
+                        out.spread[m, i, j] = factor * factor * law.spread[k, i, j]
+        out.size = self.n_parts * n
+
+    def factorize(self, law, k):
+        """Compute the Cholesky root of the spread of component k."""
+        i: cython.Py_ssize_t
+        j: cython.Py_ssize_t
+        a: cython.Py_ssize_t
+        for i in range(self.dim):
+            for j in range(i + 1):
+                total: cython.double = law.spread[k, i, j]
+                for a in range(j):
+                    total -= self.root[i, a] * self.root[j, a]
+                if i == j:
+                    self.root[i, i] = sqrt(total)
+                else:
+                    self.root[i, j] = total / self.root[j, j]
+
+    def middle(self, law, j):
+        """Return the mean of the locations of coordinate j with both tails clipped.
+
+        Everything is stretched around it. The plain mean would let a component with little weight
+        far away, such as a regime not opened yet, move all others.
+        """
+        n: cython.Py_ssize_t = law.size
+        k: cython.Py_ssize_t
+        for k in range(n):
+            self.column[k] = law.location[k, j]
+        sort_order(self.column, 0, n, self.order)
+        total: cython.double = 0.0
+        for k in range(n):
+            total += law.share[self.order[k]]
+        low: cython.double = self.column[self.order[n - 1]]
+        high: cython.double = low
+        lower: cython.bint = False
+        running: cython.double = 0.0
+        for k in range(n):
+            running += law.share[self.order[k]]
+            if not lower and running >= total * _TAIL:
+                low = self.column[self.order[k]]
+                lower = True
+            if running >= total * (1.0 - _TAIL):
+                high = self.column[self.order[k]]
+                break
+        mean: cython.double = 0.0
+        for k in range(n):
+            mean += law.share[k] * min(max(self.column[k], low), high)
+        return mean
+
+    def learn(self, corrected, y):
+        """Update with one observation (d,) and its corrected forecast."""
+        self.update(corrected, np.ascontiguousarray(y, np.float64))
+
+    def update(self, corrected, y):
+        """Update with one observation and its corrected forecast."""
+        j: cython.Py_ssize_t
+        seen: cython.double = 0.0
+        for j in range(self.dim):
+            if not isnan(y[j]):
+                seen += 1.0
+        step: cython.double = max(_SIZE_STEP, 1.0 / (self.n_checked + _WARM_UP))
+        for j in range(self.dim):
+            if isnan(y[j]):
+                continue
+            away: cython.double = fabs(2.0 * below(corrected, j, y[j]) - 1.0)
+            outside: cython.double = (
+                0.25 * ((1.0 if away > 0.8 else 0.0) - (1.0 - 0.8))
+                + 0.5 * ((1.0 if away > 0.9 else 0.0) - (1.0 - 0.9))
+                + 0.25 * ((1.0 if away > 0.95 else 0.0) - (1.0 - 0.95))
+            )
+            inside: cython.double = 1.0 if away <= 0.5 else 0.0
+            self.size += step * outside / seen
+            self.peak += _PEAK_STEP * (inside - 0.5 + outside) / seen
+            self.n_inside += 1 if away <= 0.9 else 0
+            self.n_checked += 1
+        self.size = min(max(self.size, -_MAX_SIZE), _MAX_SIZE)
+        slow: cython.double = max(_USUAL_STEP, 1.0 / (self.n_checked + _WARM_UP))
+        self.usual_size += slow * (self.size - self.usual_size)
         self.peak = min(max(self.peak, -1.0), 1.0)
 
-    def pack(self) -> dict[str, Any]:
-        """State for a snapshot."""
-        learnt = {"size": self.size, "usual": self.usual, "peak": self.peak}
-        return learnt | {"held": int(self.held), "told": self.told}
 
-    def unpack(self, values: Values) -> None:
-        """Take up what `pack` gave."""
-        self.size = values.number("size", -_LARGEST, _LARGEST)
-        self.usual = values.number("usual", -_LARGEST, _LARGEST)
-        self.peak = values.number("peak", -1.0, 1.0)
-        self.told = values.whole("told")
-        self.held = values.whole("held", most=self.told)
-
-
-def _split(peak: float, d: int) -> Split:
-    """Of components in d dimensions."""
-    if abs(peak) < _FAINT:
-        return Split(np.ones(1), np.ones(1), np.ones(1), np.zeros((1, d)))
-    if peak > 0.0:
-        share = np.array([peak / 2.0, 1.0 - peak, peak / 2.0])
-        return Split(share, _SHARPER, _SHARPER, np.zeros((3, d)))
-    # All signs of all coordinates would be 2^d parts; among four no two neighbours go together.
-    signs = _SIGNS[:, np.arange(d) % 3] if d > 1 else _SIGNS[::2, :1]
-    n = len(signs)
-    return Split(
-        np.append(np.full(n, -peak / n), 1.0 + peak),
-        np.ones(n + 1),
-        np.append(np.full(n, _NARROW), 1.0),
-        np.vstack([_APART * signs, np.zeros((1, d))]),
-    )
-
-
-def _below(components: Components, j: int, y: float) -> float:
-    """P(Y_j <= y)."""
-    location, scale = components.location[:, j].copy(), np.sqrt(components.spread[:, j, j])
-    below = np.zeros(1)
-    points = np.array([min(max(y, -1e150), 1e150)])
-    scores.below_points(points, components.share, location, scale, components.dof, below)
-    return float(below[0])
-
-
-def _middle(share: Array, location: Array) -> float:
-    """Mean of the locations with both tails drawn in: a faint component far away moves it little.
-
-    Everything is stretched around it, so the plain mean would let such a component, a regime that
-    has not been opened yet, move all others.
-    """
-    order = np.argsort(location)
-    below = np.cumsum(share[order])
-    ends = location[order][np.searchsorted(below, below[-1] * np.array([_TAIL, 1.0 - _TAIL]))]
-    return float(share @ np.clip(location, ends[0], ends[1]))
+def below(law, j, y):
+    """Return P(Y_j <= y)."""
+    point: cython.double = min(max(y, -1e150), 1e150)
+    total: cython.double = 0.0
+    k: cython.Py_ssize_t
+    for k in range(law.size):
+        z: cython.double = (point - law.location[k, j]) / sqrt(law.spread[k, j, j])
+        total += law.share[k] * t_cdf(min(max(z, -1e100), 1e100), law.dof[k])
+    return total

@@ -1,42 +1,149 @@
-"""What the members are given: from the user's features and covariates to lags and columns.
+"""The members of `auto`: from the user's features and covariates to lags and columns.
 
-Lags are the ensemble's own (it can take an outlier back); all other features are covariates, each
-brought to centre 0 and spread 1 by medians.
+Lags belong to the ensemble (it can take an outlier back); all other features are covariates, each
+standardized by medians.
 """
 
 from __future__ import annotations
 
-import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from regimekit.core.exceptions import RegimekitError, SnapshotError, whole
+from regimekit.core.registry import make
+from regimekit.ensemble.members import MEAN_SEASONS
 from regimekit.ensemble.ensemble import DEPTH
-from regimekit.ensemble.members import PRIOR, Spec
+from regimekit.ihmm.algorithm import RegimeFilter
+from regimekit.ihmm.emissions.base import Shape
 from regimekit.preprocessing import features as feature_maps
 from regimekit.preprocessing.features import Features
 from regimekit.preprocessing.frames import Row
-from regimekit.preprocessing.scaling import Units
+from regimekit.preprocessing.scaling import MAX_COVARIATE_VALUE, CovariateScaler, Standardizer
 from regimekit.results import Regime
 from regimekit.serialization.validation import Arrays, Values
 
 Array = NDArray[np.float64]
 
-_WIDEST = 1e4  # of a covariate, in its own spreads
-LARGEST = 1e140  # beyond this a covariate is clipped
-_NARROWEST = 1e-140  # of a spread: what is over it must not overflow
-GENEROUS = 4.0  # the variance that covariates may explain beforehand, in variances of y
-# Who reads regimes, the simplest first. Lags beside columns read those of a stream whose errors
-# hang together, where columns alone would tile it; lags 1 to 3 without columns see no regimes.
-READERS = ("level", "lag 1", "columns", "columns and lags", "your features", "season")
+PARTICLES = 30  # of a member: 100 give no better forecasts or regimes
+PRIOR_VARIANCE = 100.0  # of a level and of the coefficient of a covariate, in units
+MAX_PERIOD = 1_000_000  # of a season that may be named; one beyond the lag buffer is not used
+_NEAREST_LAGS = 3  # longer lags are of a season
+# Members that infer regimes, the simplest first. Lags beside columns infer those of a stream with
+# correlated errors, which columns alone would tile; lags 1 to 3 without columns have no regimes.
+REGIME_MODELS = ("level", "lag 1", "columns", "columns and lags", "your features", "season")
 _NO_PAST = np.zeros((0, 1))
-LONGEST = 1_000_000  # of a season that may be named; what the past does not reach is not used
+
+# Prior weights of members, relative to 1 for all others: most streams resemble their latest values,
+# and a season that was found is usually useful. Chosen on twenty short real series (docs/auto.md),
+# and forgotten over a hundred observations or so (`aggregation.PRIOR_MEMORY`).
+_PRIOR_WEIGHTS = {
+    "last value": 6.0,
+    "smoothing .5": 3.0,
+    "smoothing .2": 2.0,
+    "regimes, lag 1": 3.0,
+    "regimes, lags 1 to 3": 2.0,
+    "regimes, season lags": 3.0,
+    "least squares, season lags": 2.0,
+    **dict.fromkeys(("regimes, columns", "regimes, your features"), 6.0),
+    **dict.fromkeys(("regimes, columns and lags", "least squares, columns"), 3.0),
+    "least squares, your features": 3.0,
+    **dict.fromkeys(MEAN_SEASONS, 6.0),
+    "season ago": 3.0,
+}
 
 
-class Wanted:
-    """A feature map split into lags and the rest."""
+class RegimePrior(NamedTuple):
+    """Prior of a regime model."""
+
+    noise: float  # variance, in units
+    shape: float  # half the number of observations that it counts for
+    gamma: tuple[float, float]  # prior of the concentration: how readily regimes are opened
+    batch: int = 6
+    lag_variance: float = 1.0  # of the coefficients of lags
+    lag_mean: float = 0.0  # of the coefficient of lag 1
+
+
+# Columns and season lags may explain most of the differences from one value to the next: then the
+# noise is far below one unit. A member for a season opens regimes readily, and begins at the latest
+# value with small lags, which lowers the error of hourly loads (docs/auto.md).
+_USUAL = RegimePrior(1.0, 5.0, (1.0, 10.0))
+_COLUMNS = RegimePrior(0.1, 2.5, (1.0, 10.0), batch=3)
+_SEASON = RegimePrior(0.1, 2.5, (1.0, 1.0), lag_variance=0.2, lag_mean=1.0)
+
+
+class Spec(NamedTuple):
+    """Design of a regression member: lags of y, and a range of the covariates."""
+
+    name: str
+    steps: tuple[int, ...] = ()
+    columns: tuple[int, int] = (0, 0)
+    squares: bool = False  # whether least squares on the same design is a member too
+    forecasts: bool = True  # False: it only infers regimes
+    infers: bool = False  # whether regimes may be inferred by it
+    season: int = 0  # the period of a season that is removed beforehand; 0 for none
+
+    @property
+    def width(self) -> int:
+        """Number of covariates."""
+        return self.columns[1] - self.columns[0]
+
+    @property
+    def prior(self) -> RegimePrior:
+        """Prior of its regime model."""
+        if max(self.steps, default=0) > _NEAREST_LAGS and self.forecasts:
+            return _SEASON
+        return _COLUMNS if self.width else _USUAL
+
+
+def prior_weights(names: list[str]) -> Array:
+    """Return the prior weights of members of these names."""
+    return np.array([_PRIOR_WEIGHTS.get(name, 1.0) for name in names])
+
+
+def regime_settings(spec: Spec, dim: int, seed: int) -> dict[str, Any]:
+    """Return the settings of a member's `student_t_ihmm`."""
+    features, prior = feature_maps.intercept(), spec.prior
+    variance: Any = PRIOR_VARIANCE
+    mean: Any = 0.0
+    lags = len(spec.steps) * dim
+    if lags + spec.width:
+        features = features + feature_maps.columns()
+        variance = [PRIOR_VARIANCE] + [prior.lag_variance] * lags + [PRIOR_VARIANCE] * spec.width
+        if prior.lag_mean and spec.steps[0] == 1 and dim == 1:
+            mean = [0.0, prior.lag_mean] + [0.0] * (lags - 1 + spec.width)
+    return {
+        "features": features,
+        "weight": "contamination",
+        "noise_shape": prior.shape,
+        "noise_scale": prior.shape * prior.noise,
+        "prior_mean": mean,
+        "prior_var": variance,
+        "batch": prior.batch,
+        "particles": PARTICLES,
+        "sticky": 10.0,
+        "gamma_prior": prior.gamma,
+        "dim": dim,
+        "seed": seed,
+    }
+
+
+def make_filter(spec: Spec, dim: int, seed: int, begin: bool = True) -> RegimeFilter:
+    """Return the regime model of a member.
+
+    Args:
+        spec: its design.
+        dim: number of coordinates d.
+        seed: of its draws.
+        begin: draw its first particles; otherwise its state must be restored.
+    """
+    model: Any = make("student_t_ihmm", **regime_settings(spec, dim, seed))
+    return model._engine(Shape(dim, 1 + len(spec.steps) * dim + spec.width), begin)
+
+
+class FeatureMap:
+    """A feature map, split into lags and the rest."""
 
     def __init__(self, features: Any) -> None:
         self.features: Features = feature_maps.read(features)
@@ -51,18 +158,18 @@ class Wanted:
         self.rest = feature_maps.from_json(rest) if rest else None
 
     def values(self, x: Row | None, time: int) -> Array:
-        """The features that are not lags."""
+        """Return the features of one observation that are not lags."""
         if self.rest is None:
             return np.zeros(0)
         return np.array(self.rest.row(x, time, _NO_PAST))
 
     def width(self, x: Row | None) -> int:
-        """How many those are."""
+        """Return the number of features that are not lags."""
         return 0 if self.rest is None else self.rest.width(x, 1)
 
 
 class Lineup:
-    """Which members there are, given what the user asked for."""
+    """The members, given what the user asked for."""
 
     def __init__(self, features: Any, regime_features: Any, seasons: Any = None) -> None:
         self.explicit = features is not None
@@ -72,23 +179,27 @@ class Lineup:
                 "seasons: features are given, and nothing is proposed beside them; name the lags "
                 "of the season in features, or leave one of the two out."
             )
-        self.wanted = Wanted(features) if self.explicit else None
-        self.reader = None if regime_features is None else Wanted(regime_features)
+        self.wanted = FeatureMap(features) if self.explicit else None
+        self.regime_features = None if regime_features is None else FeatureMap(regime_features)
         self.like: Row | None = None
         self.begun = False
 
     def to_json(self) -> dict[str, Any]:
-        """The settings as JSON values."""
-        pair = {"features": self.wanted, "regime_features": self.reader}
+        """Return the settings as JSON values."""
+        pair = {"features": self.wanted, "regime_features": self.regime_features}
         told: dict[str, Any] = {"seasons": None if self.seasons is None else list(self.seasons)}
         return told | {k: None if w is None else w.features.to_json() for k, w in pair.items()}
 
     @property
-    def _maps(self) -> list[Wanted]:
-        return [w for w in (self.wanted, self.reader) if w is not None]
+    def _maps(self) -> list[FeatureMap]:
+        return [w for w in (self.wanted, self.regime_features) if w is not None]
 
     def check(self, x: Any) -> Row | None:
-        """`x` as a row if anything needs it; an error if it is missing or unusable."""
+        """Return `x` as a row if any feature needs it.
+
+        Raises:
+            RegimekitError: if it is missing or cannot be used.
+        """
         needed = any(w.features.needs_x for w in self._maps)
         if self.explicit and not needed:
             return None
@@ -109,11 +220,11 @@ class Lineup:
         return row
 
     def begin(self, x: Row | None) -> None:
-        """The first observation settles which covariates there are."""
+        """Fix the covariates with the first observation."""
         self.begun, self.like = True, x
 
     def width(self, x: Row | None) -> int:
-        """Covariates of all members together."""
+        """Return the number of covariates of all members together."""
         return self.covariates(x, 0).size
 
     def _main(self, x: Row | None, time: int) -> Array:
@@ -122,19 +233,38 @@ class Lineup:
         return np.zeros(0) if x is None else np.asarray(x.values, float)
 
     def covariates(self, x: Row | None, time: int) -> Array:
-        """Everything that is not a lag, as given: for forecasts first, then for reading regimes."""
+        """Return all features that are not lags: for forecasts first, then for regimes."""
         parts = [self._main(x, time)]
-        if self.reader is not None:
-            parts.append(self.reader.values(x, time))
-        return np.clip(np.concatenate(parts), -LARGEST, LARGEST)
+        if self.regime_features is not None:
+            parts.append(self.regime_features.values(x, time))
+        return np.clip(np.concatenate(parts), -MAX_COVARIATE_VALUE, MAX_COVARIATE_VALUE)
+
+    def covariate_rows(self, rows: list[Row | None], time: int) -> Array:
+        """Return (T, n_x) covariates of observations from `time` on."""
+        return np.array([self.covariates(x, time + t) for t, x in enumerate(rows)])
+
+    @property
+    def prior_variance(self) -> float:
+        """Prior variance of the coefficient of a covariate."""
+        return PRIOR_VARIANCE
+
+    def prior_weights(self, names: list[str]) -> Array:
+        """Return the prior weights of members of these names."""
+        return prior_weights(names)
+
+    def make_filter(self, spec: Spec, dim: int, seed: int, begin: bool = True) -> RegimeFilter:
+        """Return the regime model of a member; without `begin` its state must be restored."""
+        return make_filter(spec, dim, seed, begin)
 
     def specs(self, n_x: int) -> list[Spec]:
-        """The regression members to begin with."""
-        read = 0 if self.reader is None or self.reader.rest is None else self._reading_width(n_x)
-        main = (0, n_x - read)
+        """Return the regression members to begin with."""
+        regime_width = self._regime_width
+        main = (0, n_x - regime_width)
         specs = [Spec("level"), Spec("lag 1", (1,))]
-        if self.reader is not None:
-            specs.append(Spec("your regime features", self.reader.steps, (n_x - read, n_x)))
+        if self.regime_features is not None:
+            specs.append(
+                Spec("your regime features", self.regime_features.steps, (n_x - regime_width, n_x))
+            )
         if self.wanted is not None:
             return self._marked([*specs, Spec("your features", self.wanted.steps, main, True)])
         if main[1]:
@@ -142,107 +272,67 @@ class Lineup:
         lags = "columns and lags" if main[1] else "lags 1 to 3"
         return self._marked([*specs, Spec(lags, (1, 2, 3), main, squares=True)])
 
-    def _reading_width(self, n_x: int) -> int:
-        assert self.reader is not None
-        return self.reader.width(self.like)
+    @property
+    def _regime_width(self) -> int:
+        """Number of covariates that only infer regimes."""
+        return 0 if self.regime_features is None else self.regime_features.width(self.like)
 
     def season(self, periods: list[int], n_x: int) -> list[Spec]:
-        """The members that know the seasons: one reads regimes, if it can, and one forecasts."""
+        """Return the members with seasons: one infers regimes, if it can, and one forecasts."""
         steps = sorted({1, 2, 3} | {k for s in periods for k in (s, s + 1)})
-        read = 0 if self.reader is None else self._reading_width(n_x)
-        columns = (0, n_x - read)
+        columns = (0, n_x - self._regime_width)
         lags = Spec("season lags", tuple(steps), columns, squares=True)
-        known = [period for period in periods if 2 * period <= DEPTH]  # it is averaged over two
+        # A season is averaged over at least two periods.
+        known = [period for period in periods if 2 * period <= DEPTH]
         if not known:
             return self._marked([lags])
-        reader = Spec("season", (1,), columns, forecasts=False, season=_longest(known))
-        return self._marked([reader, lags])
+        regimes = Spec("season", (1,), columns, forecasts=False, season=_longest(known))
+        return self._marked([regimes, lags])
 
     @property
-    def first_reader(self) -> int:
-        """Which reader is believed at first: the one asked for, or lag 1."""
-        return 0 if self.reader is not None else 1
+    def first_model(self) -> int:
+        """Index of the regime model that is selected at first: the one asked for, or lag 1."""
+        return 0 if self.regime_features is not None else 1
 
     def _marked(self, specs: list[Spec]) -> list[Spec]:
-        """The same members, with a mark for those that read regimes."""
-        names = READERS if self.reader is None else ("your regime features",)
-        return [spec._replace(reads=spec.name in names) for spec in specs]
+        """Return the members with a flag for those that infer regimes."""
+        names = REGIME_MODELS if self.regime_features is None else ("your regime features",)
+        return [spec._replace(infers=spec.name in names) for spec in specs]
 
     def pack(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """What the first covariates were."""
+        """Return the first covariates for a snapshot."""
         if self.like is None:
             return {"columns": None, "has_x": False}, {}
         names = None if self.like.names is None else list(self.like.names)
         return {"columns": names, "has_x": True}, {"first_x": self.like.values}
 
     def unpack(self, values: Values, arrays: Arrays) -> None:
-        """Take up what `pack` gave."""
+        """Restore what `pack` returned."""
         names = values.words("columns")
         row = None
         if values.flag("has_x"):
             row = Row(arrays.floats("first_x", (None,)), names)
             if names is not None and len(names) != row.values.size:
-                raise SnapshotError(f"The snapshot's first_x has {names} for columns.")
+                raise SnapshotError(f"Invalid snapshot: first_x has the columns {names}.")
         if (self.check(row) is None) != (row is None):
-            raise SnapshotError("The snapshot has covariates that its features do not use.")
+            raise SnapshotError("Invalid snapshot: it has covariates that its features do not use.")
         self.begin(row)
 
 
-class Scaler:
-    """Centre and spread of covariates, learnt whenever the units are.
-
-    Members believe beforehand that a coefficient has variance `PRIOR`, however many there are. So
-    each of k covariates is brought to such a spread that all together are believed to move y by
-    sqrt(GENEROUS) times its own spread: without that, a regime not opened yet would be expected to
-    lie sqrt(k) times too far away, and would never be opened.
-    """
-
-    def __init__(self, width: int) -> None:
-        self.centre, self.scale = np.zeros(width), np.ones(width)
-
-    def learn(self, rows: Array, spread_of_y: float) -> None:
-        """From the covariates seen so far, (n, k), and the spread of y in units."""
-        if not self.centre.size:
-            return
-        self.centre = np.median(rows, axis=0)
-        away = np.abs(rows - self.centre)
-        mean = (away / len(away)).sum(axis=0)  # the sum of all could overflow
-        spread = np.maximum(1.4826 * np.median(away, axis=0), 1.2533 * mean)
-        usual = np.where(spread > _NARROWEST, spread, np.maximum(np.abs(self.centre), 1.0))
-        reach = spread_of_y * math.sqrt(GENEROUS / (PRIOR * self.centre.size))
-        self.scale = usual / reach
-
-    def scaled(self, raw: Array) -> Array:
-        """Covariates ready for members."""
-        if not raw.size:
-            return raw
-        return np.clip((raw - self.centre) / self.scale, -_WIDEST, _WIDEST)
-
-    def pack(self) -> dict[str, NDArray[Any]]:
-        """State for a snapshot."""
-        return {"x_centre": self.centre.copy(), "x_scale": self.scale.copy()}
-
-    def unpack(self, arrays: Arrays) -> None:
-        """Take up what `pack` gave."""
-        shape = self.centre.shape
-        self.centre = arrays.floats("x_centre", shape, -LARGEST, LARGEST)
-        self.scale = arrays.floats("x_scale", shape, _NARROWEST, 10 * LARGEST)
-
-
 def _periods(given: Any) -> tuple[int, ...]:
-    """Periods in observations, shortest first."""
+    """Return periods in observations, shortest first."""
     each = [given] if np.ndim(given) == 0 else list(given)
-    return tuple(sorted({whole("seasons", period, 2, LONGEST) for period in each}))
+    return tuple(sorted({whole("seasons", period, 2, MAX_PERIOD) for period in each}))
 
 
 def _longest(periods: list[int]) -> int:
-    """The season that holds the others too, as a week holds days; failing that the strongest."""
+    """Return the period that contains the others, as a week contains days, or the strongest."""
     longest = max(periods)
     return longest if all(longest % period == 0 for period in periods) else periods[0]
 
 
-def names(spec: Spec, dim: int) -> list[str]:
-    """What the coefficients of a regime are; for d > 1 one after another for each coordinate."""
+def coefficient_names(spec: Spec, dim: int) -> list[str]:
+    """Return the names of a regime's coefficients; for d > 1 coordinate after coordinate."""
     lags = [
         f"lag {k}" if i == 0 else f"lag {k} less lag {spec.steps[0]}"
         for i, k in enumerate(spec.steps)
@@ -255,12 +345,15 @@ def names(spec: Spec, dim: int) -> list[str]:
 
 
 def coefficients(
-    regime: Regime | None, spec: Spec, units: Units, scaler: Scaler
+    regime: Regime | None, spec: Spec, units: Standardizer, scaler: CovariateScaler
 ) -> tuple[Array, Array]:
-    """A regime's coefficients in the user's units; the level where covariates are usual."""
+    """Return mean and sd of a regime's coefficients in the user's units.
+
+    The level is that at usual covariates.
+    """
     d = units.dim
     if regime is None:
-        return units.centre.copy(), units.scale.copy()
+        return np.array(units.centre), np.array(units.scale)
     mean, sd = np.array(regime.mean), np.array(regime.sd)
     if d > 1:
         return mean, sd
@@ -269,7 +362,7 @@ def coefficients(
     else:
         mean[0] = units.centre[0] + units.scale[0] * mean[0]
     sd[0] *= units.scale[0]
-    factor = units.scale[0] / scaler.scale[slice(*spec.columns)]
+    factor = units.scale[0] / np.asarray(scaler.scale)[slice(*spec.columns)]
     mean[1 + len(spec.steps) :] *= factor
     sd[1 + len(spec.steps) :] *= factor
     return mean, sd

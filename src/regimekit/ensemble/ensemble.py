@@ -1,344 +1,484 @@
-"""All members on one stream, in units: forecasts mixed, observations learnt, the past decided.
+"""All members on one stream, in units: forecasts are mixed, observations update the members.
 
-Nothing here knows the user's units or the names of columns; `regimekit.ensemble.model` is the facade.
-An observation z goes one way: components of every member under each version of the past, their
-scores, the decision about the past, the updates, the new doubt.
+One observation z takes these steps: components of every member under each version of the past,
+their scores, the decision about the past, the updates, the suspicion about z itself. Nothing here
+knows the user's units or the names of columns.
 """
 
 from __future__ import annotations
 
-import math
-from typing import Any, NamedTuple
-
+import cython
 import numpy as np
-from numpy.typing import NDArray
+from cython.cimports.libc.math import exp, fabs, isnan, log, log1p, sqrt
 
-from regimekit.distributions.forecast import Forecast
-from regimekit.ensemble import crps_grid as scores
-from regimekit.ensemble import smoothing as simple
-from regimekit.ensemble.aggregation import Mixer
-from regimekit.ensemble.members import Parts, RegimeMember, SimpleMembers, Spec, worth
-from regimekit.ensemble.shared_lags import LARGEST, SharedPast
-from regimekit.ensemble.sleeping_experts import Parking
-from regimekit.preprocessing.lag_buffer import (
-    CLEAN,
-    DOUBT,
-    RAW,
-    log_broad,
-    unmoved,
-    weighted_median,
-)
-from regimekit.results import Step
-from regimekit.serialization.validation import Arrays, Part, Values
+if not cython.compiled:
+    from regimekit.distributions.mixture import joint_log_density
+    from regimekit.ensemble.aggregation import set_log_densities
+    from regimekit.preprocessing.lag_buffer import (
+        flag_unmoved,
+        log_add,
+        log_outlier,
+        median_of,
+    )
 
-Array = NDArray[np.float64]
+    ADDITIVE, INNOVATIONAL, SUSPECT = 0, 1, 0.5
 
-RATE = np.array([1.0, 49.0])  # prior of the rate of outliers: additive, regular
-HIGHEST = 0.3  # of that rate
-_FADE = 0.999
-_FINEST = 1e-12  # of a scale, relative to where it is
-RARE, PULL = (
-    0.1,
-    0.25,
-)  # a weight below the one pulls the mean by the other at most, in noise scales
-DEPTH = 700  # how far back lags may reach: two weeks of half hours
+from regimekit.ensemble.aggregation import Aggregation, SleepingExperts
+from regimekit.ensemble.members import Components, RegimeMember, SimpleMembers
+from regimekit.preprocessing.lag_buffer import LagBuffer
 
-
-class Look(NamedTuple):
-    """The next observation as all members see it, under one or both versions of the past."""
-
-    parts: Parts
-    cut: int  # components of the clean version come first
-    masses: tuple[float, float]  # of the clean and the raw version
-    weight: Array  # of each component in the mixture
-    centre: Array  # (d,) mean of the mixture
-    noise: Array  # (d,) its scale: the geometric mean of its components'
-
-
-class Heard(NamedTuple):
-    """What one observation did."""
-
-    weight: float  # probability that it was no outlier
-    steps: dict[int, Step]  # of the regime members that are awake
-    log_scores: Array  # of the regime members, contaminated and so bounded below
+DEPTH = 700  # values in the lag buffer: two weeks of half hours
+MAX_LAG_VALUE = 1e6  # in units
+# Prior counts of outliers and of regular observations.
+_OUTLIERS = cython.declare(cython.double, 1.0)
+_REGULAR = cython.declare(cython.double, 49.0)
+_MAX_OUTLIER_RATE = cython.declare(cython.double, 0.3)
+# Discount of these counts, per observation.
+_DISCOUNT = cython.declare(cython.double, 0.999)
+# A member with a smaller weight moves the mean by at most _MAX_PULL noise scales.
+_SMALL_WEIGHT = cython.declare(cython.double, 0.1)
+_MAX_PULL = cython.declare(cython.double, 0.25)
+_MAX_LAG_VALUE = cython.declare(cython.double, MAX_LAG_VALUE)
+_NEGATIVE_INFINITY = cython.declare(cython.double, float("-inf"))
 
 
 class Ensemble:
-    """Members, their weights, the past.
+    """Members, their weights and their past.
 
     Args:
-        specs: designs of the regression members, regime models first of all.
-        dim: coordinates of z.
-        seed: of the regime members.
-        season: period of the seasonal members, 0 for none.
+        specs: designs of the regression members (`regimekit.ensemble.design.Spec`).
+        filters: one `RegimeFilter` per design.
+        dim: number of coordinates of z.
+        prior: function of the members' names that returns their prior weights.
+        period: period of the seasonal members, 0 for none.
+
+    Attributes:
+        members: the regime members; `simple` all others.
+        parts: components of the forecast of the next observation; those of the cleaned past come
+            first, `cut` is their number.
+        weight: of each component in the mixture.
+        centre, noise: (d,) mean of the mixture and geometric mean of the scales.
+        regular_probability: probability that the latest observation was no outlier.
+        log_scores: of the regime members for the latest observation, bounded below by the density
+            of outliers.
     """
 
-    def __init__(self, specs: list[Spec], dim: int, seed: int, season: int = 0) -> None:
-        self.dim, self.seed = dim, seed
-        self.regimes = [RegimeMember(spec, dim, seed + 101 * i) for i, spec in enumerate(specs)]
-        self.simple = SimpleMembers([spec for spec in specs if spec.squares], dim, season)
-        self.doubted: SimpleMembers | None = None  # as they would be if the latest value were real
-        self.past = SharedPast(_depth(specs), dim)
-        self.rate = RATE.copy()
+    FIELDS = {
+        "time": ("int64", (), 0, 2**53),
+        "outlier_count": ("float64", (), 0.5, 1e4),
+        "regular_count": ("float64", (), 0.5, 1e4),
+        "buffer": "object",
+        "simple": "object",
+        "aggregation": "object",
+        "sleeping": "object",
+    }
+
+    def __init__(self, specs, filters, dim, prior, period=0):
+        self.dim = dim
         self.time = 0
-        self.mixer = Mixer(self.forecasting, worth(self.names))
-        self.parking = Parking(specs)
+        self.simple = SimpleMembers([spec for spec in specs if spec.squares], dim, period)
+        deepest = max([DEPTH] + [step + 1 for spec in specs for step in spec.steps])
+        self.buffer = LagBuffer(deepest, dim, MAX_LAG_VALUE)
+        self.outlier_count = _OUTLIERS
+        self.regular_count = _REGULAR
+        self.set_members(
+            [RegimeMember(spec, dim, own, 0) for spec, own in zip(specs, filters, strict=True)]
+        )
+        self.aggregation = Aggregation(self.forecasting, prior(self.names))
+        self.parts = Components(dim, 64)
+        self.weight = np.zeros(64)
+        self.centre = np.zeros(dim)
+        self.noise = np.ones(dim)
+        self.cut = 0
+        self.bounded_z, self.clean, self.raw = np.zeros(dim), np.zeros(dim), np.zeros(dim)
+        self.white, self.root = np.zeros(dim), np.zeros((dim, dim))
+        self.point = np.zeros((1, dim))
+        self.allocate()
+
+    def set_members(self, members):
+        """Set the regime members."""
+        self.members = list(members)
+        self.n_regime_members = len(self.members)
+        self.first = None
+        for i in range(len(self.members) - 1, -1, -1):
+            member: RegimeMember = self.members[i]
+            member.index = i
+            member.next = self.first
+            self.first = member
+        self.sleeping = SleepingExperts(
+            [m.spec.forecasts and not m.spec.infers for m in self.members]
+        )
+
+    def allocate(self):
+        """Allocate scratch for the present number of members and components."""
+        room, members = self.parts.share.shape[0], self.aggregation.n_members
+        self.weight = np.zeros(room)
+        self.term, self.along, self.column = np.zeros(room), np.zeros(room), np.zeros(room)
+        self.order, self.keep = np.zeros(room, np.int64), np.zeros(room, np.int64)
+        self.each = np.zeros((2, members))
+        self.top, self.total = np.zeros(members), np.zeros(members)
+        self.log_scores = np.zeros(self.n_regime_members)
 
     @property
-    def forecasting(self) -> NDArray[np.bool_]:
-        """Which members forecast; the others only read regimes."""
-        own = [member.spec.forecasts for member in self.regimes]
+    def forecasting(self):
+        """Flags of the members that forecast; the others only infer regimes."""
+        own = [member.spec.forecasts for member in self.members]
         return np.array(own + [True] * len(self.simple.names))
 
     @property
-    def names(self) -> list[str]:
-        """Of all members, regime models first."""
-        return [f"regimes, {m.spec.name}" for m in self.regimes] + self.simple.names
-
-    def look(self, covariates: Array) -> Look:
-        """What is expected next; changes nothing."""
-        clean = self._parts(CLEAN, covariates)
-        masses = self.past.masses
-        parts, cut = clean, clean.share.size
-        if self.past.pending:
-            clean = _unmoved(clean, self.past.jump)
-            parts, cut = _joined(clean, self._parts(RAW, covariates), masses), clean.share.size
-        weight = parts.share * self.mixer.weight[parts.owner]
-        weight /= weight.sum()
-        scale = np.sqrt(np.einsum("kii->ki", parts.spread))
-        noise = np.exp(weight @ np.log(scale))
-        weight = self._held_back(parts, weight, noise)
-        return Look(parts, cut, masses, weight, weight @ parts.location, noise)
-
-    def _held_back(self, parts: Parts, weight: Array, noise: Array) -> Array:
-        """Weights with which no simple member that hardly counts pulls the mean far.
-
-        One that followed a fault may be left a thousand noise scales away, and its weight falls
-        slowly. A regime far away keeps the weight of its return, for that may be known well.
-        """
-        total = np.bincount(parts.owner, weight)[parts.owner]
-        faint = (parts.owner >= len(self.regimes)) & (total < RARE)
-        away = np.abs(parts.location - weighted_median(parts.location, weight)) / noise
-        most = PULL / np.maximum(away.max(axis=1), PULL)
-        held = np.where(faint, np.minimum(weight, most), weight)
-        return np.asarray(held / held.sum())
-
-    def observe(self, z: Array, covariates: Array, look: Look) -> Heard:
-        """Learn one observation that `look` was made for."""
-        self.time += 1
-        seen = ~np.isnan(z)
-        if not seen.any():
-            return self._miss(z, covariates, look)
-        rate = float(min(self.rate[0] / self.rate.sum(), HIGHEST))
-        error = float(np.max(np.abs((z - look.centre) / look.noise)[seen]))
-        log_q = (
-            math.log(rate) + seen.sum() * log_broad(error) - float(np.log(look.noise[seen]).sum())
-        )
-        each = self._log_densities(look, z)
-        regular = math.log1p(-rate) + _mixed(each, look.masses, self.mixer.weight)
-        r = 1.0 / (1.0 + math.exp(min(log_q - regular, 700.0)))
-        version = self._decide(each, rate, log_q)
-        self._score(look, z)
-        self._park()
-        self.rate = RATE + _FADE * (self.rate - RATE) + np.array([1.0 - r, r])
-        steps = self._learn(z, covariates, version, r)
-        self._remember(z, look, r, error, rate)
-        by_member = np.logaddexp(each[version][: len(self.regimes)], log_q)
-        return Heard(r, steps, by_member)
-
-    def join(self, other: Ensemble, season: int) -> None:
-        """Take over the members of `other`, in place of namesakes, and its season."""
-        old = self.names
-        for newcomer in other.regimes:
-            self._seat(newcomer)
-        for mine in [self.simple] + ([self.doubted] if self.doubted else []):
-            mine.take(season, other.simple)
-        self.mixer.regroup(old, self.names, self.forecasting, worth(self.names))
-        self.parking = Parking([member.spec for member in self.regimes])
-
-    def _seat(self, newcomer: RegimeMember) -> None:
-        at = [i for i, member in enumerate(self.regimes) if member.spec.name == newcomer.spec.name]
-        if at:
-            self.regimes[at[0]] = newcomer
-        else:
-            self.regimes.append(newcomer)
-
-    def _parts(self, version: int, covariates: Array) -> Parts:
-        chunks = [member.expect(self.past, version, covariates) for member in self._awake.values()]
-        owner = np.repeat(list(self._awake), [len(chunk[0]) for chunk in chunks])
-        state = self.doubted if version == RAW and self.doubted is not None else self.simple
-        location, variance = state.points(self.past, version, covariates)
-        n = len(location)
-        spread = np.zeros((n, self.dim, self.dim))
-        spread[:, range(self.dim), range(self.dim)] = variance
-        chunks.append((np.ones(n), location, spread, np.full(n, simple.DOF)))
-        owner = np.append(owner, np.arange(n) + len(self.regimes))
-        share, location, spread, dof = (np.concatenate(c) for c in zip(*chunks, strict=True))
-        return Parts(share, self.past.within_reach(version, location), spread, dof, owner)
-
-    def _log_densities(self, look: Look, z: Array) -> list[Array]:
-        """Log density of z under each member, for each version of the past."""
-        p, cut = look.parts, look.cut
-        pieces = [slice(0, cut)] + ([slice(cut, None)] if self.past.pending else [])
-        return [
-            self._log_density(p.some(piece), z, mass)
-            for piece, mass in zip(pieces, look.masses, strict=False)
-        ]
-
-    def _log_density(self, p: Parts, z: Array, mass: float) -> Array:
-        out = np.zeros(self.mixer.weight.size)
-        share = p.share / max(mass, 1e-300)
-        if self.dim == 1:
-            scale = np.sqrt(p.spread[:, 0, 0])
-            location = p.location[:, 0].copy()
-            scores.log_densities(float(z[0]), share, location, scale, p.dof, p.owner, out)
-            return out
-        out[:] = -np.inf
-        for m in np.unique(p.owner):
-            own = p.owner == m
-            f = Forecast.mixture(share[own], p.location[own], p.spread[own], p.dof[own])
-            out[m] = f.log_density(z)
-        return out
-
-    def _decide(self, each: list[Array], rate: float, log_q: float) -> int:
-        """Settle which past was right, if that was in doubt."""
-        if not self.past.pending:
-            return CLEAN
-        logs = [
-            float(np.logaddexp(math.log1p(-rate) + _mixed([e], (1.0,), self.mixer.weight), log_q))
-            for e in each
-        ]
-        version = self.past.decide(logs[CLEAN], logs[RAW])
-        if version == RAW and self.doubted is not None:
-            self.simple = self.doubted
-        self.doubted = None
-        return version
-
-    def _score(self, look: Look, z: Array) -> None:
-        p, members = look.parts, self.mixer.weight.size
-        losses, total, loss, gradient = np.zeros((4, members))
-        mixed = 0.0
-        for j in np.flatnonzero(~np.isnan(z)):
-            # No two nodes may be the same float, however far away the forecast is.
-            noise = max(float(look.noise[j]), _FINEST * abs(float(look.centre[j])))
-            nodes = scores.grid(look.centre[j], noise)
-            f = np.zeros((members, nodes.size))
-            location, scale = p.location[:, j].copy(), np.sqrt(p.spread[:, j, j])
-            scores.distribution_functions(nodes, p.share, location, scale, p.dof, p.owner, f)
-            own = scores.ranked_losses(nodes, f, float(z[j]), self.mixer.weight, loss, gradient)
-            mixed += own / noise
-            total += gradient / noise
-            losses += loss / noise
-        self.mixer.learn(total)
-        self.mixer.count(losses, mixed)
+    def names(self):
+        """Names of all members, regime models first."""
+        return [f"regimes, {m.spec.name}" for m in self.members] + self.simple.names
 
     @property
-    def _awake(self) -> dict[int, RegimeMember]:
-        """The regime members that do not rest, by their place."""
-        return {i: m for i, m in enumerate(self.regimes) if self.parking.awake[i]}
+    def masses(self):
+        """Probabilities of the cleaned and of the raw past."""
+        return self.buffer.masses
 
-    def _park(self) -> None:
-        """Let those rest that do not matter, and wake those that have rested."""
-        n = len(self.regimes)
-        if self.parking.watch(self.mixer.weight[:n]):
-            self.mixer.attend(self._present())
+    def refresh(self):
+        """Recompute what follows from the stored fields."""
+        self.set_active(self.first)
+        self.aggregation.set_present(self.present)
 
-    def _present(self) -> NDArray[np.bool_]:
-        """Which of all members are awake."""
-        return np.append(self.parking.awake, np.ones(len(self.simple.names), bool))
+    @property
+    def present(self):
+        """Flags of the active members."""
+        return np.append(np.asarray(self.sleeping.active), np.ones(len(self.simple.names), np.int64))
 
-    def _update(self, z: Array, covariates: Array, version: int) -> dict[int, Step]:
-        """Teach the regime models that are awake."""
-        return {i: m.learn(z, self.past, version, covariates) for i, m in self._awake.items()}
+    def tidy(self):
+        """Make the unused state of the simple members equal to the used one, before packing."""
+        if not self.buffer.pending:
+            self.simple.copy_state(ADDITIVE, INNOVATIONAL)
 
-    def _learn(self, z: Array, covariates: Array, version: int, r: float) -> dict[int, Step]:
-        bounded = np.clip(z, -LARGEST, LARGEST)  # no regime of theirs is born farther away
-        steps = self._update(bounded, covariates, version)
-        if r >= DOUBT:
-            self.simple.learn(z, self.past, version, covariates, 0.0)
-            return steps
-        self.doubted = self.simple.copy()
-        self.doubted.learn(z, self.past, version, covariates, 1.0)
-        self.simple.learn(np.full(self.dim, np.nan), self.past, version, covariates, 0.0)
-        return steps
+    def join(self, other, prior, period):
+        """Take over the members of `other`, in place of namesakes, and its season."""
+        old = self.names
+        members = list(self.members)
+        for newcomer in other.members:
+            places = [i for i, m in enumerate(members) if m.spec.name == newcomer.spec.name]
+            if places:
+                members[places[0]] = newcomer
+            else:
+                members.append(newcomer)
+        self.set_members(members)
+        self.set_active(self.first)
+        self.simple.join(period, other.simple)
+        self.aggregation.regroup(old, self.names, self.forecasting, prior(self.names))
+        self.allocate()
 
-    def _remember(self, z: Array, look: Look, r: float, error: float, rate: float) -> None:
-        kept = np.where(np.isnan(z), look.centre, z)
-        if r >= DOUBT:
-            self.past.push(kept, kept)
+    def feed(self, z, covariates):
+        """Predict and update with one observation."""
+        self.predict(covariates)
+        self.update(z, covariates)
+
+    def expect(self, covariates):
+        """Predict the next observation, for Python."""
+        self.predict(np.ascontiguousarray(covariates, np.float64))
+
+    def predict(self, covariates):
+        """Compute the mixture of all members for the next observation."""
+        k: cython.Py_ssize_t
+        self.parts.size = 0
+        self.collect(ADDITIVE, covariates)
+        if self.buffer.pending:
+            self.drop_followers()
+            for k in range(self.parts.size):
+                self.parts.share[k] *= self.buffer.mass(ADDITIVE)
+        self.cut = self.parts.size
+        if self.buffer.pending:
+            self.collect(INNOVATIONAL, covariates)
+            for k in range(self.cut, self.parts.size):
+                self.parts.share[k] *= self.buffer.mass(INNOVATIONAL)
+        self.set_weights()
+
+    def collect(self, version, covariates):
+        """Append the components of all members under one version of the past."""
+        first: cython.Py_ssize_t = self.parts.size
+        j: cython.Py_ssize_t
+        k: cython.Py_ssize_t
+        if self.first is not None:
+            self.predict_members(self.first, version, covariates)
+        if self.parts.size + self.simple.size() > self.parts.share.shape[0]:
+            self.parts.add_room(self.parts.size + self.simple.size())
+        state: cython.Py_ssize_t = version if self.buffer.pending else ADDITIVE
+        self.simple.predict(
+            state, self.buffer, version, covariates, self.parts, self.n_regime_members
+        )
+        self.buffer.find_range(version)
+        for k in range(first, self.parts.size):
+            for j in range(self.dim):
+                self.parts.location[k, j] = self.buffer.bounded(
+                    version, j, self.parts.location[k, j]
+                )
+                self.parts.scale[k, j] = sqrt(self.parts.spread[k, j, j])
+        if self.weight.shape[0] < self.parts.share.shape[0]:
+            self.add_room()
+
+    def predict_members(self, member, version, covariates):
+        """Append the components of this regime member and of those after it."""
+        if member.active:
+            member.predict(self.buffer, version, covariates, self.parts)
+        if member.next is not None:
+            self.predict_members(member.next, version, covariates)
+
+    def add_room(self):
+        """Allocate scratch again after the number of components grew."""
+        scores = self.log_scores
+        self.allocate()
+        self.log_scores = scores
+
+    def drop_followers(self):
+        """Drop the components that follow the suspected outlier, under the cleaned past."""
+        k: cython.Py_ssize_t
+        m: cython.Py_ssize_t
+        n: cython.Py_ssize_t = 0
+        flag_unmoved(
+            self.parts.share,
+            self.parts.location,
+            self.parts.owner,
+            self.parts.size,
+            self.buffer,
+            self.along,
+            self.order,
+            self.keep,
+        )
+        for m in range(self.total.shape[0]):
+            self.total[m] = 0.0
+        for k in range(self.parts.size):
+            if self.keep[k]:
+                if n < k:
+                    self.parts.copy_component(k, n)
+                self.total[self.parts.owner[n]] += self.parts.share[n]
+                n += 1
+        self.parts.size = n
+        for k in range(n):
+            self.parts.share[k] /= self.total[self.parts.owner[k]]
+
+    def set_weights(self):
+        """Compute weights of the components, centre and noise scale of the mixture."""
+        j: cython.Py_ssize_t
+        k: cython.Py_ssize_t
+        n: cython.Py_ssize_t = self.parts.size
+        total: cython.double = 0.0
+        for k in range(n):
+            self.weight[k] = (
+                self.parts.share[k] * self.aggregation.weight[self.parts.owner[k]]
+            )
+            total += self.weight[k]
+        for k in range(n):
+            self.weight[k] /= total
+        for j in range(self.dim):
+            mean: cython.double = 0.0
+            for k in range(n):
+                mean += self.weight[k] * log(self.parts.scale[k, j])
+            self.noise[j] = exp(mean)
+        self.limit_weights()
+        for j in range(self.dim):
+            mean = 0.0
+            for k in range(n):
+                mean += self.weight[k] * self.parts.location[k, j]
+            self.centre[j] = mean
+
+    def limit_weights(self):
+        """Limit the pull of simple members with little weight on the mean.
+
+        One that followed a fault may be left a thousand noise scales away, and its weight falls
+        slowly. A distant regime keeps the weight of its return, which may be known well.
+        """
+        j: cython.Py_ssize_t
+        k: cython.Py_ssize_t
+        m: cython.Py_ssize_t
+        n: cython.Py_ssize_t = self.parts.size
+        for m in range(self.total.shape[0]):
+            self.total[m] = 0.0
+        for k in range(n):
+            self.total[self.parts.owner[k]] += self.weight[k]
+            self.along[k] = 0.0
+        for j in range(self.dim):
+            for k in range(n):
+                self.column[k] = self.parts.location[k, j]
+            middle: cython.double = median_of(self.column, self.weight, 0, n, self.order)
+            for k in range(n):
+                self.along[k] = max(
+                    self.along[k], fabs(self.column[k] - middle) / self.noise[j]
+                )
+        total: cython.double = 0.0
+        for k in range(n):
+            m = self.parts.owner[k]
+            if m >= self.n_regime_members and self.total[m] < _SMALL_WEIGHT:
+                most: cython.double = _MAX_PULL / max(self.along[k], _MAX_PULL)
+                self.weight[k] = min(self.weight[k], most)
+            total += self.weight[k]
+        for k in range(n):
+            self.weight[k] /= total
+
+    def update(self, z, covariates):
+        """Update with the observation (d,) that `predict` was called for."""
+        j: cython.Py_ssize_t
+        m: cython.Py_ssize_t
+        seen: cython.double = 0.0
+        error: cython.double = 0.0
+        log_noise: cython.double = 0.0
+        self.time += 1
+        for j in range(self.dim):
+            if not isnan(z[j]):
+                seen += 1.0
+                error = max(error, fabs((z[j] - self.centre[j]) / self.noise[j]))
+                log_noise += log(self.noise[j])
+        if seen == 0.0:
+            self.skip(z, covariates)
             return
-        part = np.clip(r * (kept - look.centre), -look.noise, look.noise)
-        self.past.doubt(look.centre + part, kept, error, rate)
+        rate: cython.double = min(
+            self.outlier_count / (self.outlier_count + self.regular_count), _MAX_OUTLIER_RATE
+        )
+        log_q: cython.double = log(rate) + seen * log_outlier(error) - log_noise
+        self.set_densities(ADDITIVE, z)
+        regular: cython.double = log(max(self.buffer.mass(ADDITIVE), 1e-300)) + self.mixed(ADDITIVE)
+        if self.buffer.pending:
+            self.set_densities(INNOVATIONAL, z)
+            regular = log_add(
+                regular,
+                log(max(self.buffer.mass(INNOVATIONAL), 1e-300)) + self.mixed(INNOVATIONAL),
+            )
+        regular += log1p(-rate)
+        r: cython.double = 1.0 / (1.0 + exp(min(log_q - regular, 700.0)))
+        version: cython.Py_ssize_t = self.decide(rate, log_q)
+        for m in range(self.n_regime_members):
+            self.log_scores[m] = log_add(self.each[version, m], log_q)
+        self.aggregation.begin()
+        for j in range(self.dim):
+            if not isnan(z[j]):
+                self.aggregation.score(self.parts, j, z[j], self.centre[j], self.noise[j])
+        self.aggregation.finish()
+        self.sleep()
+        self.outlier_count = _OUTLIERS + _DISCOUNT * (self.outlier_count - _OUTLIERS) + (1.0 - r)
+        self.regular_count = _REGULAR + _DISCOUNT * (self.regular_count - _REGULAR) + r
+        for j in range(self.dim):
+            # No regime is opened farther away.
+            self.bounded_z[j] = z[j]
+            if not isnan(z[j]):
+                self.bounded_z[j] = min(max(z[j], -_MAX_LAG_VALUE), _MAX_LAG_VALUE)
+        if self.first is not None:
+            self.update_members(self.first, self.bounded_z, version, covariates)
+        if r >= SUSPECT:
+            self.simple.update(ADDITIVE, z, self.buffer, version, covariates, 0.0)
+        else:
+            self.simple.copy_state(ADDITIVE, INNOVATIONAL)
+            self.simple.update(INNOVATIONAL, z, self.buffer, version, covariates, 1.0)
+            self.simple.skip(ADDITIVE)
+        for j in range(self.dim):
+            self.raw[j] = self.centre[j] if isnan(z[j]) else z[j]
+            part: cython.double = r * (self.raw[j] - self.centre[j])
+            part = min(max(part, -self.noise[j]), self.noise[j])
+            self.clean[j] = self.centre[j] + part
+        if r >= SUSPECT:
+            self.buffer.push(self.raw, self.raw)
+        else:
+            self.buffer.doubt(self.clean, self.raw, error, rate)
+        self.regular_probability = r
 
-    def _miss(self, z: Array, covariates: Array, look: Look) -> Heard:
-        """Nothing was seen: regimes move on, the past repeats what was expected."""
-        steps = self._update(z, covariates, CLEAN)
-        for members in [self.simple] + ([self.doubted] if self.doubted else []):
-            members.learn(z, self.past, CLEAN, covariates, 0.0)
-        raw = self.past.values[RAW, -1] if self.past.pending else look.centre
-        self.past.push(look.centre, raw)
-        return Heard(1.0, steps, np.zeros(len(self.regimes)))
+    def skip(self, z, covariates):
+        """Take a missing observation: regimes move on, the past repeats the forecast."""
+        j: cython.Py_ssize_t
+        m: cython.Py_ssize_t
+        if self.first is not None:
+            self.update_members(self.first, z, ADDITIVE, covariates)
+        self.simple.skip(ADDITIVE)
+        if self.buffer.pending:
+            self.simple.skip(INNOVATIONAL)
+        for j in range(self.dim):
+            self.raw[j] = self.centre[j]
+            if self.buffer.pending:
+                self.raw[j] = self.buffer.at(INNOVATIONAL, 1, j)
+        self.buffer.push(self.centre, self.raw)
+        self.regular_probability = 1.0
+        for m in range(self.n_regime_members):
+            self.log_scores[m] = 0.0
 
-    def pack(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """State for a snapshot."""
-        values, arrays = self.past.pack()
-        values["time"] = self.time
-        arrays |= {"rate": self.rate.copy()} | self.mixer.pack() | self.parking.pack()
-        arrays |= {f"regimes.{i}": member.pack() for i, member in enumerate(self.regimes)}
-        arrays |= {f"simple.{key}": array for key, array in self.simple.pack().items()}
-        if self.doubted is not None:
-            arrays |= {f"doubted.{key}": array for key, array in self.doubted.pack().items()}
-        return values, arrays
+    def set_densities(self, version, z):
+        """Compute the log density of z under each member, given one version of the past."""
+        first: cython.Py_ssize_t = 0 if version == ADDITIVE else self.cut
+        last: cython.Py_ssize_t = self.cut if version == ADDITIVE else self.parts.size
+        m: cython.Py_ssize_t
+        j: cython.Py_ssize_t
+        if self.dim == 1:
+            set_log_densities(
+                self.parts,
+                first,
+                last,
+                z[0],
+                self.buffer.mass(version),
+                self.term,
+                self.each[version],
+                self.top,
+            )
+            return
+        for m in range(self.each.shape[1]):
+            self.each[version, m] = _NEGATIVE_INFINITY
+        for j in range(self.dim):
+            self.point[0, j] = z[j]
+        while first < last:
+            n: cython.Py_ssize_t = 1
+            m = self.parts.owner[first]
+            while first + n < last and self.parts.owner[first + n] == m:
+                n += 1
+            self.each[version, m] = joint_log_density(
+                self.point,
+                0,
+                self.parts.share,
+                self.parts.location,
+                self.parts.spread,
+                self.parts.dof,
+                first,
+                n,
+                self.root,
+                self.white,
+            )
+            first += n
 
-    @classmethod
-    def unpack(
-        cls, values: Values, arrays: Arrays, specs: list[Spec], dim: int, seed: int, season: int
-    ) -> Ensemble:
-        """What `pack` packed: members of these designs and this season, no others."""
-        own = cls.__new__(cls)
-        own.dim, own.seed = dim, seed
-        own.past = SharedPast(_depth(specs), dim)
-        own.past.unpack(values, arrays)
-        own.regimes = [
-            RegimeMember.unpack(spec, arrays, f"regimes.{i}", dim) for i, spec in enumerate(specs)
-        ]
-        squares = [spec for spec in specs if spec.squares]
-        own.simple = SimpleMembers(squares, dim, season)
-        own.simple.unpack(Part(arrays, "simple."))
-        own.doubted = SimpleMembers(squares, dim, season) if own.past.pending else None
-        if own.doubted is not None:
-            own.doubted.unpack(Part(arrays, "doubted."))
-        own.rate, own.time = arrays.floats("rate", (2,), 0.5, 1e4), values.whole("time")
-        own.mixer = Mixer(own.forecasting, worth(own.names))
-        own.mixer.unpack(arrays)
-        own.parking = Parking(specs)
-        own.parking.unpack(arrays)
-        own.mixer.attend(own._present())
-        return own
+    def mixed(self, version):
+        """Return the log of the members' densities mixed by their weights."""
+        m: cython.Py_ssize_t
+        top: cython.double = _NEGATIVE_INFINITY
+        for m in range(self.each.shape[1]):
+            self.top[m] = log(max(self.aggregation.weight[m], 1e-300)) + self.each[version, m]
+            top = max(top, self.top[m])
+        total: cython.double = 0.0
+        for m in range(self.each.shape[1]):
+            total += exp(self.top[m] - top)
+        return top + log(total)
 
+    def decide(self, rate, log_q):
+        """Decide which past was right, if the latest value was suspected; return the version."""
+        if not self.buffer.pending:
+            return ADDITIVE
+        additive: cython.double = log_add(log1p(-rate) + self.mixed(ADDITIVE), log_q)
+        innovational: cython.double = log_add(log1p(-rate) + self.mixed(INNOVATIONAL), log_q)
+        version: cython.Py_ssize_t = self.buffer.decide(additive, innovational)
+        if version == INNOVATIONAL:
+            self.simple.copy_state(INNOVATIONAL, ADDITIVE)
+        return version
 
-def _depth(specs: list[Spec]) -> int:
-    """How far back the past must reach."""
-    return max([DEPTH, *(step + 1 for spec in specs for step in spec.steps)])
+    def sleep(self):
+        """Let members sleep that have no weight, and wake those that have slept long enough."""
+        if not self.sleeping.update(self.aggregation.weight):
+            return
+        m: cython.Py_ssize_t
+        self.set_active(self.first)
+        for m in range(self.n_regime_members):
+            self.aggregation.present[m] = self.sleeping.active[m]
+        self.aggregation.set_weights()
 
+    def set_active(self, member):
+        """Set the flag of this regime member and of those after it."""
+        if member is None:
+            return
+        member.active = self.sleeping.active[member.index] != 0
+        self.set_active(member.next)
 
-def _mixed(each: list[Array], masses: tuple[float, ...], weight: Array) -> float:
-    """Log of the members' densities mixed, over the versions of the past."""
-    terms = [
-        math.log(max(mass, 1e-300)) + np.log(np.maximum(weight, 1e-300)) + e
-        for mass, e in zip(masses, each, strict=False)
-    ]
-    return float(np.logaddexp.reduce(np.concatenate(terms)))
-
-
-def _unmoved(parts: Parts, jump: Array) -> Parts:
-    """The components that do not follow a doubtful value, where that is taken for a spike."""
-    kept = parts.some(unmoved(parts.share, parts.location, parts.owner, jump))
-    total = np.bincount(kept.owner, kept.share)
-    return kept._replace(share=kept.share / total[kept.owner])
-
-
-def _joined(clean: Parts, raw: Parts, masses: tuple[float, float]) -> Parts:
-    share = np.concatenate([masses[CLEAN] * clean.share, masses[RAW] * raw.share])
-    rest = (np.concatenate(pair) for pair in zip(clean[1:], raw[1:], strict=True))
-    return Parts(share, *rest)
+    def update_members(self, member, z, version, covariates):
+        """Update this regime member, if active, and those after it."""
+        if member.active:
+            member.update(z, self.buffer, version, covariates)
+        if member.next is not None:
+            self.update_members(member.next, z, version, covariates)

@@ -1,35 +1,87 @@
-"""What `auto` knows, in plain words."""
+"""Description of the state of `auto` in words, and its warnings."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from regimekit.ensemble.stream import Stream
+from regimekit.core.warnings import say_once
 from regimekit.results import Regime
 
-_LISTED = 6  # members, regimes and outliers named at most
+if TYPE_CHECKING:
+    from regimekit.ensemble.model import Auto
+
+Array = NDArray[np.float64]
+
+_MAX_LISTED = 6  # members, regimes and outliers named at most
+_MIN_SHARE = 0.005  # members with a smaller weight are not named
+_MIN_TIMESTAMP = 1e7  # a counter that begins beyond this is a time stamp
+
+OUTLIERS = (
+    "auto classifies most of the latest observations as outliers. If the stream has changed its "
+    "units, auto adapts within some dozen observations; otherwise check the values, or begin with "
+    "a new model."
+)
+COVERAGE = (
+    "The 90 % intervals of auto have covered {:.0%} of the values so far. Several streams mixed "
+    "into one, or values that are only a few codes, cause this; use one model per stream."
+)
+TIMESTAMP = (
+    "The target increases by the same step every time, from {:.0f} on: it looks like a time stamp "
+    "or a row number. Choose another column as y."
+)
 
 
-def explain(stream: Stream | None, time: int) -> str:
-    """Units, features, leading members, intervals, regimes and outliers, a line or a few each."""
-    if stream is None:
-        return "auto has seen nothing yet. Give it observations with update(y) or run(y)."
+class Advice:
+    """Warnings, each emitted once."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def many_outliers(self) -> None:
+        """Warn that most of the latest observations are outliers."""
+        say_once(self.said, "outliers", OUTLIERS)
+
+    def wrong_coverage(self, coverage: float) -> None:
+        """Warn that 90 % intervals cover another share of the values."""
+        say_once(self.said, "coverage", COVERAGE.format(coverage))
+
+    def check_target(self, values: Array) -> None:
+        """Warn if the first observations of a scalar stream look like time stamps."""
+        steps = np.diff(values)
+        even = bool(np.isfinite(steps).all()) and bool((steps == steps[0]).all())
+        if even and steps[0] > 0 and abs(values[0]) > _MIN_TIMESTAMP:
+            say_once(self.said, "timestamp", TIMESTAMP.format(values[0]))
+
+
+def explain(model: Auto) -> str:
+    """Describe units, features, leading members, intervals, regimes and outliers."""
+    if model.engine is None:
+        return "auto has no observations yet. Call update(y) or run(y)."
+    scaling, calibration = model.engine.scaling, model.engine.calibration
+    coverage = "Intervals: no observations to check them yet."
+    if calibration.n_checked:
+        coverage = (
+            f"Intervals: 90 % intervals covered {calibration.n_inside / calibration.n_checked:.1%} "
+            f"of {calibration.n_checked} values."
+        )
     lines = [
-        f"auto after {time} observations ({stream.units.count} in the present units).",
-        _units(stream),
-        _features(stream),
-        _members(stream),
-        _intervals(stream),
-        *_regimes(stream),
-        _outliers(stream, time),
+        f"auto after {model.time} observations ({scaling.count} in the present units).",
+        f"Units: noise scale about {_numbers(scaling.scale)} around {_numbers(scaling.centre)}, "
+        "from differences.",
+        _features(model),
+        _members(model),
+        coverage,
+        *_regimes(model),
+        _outliers(model),
     ]
     return "\n".join(lines)
 
 
 def number(value: float) -> str:
-    """Five digits that matter."""
+    """Return a number with five significant digits."""
     return f"{value:.5g}"
 
 
@@ -37,66 +89,52 @@ def _numbers(values: Any) -> str:
     return ", ".join(number(v) for v in np.atleast_1d(values))
 
 
-def _units(stream: Stream) -> str:
-    u = stream.units
-    return (
-        f"Units: noise of about {_numbers(u.scale)} around {_numbers(u.centre)}, from differences."
-    )
-
-
-def _features(stream: Stream) -> str:
-    steps = sorted({k for m in stream.ensemble.regimes for k in m.spec.steps})
+def _features(model: Auto) -> str:
+    engine: Any = model.engine
+    steps = sorted({k for m in engine.ensemble.members for k in m.spec.steps})
     text = f"Features: lags {', '.join(map(str, steps))}"
-    if stream.seasons:
-        text += f"; a season of {' and '.join(map(str, stream.seasons))} observations was found"
-    if stream.n_x:
-        text += f"; {stream.n_x} covariate(s)"
+    if engine.seasons:
+        text += f"; a season of {' and '.join(map(str, engine.seasons))} observations was found"
+    if engine.n_x:
+        text += f"; {engine.n_x} covariate(s)"
     return text + "."
 
 
-def _members(stream: Stream) -> str:
-    pairs = list(stream.weights().items())[:_LISTED]
-    told = [f"{name} {share:.0%}" for name, share in pairs if share >= 0.005]
-    text = f"The forecast mixes: {'; '.join(told)}."
-    ensemble = stream.ensemble
-    resting = [
-        name for name, up in zip(ensemble.names, ensemble.mixer.present, strict=True) if not up
-    ]
-    if resting:
-        text += f" At rest, for they had not mattered: {'; '.join(resting)}."
+def _members(model: Auto) -> str:
+    pairs = list(model.weights.items())[:_MAX_LISTED]
+    named = [f"{name} {share:.0%}" for name, share in pairs if share >= _MIN_SHARE]
+    text = f"Weights of the members: {'; '.join(named)}."
+    ensemble: Any = model.engine.ensemble if model.engine else None
+    present = np.asarray(ensemble.aggregation.present)
+    inactive = [name for name, up in zip(ensemble.names, present, strict=True) if not up]
+    if inactive:
+        text += f" Inactive members (weight below 2 % on trial): {'; '.join(inactive)}."
     return text
 
 
-def _intervals(stream: Stream) -> str:
-    c = stream.calibration
-    if not c.told:
-        return "Intervals: nothing to check them against yet."
-    return f"Intervals: 90 % intervals held {c.held / c.told:.1%} of {c.told} values."
+def _regimes(model: Auto) -> list[str]:
+    engine: Any = model.engine
+    known, selection = model.regimes(), engine.selection
+    head = f"Regimes, inferred from {engine.selected.spec.name}: {len(known)} so far"
+    if selection.regime >= 0:
+        head += f", now {selection.regime} since observation {selection.began}"
+    latest = sorted(known, key=lambda regime: -regime.last_seen)[:_MAX_LISTED]
+    labels = model.coefficient_names()
+    return [head + ".", *(_regime(labels, regime) for regime in sorted(latest))]
 
 
-def _regimes(stream: Stream) -> list[str]:
-    reading = stream.reading
-    known = stream.regimes()
-    name = stream.reader.spec.name
-    head = f"Regimes, read from {name}: {len(known)} so far"
-    if reading.regime >= 0:
-        head += f", now {reading.regime} since observation {reading.began}"
-    latest = sorted(known, key=lambda regime: -regime.last_seen)[:_LISTED]
-    return [head + ".", *(_regime(stream, regime) for regime in sorted(latest))]
-
-
-def _regime(stream: Stream, regime: Regime) -> str:
-    labels = stream.coefficient_names()
-    told = [
+def _regime(labels: list[str], regime: Regime) -> str:
+    named = [
         f"{label} {number(mean)} (sd {number(sd)})"
         for label, mean, sd in zip(labels, regime.mean, regime.sd, strict=False)
     ]
     seen = f"{regime.visits} observations, {regime.first_seen} to {regime.last_seen}"
-    return f"  regime {regime.id}: {', '.join(told)}; {seen}."
+    return f"  regime {regime.id}: {', '.join(named)}; {seen}."
 
 
-def _outliers(stream: Stream, time: int) -> str:
-    if not stream.outliers:
+def _outliers(model: Auto) -> str:
+    engine: Any = model.engine
+    if not engine.outliers:
         return "Outliers: none."
-    latest = ", ".join(map(str, stream.outliers[-_LISTED:]))
-    return f"Outliers: {stream.n_outliers} of {time} observations; the latest at {latest}."
+    latest = ", ".join(map(str, engine.outliers[-_MAX_LISTED:]))
+    return f"Outliers: {engine.n_outliers} of {model.time} observations; the latest at {latest}."

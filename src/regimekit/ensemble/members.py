@@ -1,354 +1,705 @@
-"""The members: what each is given, and the state of those that are not regime models.
+"""The members of the ensemble.
 
 regimes          `student_t_ihmm` in units, on a level, on lags, on covariates
 least squares    the same designs without regimes
 smoothing        running mean, exponential smoothing, last value, local trends
-season           the value one period ago; its step; the mean season (`seasonal`)
+season           the value one period ago; its step; the mean season
+
+Members other than regime models predict a Student-t around their point with a scale estimated from
+their own errors,
+
+    v += g (w e^2 - v),   w = (nu + 1) / (nu + e^2 / v),   g = max(1 / (n + 3), 1 / memory)
+
+the robust estimate of a t with nu degrees of freedom. The same w weighs their update with y.
+
+    smoothing      level += a w e, slope += b w e    a = max(limit, gain of least squares after n)
+    least squares  on the lag design, with slow forgetting, each observation weighted by w
+
+Gains that begin as those of least squares make the first forecasts good: after n observations the
+running mean has a = 1 / n, the line a = 2 (2n - 1) / (n (n + 1)), b = 6 / (n (n + 1)).
+
+The mean season uses the latest k periods as the rows of a table Y, whose first column is of the
+same phase as the next value. With i = 1, 2, .. counting back from the latest value,
+
+    b = median of the differences between the means of successive rows / s     slope per step
+    S_j = median over rows of (Y_j - mean of the row) - b (j - (s - 1) / 2)    season
+    L = sum_i w_i (y_{t-i} - S + b i),   w_i ~ (1 - a)^i over the table        level
+    y_{t+h} is expected at L + b h + S_h
+
+Averages are medians, so that a level which shifts in the middle of a period does not bend the
+season. All of it is computed from the cleaned past; only the scale of the errors is state.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
+import cython
 import numpy as np
-from numpy.typing import NDArray
+from cython.cimports.libc.math import isnan, sqrt
 
 from regimekit.core.exceptions import SnapshotError
-from regimekit.core.model import Model
-from regimekit.core.registry import from_bytes, make
-from regimekit.distributions.forecast import Forecast
-from regimekit.ensemble import seasonal
-from regimekit.ensemble import smoothing as simple
-from regimekit.ensemble.shared_lags import SharedPast
-from regimekit.preprocessing import features as feature_maps
-from regimekit.preprocessing.lag_buffer import CLEAN
-from regimekit.results import Step
-from regimekit.serialization import snapshot
-from regimekit.serialization.validation import LATEST, Arrays
 
-Array = NDArray[np.float64]
+if not cython.compiled:
+    from regimekit.distributions.mixture import Mixture
 
-FAINT = 1e-3  # components with a smaller share of their member are left out
-PRIOR = 100.0  # prior variance of a level and of the coefficient of a covariate, in units
-_LONGEST = 1e6  # of an observation, in units, for members that have no weight of their own
-_NOTHING = np.zeros(0)
-_NEAR = 3  # lags beyond this one are of a season
-_FARTHEST = 1e8  # of stored levels and coefficients: what is learnt is within 1e6 units
-_RANGES = {"variance": (1e-12, 1e100), "cover": (-1e12, 1e12), "seen": (0.0, float(LATEST))}
+_NAN = cython.declare(cython.double, float("nan"))
+# Degrees of freedom of the members that are not regime models.
+SMOOTHING_DOF = cython.declare(cython.double, 8.0)
+N_SMOOTHERS = cython.declare(cython.Py_ssize_t, 8)
+N_SEASONAL = cython.declare(cython.Py_ssize_t, 4)
+# Observations that the initial scale counts for.
+_PRIOR_COUNT = cython.declare(cython.double, 3.0)
+# Observations over which a scale is estimated.
+_SCALE_MEMORY = cython.declare(cython.double, 100.0)
+# Discount of least squares, per observation.
+_FORGETTING = cython.declare(cython.double, 0.998)
+# Prior variance of its coefficients, in variances of the noise.
+_RIDGE = cython.declare(cython.double, 100.0)
+# Largest observation for members without outlier model, in units.
+_MAX_VALUE = cython.declare(cython.double, 1e6)
+# Components of a regime model with a smaller share are dropped.
+_MIN_SHARE = cython.declare(cython.double, 1e-3)
+# Periods that a mean season is taken over, at most.
+_MAX_CYCLES = cython.declare(cython.Py_ssize_t, 6)
 
-
-class Guess(NamedTuple):
-    """What a regime member believes before it has seen anything."""
-
-    noise: float  # variance, in units
-    shape: float  # half the number of observations that this is worth
-    gamma: tuple[float, float]  # prior of how readily regimes are opened
-    batch: int = 6
-    lags: float = 1.0  # variance of their coefficients
-    latest: float = 0.0  # mean of the coefficient of lag 1
-
-
-# Columns and season lags may explain most of what differences from one value to the next show:
-# then the noise is far below one unit. Who forecasts a season opens regimes readily, and begins at
-# the latest value with small lags, which lowers the error of loads by the hour (docs/auto.md).
-_USUAL = Guess(1.0, 5.0, (1.0, 10.0))
-_COLUMNS = Guess(0.1, 2.5, (1.0, 10.0), batch=3)
-_SEASON = Guess(0.1, 2.5, (1.0, 1.0), lags=0.2, latest=1.0)
-
-
-# What a member is worth beforehand beside the others, which count 1: most streams resemble their
-# latest values, and a season that was found is rather used than not. Chosen on twenty short real
-# series (docs/auto.md), and forgotten over a hundred observations or so (`mixing.SWAYED`).
-_WORTH = {
-    "last value": 6.0,
-    "smoothing .5": 3.0,
-    "smoothing .2": 2.0,
-    "regimes, lag 1": 3.0,
-    "regimes, lags 1 to 3": 2.0,
-    "regimes, season lags": 3.0,
-    "least squares, season lags": 2.0,
-    **dict.fromkeys(("regimes, columns", "regimes, your features"), 6.0),
-    **dict.fromkeys(("regimes, columns and lags", "least squares, columns"), 3.0),
-    "least squares, your features": 3.0,
-    **dict.fromkeys(seasonal.MEANS, 6.0),
-    "season ago": 3.0,
+# name -> (limit of a, limit of b, has a slope)
+SMOOTHERS = {
+    "running mean": (0.0, 0.0, 0.0),
+    "smoothing .05": (0.05, 0.0, 0.0),
+    "smoothing .2": (0.2, 0.0, 0.0),
+    "smoothing .5": (0.5, 0.0, 0.0),
+    "last value": (1.0, 0.0, 0.0),
+    "slow trend": (0.02, 0.0001, 1.0),
+    "trend": (0.2, 0.011, 1.0),
+    "fast trend": (0.9, 0.05, 1.0),
 }
+SEASON_RATES = (0.1, 0.4)  # at which the level under a mean season follows
+MEAN_SEASONS = tuple(f"mean season, level {a:g}" for a in SEASON_RATES)
+SEASONAL = ("season ago", "season ago and step") + MEAN_SEASONS
+DOF = 8.0
+MIN_SHARE = 1e-3
+_RATES = cython.declare(cython.double[:, ::1], np.array(list(SMOOTHERS.values())))
+_SEASON_RATES = cython.declare(cython.double[::1], np.array(SEASON_RATES))
 
 
-class Spec(NamedTuple):
-    """What a regression member is given: lags of y, and a stretch of the covariates."""
+class Components(Mixture):
+    """Components of all members: `share` within the member, `owner` its index, `scale` (K, d)."""
 
-    name: str
-    steps: tuple[int, ...] = ()
-    columns: tuple[int, int] = (0, 0)
-    squares: bool = False  # whether least squares on the same design is a member too
-    forecasts: bool = True  # False: it only reads regimes
-    reads: bool = False  # whether regimes may be read off it
-    season: int = 0  # the period of a season that is taken out beforehand; 0 for none
+    def __init__(self, dim, capacity=16):
+        Mixture.__init__(self, dim, capacity)
+        self.owner = np.zeros(capacity, np.int64)
+        self.scale = np.zeros((capacity, dim))
 
-    @property
-    def width(self) -> int:
-        """Covariates used."""
-        return self.columns[1] - self.columns[0]
+    def add_room(self, capacity):
+        """Make room for at least `capacity` components; the present ones are kept."""
+        if capacity <= self.share.shape[0]:
+            return
+        self.reserve(capacity)
+        owner, scale = np.asarray(self.owner), np.asarray(self.scale)
+        room = self.share.shape[0]
+        self.owner = np.zeros(room, np.int64)
+        self.scale = np.zeros((room, self.dim))
+        np.asarray(self.owner)[: len(owner)] = owner
+        np.asarray(self.scale)[: len(scale)] = scale
 
-    @property
-    def guess(self) -> Guess:
-        """What its regime model believes beforehand."""
-        if max(self.steps, default=0) > _NEAR and self.forecasts:
-            return _SEASON
-        return _COLUMNS if self.width else _USUAL
-
-
-Components = tuple[Array, Array, Array, Array]  # share, location, spread, dof
-
-
-class Parts(NamedTuple):
-    """Components of members: shares within the member, and which member owns them."""
-
-    share: Array
-    location: Array  # (K, d)
-    spread: Array  # (K, d, d)
-    dof: Array
-    owner: NDArray[np.int64]
-
-    def some(self, which: slice | NDArray[np.bool_]) -> Parts:
-        """These components only, their shares as they are."""
-        shape = self.location[which], self.spread[which], self.dof[which]
-        return Parts(self.share[which], *shape, self.owner[which])
+    def copy_component(self, source, target):
+        """Copy one component to another place."""
+        i: cython.Py_ssize_t
+        j: cython.Py_ssize_t
+        self.share[target] = self.share[source]
+        self.dof[target] = self.dof[source]
+        self.owner[target] = self.owner[source]
+        for i in range(self.dim):
+            self.location[target, i] = self.location[source, i]
+            self.scale[target, i] = self.scale[source, i]
+            for j in range(self.dim):
+                self.spread[target, i, j] = self.spread[source, i, j]
 
 
-class RegimeMember:
-    """A regime model whose lags are kept outside, where an outlier can be taken back."""
+class SeasonalProfile:
+    """The usual season of one period, computed from the lag buffer when it is asked for.
 
-    def __init__(self, spec: Spec, dim: int, seed: int, model: Model | None = None) -> None:
-        self.spec = spec
-        self.steps = np.array(spec.steps, np.int64)
-        self.model = regime_model(spec, dim, seed) if model is None else model
+    Args:
+        period: observations per season.
+        dim: number of coordinates d.
 
-    def expect(self, past: SharedPast, version: int, covariates: Array) -> Components:
-        """Components of its forecast given this version of the past."""
-        season = self._season(past, version)
-        forecast = self.model.predict(self._x(past, version, covariates, season))
-        share, location, spread, dof = thinned(forecast, FAINT)
-        return share, location if season is None else location + season[0], spread, dof
+    Attributes:
+        season: (2, period, d) S for each version of the past, the phase of the next value first.
+        slope: (2, d) b.
+        level: (2, rates, d) L.
+    """
 
-    def learn(self, z: Array, past: SharedPast, version: int, covariates: Array) -> Step:
-        """Learn one observation; what cannot be freed of its season yet counts as missing."""
-        season = self._season(past, version)
-        if self.spec.season:
-            z = np.full_like(z, np.nan) if season is None else z - season[0]
-        return self.model.update(z, self._x(past, version, covariates, season))
+    def __init__(self, period, dim):
+        self.period = period
+        self.dim = dim
+        self.season = np.zeros((2, period, dim))
+        self.slope = np.zeros((2, dim))
+        self.level = np.zeros((2, len(SEASON_RATES), dim))
+        self.weight = np.zeros((len(SEASON_RATES), _MAX_CYCLES * period))
+        self.n_weights = 0
+        if not cython.compiled:
+            self.stamp, self.known = [-1, -1], [False, False]
+        self.stamp[0] = self.stamp[1] = -1
+        self.known[0] = self.known[1] = False
 
-    def _season(self, past: SharedPast, version: int) -> Array | None:
-        period = self.spec.season
-        return seasonal.season_of(past, version, period) if period else None
+    def update(self, buffer, version):
+        """Compute the profile of the next value; return whether two periods have been seen."""
+        if self.stamp[version] == buffer.n_pushed:
+            return self.known[version]
+        self.stamp[version] = buffer.n_pushed
+        cycles: cython.Py_ssize_t = min(buffer.count // self.period, _MAX_CYCLES)
+        j: cython.Py_ssize_t
+        self.known[version] = cycles >= 2
+        if cycles >= 2:
+            self.set_weights(cycles * self.period)
+            for j in range(self.dim):
+                self.fit(buffer, version, cycles, j)
+        return self.known[version]
 
-    def _x(
-        self, past: SharedPast, version: int, covariates: Array, season: Array | None
-    ) -> Array | None:
-        """Lags, less their season where it is taken out, and covariates."""
-        lags = past.design(version, self.steps, season).ravel() if self.steps.size else _NOTHING
-        if not self.spec.width:
-            return lags if lags.size else None
-        return np.concatenate([lags, covariates[slice(*self.spec.columns)]])
+    def set_weights(self, n):
+        """Compute the weights w of the latest n values, oldest first."""
+        if n == self.n_weights:
+            return
+        self.n_weights = n
+        a: cython.Py_ssize_t
+        i: cython.Py_ssize_t
+        for a in range(_SEASON_RATES.shape[0]):
+            total: cython.double = 0.0
+            power: cython.double = 1.0
+            for i in range(n):
+                self.weight[a, n - 1 - i] = power
+                total += power
+                power *= 1.0 - _SEASON_RATES[a]
+            for i in range(n):
+                self.weight[a, i] /= total
 
-    def pack(self) -> NDArray[Any]:
-        """The model as an array of bytes."""
-        return np.frombuffer(self.model.to_bytes(), np.int8)
+    def fit(self, buffer, version, cycles, j):
+        """Compute season, slope and level of coordinate j."""
+        s: cython.Py_ssize_t = self.period
+        n: cython.Py_ssize_t = cycles * s
+        i: cython.Py_ssize_t
+        k: cython.Py_ssize_t
+        c: cython.Py_ssize_t
+        middle = cython.declare(cython.double[6])
+        sorted_values = cython.declare(cython.double[6])
+        if not cython.compiled:
+            middle, sorted_values = [0.0] * 6, [0.0] * 6
+        for c in range(cycles):
+            total: cython.double = 0.0
+            for i in range(s):
+                total += buffer.at(version, n - c * s - i, j)
+            middle[c] = total / s
+        for c in range(cycles - 1):
+            insert(sorted_values, c, middle[c + 1] - middle[c])
+        slope: cython.double = middle_of(sorted_values, cycles - 1) / s
+        mean: cython.double = 0.0
+        for i in range(s):
+            for c in range(cycles):
+                insert(sorted_values, c, buffer.at(version, n - c * s - i, j) - middle[c])
+            value: cython.double = middle_of(sorted_values, cycles) - slope * (i - (s - 1) / 2.0)
+            self.season[version, i, j] = value
+            mean += value
+        mean /= s
+        for i in range(s):
+            self.season[version, i, j] -= mean
+        for k in range(_SEASON_RATES.shape[0]):
+            level: cython.double = 0.0
+            for c in range(cycles):
+                for i in range(s):
+                    level += self.weight[k, c * s + i] * (
+                        buffer.at(version, n - c * s - i, j)
+                        - self.season[version, i, j]
+                        + slope * (n - c * s - i)
+                    )
+            self.level[version, k, j] = level
+        self.slope[version, j] = slope
 
-    @classmethod
-    def unpack(cls, spec: Spec, arrays: Arrays, name: str, dim: int) -> RegimeMember:
-        """What `pack` packed: a model as this member would make it, whatever its seed."""
-        data, fresh = arrays[name], cls(spec, dim, 0)
-        if data.dtype != np.int8 or data.ndim != 1:
-            raise SnapshotError(f"The snapshot's {name} is no model.")
-        content = snapshot.read(data.tobytes())  # looked at first: models must not nest
-        wanted = fresh.model.settings() | {"seed": content.settings.get("seed")}
-        if content.model != fresh.model.name or content.settings != wanted:
-            raise SnapshotError(f"The snapshot's {name} is another model than its place is for.")
-        member = cls(spec, dim, 0, from_bytes(data.tobytes()))
-        if member.model.dim != dim:
-            raise SnapshotError(f"The snapshot's {name} has {member.model.dim} coordinates of y.")
-        return member
+    def point(self, buffer, version, member, j):
+        """Return the forecast of seasonal member `member` (in the order of SEASONAL)."""
+        ago: cython.double = buffer.at(version, self.period, j)
+        if member == 1:
+            return buffer.at(version, 1, j) + ago - buffer.at(version, self.period + 1, j)
+        if member == 0 or not self.update(buffer, version):
+            return ago
+        return self.level[version, member - 2, j] + self.season[version, 0, j]
+
+    def known_season(self, buffer, version):
+        """Return (period, d) the season, or None before two periods have been seen."""
+        return np.array(self.season[version]) if self.update(buffer, version) else None
+
+    def points(self, buffer, version, h):
+        """Return (members, d) forecasts of the observation h steps after the next one."""
+        values = buffer.values[version]
+        ago = values[buffer.depth - self.period + h % self.period]
+        step = values[buffer.depth - 1] + ago - values[buffer.depth - self.period - 1]
+        if not self.update(buffer, version):
+            return np.stack([ago, step, ago, ago])
+        level, slope = np.asarray(self.level[version]), np.asarray(self.slope[version])
+        means = level + slope * h + np.asarray(self.season)[version, h % self.period]
+        return np.concatenate([[ago, step], means])
 
 
-def regime_model(spec: Spec, dim: int, seed: int) -> Model:
-    """A regime model in units: levels of variance 100, lags of variance 1 or less."""
-    features, guess = feature_maps.intercept(), spec.guess
-    prior: Any = PRIOR
-    mean: Any = 0.0
-    lags = len(spec.steps) * dim
-    if lags + spec.width:
-        features = features + feature_maps.columns()
-        prior = [PRIOR] + [guess.lags] * lags + [PRIOR] * spec.width
-        if guess.latest and spec.steps[0] == 1 and dim == 1:
-            mean = [0.0, guess.latest] + [0.0] * (lags - 1 + spec.width)
-    return make(
-        "student_t_ihmm",
-        features=features,
-        weight="contamination",
-        noise_shape=guess.shape,
-        noise_scale=guess.shape * guess.noise,
-        prior_mean=mean,
-        prior_var=prior,
-        batch=guess.batch,
-        sticky=10.0,
-        gamma_prior=guess.gamma,
-        dim=dim,
-        seed=seed,
-    )
+def insert(sorted_values, n, value):
+    """Insert a value into n sorted values."""
+    k: cython.Py_ssize_t = n
+    while k > 0 and sorted_values[k - 1] > value:
+        sorted_values[k] = sorted_values[k - 1]
+        k -= 1
+    sorted_values[k] = value
+
+
+def middle_of(sorted_values, n):
+    """Return the median of n sorted values."""
+    half: cython.Py_ssize_t = n // 2
+    if n % 2 == 1:
+        return sorted_values[half]
+    return 0.5 * (sorted_values[half - 1] + sorted_values[half])
 
 
 class SimpleMembers:
     """All members that are not regime models, on every coordinate.
 
+    Every array has a leading axis of length 2: the state under the cleaned past, and the state as
+    it would be if the suspected outlier were innovational.
+
+    Args:
+        specs: designs of the least-squares members.
+        dim: number of coordinates d.
+        period: period of the seasonal members; 0 for none.
+
     Attributes:
-        specs: the designs of least squares.
-        season: the period of the seasonal members; 0 for none.
+        level, slope, variance: (2, d, smoothers); seen: (2, d) number of observations.
+        coefficient: (2, squares, d, width), covariance: (2, squares, d, width, width), in variances
+            of the noise; square_variance, square_seen: (2, squares, d).
+        season_variance: (2, d, seasonal), season_seen: (2, d).
     """
 
-    def __init__(self, specs: list[Spec], dim: int, season: int = 0) -> None:
-        self.specs, self.dim, self.season = specs, dim, season
-        self.smooth = [simple.smoothers() for _ in range(dim)]
-        self.squares = [
-            [simple.squares(1 + len(s.steps) + s.width) for _ in range(dim)] for s in specs
-        ]
-        self.seasonal = [seasonal.fresh() for _ in range(dim)]
+    FIELDS = {
+        "level": ("float64", ("2", "dim", "n_smoothers"), -1e8, 1e8),
+        "slope": ("float64", ("2", "dim", "n_smoothers"), -1e8, 1e8),
+        "variance": ("float64", ("2", "dim", "n_smoothers"), 1e-12, 1e100),
+        "seen": ("float64", ("2", "dim"), 0.0, 2.0**53),
+        "coefficient": ("float64", ("2", "n_squares", "dim", "max_width"), -1e8, 1e8),
+        "covariance": (
+            "float64",
+            ("2", "n_squares", "dim", "max_width", "max_width"),
+            -1e12,
+            1e12,
+        ),
+        "square_variance": ("float64", ("2", "n_squares", "dim"), 1e-12, 1e100),
+        "square_seen": ("float64", ("2", "n_squares", "dim"), 0.0, 2.0**53),
+        "season_variance": ("float64", ("2", "dim", "n_seasonal"), 1e-12, 1e100),
+        "season_seen": ("float64", ("2", "dim"), 0.0, 2.0**53),
+    }
+
+    def __init__(self, specs, dim, period=0):
+        self.dim = dim
+        self.n_smoothers = N_SMOOTHERS
+        self.n_seasonal = N_SEASONAL
+        self.set_period(period)
+        self.level = np.zeros((2, dim, N_SMOOTHERS))
+        self.slope = np.zeros((2, dim, N_SMOOTHERS))
+        self.variance = np.ones((2, dim, N_SMOOTHERS))
+        self.seen = np.zeros((2, dim))
+        self.season_variance = np.ones((2, dim, N_SEASONAL))
+        self.season_seen = np.zeros((2, dim))
+        self.set_specs(specs)
+
+    def set_period(self, period):
+        """Set the period of the seasonal members."""
+        self.period = period
+        self.profile = SeasonalProfile(period, self.dim) if period else None
+
+    def set_specs(self, specs):
+        """Set the designs of least squares; their state is new."""
+        self.specs = list(specs)
+        s = self.n_squares = len(self.specs)
+        widths = [1 + len(spec.steps) + spec.width for spec in specs]
+        w = self.max_width = max(widths, default=1)
+        deepest = max([1] + [len(spec.steps) for spec in specs])
+        steps = np.ones((s, deepest), np.int64)
+        for row, spec in zip(steps, specs, strict=True):
+            row[: len(spec.steps)] = spec.steps
+        self.steps = steps
+        self.n_steps = np.array([len(spec.steps) for spec in specs], np.int64)
+        self.first_column = np.array([spec.columns[0] for spec in specs], np.int64)
+        self.n_columns = np.array([spec.width for spec in specs], np.int64)
+        self.coefficient = np.zeros((2, s, self.dim, w))
+        self.covariance = np.tile(np.eye(w) * _RIDGE, (2, s, self.dim, 1, 1))
+        self.square_variance = np.ones((2, s, self.dim))
+        self.square_seen = np.zeros((2, s, self.dim))
+        self.x = np.zeros(w)
+        self.gain = np.zeros(w)
 
     @property
-    def names(self) -> list[str]:
-        """In the order of their components."""
-        names = [f"least squares, {spec.name}" for spec in self.specs] + list(simple.SMOOTHERS)
-        return names + (list(seasonal.NAMES) if self.season else [])
+    def names(self):
+        """Names of the members in the order of their components."""
+        names = [f"least squares, {spec.name}" for spec in self.specs] + list(SMOOTHERS)
+        return names + (list(SEASONAL) if self.period else [])
 
-    def copy(self) -> SimpleMembers:
-        """An independent copy."""
-        twin = SimpleMembers([], self.dim, self.season)
-        twin.specs = self.specs
-        twin.smooth = [_copy(s) for s in self.smooth]
-        twin.squares = [[_copy(s) for s in per] for per in self.squares]
-        twin.seasonal = [_copy(s) for s in self.seasonal]
-        return twin
-
-    def take(self, season: int, other: SimpleMembers) -> None:
-        """Take over the last least squares of `other`, in place of its namesake, and its season."""
+    def join(self, period, other):
+        """Take over the last least-squares member of `other`, replacing its namesake, and its season."""
         if other.specs:
-            kept = [i for i, own in enumerate(self.specs) if own.name != other.specs[-1].name]
-            self.specs = [self.specs[i] for i in kept] + [other.specs[-1]]
-            self.squares = [self.squares[i] for i in kept] + [[_copy(s) for s in other.squares[-1]]]
-        self.season = season
-        self.seasonal = [_copy(s) for s in other.seasonal]
+            newcomer = len(other.specs) - 1
+            spec = other.specs[newcomer]
+            kept = [i for i, own in enumerate(self.specs) if own.name != spec.name]
+            old = {
+                name: np.array(getattr(self, name))
+                for name in ("coefficient", "covariance", "square_variance", "square_seen")
+            }
+            self.set_specs([self.specs[i] for i in kept] + [spec])
+            for name, array in old.items():
+                new = np.asarray(getattr(self, name))
+                w = min(array.shape[array.ndim - 1], new.shape[new.ndim - 1]) if array.ndim > 3 else 0
+                for place, i in enumerate(kept):
+                    _copy_corner(array[:, i], new[:, place], w)
+                last = np.asarray(getattr(other, name))[:1, newcomer]
+                _copy_corner(last, new[:, len(kept)], last.shape[last.ndim - 1])
+        self.set_period(period)
+        np.asarray(self.season_variance)[:] = np.asarray(other.season_variance)[0]
+        np.asarray(self.season_seen)[:] = np.asarray(other.season_seen)[0]
 
-    def points(self, past: SharedPast, version: int, covariates: Array) -> tuple[Array, Array]:
-        """Locations and variances, (members, d) each."""
-        rows = self._rows(past, version, covariates)
-        columns = [self._points_of(j, rows) for j in range(self.dim)]
-        location, variance = (np.column_stack(both) for both in zip(*columns, strict=True))
-        if not self.season:
-            return location, variance
-        ahead = seasonal.points(past, version, self.season, 0)
-        scale = np.column_stack([state.variance for state in self.seasonal])
-        return np.concatenate([location, ahead]), np.concatenate([variance, scale])
+    def refresh(self):
+        """Refuse covariances with directions of negative variance, rounding aside."""
+        covariance = np.asarray(self.covariance).reshape(-1, self.max_width, self.max_width)
+        values = np.linalg.eigvalsh((covariance + covariance.transpose(0, 2, 1)) / 2)
+        if values.size and (values.min(1) < -1e-9 * np.maximum(values.max(1), 1.0)).any():
+            raise SnapshotError("Invalid snapshot: a covariance of least squares is not positive.")
 
-    def _rows(self, past: SharedPast, version: int, covariates: Array) -> list[Array]:
-        """The designs of least squares, (d, width) each: intercept, lags, covariates."""
-        rows = []
-        for spec in self.specs:
-            lags = past.design(version, np.array(spec.steps, np.int64)).T if spec.steps else None
-            x = np.ones((self.dim, 1 + len(spec.steps) + spec.width))
-            if lags is not None:
-                x[:, 1 : 1 + len(spec.steps)] = lags
-            x[:, 1 + len(spec.steps) :] = covariates[slice(*spec.columns)]
-            rows.append(x)
-        return rows
+    def size(self):
+        """Return the number of members."""
+        return self.n_squares + N_SMOOTHERS + (N_SEASONAL if self.period else 0)
 
-    def _points_of(self, j: int, rows: list[Array]) -> tuple[Array, Array]:
-        location, variance = [], []
-        for row, per in zip(rows, self.squares, strict=True):
-            x, state = row[j], per[j]
-            location.append(float(state.theta @ x))
-            variance.append(
-                float(state.variance[0] * (1.0 + min(float(x @ state.cover @ x), 1e100)))
-            )
-        smooth = self.smooth[j]
-        ahead = smooth.level + smooth.slope
-        return np.append(location, ahead), np.append(variance, smooth.variance)
+    def set_row(self, i, j, buffer, version, covariates):
+        """Write the design of least squares i, coordinate j, into `x`; return its width."""
+        k: cython.Py_ssize_t
+        n: cython.Py_ssize_t = self.n_steps[i]
+        self.x[0] = 1.0
+        for k in range(n):
+            # As LagBuffer.lag, of one row of the table of steps.
+            value: cython.double = buffer.at(version, self.steps[i, k], j)
+            if k > 0:
+                value -= buffer.at(version, self.steps[i, 0], j)
+                if self.steps[i, k] > buffer.count:
+                    value = 0.0
+            self.x[1 + k] = value
+        for k in range(self.n_columns[i]):
+            self.x[1 + n + k] = covariates[self.first_column[i] + k]
+        return 1 + n + self.n_columns[i]
 
-    def learn(
-        self, z: Array, past: SharedPast, version: int, covariates: Array, trust: float
-    ) -> None:
-        """Learn one observation; with `trust` 1 it counts in full."""
-        ahead = seasonal.points(past, version, self.season, 0) if self.season else None
-        rows = self._rows(past, version, covariates)
+    def predict(self, state, buffer, version, covariates, parts, first_owner):
+        """Append one component per member to `parts`, which must have room for them."""
+        first: cython.Py_ssize_t = parts.size
+        size: cython.Py_ssize_t = self.size()
+        i: cython.Py_ssize_t
+        j: cython.Py_ssize_t
+        a: cython.Py_ssize_t
+        b: cython.Py_ssize_t
+        for i in range(size):
+            parts.share[first + i] = 1.0
+            parts.dof[first + i] = SMOOTHING_DOF
+            parts.owner[first + i] = first_owner + i
+            for a in range(self.dim):
+                for b in range(self.dim):
+                    parts.spread[first + i, a, b] = 0.0
         for j in range(self.dim):
-            if np.isnan(z[j]):
-                simple.drift(self.smooth[j])
+            for i in range(self.n_squares):
+                width: cython.Py_ssize_t = self.set_row(i, j, buffer, version, covariates)
+                point: cython.double = 0.0
+                leverage: cython.double = 0.0
+                for a in range(width):
+                    point += self.coefficient[state, i, j, a] * self.x[a]
+                    total: cython.double = 0.0
+                    for b in range(width):
+                        total += self.covariance[state, i, j, a, b] * self.x[b]
+                    leverage += self.x[a] * total
+                self.set_component(
+                    parts,
+                    first + i,
+                    j,
+                    point,
+                    self.square_variance[state, i, j] * (1.0 + min(leverage, 1e100)),
+                )
+            for i in range(N_SMOOTHERS):
+                self.set_component(
+                    parts,
+                    first + self.n_squares + i,
+                    j,
+                    self.level[state, j, i] + self.slope[state, j, i],
+                    self.variance[state, j, i],
+                )
+            if self.period:
+                for i in range(N_SEASONAL):
+                    self.set_component(
+                        parts,
+                        first + self.n_squares + N_SMOOTHERS + i,
+                        j,
+                        self.profile.point(buffer, version, i, j),
+                        self.season_variance[state, j, i],
+                    )
+        parts.size = first + size
+
+    def set_component(self, parts, k, j, location, variance):
+        """Write coordinate j of component k."""
+        parts.location[k, j] = location
+        parts.spread[k, j, j] = variance
+
+    def update(self, state, z, buffer, version, covariates, trust):
+        """Update with one observation; with `trust` 1 it counts in full."""
+        i: cython.Py_ssize_t
+        j: cython.Py_ssize_t
+        for j in range(self.dim):
+            if isnan(z[j]):
+                for i in range(N_SMOOTHERS):
+                    self.level[state, j, i] += self.slope[state, j, i]
                 continue
-            y = float(np.clip(z[j], -_LONGEST, _LONGEST))
-            for row, per in zip(rows, self.squares, strict=True):
-                simple.regress(per[j], row[j], y, trust, simple.FORGET)
-            simple.learn(self.smooth[j], y, trust)
-            if ahead is not None:
-                state = self.seasonal[j]
-                simple.learn_scales(state.variance, y - ahead[:, j], state.seen)
+            y: cython.double = min(max(z[j], -_MAX_VALUE), _MAX_VALUE)
+            for i in range(self.n_squares):
+                width: cython.Py_ssize_t = self.set_row(i, j, buffer, version, covariates)
+                self.regress(state, i, j, width, y, trust)
+            self.smooth(state, j, y, trust)
+            if self.period:
+                for i in range(N_SEASONAL):
+                    error: cython.double = y - self.profile.point(buffer, version, i, j)
+                    self.season_variance[state, j, i], _ = update_scale(
+                        self.season_variance[state, j, i], error, self.season_seen[state, j]
+                    )
+                self.season_seen[state, j] += 1.0
 
-    def pack(self) -> dict[str, NDArray[Any]]:
-        """The state as arrays."""
-        return {
-            f"{kind}{j}.{i}.{name}": array.copy()
-            for kind, j, i, state in self._states()
-            for name, array in state._asdict().items()
-        }
-
-    def unpack(self, arrays: Arrays) -> None:
-        """Take up what `pack` gave."""
-        for kind, j, i, state in self._states():
-            for name, array in state._asdict().items():
-                least, most = _RANGES.get(name, (-_FARTHEST, _FARTHEST))
-                array[...] = arrays.floats(f"{kind}{j}.{i}.{name}", array.shape, least, most)
-            if kind == "squares":
-                _check_cover(state.cover)
-
-    def _states(self) -> list[tuple[str, int, int, Any]]:
-        states: list[tuple[str, int, int, Any]] = []
+    def skip(self, state):
+        """Take a missing observation: trends continue."""
+        i: cython.Py_ssize_t
+        j: cython.Py_ssize_t
         for j in range(self.dim):
-            states += [("smooth", j, 0, self.smooth[j]), ("season", j, 0, self.seasonal[j])]
-            states += [("squares", j, i, per[j]) for i, per in enumerate(self.squares)]
-        return states
+            for i in range(N_SMOOTHERS):
+                self.level[state, j, i] += self.slope[state, j, i]
+
+    def smooth(self, state, j, y, trust):
+        """Update the smoothing members of coordinate j; with `trust` 1 levels move fully."""
+        n: cython.double = self.seen[state, j] + 1.0
+        i: cython.Py_ssize_t
+        w: cython.double
+        for i in range(N_SMOOTHERS):
+            expected: cython.double = self.level[state, j, i] + self.slope[state, j, i]
+            error: cython.double = y - expected
+            w = 1.0
+            if n > 1.0:
+                self.variance[state, j, i], w = update_scale(
+                    self.variance[state, j, i], error, n - 1.0
+                )
+            w = max(min(w, 1.0), trust)
+            a, b = smoothing_gains(i, n)
+            if _RATES[i, 0] == 1.0:
+                w = 1.0
+            error = min(max(error, -1e90), 1e90)
+            self.level[state, j, i] = expected + a * w * error
+            self.slope[state, j, i] += b * w * error
+        self.seen[state, j] = n
+
+    def regress(self, state, i, j, width, y, trust):
+        """Update least squares i of coordinate j, weighted and recursive, with the design `x`."""
+        a: cython.Py_ssize_t
+        b: cython.Py_ssize_t
+        leverage: cython.double = 1.0
+        expected: cython.double = 0.0
+        for a in range(width):
+            expected += self.coefficient[state, i, j, a] * self.x[a]
+            total: cython.double = 0.0
+            for b in range(width):
+                total += self.covariance[state, i, j, a, b] * self.x[b]
+            self.gain[a] = total
+            leverage += self.x[a] * total
+        error: cython.double = y - expected
+        w: cython.double
+        self.square_variance[state, i, j], w = update_scale(
+            self.square_variance[state, i, j], error / sqrt(leverage), self.square_seen[state, i, j]
+        )
+        w = max(w, trust)
+        s: cython.double = leverage - 1.0 + 1.0 / w
+        top: cython.double = 0.0
+        for a in range(width):
+            self.coefficient[state, i, j, a] += self.gain[a] * error / s
+            for b in range(width):
+                self.covariance[state, i, j, a, b] = (
+                    self.covariance[state, i, j, a, b] - self.gain[a] * self.gain[b] / s
+                ) / _FORGETTING
+            top = max(top, self.covariance[state, i, j, a, a])
+        if top > _RIDGE * 100.0:
+            # Nothing new came in some direction for long: do not forget for ever.
+            for a in range(width):
+                for b in range(width):
+                    self.covariance[state, i, j, a, b] *= _RIDGE * 100.0 / top
+        self.square_seen[state, i, j] += 1.0
+
+    def copy_state(self, source, target):
+        """Copy one of the two states over the other."""
+        i: cython.Py_ssize_t
+        j: cython.Py_ssize_t
+        a: cython.Py_ssize_t
+        b: cython.Py_ssize_t
+        for j in range(self.dim):
+            self.seen[target, j] = self.seen[source, j]
+            self.season_seen[target, j] = self.season_seen[source, j]
+            for i in range(N_SMOOTHERS):
+                self.level[target, j, i] = self.level[source, j, i]
+                self.slope[target, j, i] = self.slope[source, j, i]
+                self.variance[target, j, i] = self.variance[source, j, i]
+            for i in range(N_SEASONAL):
+                self.season_variance[target, j, i] = self.season_variance[source, j, i]
+            for i in range(self.n_squares):
+                self.square_variance[target, i, j] = self.square_variance[source, i, j]
+                self.square_seen[target, i, j] = self.square_seen[source, i, j]
+                for a in range(self.max_width):
+                    self.coefficient[target, i, j, a] = self.coefficient[source, i, j, a]
+                    for b in range(self.max_width):
+                        self.covariance[target, i, j, a, b] = self.covariance[source, i, j, a, b]
 
 
-def thinned(forecast: Forecast, faint: float) -> Components:
-    """Components worth keeping; one of outliers (dof 2) is the ensemble's business."""
-    keep = (forecast.share > faint) & (forecast.dof > 2)
-    if not keep.any():
-        keep = forecast.share == forecast.share.max()
-    share = forecast.share[keep]
-    return share / share.sum(), forecast.location[keep], forecast.spread[keep], forecast.dof[keep]
+def _copy_corner(source, target, width):
+    """Copy (2, d), (2, d, width) or (2, d, width, width) entries."""
+    if source.ndim == 2:
+        target[:] = source
+    elif source.ndim == 3:
+        target[:, :, :width] = source[:, :, :width]
+    else:
+        target[:, :, :width, :width] = source[:, :, :width, :width]
 
 
-def worth(names: list[str]) -> Array:
-    """What members of these names are worth in the mixture before anything is known."""
-    return np.array([_WORTH.get(name, 1.0) for name in names])
+def update_scale(variance, error, count):
+    """Return the squared scale after one error, and the weight of that error."""
+    far: cython.double = 1e90 * sqrt(variance)
+    bounded: cython.double = min(max(error, -far), far)
+    w: cython.double = (SMOOTHING_DOF + 1.0) / (SMOOTHING_DOF + bounded * bounded / variance)
+    gain: cython.double = max(1.0 / (count + _PRIOR_COUNT), 1.0 / _SCALE_MEMORY)
+    return max(variance + gain * (w * bounded * bounded - variance), 1e-12), w
 
 
-def _check_cover(cover: Array) -> None:
-    """Refuse a covariance with directions of negative variance, rounding aside."""
-    values = np.linalg.eigvalsh((cover + cover.T) / 2)
-    if values.min() < -1e-9 * max(values.max(), 1.0):
-        raise SnapshotError("The snapshot's cover of least squares is no covariance.")
+def smoothing_gains(member, n):
+    """Return how far level and slope of a smoothing member follow the n-th observation."""
+    a: cython.double = _RATES[member, 0]
+    b: cython.double = 0.0
+    if _RATES[member, 2] == 0.0:
+        return max(a, 1.0 / n), b
+    a = max(a, 2.0 * (2.0 * n - 1.0) / (n * (n + 1.0)))
+    if n > 1.0:
+        b = max(_RATES[member, 1], 6.0 / (n * (n + 1.0)))
+    return a, b
 
 
-def _copy(state: Any) -> Any:
-    return type(state)(*(array.copy() for array in state))
+class RegimeMember:
+    """A regime model whose lags come from the ensemble's lag buffer.
 
+    Args:
+        spec: its design (`regimekit.ensemble.design.Spec`).
+        dim: number of coordinates d.
+        filter: the `RegimeFilter`.
+        index: its place among the members.
 
-__all__ = [
-    "CLEAN",
-    "Parts",
-    "RegimeMember",
-    "SimpleMembers",
-    "Spec",
-    "regime_model",
-    "thinned",
-    "worth",
-]
+    Attributes:
+        active: whether it is predicted and updated.
+        changed: whether its regime changed at the latest update.
+        next: the regime member after it, or None.
+    """
+
+    def __init__(self, spec, dim, filter, index):
+        self.spec = spec
+        self.filter = filter
+        self.index = index
+        self.dim = dim
+        self.active = True
+        self.infers = spec.infers
+        self.changed = False
+        self.steps = np.array(spec.steps, np.int64)
+        self.first_column, self.n_columns = spec.columns[0], spec.width
+        self.design = np.ones((1, 1 + len(spec.steps) * dim + spec.width))
+        self.target = np.zeros(dim)
+        self.profile = SeasonalProfile(spec.season, dim) if spec.season else None
+        self.next = None
+
+    def forecast_at(self, row):
+        """Return share, location, spread and dof of the forecast at a design row (m - 1,)."""
+        return self.filter.predict_one(np.concatenate([[1.0], row])[None])
+
+    def set_design(self, buffer, version, covariates):
+        """Write the design row; return whether the season, if one is removed, is known."""
+        known: cython.bint = False
+        if self.profile is not None:
+            known = self.profile.update(buffer, version)
+        i: cython.Py_ssize_t
+        j: cython.Py_ssize_t
+        n: cython.Py_ssize_t = self.steps.shape[0]
+        for j in range(self.dim):
+            first: cython.double = 0.0
+            for i in range(n):
+                step: cython.Py_ssize_t = self.steps[i]
+                value: cython.double = buffer.at(version, step, j)
+                if known:
+                    period: cython.Py_ssize_t = self.profile.period
+                    value -= self.profile.season[version, (period - step % period) % period, j]
+                if i == 0:
+                    first = value
+                else:
+                    value = 0.0 if step > buffer.count else value - first
+                self.design[0, 1 + i * self.dim + j] = value
+        for i in range(self.n_columns):
+            self.design[0, 1 + n * self.dim + i] = covariates[self.first_column + i]
+        return known
+
+    def predict(self, buffer, version, covariates, parts):
+        """Append the components of its forecast to `parts`.
+
+        Components with a share of at most `_MIN_SHARE`, and that of outliers (2 degrees of
+        freedom, which the ensemble models itself), are dropped.
+        """
+        known: cython.bint = self.set_design(buffer, version, covariates)
+        self.filter.predict(self.design)
+        n: cython.Py_ssize_t = self.filter.forecast.size
+        first: cython.Py_ssize_t = parts.size
+        k: cython.Py_ssize_t
+        i: cython.Py_ssize_t
+        j: cython.Py_ssize_t
+        largest: cython.double = 0.0
+        kept: cython.Py_ssize_t = 0
+        for k in range(n):
+            largest = max(largest, self.filter.forecast.share[k])
+            if self.filter.forecast.share[k] > _MIN_SHARE and self.filter.forecast.dof[k] > 2.0:
+                kept += 1
+        if first + n > parts.share.shape[0]:
+            parts.add_room(first + n)
+        total: cython.double = 0.0
+        m: cython.Py_ssize_t = first
+        for k in range(n):
+            share: cython.double = self.filter.forecast.share[k]
+            if kept > 0:
+                if not (share > _MIN_SHARE and self.filter.forecast.dof[k] > 2.0):
+                    continue
+            elif share != largest:
+                continue
+            parts.share[m] = share
+            parts.dof[m] = self.filter.forecast.dof[k]
+            parts.owner[m] = self.index
+            total += share
+            for i in range(self.dim):
+                parts.location[m, i] = self.filter.forecast.location[k, i]
+                if known:
+                    parts.location[m, i] += self.profile.season[version, 0, i]
+                for j in range(self.dim):
+                    parts.spread[m, i, j] = self.filter.forecast.spread[k, i, j]
+            m += 1
+        for k in range(first, m):
+            parts.share[k] /= total
+        parts.size = m
+
+    def update(self, z, buffer, version, covariates):
+        """Update with one observation; it is missing while its season is not known."""
+        known: cython.bint = self.set_design(buffer, version, covariates)
+        j: cython.Py_ssize_t
+        for j in range(self.dim):
+            self.target[j] = z[j]
+            if self.profile is not None:
+                if known:
+                    self.target[j] = z[j] - self.profile.season[version, 0, j]
+                else:
+                    self.target[j] = _NAN
+        before: cython.longlong = self.filter.clock.reported
+        self.filter.update(self.target, self.design)
+        self.changed = self.filter.clock.reported != before

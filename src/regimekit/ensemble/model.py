@@ -1,32 +1,42 @@
-"""`auto` as a model like the others; what it does is in `regimekit.ensemble.stream`."""
+"""`auto` as a model: configures the engine, hands over chunks of observations, reads results."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from regimekit.core.covariates import MOST_COORDINATES, try_out
-from regimekit.core.exceptions import whole
+from regimekit.core.exceptions import SnapshotError, observation, whole
 from regimekit.core.model import Array, Model
-from regimekit.core.recorder import Recorder
-from regimekit.distributions.forecast import Forecast
-from regimekit.ensemble.design import Lineup
-from regimekit.ensemble.explain import explain
-from regimekit.ensemble.stream import Stream, copied
+from regimekit.core.recorder import Block, Recorder
+from regimekit.distributions.forecast import Forecast, Forecasts, log_densities
+from regimekit.distributions.mixture import Mixture
+from regimekit.ensemble import design, multistep
+from regimekit.ensemble.engine import Engine
+from regimekit.ensemble.ensemble import DEPTH
+from regimekit.ensemble.explain import Advice, explain
+from regimekit.ihmm import snapshots
+from regimekit.ihmm.algorithm import RegimeFilter
+from regimekit.ihmm.label_matching import KNOWN_SHARE
 from regimekit.preprocessing.frames import Row, Series, Table
 from regimekit.preprocessing.time_index import seasons_of_labels
 from regimekit.results import Regime, Run, Step, Transitions
-from regimekit.serialization.validation import Arrays, Values
+from regimekit.serialization import schema
+from regimekit.serialization.validation import Arrays, Part, Values
+
+_CHUNK = 1024  # observations per call of the engine for d = 1
+_MAX_SEASONS = 2
 
 
 class Auto(Model):
-    """Regimes and honest forecasts of any stream, in its own units, with nothing to set."""
+    """Regimes and calibrated forecasts of any stream, in its own units, with default settings."""
 
     name = "auto"
-    state_version = 7
-    advised = False  # it speaks for itself, as the stream goes on
+    state_version = 8
+    advised = False  # it emits its own warnings, as the stream goes on
 
     def __init__(
         self,
@@ -35,90 +45,240 @@ class Auto(Model):
         seasons: Any = None,
         seed: int = 0,
     ) -> None:
-        self.plan = Lineup(features, regime_features, seasons)
+        self.lineup = design.Lineup(features, regime_features, seasons)
         self.seed = whole("seed", seed, least=0)
         self.dim: int | None = None
-        self.time = 0
-        self.stream: Stream | None = None
+        self.advice = Advice()
+        self.engine: Engine | None = None
 
     def settings(self) -> dict[str, Any]:
-        return self.plan.to_json() | {"seed": self.seed}
+        return self.lineup.to_json() | {"seed": self.seed}
 
     @classmethod
     def _make(cls, settings: dict[str, Any]) -> Self:
         return cls(**settings)
 
+    @property
+    def time(self) -> int:
+        """Number of observations."""
+        return 0 if self.engine is None else int(self.engine.time)
+
     def _run(self, series: Series, table: Table | None, recorder: Recorder, progress: bool) -> Run:
         # The dates of a stream determine which seasons to expect.
-        if self.plan.seasons is None and not self.plan.explicit:
-            self.plan.seasons = seasons_of_labels(series.index) or None
+        if self.lineup.seasons is None and not self.lineup.explicit:
+            self.lineup.seasons = seasons_of_labels(series.index) or None
         return super()._run(series, table, recorder, progress)
 
     def _check(self, x: Any) -> Row | None:
-        return self.plan.check(x)
+        return self.lineup.check(x)
+
+    def _fresh(self, dim: int, x: Row | None) -> Engine:
+        return Engine(self.lineup, self.advice, dim, self.lineup.width(x), self.seed)
+
+    def _started(self, dim: int, x: Row | None) -> Engine:
+        """Return the engine, made with the first observation."""
+        if self.engine is None:
+            self.lineup.begin(x)
+            self.engine, self.dim = self._fresh(dim, x), dim
+        return self.engine
 
     def _predict(self, x: Row | None) -> Forecast:
-        stream = self.stream or Stream(self.plan, self.dim or 1, x, self.seed)
-        return copied(stream.expect(x, self.time).forecast)
+        engine = self.engine or self._fresh(self.dim or 1, x)
+        engine.expect(self.lineup.covariates(x, self.time))
+        return _forecast(engine.forecast)
+
+    def _block(self, y: Array, rows: list[Row | None]) -> Block:
+        """Predict and update along checked observations (T, d)."""
+        engine = self._started(y.shape[1], rows[0])
+        first = self.time
+        columns, events = engine.run(y, self.lineup.covariate_rows(rows, first))
+        law, n = columns.parts, columns.parts.size
+        forecasts = Forecasts(
+            np.asarray(columns.offset),
+            np.asarray(law.share)[:n],
+            np.asarray(law.location)[:n],
+            np.asarray(law.spread)[:n],
+            np.asarray(law.dof)[:n],
+            np.zeros(len(y)),
+        )
+        return Block(
+            forecasts=forecasts,
+            log_score=log_densities(forecasts, y),
+            weight=np.asarray(columns.weight),
+            outlier=np.asarray(columns.outlier, bool),
+            regime=np.asarray(columns.regime),
+            regime_probability=np.asarray(columns.regime_probability),
+            change_probability=np.asarray(columns.change_probability),
+            n_regimes=np.asarray(columns.n_regimes),
+            ess=np.asarray(columns.ess),
+            settled=np.ones(len(y), np.int64),
+            events=events,
+            first=first,
+        )
+
+    def _blocks(self, y: Array, rows: list[Any], progress: bool) -> Iterator[Block]:
+        size = max(16, _CHUNK // y.shape[1] ** 2)
+        for t in self._ticks(len(y), size, progress):
+            if self.dim is not None and y.shape[1] != self.dim:
+                observation(y[t], self.dim)
+            yield self._block(y[t : t + size], rows[t : t + size])
 
     def _observe(self, y: Array, x: Row | None) -> tuple[Forecast, Step]:
-        if self.stream is None:
-            self.plan.begin(x)
-            self.stream = Stream(self.plan, y.size, x, self.seed)
-            self.dim = y.size
-        answer = self.stream.observe(y, x, self.time)
-        self.time += 1
-        return answer
+        block = self._block(y.reshape(1, -1), [x])
+        return block.forecasts[0], block.step(0)
 
     def _forecast(self, rows: list[Any]) -> list[Forecast]:
-        stream = self.stream or Stream(self.plan, self.dim or 1, rows[0], self.seed)
-        return stream.ahead(rows, self.time)
+        engine = self.engine or self._fresh(self.dim or 1, rows[0])
+        raw = self.lineup.covariate_rows(rows, self.time)
+        engine.expect(raw[0])
+        first = _forecast(engine.forecast)
+        if len(rows) == 1:
+            return [first]
+        rng = np.random.default_rng([self.seed, self.time])
+        later = multistep.simulate(engine.ensemble, engine.covariate_scaler.scaled(raw), rng)
+        engine.predicted = False
+        laws = [engine.calibration.corrected(_mixture(law), far=True) for law in later]
+        return [first, *(engine.scaling.forecast(_forecast(law)) for law in laws)]
 
     def regimes(self) -> list[Regime]:
-        return [] if self.stream is None else self.stream.regimes()
+        if self.engine is None:
+            return []
+        engine, member, selection = self.engine, self.engine.selected, self.engine.selection
+        known = {r.id: r for r in _regimes(member.filter)}
+        names = selection.selected_names
+        ours = {own: known[theirs] for theirs, own in names.items() if theirs in known}
+        out = []
+        for i, (visits, first, last) in enumerate(selection.book.T.tolist()):
+            mean, sd = design.coefficients(
+                ours.get(i), member.spec, engine.scaling, engine.covariate_scaler
+            )
+            out.append(Regime(i, visits, first, last, mean, sd))
+        return out
 
     def transitions(self) -> Transitions:
-        if self.stream is None or not self.stream.reading.book:
+        if self.engine is None or not self.engine.selection.n_regimes:
             return Transitions([], np.zeros((0, 0)))
-        moves = self.stream.reading.moves
+        moves = self.engine.selection.reported_moves
         return Transitions(
             list(range(len(moves))), moves / (moves.sum(axis=1, keepdims=True) + 1.0)
         )
 
     @property
     def weights(self) -> dict[str, float]:
-        """How much each member counts in the forecast now, largest first."""
-        return {} if self.stream is None else self.stream.weights()
+        """Weight of each member in the forecast, largest first."""
+        return {} if self.engine is None else self._sorted(self.engine.ensemble.aggregation.weight)
 
     @property
     def regret(self) -> dict[str, float]:
-        """The mixture's mean loss over that of each member since it joined; the worst first.
+        """Mean loss of the mixture over that of each member since it joined, largest first.
 
-        Losses are ranked probability scores in noise scales, bounded; 1 is even, above 1 the
-        member would have been better.
+        Losses are ranked probability scores in noise scales, bounded; above 1 the member would
+        have been better.
         """
-        return {} if self.stream is None else self.stream.regret()
+        if self.engine is None:
+            return {}
+        return self._sorted(self.engine.ensemble.aggregation.relative_loss())
+
+    def _sorted(self, values: Any) -> dict[str, float]:
+        assert self.engine is not None
+        pairs = zip(self.engine.ensemble.names, np.asarray(values).tolist(), strict=True)
+        return dict(sorted(pairs, key=lambda pair: -pair[1]))
 
     def coefficient_names(self) -> list[str]:
-        """Names of a regime's coefficients, as the model that reads regimes has them now."""
-        return [] if self.stream is None else self.stream.coefficient_names()
+        """Names of the coefficients of the selected regime model."""
+        if self.engine is None:
+            return []
+        return design.coefficient_names(self.engine.selected.spec, self.engine.dim)
 
     def explain(self) -> str:
-        """What it knows, in plain words: units, features, members, regimes, outliers."""
-        return explain(self.stream, self.time)
+        """Describe units, features, members, intervals, regimes and outliers."""
+        return explain(self)
 
     def _pack(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        if self.stream is None:
+        if self.engine is None:
             return {"started": False}, {}
-        values, arrays = self.stream.pack()
-        more, first = self.plan.pack()
-        return values | more | {"started": True, "now": self.time, "dim": self.dim}, arrays | first
+        engine = self.engine
+        engine.ensemble.tidy()
+        values, arrays = schema.pack_state(engine)
+        more, first = self.lineup.pack()
+        values |= more | {
+            "started": True,
+            "dim": self.dim,
+            "n_x": engine.n_x,
+            "seasons": engine.seasons,
+            "proposed": engine.proposed,
+            "outliers": engine.outliers,
+            "said": self.advice.said,
+        }
+        for i, member in enumerate(engine.ensemble.members):
+            values[f"member.{i}"], own = snapshots.pack(member.filter)
+            arrays |= {f"member.{i}/{name}": array for name, array in own.items()}
+        return values, arrays | first
 
     def _unpack(self, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
         kept, stored = Values.of(values), Arrays.of(arrays)
         if not kept.flag("started"):
             return
-        self.time, self.dim = kept.whole("now"), kept.whole("dim", 1, MOST_COORDINATES)
-        self.plan.unpack(kept, stored)
-        self.stream = Stream.unpack(self.plan, kept, stored, self.dim, self.seed)
-        try_out(lambda: self._predict(self.plan.like))
+        dim = kept.whole("dim", 1, MOST_COORDINATES)
+        self.lineup.unpack(kept, stored)
+        n_x = self.lineup.width(self.lineup.like)
+        kept.whole("n_x", n_x, n_x)
+        seasons = kept.wholes("seasons", None, 2, DEPTH - 2)
+        if len(seasons) > _MAX_SEASONS or (seasons and self.lineup.explicit):
+            raise SnapshotError(
+                f"Invalid snapshot: seasons is {seasons[:5]}, expected at most {_MAX_SEASONS}, and "
+                "none with given features."
+            )
+        engine = Engine(self.lineup, self.advice, dim, n_x, self.seed, seasons, False)
+        for i, member in enumerate(engine.ensemble.members):
+            own = Part(stored, f"member.{i}/")
+            snapshots.unpack(member.filter, kept.part(f"member.{i}"), own)
+        schema.unpack_state(engine, kept, stored)
+        if len(engine.rows) != engine.scaling.size:
+            raise SnapshotError(
+                f"Invalid snapshot: rows has {len(engine.rows)} rows, expected "
+                f"{engine.scaling.size}."
+            )
+        engine.proposed = kept.wholes("proposed", None, 2, DEPTH - 2)
+        engine.outliers = kept.wholes("outliers", None)[-20:]
+        self.advice.said = list(kept.words("said") or [])
+        self.engine, self.dim = engine, dim
+        try_out(lambda: self._predict(self.lineup.like))
+        engine.predicted = False
+
+
+def _regimes(filter: RegimeFilter) -> list[Regime]:
+    """Return the regimes that most of the particles' weight remembers, by the filter's labels."""
+    held, label, pool = filter.row_mass(), np.asarray(filter.pool.label), filter.pool
+    known = []
+    for own in np.unique(label[held > 0]).tolist():
+        rows = np.flatnonzero((label == own) & (held > 0))
+        if held[rows].sum() >= KNOWN_SHARE - 1e-9:
+            # The version that most of the weight shares.
+            row = int(rows[np.argmax(held[rows])])
+            counts = (int(c[row]) for c in (pool.visits, pool.first_seen, pool.last_seen))
+            known.append(Regime(own, *counts, *filter.emission.coefficients(row)))
+    return known
+
+
+def _forecast(law: Mixture) -> Forecast:
+    """Return a mixture of the core as a forecast."""
+    n = law.size
+    return Forecast.mixture(
+        np.array(law.share)[:n],
+        np.array(law.location)[:n],
+        np.array(law.spread)[:n],
+        np.array(law.dof)[:n],
+    )
+
+
+def _mixture(components: multistep.Component) -> Mixture:
+    """Return components as a mixture of the core."""
+    share, location, spread, dof = components
+    law = Mixture(location.shape[1], share.size)
+    law.size = share.size
+    np.asarray(law.share)[:] = share
+    np.asarray(law.location)[:] = location
+    np.asarray(law.spread)[:] = spread
+    np.asarray(law.dof)[:] = dof
+    return law

@@ -1,12 +1,22 @@
-"""Several steps ahead: what is fed back carries its uncertainty.
+"""Forecasts several steps ahead: what is fed back carries its uncertainty.
 
 Members without lags know their law at every horizon: regimes by their transitions, smoothing by
 
     Var(y_{t+h}) = v (1 + sum_{i < h} (a + b i)^2),      a, b the gains of level and slope
 
 Members with lags are simulated: each path draws a component, then value after value from lags that
-are its own earlier draws. The law at a horizon mixes what the paths expect there (their components,
-not their draws), so it is smooth with a few hundred paths.
+are its own earlier draws. The law at a horizon mixes the components of the paths there, not their
+draws, so it is smooth with a few hundred paths.
+
+Weights at longer horizons: one step ahead a last value is nearly as good as an AR(1) with
+coefficient .95; thirty steps ahead it is far too wide. So the weights of members whose forecasts
+continue the past are corrected by their errors, with today's coefficients, at recent origins. With
+m_h the mean squared error (bounded at its upper tenth) over n origins h steps ahead,
+
+    w_h ~ w m_h^(-n / 2 h)
+
+the likelihood of Gaussian errors, of which n / h are about independent. The group of these members
+keeps its total weight; regimes of a level keep theirs.
 """
 
 from __future__ import annotations
@@ -16,84 +26,98 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from regimekit.ensemble.calibration import Components
-from regimekit.ensemble.ensemble import Ensemble, Look
-from regimekit.ensemble.horizon_weights import LinearMember, horizon_weights
-from regimekit.ensemble.members import FAINT, RegimeMember, SimpleMembers, Spec, thinned
-from regimekit.ensemble.seasonal import points, variances
-from regimekit.ensemble.shared_lags import SharedPast
-from regimekit.ensemble.smoothing import DOF, SMOOTHERS, gains
-from regimekit.preprocessing.lag_buffer import CLEAN, RAW
+from regimekit.ensemble.ensemble import Ensemble
+from regimekit.ensemble.members import (
+    DOF,
+    MIN_SHARE,
+    SEASON_RATES,
+    SMOOTHERS,
+    RegimeMember,
+    SimpleMembers,
+    smoothing_gains,
+)
+from regimekit.ensemble.design import Spec
+from regimekit.ihmm.multistep import rows_ahead
+from regimekit.preprocessing import features as feature_maps
+from regimekit.preprocessing.frames import Row
 
 Array = NDArray[np.float64]
 
 Component = tuple[Array, Array, Array, Array]  # share, location, spread, dof
 
 PATHS = 400
-_LEAST = 40  # paths of a member, however small its weight
-_FAINT_MEMBER = 0.005
+_MIN_PATHS = 40  # of a member, however small its weight
+_MIN_WEIGHT = 0.005  # members with a smaller weight are left out
+_MIN_ORIGINS = 30  # with fewer, weights are not corrected
+_RATES = np.array(list(SMOOTHERS.values()))
 
 
 def simulate(
-    ensemble: Ensemble, look: Look, covariates: list[Array], rng: np.random.Generator
-) -> list[Components]:
-    """The laws of the observations after the next one, in units."""
+    ensemble: Ensemble, covariates: Array, rng: np.random.Generator
+) -> list[Component]:
+    """Return the laws of the observations after the next one, in units.
+
+    Args:
+        ensemble: an ensemble after `expect` of the next observation.
+        covariates: (horizon, n_x) standardized covariates.
+        rng: for the paths.
+    """
     horizon = len(covariates)
+    member_weight = np.asarray(ensemble.aggregation.weight)
     affine = {
-        m: _affine(member, ensemble, look, m)
-        for m, member in enumerate(ensemble.regimes)
-        if member.spec.steps and ensemble.mixer.weight[m] >= _FAINT_MEMBER
+        m: _affine(member, ensemble, m)
+        for m, member in enumerate(ensemble.members)
+        if member.spec.steps and member_weight[m] >= _MIN_WEIGHT
     }
     weight = _weights(ensemble, affine, horizon)
     pieces: list[list[Component]] = [[] for _ in range(horizon - 1)]
-    for m, member in enumerate(ensemble.regimes):
+    for m, member in enumerate(ensemble.members):
         own = weight[:, m]
         if m in affine:
             n = _count(float(own.max()))
             _add(pieces, _regime_paths(ensemble, member, affine[m], n, covariates, rng), own)
         elif own.any():
             _add(pieces, _without_lags(member, covariates), own)
-    first = len(ensemble.regimes)
+    first = len(ensemble.members)
     for i, spec in enumerate(ensemble.simple.specs):
         own = weight[:, first + i]
         if own.any():
             n = _count(float(own.max()))
             _add(pieces, _squares_paths(ensemble, i, spec, n, covariates, rng), own)
     rest = weight[:, first + len(ensemble.simple.specs) :]
-    for version, mass in zip((CLEAN, RAW), look.masses, strict=True):
-        state = ensemble.doubted if version == RAW and ensemble.doubted else ensemble.simple
+    for version, mass in enumerate(ensemble.masses):
         if mass > 0:
-            _add_smooth(pieces, state, ensemble.past, version, mass * rest)
+            _add_smooth(pieces, ensemble, version, mass * rest)
     return [_components(piece) for piece in pieces]
 
 
 def _weights(ensemble: Ensemble, affine: dict[int, tuple[Array, ...]], horizon: int) -> Array:
     """(horizon - 1, members): weights of the steps after the next; faint members have none."""
     weight = horizon_weights(ensemble, _linear(ensemble, affine), horizon)
-    for m, member in enumerate(ensemble.regimes):
+    for m, member in enumerate(ensemble.members):
         if member.spec.steps and m not in affine:
             weight[:, m] = 0.0
-    weight = np.where(weight < _FAINT_MEMBER, 0.0, weight)[1:]
+    weight = np.where(weight < _MIN_WEIGHT, 0.0, weight)[1:]
     return np.asarray(weight / weight.sum(axis=1, keepdims=True))
 
 
-def _components(piece: list[Component]) -> Components:
+def _components(piece: list[Component]) -> Component:
     share, location, spread, dof = (np.concatenate(c) for c in zip(*piece, strict=True))
     keep = share > 0
-    return Components(share[keep] / share[keep].sum(), location[keep], spread[keep], dof[keep])
+    return share[keep] / share[keep].sum(), location[keep], spread[keep], dof[keep]
 
 
 def _linear(ensemble: Ensemble, affine: dict[int, tuple[Array, ...]]) -> list[LinearMember]:
     """Members with lags as plain affine maps, by their leading component; covariates left out."""
     out = []
     for m, (base, slopes, share, _, _) in affine.items():
-        spec, k = ensemble.regimes[m].spec, int(np.argmax(share))
+        spec, k = ensemble.members[m].spec, int(np.argmax(share))
         if not spec.width and ensemble.dim == 1:
             out.append(LinearMember(m, spec.steps, float(base[k, 0]), slopes[k, :, 0]))
     for i, spec in enumerate(ensemble.simple.specs):
-        theta = ensemble.simple.squares[i][0].theta
+        theta = _coefficients(ensemble.simple, i, spec, 0)
         if not spec.width and spec.steps:
-            at = len(ensemble.regimes) + i
+            at = len(ensemble.members) + i
             out.append(LinearMember(at, spec.steps, float(theta[0]), theta[1:]))
     return out
 
@@ -103,21 +127,40 @@ def _add(pieces: list[list[Component]], laws: list[Component], weight: Array) ->
         piece.append((own * components[0], *components[1:]))
 
 
-def _without_lags(member: RegimeMember, covariates: list[Array]) -> list[Component]:
-    table = None
+def _coefficients(simple: SimpleMembers, i: int, spec: Spec, j: int) -> Array:
+    """Return the coefficients of least squares i, coordinate j."""
+    return np.array(simple.coefficient)[0, i, j, : 1 + len(spec.steps) + spec.width]
+
+
+def _without_lags(member: RegimeMember, covariates: Array) -> list[Component]:
+    """Return the laws of a regime model without lags."""
+    rows = [Row(now[slice(*member.spec.columns)], None) for now in covariates]
+    features = feature_maps.intercept()
     if member.spec.width:
-        table = np.array([c[slice(*member.spec.columns)] for c in covariates])
-    return [thinned(f, FAINT) for f in member.model.forecast(len(covariates), table)[1:]]
+        features = features + feature_maps.columns()
+    return [
+        _thinned(f.share, f.location, f.spread, f.dof)
+        for f in rows_ahead(member.filter, features, rows)[1:]
+    ]
+
+
+def _thinned(share: Array, location: Array, spread: Array, dof: Array) -> Component:
+    """Drop components with little share and that of outliers, which has 2 degrees of freedom."""
+    keep = (share > MIN_SHARE) & (dof > 2)
+    if not keep.any():
+        keep = share == share.max()
+    kept = share[keep]
+    return kept / kept.sum(), location[keep], spread[keep], dof[keep]
 
 
 class _Paths:
     """Pasts of n paths: those of the stream, then what each path drew."""
 
     def __init__(self, ensemble: Ensemble, n: int, depth: int, horizon: int, rng: Any) -> None:
-        self.version = (rng.random(n) < ensemble.past.masses[RAW]).astype(int)
-        past = ensemble.past.values[self.version, -depth:]
+        self.version = (rng.random(n) < ensemble.masses[1]).astype(int)
+        past = ensemble.buffer.values[self.version, -depth:]
         self.values = np.concatenate([past, np.zeros((n, horizon, ensemble.dim))], axis=1)
-        self.depth, self.n, self.count = depth, n, ensemble.past.count
+        self.depth, self.n, self.count = depth, n, ensemble.buffer.count
 
     def lags(self, steps: NDArray[np.int64], h: int) -> Array:
         """(n, k, d) lags of the observation h steps after the next, as the members know them."""
@@ -135,7 +178,7 @@ class _Paths:
 
 
 def _count(weight: float) -> int:
-    return max(_LEAST, round(PATHS * weight))
+    return max(_MIN_PATHS, round(PATHS * weight))
 
 
 def _regime_paths(
@@ -143,15 +186,16 @@ def _regime_paths(
     member: RegimeMember,
     affine: tuple[Array, ...],
     n: int,
-    covariates: list[Array],
+    covariates: Array,
     rng: np.random.Generator,
 ) -> list[Component]:
-    paths = _Paths(ensemble, n, int(member.steps.max()), len(covariates), rng)
+    steps = np.array(member.spec.steps, np.int64)
+    paths = _Paths(ensemble, n, int(steps.max()), len(covariates), rng)
     base, slopes, share, spread, dof = affine
     component = rng.choice(share.size, n, p=share)
     out = []
     for h, now in enumerate(covariates):
-        lags = paths.lags(member.steps, h).reshape(n, -1)
+        lags = paths.lags(steps, h).reshape(n, -1)
         extra = np.broadcast_to(now[slice(*member.spec.columns)], (n, member.spec.width))
         x = np.concatenate([lags, extra], axis=1)
         location = base[component] + np.einsum("nw,nwd->nd", x, slopes[component])
@@ -160,18 +204,20 @@ def _regime_paths(
     return out[1:]
 
 
-def _affine(member: RegimeMember, ensemble: Ensemble, look: Look, m: int) -> tuple[Array, ...]:
-    """Each component's location as an affine map of x, asked for at 0 and at the unit vectors."""
+def _affine(member: RegimeMember, ensemble: Ensemble, m: int) -> tuple[Array, ...]:
+    """Return each component's location as an affine map of x, from 0 and the unit vectors."""
     width = len(member.spec.steps) * ensemble.dim + member.spec.width
-    at_zero = member.model.predict(np.zeros(width))
-    keep = (at_zero.share > FAINT) & (at_zero.dof > 2)
-    slopes = [member.model.predict(unit).location - at_zero.location for unit in np.eye(width)]
-    own = look.parts.owner[: look.cut] == m
-    share = at_zero.share[keep] / at_zero.share[keep].sum()
-    spread = look.parts.spread[: look.cut][own]
-    if len(spread) != keep.sum():  # components that come and go with x: take them as they are at 0
-        spread = at_zero.spread[keep]
-    return at_zero.location[keep], np.stack(slopes, axis=1)[keep], share, spread, at_zero.dof[keep]
+    share, base, spread, dof = member.forecast_at(np.zeros(width))
+    keep = (share > MIN_SHARE) & (dof > 2)
+    slopes = [member.forecast_at(unit)[1] - base for unit in np.eye(width)]
+    cut = ensemble.cut
+    own = np.asarray(ensemble.parts.owner)[:cut] == m
+    at_x = np.asarray(ensemble.parts.spread)[:cut][own]
+    if len(at_x) != keep.sum():
+        # Components come and go with x: take them as they are at 0.
+        at_x = spread[keep]
+    kept = share[keep] / share[keep].sum()
+    return base[keep], np.stack(slopes, axis=1)[keep], kept, at_x, dof[keep]
 
 
 def _squares_paths(
@@ -179,23 +225,24 @@ def _squares_paths(
     i: int,
     spec: Spec,
     n: int,
-    covariates: list[Array],
+    covariates: Array,
     rng: np.random.Generator,
 ) -> list[Component]:
     d = ensemble.dim
     steps = np.array(spec.steps or (1,), np.int64)
     paths = _Paths(ensemble, n, int(steps.max()), len(covariates), rng)
-    states = ensemble.simple.squares[i]
+    simple, width = ensemble.simple, 1 + len(spec.steps) + spec.width
+    covariance = np.array(simple.covariance)[0, i, :, :width, :width]
     out = []
     for h, now in enumerate(covariates):
         lags = paths.lags(steps, h)[:, : len(spec.steps)]
         extra = np.broadcast_to(now[slice(*spec.columns)], (n, spec.width))
         location, spread = np.zeros((n, d)), np.zeros((n, d, d))
-        for j, state in enumerate(states):
+        for j in range(d):
             x = np.concatenate([np.ones((n, 1)), lags[:, :, j], extra], axis=1)
-            location[:, j] = x @ state.theta
-            leverage = np.minimum(np.einsum("ni,ij,nj->n", x, state.cover, x), 1.0)
-            spread[:, j, j] = state.variance[0] * (1.0 + leverage)
+            location[:, j] = x @ _coefficients(simple, i, spec, j)
+            leverage = np.minimum(np.einsum("ni,ij,nj->n", x, covariance[j], x), 1.0)
+            spread[:, j, j] = simple.square_variance[0, i, j] * (1.0 + leverage)
         dof = np.full(n, DOF)
         paths.draw(h, location, spread, dof, rng)
         out.append((np.full(n, 1.0 / n), location, spread, dof))
@@ -203,26 +250,28 @@ def _squares_paths(
 
 
 def _add_smooth(
-    pieces: list[list[Component]],
-    state: SimpleMembers,
-    past: SharedPast,
-    version: int,
-    weight: Array,
+    pieces: list[list[Component]], ensemble: Ensemble, version: int, weight: Array
 ) -> None:
-    """Smoothing and seasonal members at every horizon, in closed form."""
-    n = len(SMOOTHERS)
-    level = np.column_stack([s.level for s in state.smooth])
-    slope = np.column_stack([s.slope for s in state.smooth])
-    variance = np.column_stack([s.variance for s in state.smooth])
-    a, b = (np.column_stack(pair) for pair in zip(*(gains(s) for s in state.smooth), strict=True))
+    """Add smoothing and seasonal members at every horizon, in closed form."""
+    n, simple = len(SMOOTHERS), ensemble.simple
+    level, slope = np.array(simple.level)[version].T, np.array(simple.slope)[version].T
+    variance = np.array(simple.variance)[version].T
+    season_variance = np.array(simple.season_variance)[version].T
+    gains = [
+        [smoothing_gains(i, seen + 1.0) for seen in np.asarray(simple.seen)[version]]
+        for i in range(n)
+    ]
+    a, b = np.moveaxis(np.array(gains), 2, 0)
     grown = np.ones_like(variance)
     for h, piece in enumerate(pieces, start=1):
         grown = grown + (a + b * h) ** 2
         piece.append(_diagonal(weight[h - 1, :n], level + (h + 1) * slope, variance * grown))
-        if state.season:
-            location = points(past, version, state.season, h)
-            grown_scale = [variances(one, state.season, h) for one in state.seasonal]
-            piece.append(_diagonal(weight[h - 1, n:], location, np.column_stack(grown_scale)))
+        if simple.period:
+            location = simple.profile.points(ensemble.buffer, version, h)
+            # A season ago counts once more for each season, steps add up.
+            factor = [1.0 + h // simple.period, 1.0 + h, *(1.0 + h * a * a for a in SEASON_RATES)]
+            grown_variance = season_variance * np.array(factor)[:, None]
+            piece.append(_diagonal(weight[h - 1, n:], location, grown_variance))
 
 
 def _diagonal(weight: Array, location: Array, variance: Array) -> Component:
@@ -230,3 +279,73 @@ def _diagonal(weight: Array, location: Array, variance: Array) -> Component:
     spread = np.zeros((n, d, d))
     spread[:, range(d), range(d)] = variance
     return weight, location, spread, np.full(n, DOF)
+
+
+class LinearMember:
+    """A member as an affine map of lags: y = base + sum_k slope_k design_k, on one coordinate."""
+
+    def __init__(self, at: int, steps: tuple[int, ...], base: float, slopes: Array) -> None:
+        self.at, self.steps, self.base, self.slopes = at, np.array(steps, np.int64), base, slopes
+
+    def errors(self, y: Array, origins: NDArray[np.int64], horizon: int) -> Array:
+        """(horizon, origins): errors of the plug-in forecasts made after y[origin]."""
+        deepest = int(self.steps.max())
+        held = np.stack([y[origins - k] for k in range(deepest - 1, -1, -1)], axis=1)
+        out = np.empty((horizon, origins.size))
+        for h in range(horizon):
+            design = held[:, -self.steps]
+            design[:, 1:] -= design[:, :1]
+            ahead = self.base + design @ self.slopes
+            out[h] = y[origins + h + 1] - ahead
+            held = np.concatenate([held[:, 1:], ahead[:, None]], axis=1)
+        return out
+
+
+def horizon_weights(ensemble: Ensemble, linear: list[LinearMember], horizon: int) -> Array:
+    """(horizon, members): weights h + 1 steps ahead; the first row is the mixture's own."""
+    weight = np.tile(np.asarray(ensemble.aggregation.weight), (horizon, 1))
+    y = ensemble.buffer.values[0, :, 0]
+    y = y[-min(ensemble.time, y.size) :]
+    deepest = max((int(member.steps.max()) for member in linear), default=1)
+    origins = np.arange(deepest + 5, y.size - horizon)
+    if origins.size < _MIN_ORIGINS or ensemble.dim > 1:
+        return weight
+    mean_square = _smoothing_errors(ensemble, y, origins, horizon)
+    for member in linear:
+        mean_square[member.at] = _bounded(member.errors(y, origins, horizon))
+    group = np.array(list(mean_square))
+    log_error = np.log(
+        np.stack([mean_square[m] for m in group], axis=1) + 1e-12
+    )  # (horizon, group)
+    independent = origins.size / (2.0 * np.arange(1, horizon + 1))
+    factor = np.exp(-independent[:, None] * (log_error - log_error.min(axis=1, keepdims=True)))
+    factor[0] = 1.0
+    new = weight[:, group] * factor
+    total = np.maximum(new.sum(axis=1, keepdims=True), 1e-300)
+    weight[:, group] = new / total * weight[:, group].sum(axis=1, keepdims=True)
+    return weight
+
+
+def _bounded(errors: Array) -> Array:
+    square = errors**2
+    return np.asarray(np.minimum(square, np.quantile(square, 0.9, axis=1)[:, None]).mean(axis=1))
+
+
+def _smoothing_errors(
+    ensemble: Ensemble, y: Array, origins: NDArray[np.int64], horizon: int
+) -> dict[int, Array]:
+    """Of the smoothing members, run again over the past in full trust."""
+    level, slope = np.zeros((y.size, len(_RATES))), np.zeros((y.size, len(_RATES)))
+    now, drift = np.full(len(_RATES), y[0]), np.zeros(len(_RATES))
+    for t, value in enumerate(y):
+        error = value - now - drift
+        a = np.maximum(_RATES[:, 0], 1.0 / (t + 1.0))
+        now, drift = now + drift + a * error, drift + _RATES[:, 1] * error
+        level[t], slope[t] = now, drift
+    first = len(ensemble.members) + len(ensemble.simple.specs)
+    out = {}
+    for j in range(len(_RATES)):
+        steps = np.arange(1, horizon + 1)[:, None]
+        ahead = level[origins, j] + steps * slope[origins, j]
+        out[first + j] = _bounded(y[origins + steps] - ahead)
+    return out

@@ -1,251 +1,435 @@
-"""Regimes are another question than forecasts: read by models of their own, chosen by evidence.
+"""Regimes are inferred by models of their own, one of which is selected by evidence.
 
-A model that forecasts well with three lags sees no regimes, and regimes of the level alone tile a
-drifting series. So a few readers (level; lag 1; season lags) stand in order, the simplest first,
-and a later one is believed when its lead over the earlier one,
+A model that forecasts well with three lags has no regimes, and regimes of the level alone tile a
+drifting series. So a few regime models (level; lag 1; season) stand in order, the simplest first,
+and a later one is selected if its lead over the earlier one,
 
     lead <- 0.995 lead + clip(log score of the later - log score of the earlier, -1/2, 1/2)
 
-is large. The clip is the point: a level that jumps costs the level's reader many nats at once and
-says nothing against it; a drift costs it a little all the time. Every change of a reader's vote
-costs it `CHANGE` nats: of two readings that fit alike the one with fewer changes is believed. What
-is reported:
+is large. The clip is essential: a level that jumps costs the level's model many nats at once and is
+no evidence against it; a drift costs it a little all the time. Every change of a model's regime
+costs it `CHANGE_COST` nats: of two models that fit alike the one with fewer changes is selected.
+What is reported:
 
-    a regime of the reader counts when it has been the reader's vote for `HOLD` observations; it
-    is dated as the reader dates it
-    ids are 0, 1, 2, .. in the order first reported, and belong to this module: when the reader
-    changes, its regimes are given the ids they overlap with in the recent past, or those that
-    they had when it was believed before
+    a regime of the selected model counts after it has been the model's regime for `HOLD`
+    observations; its first observation is that of the model
+    ids are 0, 1, 2, .. in the order first reported, and belong to this module: when another model
+    is selected, its regimes get the ids they overlap with in the recent past, or those that they
+    had when the model was selected before
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
+import cython
 import numpy as np
-from numpy.typing import NDArray
 
 from regimekit.core.exceptions import SnapshotError
-from regimekit.results import CHANGES, NO_REGIME, OPENED, RETURNED, Event, Step
-from regimekit.serialization.validation import LATEST, Arrays, Values
+from regimekit.results import NO_REGIME, OPENED, RETURNED, Event
 
-Array = NDArray[np.float64]
-
-AHEAD, STAY = 6.0, 3.0  # lead with which a later reader is believed, and no longer believed
-WARM = 60  # observations before the first choice
-EARLY, EARLY_HOLD = 100, 20  # so long a change must last longer: a season may not be known yet
-CLIP = 0.5  # nats per observation
-CHANGE = 2.0  # nats that a change of a reader's vote costs it
+WARM_UP = 60  # observations before the first selection
+EARLY, EARLY_HOLD = 100, 20  # a change must last longer for so long: a season may not be known yet
 HOLD = 6  # observations a new regime must last before it is reported
-TRACE = 300  # observations over which regimes of two readers are compared
-_FADE = 0.995
-_LARGEST_LEAD = (CLIP + CHANGE) / (1.0 - _FADE) + AHEAD + STAY + 1.0
+TRACE = 300  # observations over which regimes of two models are compared
+# Leads with which a later model is selected, and stays selected, in nats.
+_SELECT = cython.declare(cython.double, 6.0)
+_STAY = cython.declare(cython.double, 3.0)
+# Largest difference of two log scores, and cost of a change, in nats.
+_CLIP = cython.declare(cython.double, 0.5)
+CHANGE_COST = 2.0
+_CHANGE_COST = cython.declare(cython.double, CHANGE_COST)
+_DISCOUNT = cython.declare(cython.double, 0.995)
+_WARM_UP = cython.declare(cython.longlong, WARM_UP)
+_EARLY = cython.declare(cython.longlong, EARLY)
+_EARLY_HOLD = cython.declare(cython.longlong, EARLY_HOLD)
+_HOLD = cython.declare(cython.longlong, HOLD)
+_TRACE = cython.declare(cython.Py_ssize_t, TRACE)
+_NONE = cython.declare(cython.longlong, NO_REGIME)
+_MAX_LEAD = (0.5 + CHANGE_COST) / 0.005 + 10.0
 
 
-class Entry(NamedTuple):
-    """What is known of a reported regime."""
-
-    visits: int
-    first: int
-    last: int
-
-
-class Reading:
-    """Which reader is believed, and what has been reported.
+class RegimeSelection:
+    """Which regime model is selected, and what has been reported.
 
     Args:
-        readers: how many there are; `start` is believed at first.
+        n_models: number of regime models.
+        start: index of the model that is selected at first.
+
+    Attributes:
+        chosen: index of the selected model.
+        lead: (n_models, n_models) [i, j] is the lead of j over i.
+        regime: the reported regime; `began` its first observation.
+        visits, first_seen, last_seen: of each reported regime (the first `n_regimes` entries).
+        moves: [i, j] number of moves from regime i to regime j.
+        memory: for each model, its ids -> reported ids.
+        ages: observations that belong to each model's present regime.
+        events: changes that became known, as `Event`; the caller empties the list.
     """
 
-    def __init__(self, readers: int, start: int = 0) -> None:
+    FIELDS = {
+        "n_heard": ("int64", (), 0, 2**53),
+        "chosen": ("int64", (), 0, "last_model"),
+        "n_regimes": ("int64", (), 0, 2**24),
+        "regime": ("int64", (), -1, "last_regime"),
+        "candidate": ("int64", (), -1, 2**53),
+        "candidate_since": ("int64", (), 0, 2**53),
+        "began": ("int64", (), 0, 2**53),
+        "lead": ("float64", ("n_models", "n_models"), -_MAX_LEAD, _MAX_LEAD),
+        "book": ("int64", ("3", "n_regimes"), 0, 2**53),
+        "reported_moves": ("float64", ("n_regimes", "n_regimes"), 0.0, 2.0**53),
+        "traces": ("int64", ("n_traces", "trace_size"), -1, 2**53),
+        "trace_length": ("int64", ("n_traces",), 0, "trace_size"),
+        "ages": ("int64", ("n_models",), 0, 2**53),
+        "names": ("int64", (None, "3"), -1, 2**53),
+    }
+
+    def __init__(self, n_models, start=0):
         self.chosen = start
-        self.heard = 0
-        self.lead = np.zeros((readers, readers))  # [i, j] of j over i
+        self.n_heard = 0
         self.regime = NO_REGIME
-        self.book: list[Entry] = []
-        self.moves = np.zeros((0, 0))
-        self.candidate, self.since = NO_REGIME, 0
-        self.began = 0  # since when the present regime holds
-        self.public: list[int] = []
-        self.traces: list[list[int]] = [[] for _ in range(readers)]
-        self.memory: list[dict[int, int]] = [{} for _ in range(readers)]  # each one's ids -> ours
-        self.ages = [0] * readers  # observations that belong to each reader's present vote
+        self.n_regimes = 0
+        self.candidate = NO_REGIME
+        self.candidate_since = 0
+        self.began = 0
+        self.visits, self.first_seen, self.last_seen = (np.zeros(8, np.int64) for _ in range(3))
+        self.moves = np.zeros((8, 8))
+        self.lead = np.zeros((n_models, n_models))
+        # The last row is the trace of the reported regime.
+        self.trace_storage = np.zeros((n_models + 1, 2 * TRACE), np.int64)
+        self.trace_length = np.zeros(n_models + 1, np.int64)
+        self.trace_start = np.zeros(n_models + 1, np.int64)
+        self.events = []
+        self.set_models(n_models)
+
+    def set_models(self, n_models):
+        """Set the number of models; none has been observed."""
+        self.n_models = n_models
+        reported = self.trace(np.asarray(self.trace_length).size - 1)
+        self.trace_storage = np.zeros((n_models + 1, 2 * TRACE), np.int64)
+        self.trace_length = np.zeros(n_models + 1, np.int64)
+        self.trace_start = np.zeros(n_models + 1, np.int64)
+        np.asarray(self.trace_storage)[n_models, : len(reported)] = reported
+        self.trace_length[n_models] = len(reported)
+        self.ages = np.zeros(n_models, np.int64)
+        self.memory = [{} for _ in range(n_models)]
+        self.name_known = False
 
     @property
-    def names(self) -> dict[int, int]:
-        """Of the chosen reader's regimes: its id -> ours."""
+    def names(self):
+        """(k, 3) rows: model, its id, reported id."""
+        rows = [[i, *pair] for i, own in enumerate(self.memory) for pair in own.items()]
+        return np.array(rows, np.int64).reshape(-1, 3)
+
+    @names.setter
+    def names(self, given):
+        self.memory = [{} for _ in range(self.n_models)]
+        for model, theirs, ours in np.asarray(given).tolist():
+            if not (0 <= model < self.n_models and 0 <= ours < self.n_regimes):
+                raise SnapshotError(
+                    f"Invalid snapshot: names has the row {[model, theirs, ours]}, expected one of "
+                    f"{self.n_models} models and one of {self.n_regimes} regimes."
+                )
+            self.memory[model][theirs] = ours
+        self.name_known = False
+
+    @property
+    def selected_names(self):
+        """Ids of the selected model -> reported ids."""
         return self.memory[self.chosen]
 
-    def hear(self, time: int, steps: list[Step], log_scores: Array) -> list[Event]:
-        """One observation, as all readers saw it; events that are known now."""
-        self.watch(steps)
-        ahead = np.clip(log_scores[None, :] - log_scores[:, None], -CLIP, CLIP)
-        moved = np.array([len(t) > 1 and t[-1] != t[-2] != NO_REGIME for t in self.traces], float)
-        ahead += CHANGE * (moved[:, None] - moved[None, :])
-        self.lead = _FADE * self.lead + ahead
-        self.heard += 1
-        self._choose()
-        events = self._report(time, steps[self.chosen].regime)
-        previous = self.public[-1] if self.public else self.regime
-        self.moves[previous, self.regime] += 1.0
-        entry = self.book[self.regime]
-        self.book[self.regime] = Entry(entry.visits + 1, entry.first, time)
-        self.public.append(self.regime)
-        del self.public[:-TRACE]
-        return events
+    @property
+    def last_model(self):
+        """Largest index of a model."""
+        return self.n_models - 1
 
-    def watch(self, steps: list[Step]) -> None:
-        """Note what the readers say, without reporting."""
-        for i, step in enumerate(steps):
-            trace = self.traces[i]
-            same = bool(trace) and trace[-1] == step.regime
-            trace.append(step.regime)
-            del trace[:-TRACE]
-            self.ages[i] = _age(step, self.ages[i] if same else 0)
+    @property
+    def last_regime(self):
+        """Largest reported id."""
+        return self.n_regimes - 1
 
-    def restart(self, readers: int) -> None:
-        """The readers are new and will be shown the recent past by `watch`, then `rejoin`."""
-        self.traces, self.ages = [[] for _ in range(readers)], [0] * readers
-        self.memory = [{} for _ in range(readers)]
-        kept = np.zeros((readers, readers))
-        n = min(readers, len(self.lead))
-        kept[:n, :n] = self.lead[:n, :n]
-        self.lead = kept
+    @property
+    def n_traces(self):
+        """Number of traces: of each model, and of the reported regime."""
+        return self.n_models + 1
 
-    def enlarge(self, replaced: int | None, believed: bool) -> None:
-        """One more reader, or another in the place of one; it may be believed at once."""
+    @property
+    def trace_size(self):
+        """Length of a stored trace."""
+        return _TRACE
+
+    @property
+    def book(self):
+        """(3, n_regimes) visits, first and last observation of each reported regime."""
+        n = self.n_regimes
+        return np.stack([self.visits[:n], self.first_seen[:n], self.last_seen[:n]])
+
+    @book.setter
+    def book(self, given):
+        n = given.shape[1]
+        room = max(8, n)
+        columns = [np.zeros(room, np.int64) for _ in range(3)]
+        for column, row in zip(columns, given, strict=True):
+            column[:n] = row
+        self.visits, self.first_seen, self.last_seen = columns
+        self.moves = np.zeros((room, room))
+
+    @property
+    def reported_moves(self):
+        """(n_regimes, n_regimes) counts of moves."""
+        n = self.n_regimes
+        return np.asarray(self.moves)[:n, :n].copy()
+
+    @reported_moves.setter
+    def reported_moves(self, given):
+        n = len(given)
+        np.asarray(self.moves)[:n, :n] = given
+
+    @property
+    def traces(self):
+        """(n_models + 1, TRACE) recent regimes of each model, and the reported ones."""
+        out = np.full((self.n_traces, _TRACE), NO_REGIME, np.int64)
+        for i in range(self.n_traces):
+            own = self.trace(i)
+            out[i, : len(own)] = own
+        return out
+
+    @traces.setter
+    def traces(self, given):
+        np.asarray(self.trace_storage)[:, :_TRACE] = given
+        np.asarray(self.trace_start)[:] = 0
+
+    def refresh(self):
+        """Refuse states that cannot be."""
+        reported = self.trace(self.n_models)
+        if reported.size and not 0 <= reported.min() <= reported.max() < self.n_regimes:
+            raise SnapshotError(
+                f"Invalid snapshot: the reported regimes must be 0 to {self.n_regimes - 1}."
+            )
+        if self.regime == NO_REGIME and self.n_regimes:
+            raise SnapshotError("Invalid snapshot: regimes are known, but none is reported.")
+        self.name_known = False
+
+    def trace(self, i):
+        """Return the recent regimes of model i, or the reported ones for i = n_models."""
+        first = int(self.trace_start[i])
+        return np.asarray(self.trace_storage)[i, first : first + int(self.trace_length[i])].copy()
+
+    def latest(self, i, back):
+        """Return entry `back` (1 is the latest) of the trace of model i."""
+        return self.trace_storage[i, self.trace_start[i] + self.trace_length[i] - back]
+
+    def push(self, i, regime):
+        """Append to a trace, which keeps its latest entries."""
+        k: cython.Py_ssize_t
+        if self.trace_length[i] == _TRACE:
+            self.trace_start[i] += 1
+            self.trace_length[i] -= 1
+        if self.trace_start[i] + self.trace_length[i] == 2 * _TRACE:
+            for k in range(self.trace_length[i]):
+                self.trace_storage[i, k] = self.trace_storage[i, self.trace_start[i] + k]
+            self.trace_start[i] = 0
+        self.trace_storage[i, self.trace_start[i] + self.trace_length[i]] = regime
+        self.trace_length[i] += 1
+
+    def note(self, i, regime, changed, time, since):
+        """Note the regime of model i after one observation.
+
+        Args:
+            i: index of the model.
+            regime: its id of the regime.
+            changed: whether the regime changed with this observation.
+            time: the model's own index of the observation.
+            since: the model's own index of the first observation of the regime, if it changed.
+        """
+        same: cython.bint = self.trace_length[i] > 0 and self.latest(i, 1) == regime
+        self.push(i, regime)
+        if changed:
+            self.ages[i] = time - since + 1
+        else:
+            self.ages[i] = (self.ages[i] if same else 0) + 1
+
+    def restart(self, n_models):
+        """The models are new: `note` will be called for the recent past, then `match`."""
+        lead = np.zeros((n_models, n_models))
+        n = min(n_models, self.n_models)
+        lead[:n, :n] = np.asarray(self.lead)[:n, :n]
+        self.lead = lead
+        self.set_models(n_models)
+
+    def add_model(self, replaced, selected):
+        """Add a model, or replace one; it may be selected at once.
+
+        Args:
+            replaced: index of the model that it replaces; None to append it.
+            selected: whether it begins with a lead over all others.
+        """
+        memory, ages, n = self.memory, np.asarray(self.ages), self.n_models
+        traces = [self.trace(i) for i in range(n + 1)]
+        lead = np.asarray(self.lead)
         if replaced is None:
-            self.lead = np.pad(self.lead, (0, 1))
-            self.traces.append([])
-            self.memory.append({})
-            self.ages.append(0)
-        new = len(self.traces) - 1 if replaced is None else replaced
-        ahead = AHEAD + STAY if believed else 0.0
-        self.lead[:, new], self.lead[new] = ahead, -ahead
-        self.lead[new, new] = 0.0
-        self.traces[new], self.memory[new], self.ages[new] = [], {}, 0
-        if self.chosen == new:
-            self.rejoin()
+            lead = np.pad(lead, (0, 1))
+            replaced = n
+            n += 1
+        self.set_models(n)
+        for i in range(len(ages)):
+            if i != replaced:
+                np.asarray(self.trace_storage)[i, : len(traces[i])] = traces[i]
+                self.trace_length[i] = len(traces[i])
+                self.memory[i], self.ages[i] = memory[i], ages[i]
+        ahead = _SELECT + _STAY if selected else 0.0
+        lead[:, replaced], lead[replaced] = ahead, -ahead
+        lead[replaced, replaced] = 0.0
+        self.lead = np.ascontiguousarray(lead)
+        if self.chosen == replaced:
+            self.match()
 
-    def rejoin(self) -> None:
-        """Give the chosen reader's regimes the ids they overlap with, or had before."""
-        recent = self._overlaps(self.traces[self.chosen])
+    def match(self):
+        """Give the selected model's regimes the ids they overlap with, or had before."""
+        recent = _overlaps(self.trace(self.chosen), self.trace(self.n_models))
         taken = set(recent.values())
-        before = {theirs: own for theirs, own in self.names.items() if own not in taken}
+        before = {
+            theirs: own for theirs, own in self.memory[self.chosen].items() if own not in taken
+        }
         self.memory[self.chosen] = before | recent
         self.candidate = NO_REGIME
+        self.name_known = False
 
-    def _choose(self) -> None:
-        if self.heard < WARM:
+    def observe(self, model, regime, changed=False, time=0, since=0):
+        """Note the regime of a model after one observation, for Python; see `note`."""
+        self.note(model, regime, changed, time, since)
+
+    def hear(self, time, log_scores):
+        """Take one observation that `note` was called for; return the events known now."""
+        self.update(time, np.ascontiguousarray(log_scores, np.float64))
+        events, self.events = self.events, []
+        return events
+
+    def update(self, time, log_scores):
+        """Take the log scores of the models for one observation that `note` was called for."""
+        i: cython.Py_ssize_t
+        j: cython.Py_ssize_t
+        for i in range(self.n_models):
+            for j in range(self.n_models):
+                ahead: cython.double = log_scores[j] - log_scores[i]
+                ahead = min(max(ahead, -_CLIP), _CLIP)
+                ahead += _CHANGE_COST * (self.moved(i) - self.moved(j))
+                self.lead[i, j] = _DISCOUNT * self.lead[i, j] + ahead
+        self.n_heard += 1
+        self.choose()
+        self.report(time, self.latest(self.chosen, 1))
+        previous: cython.longlong = self.regime
+        if self.trace_length[self.n_models] > 0:
+            previous = self.latest(self.n_models, 1)
+        self.moves[previous, self.regime] += 1.0
+        self.visits[self.regime] += 1
+        self.last_seen[self.regime] = time
+        self.push(self.n_models, self.regime)
+
+    def moved(self, i):
+        """Return 1 if the regime of model i has just changed, else 0."""
+        if self.trace_length[i] < 2:
+            return 0.0
+        before: cython.longlong = self.latest(i, 2)
+        return 1.0 if self.latest(i, 1) != before and before != _NONE else 0.0
+
+    def choose(self):
+        """Select a model by the leads."""
+        if self.n_heard < _WARM_UP:
             return
-        best = 0
-        for later in range(1, len(self.lead)):
-            if self.lead[best, later] > (STAY if later == self.chosen else AHEAD):
+        best: cython.Py_ssize_t = 0
+        later: cython.Py_ssize_t
+        for later in range(1, self.n_models):
+            if self.lead[best, later] > (_STAY if later == self.chosen else _SELECT):
                 best = later
         if best != self.chosen:
-            self.chosen = best
-            self.rejoin()
+            self.switch_model(best)
 
-    def _overlaps(self, trace: list[int]) -> dict[int, int]:
-        """Reader's id -> our id, by the majority of the observations both saw; one to one."""
-        n = min(len(trace), len(self.public))
-        if n == 0:
-            return {}
-        theirs, ours = np.array(trace[-n:]), np.array(self.public[-n:])
-        names: dict[int, int] = {}
-        now = int(theirs[-1])
-        known, counts = np.unique(theirs[theirs != NO_REGIME], return_counts=True)
-        order = known[np.argsort(-counts, kind="stable")].tolist()
-        rival = max((int((ours[theirs == own] == ours[-1]).sum()) for own in order), default=0)
-        if now != NO_REGIME and int((ours[theirs == now] == ours[-1]).sum()) == rival:
-            names[now] = int(ours[-1])  # nobody has a better claim to the present id
-        for own in order:
-            values, overlap = np.unique(ours[theirs == own], return_counts=True)
-            best = int(values[np.argmax(overlap)])
-            if own not in names and best not in names.values():
-                names[own] = best
-        return names
+    def switch_model(self, model):
+        """Select another model."""
+        self.chosen = model
+        self.match()
 
-    def _report(self, time: int, vote: int) -> list[Event]:
-        if self.regime == NO_REGIME:
-            return [self._open(time, time)]
-        if vote == NO_REGIME:
-            return []
-        if self.regime not in self.names.values() and not self.names:
-            self.names[vote] = self.regime
-        if self.names.get(vote, NO_REGIME) == self.regime:
-            self.candidate = NO_REGIME
-            return []
+    def report(self, time, vote):
+        """Report the regime, given the selected model's."""
+        if self.regime == _NONE:
+            self.open_first(time)
+            return
+        if vote == _NONE:
+            return
+        if not self.name_known or vote != self.known_vote:
+            self.look_up(vote)
+        if self.known_regime == self.regime:
+            self.candidate = _NONE
+            return
         if vote != self.candidate:
-            self.candidate, self.since = vote, time
-        if time - self.since + 1 < (HOLD if self.heard > EARLY else EARLY_HOLD):
-            return []
+            self.candidate = vote
+            self.candidate_since = time
+        if time - self.candidate_since + 1 >= (_HOLD if self.n_heard > _EARLY else _EARLY_HOLD):
+            self.change(time, vote)
+
+    def look_up(self, vote):
+        """Find the reported id of a regime of the selected model."""
+        names = self.memory[self.chosen]
+        if not names:
+            names[vote] = self.regime
+        self.known_vote = vote
+        self.known_regime = names.get(vote, NO_REGIME)
+        self.name_known = True
+
+    def change(self, time, vote):
+        """Report another regime."""
+        names = self.memory[self.chosen]
         self.candidate = NO_REGIME
-        begun = max(time - self.ages[self.chosen] + 1, self.began + 1)
-        if vote in self.names:
-            previous, self.regime = self.regime, self.names[vote]
-            self.began = begun
-            return [Event(time, RETURNED, self.regime, previous, begun)]
-        opened = self._open(time, begun)
-        self.names[vote] = self.regime
-        return [opened]
+        since = max(time - self.ages[self.chosen] + 1, self.began + 1)
+        previous = self.regime
+        if vote in names:
+            self.regime, kind = names[vote], RETURNED
+            self.began = since
+        else:
+            kind = OPENED
+            self._open(since)
+            names[vote] = self.regime
+        self.events.append(Event(time, kind, self.regime, previous, since))
+        self.name_known = False
 
-    def _open(self, time: int, since: int) -> Event:
-        previous, self.regime = self.regime, len(self.book)
+    def open_first(self, time):
+        """Report the first regime."""
+        self._open(time)
+        self.events.append(Event(time, OPENED, self.regime, NO_REGIME, time))
+
+    def _open(self, since):
+        """Add a regime and report it."""
+        new = self.n_regimes
+        if new == self.visits.shape[0]:
+            for name in ("visits", "first_seen", "last_seen"):
+                grown = np.zeros(2 * new, np.int64)
+                grown[:new] = getattr(self, name)
+                setattr(self, name, grown)
+            moves = np.zeros((2 * new, 2 * new))
+            moves[:new, :new] = self.moves
+            self.moves = moves
+        self.n_regimes = new + 1
+        self.regime = new
         self.began = since
-        self.book.append(Entry(0, since, since))
-        grown = np.zeros((len(self.book), len(self.book)))
-        grown[:-1, :-1] = self.moves
-        self.moves = grown
-        return Event(time, OPENED, self.regime, previous, since)
-
-    def pack(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """State for a snapshot."""
-        values = {
-            "heard": self.heard,
-            "chosen": self.chosen,
-            "regime": self.regime,
-            "candidate": self.candidate,
-            "since": self.since,
-            "began": self.began,
-            "names": [[i, *pair] for i, own in enumerate(self.memory) for pair in own.items()],
-            "book": [list(entry) for entry in self.book],
-            "public": list(self.public),
-            "traces": [list(trace) for trace in self.traces],
-            "ages": list(self.ages),
-        }
-        return values, {"lead": self.lead.copy(), "moves": self.moves.copy()}
-
-    def unpack(self, values: Values, arrays: Arrays) -> None:
-        """Take up what `pack` packed; as many readers as there are now."""
-        readers = len(self.traces)
-        book = [entry.wholes("book", 3) for entry in values.entries("book")]
-        last = len(book) - 1
-        self.book = [Entry(*entry) for entry in book]
-        self.moves = arrays.floats("moves", (len(book), len(book)), 0.0, float(LATEST))
-        self.lead = arrays.floats("lead", (readers, readers), -_LARGEST_LEAD, _LARGEST_LEAD)
-        self.heard = values.whole("heard")
-        self.chosen = values.whole("chosen", 0, readers - 1)
-        self.regime = values.whole("regime", NO_REGIME if last < 0 else 0, last)
-        self.candidate = values.whole("candidate", NO_REGIME)
-        self.since, self.began = values.whole("since"), values.whole("began")
-        self.memory = [{} for _ in range(readers)]
-        for entry in values.entries("names"):
-            reader, theirs, ours = entry.wholes("names", 3, NO_REGIME)
-            if not (0 <= reader < readers and 0 <= ours <= last):
-                raise SnapshotError("The snapshot's names of regimes are not in its book.")
-            self.memory[reader][theirs] = ours
-        self.public = values.wholes("public", None, 0, max(last, 0))[-TRACE:]
-        if self.public and not book:
-            raise SnapshotError("The snapshot's public regimes are not in its book.")
-        traces = values.entries("traces", readers)
-        if len(traces) != readers:
-            raise SnapshotError(f"The snapshot's traces are of {len(traces)} readers.")
-        self.traces = [entry.wholes("traces", None, NO_REGIME)[-TRACE:] for entry in traces]
-        self.ages = values.wholes("ages", readers)
+        self.visits[new] = 0
+        self.first_seen[new] = self.last_seen[new] = since
 
 
-def _age(step: Step, before: int) -> int:
-    """Observations that belong to a reader's vote, those before it was known included."""
-    told = [event for event in step.events if event.kind in CHANGES]
-    return told[-1].time - told[-1].since + 1 if told else before + 1
+def _overlaps(trace, reported):
+    """Return a model's ids -> reported ids, by the majority of shared observations; one to one."""
+    n = min(len(trace), len(reported))
+    if n == 0:
+        return {}
+    theirs, ours = trace[len(trace) - n :], reported[len(reported) - n :]
+    names = {}
+    now, present = int(theirs[n - 1]), int(ours[n - 1])
+    known, counts = np.unique(theirs[theirs != NO_REGIME], return_counts=True)
+    order = known[np.argsort(-counts, kind="stable")].tolist()
+    rival = max((int((ours[theirs == own] == present).sum()) for own in order), default=0)
+    if now != NO_REGIME and int((ours[theirs == now] == present).sum()) == rival:
+        names[now] = present  # no other regime overlaps more with the present one
+    for own in order:
+        values, overlap = np.unique(ours[theirs == own], return_counts=True)
+        best = int(values[np.argmax(overlap)])
+        if own not in names and best not in names.values():
+            names[own] = best
+    return names

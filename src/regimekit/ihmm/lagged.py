@@ -21,7 +21,7 @@ from regimekit.ihmm.algorithm import Change, RegimeFilter
 from regimekit.ihmm.limits import within_reach
 from regimekit.preprocessing.features import Features
 from regimekit.preprocessing.frames import Row
-from regimekit.preprocessing.lag_buffer import CLEAN, RAW, TwoPasts, log_broad, unmoved
+from regimekit.preprocessing.two_pasts import CLEAN, RAW, TwoPasts, log_broad, unmoved
 
 Array = NDArray[np.float64]
 

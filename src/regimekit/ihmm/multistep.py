@@ -16,7 +16,7 @@ from regimekit.ihmm.algorithm import RegimeFilter
 from regimekit.ihmm.limits import within_reach
 from regimekit.preprocessing.features import Features
 from regimekit.preprocessing.frames import Row
-from regimekit.preprocessing.lag_buffer import RAW, TwoPasts
+from regimekit.preprocessing.two_pasts import RAW, TwoPasts
 
 Array = NDArray[np.float64]
 PATHS = 512  # simulated paths

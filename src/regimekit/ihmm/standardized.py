@@ -24,7 +24,7 @@ from regimekit.ihmm.model import CHUNK, RegimeModel
 from regimekit.ihmm.reporting import Reporter
 from regimekit.ihmm.settings import RegimeSettings
 from regimekit.preprocessing.frames import Row
-from regimekit.preprocessing.scaling import Units
+from regimekit.preprocessing.units import Units
 from regimekit.results import NO_REGIME, OPENED, OUTLIER, Event, Regime, Step
 from regimekit.serialization.validation import Arrays, Part, Values
 

@@ -1,209 +1,407 @@
-"""What one unit of a stream is, and how it is learnt from the stream itself.
+"""Centre and scale of a stream, estimated from the stream itself.
 
     z = (y - centre) / scale,   scale = 1.4826 median |y_t - y_{t-1}| / sqrt 2,   centre = median y
 
 Levels, trends and regimes drop out of a median of differences; what is left is the noise, or, with
-strong autocorrelation, the size of the innovations. In these units noise is about 1 and a model can
-be told "noise 1, levels of variance 100" for any stream.
+strong autocorrelation, the size of the innovations. In these units the noise is about 1, so "noise
+1, levels of variance 100" is a prior for any stream.
 
-The scale is good for something from the second observation on and is refined at a few moments
-(`MOMENTS`) while the observations are still in the buffer; whoever uses it rebuilds on them. Then
-it is frozen. A second look comes later, every `LOOK` observations: when most of the latest window
-lies many units away from what the scale says (a unit changed by 1000, a constant start that came
-alive), the units are learnt anew from that window alone.
+The scale is usable from the second observation on and is refined at a few counts
+(`REFINEMENT_COUNTS`) while the observations are still in the buffer; a model in these units is
+rebuilt from them. Then it is frozen. Every `CHECK_INTERVAL` observations it is checked: if most of
+the latest window lies many units away from what the scale says (a unit changed by 1000, a constant
+start that began to move), centre and scale are estimated again from that window alone.
 
-    units = Units()
-    if units.learn(y):            # must the caller rebuild?
+    scaling = Standardizer()
+    if scaling.update(y):            # the units changed: rebuild
         model = fresh()
-        for old in units.buffer: model.update(units.to_units(old))
+        for old in scaling.buffer: model.update(scaling.to_units(old))
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any
 
+import cython
 import numpy as np
-from numpy.typing import NDArray
+from cython.cimports.libc.math import fabs, isnan, log
 
 from regimekit.core.exceptions import SnapshotError
-from regimekit.distributions.forecast import Forecast
-from regimekit.serialization.validation import Arrays, Values
 
-Array = NDArray[np.float64]
+if not cython.compiled:
+    from regimekit.preprocessing.lag_buffer import sort_order
 
-MOMENTS = (1, 2, 3, 5, 10, 20, 40, 80)
-LOOK = 20  # observations between two later looks
-SURE = 5  # observations after which a stream that has not moved is taken to stand still
-RECENT = 40  # observations of the window that a later look is at
-ENOUGH = 0.25  # a new scale this far (in logs) from the old one is worth a rebuild
-ADRIFT = math.log(30.0)  # the window's scale this far from the present one means: other units
-_SMALLEST = 1e-130  # no scale is below: its square must not vanish
-LARGEST = 1e130  # beyond this y is clipped: squares of such values are still finite
+REFINEMENT_COUNTS = (1, 2, 3, 5, 10, 20, 40, 80)  # observations
+_LAST_REFINEMENT = cython.declare(cython.longlong, 80)
+# Observations between two later checks.
+_CHECK_INTERVAL = cython.declare(cython.longlong, 20)
+# Observations after which a stream that has not moved is taken to be constant.
+_CONSTANT_AFTER = cython.declare(cython.longlong, 5)
+# Observations of the window that a later check uses.
+_RECENT = cython.declare(cython.Py_ssize_t, 40)
+# Moves of a constant coordinate after which it is measured.
+_MOVES = cython.declare(cython.Py_ssize_t, 3)
+# Largest size of a value: squares of such values are still finite.
+_MAX_VALUE = cython.declare(cython.double, 1e130)
+# Largest size of a standardized covariate, in its own spreads.
+_MAX_COVARIATE = cython.declare(cython.double, 1e4)
+MAX_VALUE = 1e130
+MAX_COVARIATE_VALUE = 1e140  # covariates as given are clipped to this size
+REBUILD_DISTANCE = 0.25  # log ratio of scales from which a rebuild pays
+OTHER_UNITS = math.log(30.0)  # log ratio of scales that means other units
+MIN_SCALE = 1e-130  # its square must not vanish
+_ROOT_TWO = cython.declare(cython.double, math.sqrt(2.0))
+_OTHER_UNITS = cython.declare(cython.double, OTHER_UNITS)
+_MIN_SCALE = cython.declare(cython.double, MIN_SCALE)
+_MIN_SPREAD = 1e-140  # of a covariate: its inverse must not overflow
+COVARIATE_VARIANCE = 4.0  # variance that covariates may explain a priori, in variances of y
 
 
-class Units:
-    """Centre and scale of each coordinate, with the window of observations they are learnt from.
+class Standardizer:
+    """Centre and scale of each coordinate, with the window of observations they are estimated from.
+
+    Args:
+        dim: number of coordinates d.
+        window: number of observations in the buffer.
 
     Attributes:
-        centre: (d,) what 0 means.
-        scale: (d,) what 1 means.
-        buffer: the latest observations in the user's units, at most `window` of them.
+        centre: (d,) the value of y that is 0 in units.
+        scale: (d,) the size of one unit.
+        reported_scale: (d,) the scale for forecasts: before anything has moved, a unit may be as
+            large as y.
+        alive: (d,) whether a coordinate has ever moved.
+        buffer: (n, d) the latest observations in the user's units, n <= window.
+        count: number of observations with at least one value.
+        rows: number of observations since the units were last changed, missing ones included.
 
     Example:
-        >>> units = Units(dim=1)
+        >>> scaling = Standardizer(dim=1)
         >>> for y in (30_000.0, 30_700.0, 30_200.0, 29_800.0, 30_100.0):
-        ...     rebuild = units.learn(np.array([y]))
-        >>> float(units.centre[0]), 200 < float(units.scale[0]) < 1000
+        ...     rebuild = scaling.update(np.array([y]))
+        >>> float(scaling.centre[0]), 200 < float(scaling.scale[0]) < 1000
         (30100.0, True)
     """
 
-    def __init__(self, dim: int = 1, window: int = 200) -> None:
+    FIELDS = {
+        "count": ("int64", (), 0, 2**53),
+        "rows": ("int64", (), 0, 2**53),
+        "centre": ("float64", ("dim",), -1e130, 1e130),
+        "scale": ("float64", ("dim",), 1e-130, 1e131),
+        "alive": ("int64", ("dim",), 0, 1),
+        "buffer": ("float64", (None, "dim"), -1e130, 1e130, "missing"),
+    }
+
+    def __init__(self, dim=1, window=200):
         self.dim = dim
-        self.window = max(window, MOMENTS[-1])
-        self.buffer: list[Array] = []
-        self.count = 0  # observations with at least one value seen
-        self.rows = 0  # observations since the units were last begun, missing ones included
+        self.window = max(window, max(REFINEMENT_COUNTS))
+        self.storage = np.zeros((2 * self.window, dim))
+        self.start = 0
+        self.size = 0
+        self.count = 0
+        self.rows = 0
         self.centre = np.zeros(dim)
         self.scale = np.ones(dim)
-        self.alive = np.zeros(dim, bool)  # whether a coordinate was ever seen to move
+        self.reported_scale = np.ones(dim)
+        self.alive = np.zeros(dim, np.int64)
+        self.all_alive = False
+        self.window_steps = np.zeros(_RECENT)
+        self.window_order = np.zeros(_RECENT, np.int64)
+        self.set_reported_scale()
 
-    def learn(self, y: Array) -> bool:
-        """Take one observation; whether centre and scale changed so that models must be rebuilt.
+    @property
+    def buffer(self):
+        """(n, d) view of the latest observations."""
+        return np.asarray(self.storage)[self.start : self.start + self.size]
 
-        After True, the observations to rebuild on are `buffer`, the newest included.
+    @buffer.setter
+    def buffer(self, given):
+        if not 0 < len(given) <= self.window:
+            raise SnapshotError(
+                f"Invalid snapshot: the buffer has {len(given)} observations, "
+                f"expected 1 to {self.window}."
+            )
+        np.asarray(self.storage)[: len(given)] = given
+        self.start = 0
+        self.size = len(given)
+
+    def refresh(self):
+        """Recompute what follows from the stored fields."""
+        self.all_alive = bool(np.all(self.alive))
+        self.set_reported_scale()
+
+    def update(self, y):
+        """Take one observation; return whether centre or scale changed.
+
+        If so, models must be rebuilt from `buffer`, which contains the observation.
         """
-        self.buffer.append(np.clip(y, -LARGEST, LARGEST))
-        del self.buffer[: -self.window]
+        self.append(y)
         self.rows += 1
-        if np.isnan(y).all():
+        j: cython.Py_ssize_t
+        seen: cython.bint = False
+        for j in range(self.dim):
+            if not isnan(y[j]):
+                seen = True
+        if not seen:
             return False
         self.count += 1
-        if self.count in MOMENTS:
-            return self._refine()
-        if not self.alive.all() and self._wakes():
-            return True
-        if self.count > MOMENTS[-1] and self.count % LOOK == 0:
-            return self._look_again()
-        return False
+        changed: cython.bint = False
+        if self.refines():
+            changed = self.refine()
+        elif not self.all_alive and self.moves_again():
+            changed = self.restart()
+        elif self.count > _LAST_REFINEMENT and self.count % _CHECK_INTERVAL == 0:
+            if not self.still_fits():
+                changed = self.check_again()
+        self.set_reported_scale()
+        return changed
 
-    def to_units(self, y: Array) -> Array:
-        """An observation in units."""
-        bounded = np.clip(y, -LARGEST, LARGEST)
-        return np.asarray((bounded - self.centre) / self.scale)
+    def refines(self):
+        """Return whether the count is one at which centre and scale are refined."""
+        n: cython.longlong = self.count
+        if n > _LAST_REFINEMENT:
+            return False
+        return 1 <= n <= 3 or n == 5 or n == 10 or n == 20 or n == 40 or n == 80
 
-    def from_units(self, z: Array) -> Array:
-        """A value in units as the user knows it."""
-        return np.asarray(self.centre + self.scale * z)
+    def append(self, y):
+        """Append one observation to the buffer."""
+        i: cython.Py_ssize_t
+        j: cython.Py_ssize_t
+        if self.size == self.window:
+            self.start += 1
+            self.size -= 1
+        if self.start + self.size == self.storage.shape[0]:
+            for i in range(self.size):
+                for j in range(self.dim):
+                    self.storage[i, j] = self.storage[self.start + i, j]
+            self.start = 0
+        for j in range(self.dim):
+            self.storage[self.start + self.size, j] = min(max(y[j], -_MAX_VALUE), _MAX_VALUE)
+            if isnan(y[j]):
+                self.storage[self.start + self.size, j] = y[j]
+        self.size += 1
 
-    def spread(self) -> float:
-        """How far the observations in the buffer lie from their centre, in units; at least 1."""
-        away = np.abs(self.to_units(np.array(self.buffer)))
+    def standardize(self, y, out):
+        """Write an observation in units into `out`."""
+        j: cython.Py_ssize_t
+        for j in range(self.dim):
+            value: cython.double = y[j]
+            if not isnan(value):
+                value = min(max(value, -_MAX_VALUE), _MAX_VALUE)
+            out[j] = (value - self.centre[j]) / self.scale[j]
+
+    def to_units(self, y):
+        """Return observations (.., d) in units."""
+        bounded = np.clip(y, -MAX_VALUE, MAX_VALUE)
+        return (bounded - np.asarray(self.centre)) / np.asarray(self.scale)
+
+    def from_units(self, z):
+        """Return values (.., d) in the user's units."""
+        return np.asarray(self.centre) + np.asarray(self.scale) * z
+
+    def spread(self):
+        """Return the usual distance of the buffer from the centre, in units; at least 1."""
+        away = np.abs(self.to_units(self.buffer))
         seen = away[~np.isnan(away)]
         return max(1.0, 1.4826 * float(np.median(seen))) if seen.size else 1.0
 
-    def forecast(self, inside: Forecast) -> Forecast:
-        """A forecast made in units, in the user's own."""
-        return inside.rescaled(self.centre, self.told_scale)
+    def forecast(self, inside):
+        """Return a forecast made in units in the user's units."""
+        return inside.rescaled(np.asarray(self.centre), np.asarray(self.reported_scale))
 
-    @property
-    def told_scale(self) -> Array:
-        """The scale of what is told: before anything has moved a unit may be as large as y."""
-        if self.alive.all() or self.count >= SURE:
-            return self.scale
-        size = np.abs(self.centre)
-        wide = np.maximum(self.scale, np.where(size > 0, size / 10, 1.0))
-        return np.where(self.alive, self.scale, wide)
+    def set_reported_scale(self):
+        """Find the scale of forecasts."""
+        j: cython.Py_ssize_t
+        wide: cython.double
+        size: cython.double
+        for j in range(self.dim):
+            self.reported_scale[j] = self.scale[j]
+            if self.count < _CONSTANT_AFTER and not self.all_alive and not self.alive[j]:
+                size = fabs(self.centre[j])
+                wide = size / 10.0 if size > 0.0 else 1.0
+                self.reported_scale[j] = max(self.scale[j], wide)
 
-    def _refine(self) -> bool:
-        return self._adopt(*measure(np.array(self.buffer)), far=ENOUGH)
+    def moves_again(self):
+        """Return whether a constant coordinate has moved often enough to be measured."""
+        n: cython.Py_ssize_t = min(self.size, _RECENT)
+        first: cython.Py_ssize_t = self.start + self.size - n
+        i: cython.Py_ssize_t
+        j: cython.Py_ssize_t
+        for j in range(self.dim):
+            if self.alive[j]:
+                continue
+            moves: cython.Py_ssize_t = 0
+            for i in range(first + 1, first + n):
+                if fabs(self.storage[i, j] - self.storage[i - 1, j]) > 0.0:
+                    moves += 1
+            if moves >= _MOVES:
+                return True
+        return False
 
-    def _wakes(self) -> bool:
-        """A coordinate that stood still has moved often enough to be measured."""
-        recent = np.array(self.buffer[-RECENT:])
-        asleep = recent[:, ~self.alive]
-        moves = (np.abs(np.diff(asleep, axis=0)) > 0).sum(axis=0)
-        if not (moves >= 3).any():
-            return False
-        start = max(0, first_move(recent[:, ~self.alive]) - 1)
-        self.buffer = self.buffer[-RECENT:][start:]
-        self.count = len(self.buffer)
-        return self._adopt(*measure(np.array(self.buffer)), far=0.0)
+    def refine(self):
+        """Estimate centre and scale from the whole buffer."""
+        return _adopt(self, *measure(self.buffer), REBUILD_DISTANCE)
 
-    def _look_again(self) -> bool:
-        """Learn anew from the recent window if the present units no longer describe it."""
-        recent = np.array(self.buffer[-RECENT:])
-        centre, scale, alive = measure(recent)
-        adrift = np.abs(np.log(scale / self.scale)) > ADRIFT
-        if not (adrift & alive).any():
-            return False
-        centre, scale = np.where(adrift, centre, self.centre), np.where(adrift, scale, self.scale)
-        self.buffer = self.buffer[-RECENT // 2 :]  # at least half of the window is of the new kind
-        self.count = len(self.buffer)
-        return self._adopt(centre, scale, alive | self.alive, far=0.0)
+    def restart(self):
+        """Estimate centre and scale from where a constant coordinate began to move."""
+        recent = self.buffer[-_RECENT:]
+        first = max(0, first_move(recent[:, ~np.asarray(self.alive, bool)]) - 1)
+        self.start = self.start + self.size - len(recent) + first
+        self.size = len(recent) - first
+        self.count = self.size
+        return _adopt(self, *measure(self.buffer), 0.0)
 
-    def _adopt(self, centre: Array, scale: Array, alive: NDArray[np.bool_], far: float) -> bool:
-        moved = np.abs(centre - self.centre) / scale
-        changed = (np.abs(np.log(scale / self.scale)) > far) | (moved > 2.0)
-        if not changed.any():
-            self.alive |= alive
-            return False
-        self.centre, self.scale, self.alive = centre, scale, alive | self.alive
-        self.rows = len(self.buffer)
+    def still_fits(self):
+        """Return whether the recent window surely has the present scale in every coordinate.
+
+        Where most steps are moves, the scale of a window is 1.4826 / sqrt 2 times their median;
+        this case is decided here, all others by `check_again`.
+        """
+        n: cython.Py_ssize_t = min(self.size, _RECENT)
+        i: cython.Py_ssize_t
+        j: cython.Py_ssize_t
+        for j in range(self.dim):
+            steps: cython.Py_ssize_t = 0
+            moves: cython.Py_ssize_t = 0
+            largest: cython.double = 0.0
+            before: cython.double = self.storage[self.start + self.size - n, j]
+            for i in range(self.start + self.size - n + 1, self.start + self.size):
+                value: cython.double = self.storage[i, j]
+                if isnan(value):
+                    continue
+                if not isnan(before):
+                    self.window_steps[steps] = fabs(value - before)
+                    if self.window_steps[steps] > 0.0:
+                        moves += 1
+                    steps += 1
+                before = value
+                largest = max(largest, fabs(value))
+            if 2 * moves <= steps:
+                return False
+            sort_order(self.window_steps, 0, steps, self.window_order)
+            middle: cython.double = self.window_steps[self.window_order[steps // 2]]
+            if steps % 2 == 0:
+                middle = 0.5 * (middle + self.window_steps[self.window_order[steps // 2 - 1]])
+            scale: cython.double = 1.4826 * middle / _ROOT_TWO
+            if scale <= 1e-13 * largest or scale <= _MIN_SCALE:
+                return False
+            if fabs(log(scale / self.scale[j])) > 0.999 * _OTHER_UNITS:
+                return False
         return True
 
-    def pack(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """The state for a snapshot: JSON values and arrays."""
-        values = {"count": self.count, "rows": self.rows, "window": self.window, "dim": self.dim}
-        buffer = np.array(self.buffer).reshape(len(self.buffer), self.dim)
-        arrays = {
-            "centre": self.centre.copy(),
-            "scale": self.scale.copy(),
-            "alive": self.alive.copy(),
-        }
-        return values, arrays | {"buffer": buffer}
-
-    def unpack(self, values: Values, arrays: Arrays) -> None:
-        """Take up what `pack` packed; the dimension and the window are those it was made with."""
-        values.whole("dim", self.dim, self.dim)
-        values.whole("window", self.window, self.window)
-        self.count, self.rows = values.whole("count"), values.whole("rows")
-        each = (self.dim,)
-        self.centre = arrays.floats("centre", each, -LARGEST, LARGEST)
-        self.scale = arrays.floats("scale", each, _SMALLEST, 10 * LARGEST)
-        self.alive = arrays.flags("alive", each)
-        buffer = arrays.floats("buffer", (None, self.dim), -LARGEST, LARGEST, missing=True)
-        if not 0 < len(buffer) <= self.window:
-            raise SnapshotError(f"The snapshot's buffer holds {len(buffer)} observations.")
-        self.buffer = list(buffer)
+    def check_again(self):
+        """Estimate again from the recent window if the present units no longer describe it."""
+        centre, scale, alive = measure(self.buffer[-_RECENT:])
+        adrift = np.abs(np.log(scale / np.asarray(self.scale))) > OTHER_UNITS
+        if not (adrift & alive).any():
+            return False
+        centre = np.where(adrift, centre, np.asarray(self.centre))
+        scale = np.where(adrift, scale, np.asarray(self.scale))
+        # At least half of the window is in the new units.
+        kept: cython.Py_ssize_t = min(self.size, _RECENT // 2)
+        self.start += self.size - kept
+        self.size = kept
+        self.count = kept
+        return _adopt(self, centre, scale, alive, 0.0)
 
 
-def first_move(values: Array) -> int:
-    """Index of the first observation that differs from the one before it; 0 if none does."""
+def _adopt(scaling, centre, scale, alive, far):
+    """Take over centre and scale if they are far from the present ones; return whether they are."""
+    moved = np.abs(centre - np.asarray(scaling.centre)) / scale
+    changed = (np.abs(np.log(scale / np.asarray(scaling.scale))) > far) | (moved > 2.0)
+    np.asarray(scaling.alive)[alive] = 1
+    scaling.all_alive = bool(np.all(scaling.alive))
+    if not changed.any():
+        return False
+    np.asarray(scaling.centre)[:] = centre
+    np.asarray(scaling.scale)[:] = scale
+    scaling.rows = scaling.size
+    return True
+
+
+class CovariateScaler:
+    """Centre and spread of covariates, estimated whenever the units of y are.
+
+    A priori the coefficient of each covariate has the same variance, however many there are. So
+    each of k covariates is brought to a spread with which all together are expected to move y by
+    sqrt(COVARIATE_VARIANCE) times its own spread. Without that, a regime not opened yet would be
+    expected to lie sqrt(k) times too far away, and would never be opened.
+
+    Args:
+        width: number of covariates k.
+
+    Attributes:
+        centre: (k,) medians.
+        scale: (k,) sizes of one unit.
+    """
+
+    FIELDS = {
+        "centre": ("float64", ("width",), -1e140, 1e140),
+        "scale": ("float64", ("width",), 1e-140, 1e141),
+    }
+
+    def __init__(self, width):
+        self.width = width
+        self.centre = np.zeros(width)
+        self.scale = np.ones(width)
+
+    def fit(self, rows, spread_of_y, prior_variance):
+        """Estimate centre and scale.
+
+        Args:
+            rows: (n, k) the covariates in the buffer.
+            spread_of_y: usual distance of y from its centre, in units.
+            prior_variance: prior variance of a coefficient.
+        """
+        if not self.width:
+            return
+        centre = np.median(rows, axis=0)
+        away = np.abs(rows - centre)
+        mean = (away / len(away)).sum(axis=0)  # the sum of all could overflow
+        spread = np.maximum(1.4826 * np.median(away, axis=0), 1.2533 * mean)
+        usual = np.where(spread > _MIN_SPREAD, spread, np.maximum(np.abs(centre), 1.0))
+        reach = spread_of_y * math.sqrt(COVARIATE_VARIANCE / (prior_variance * self.width))
+        self.centre = np.ascontiguousarray(centre)
+        self.scale = np.ascontiguousarray(usual / reach)
+
+    def standardize(self, raw, out):
+        """Write the standardized covariates of one observation into `out`."""
+        i: cython.Py_ssize_t
+        for i in range(self.width):
+            value: cython.double = (raw[i] - self.centre[i]) / self.scale[i]
+            out[i] = min(max(value, -_MAX_COVARIATE), _MAX_COVARIATE)
+
+    def scaled(self, raw):
+        """Return the standardized covariates (.., k) of observations."""
+        z = (raw - np.asarray(self.centre)) / np.asarray(self.scale)
+        return np.clip(z, -_MAX_COVARIATE, _MAX_COVARIATE)
+
+
+def first_move(values):
+    """Return the index of the first row that differs from the one before it; 0 if none does."""
     moved = np.flatnonzero((np.abs(np.diff(values, axis=0)) > 0).any(axis=1))
     return int(moved[0]) + 1 if moved.size else 0
 
 
-def measure(values: Array) -> tuple[Array, Array, NDArray[np.bool_]]:
-    """Centre, scale and "does it move" of each column; NaN are left out."""
+def measure(values):
+    """Return centre, scale and "does it move" of each column of (n, d) values, NaN left out."""
     columns = [_measure_one(column[~np.isnan(column)]) for column in values.T]
     centre, scale, alive = zip(*columns, strict=True)
     return np.array(centre), np.array(scale), np.array(alive)
 
 
-def _measure_one(values: Array) -> tuple[float, float, bool]:
+def _measure_one(values):
     if values.size == 0:
         return 0.0, 1.0, False
     centre = float(np.median(values))
     steps = np.abs(np.diff(values))
     moves = steps[steps > 0]
     if moves.size == 0:
-        return centre, standing_still(centre), False
-    return centre, max(_from_steps(steps, moves), 1e-13 * abs(centre), _SMALLEST), True
+        return centre, constant_scale(centre), False
+    return centre, max(_from_steps(steps, moves), 1e-13 * abs(centre), MIN_SCALE), True
 
 
-def _from_steps(steps: Array, moves: Array) -> float:
-    """Noise from differences, also where most of them are zero (rounded or rarely moving data)."""
+def _from_steps(steps, moves):
+    """Return the noise scale from differences, also if most are zero (rounded or rarely moving)."""
     plain = max(1.4826 * float(np.median(steps)) / math.sqrt(2), _rounding(steps, moves))
     if 2 * moves.size > steps.size and plain > 0:
         return plain
@@ -211,16 +409,16 @@ def _from_steps(steps: Array, moves: Array) -> float:
     return max(plain, float(kept.mean()), 0.1 * float(np.median(moves)))
 
 
-def _rounding(steps: Array, moves: Array) -> float:
-    """Half the step of a lattice that the values keep to, if they move on it often; else 0."""
+def _rounding(steps, moves):
+    """Return half the step of a lattice that the values are on, if they move on it often; else 0."""
     grain = float(moves.min())
     often = moves.size > max(5.0, 0.1 * steps.size)
-    if not often or grain < _SMALLEST or np.unique(moves).size > moves.size / 2:
+    if not often or grain < MIN_SCALE or np.unique(moves).size > moves.size / 2:
         return 0.0
     whole = moves / grain
     return 0.5 * grain if bool((np.abs(whole - np.round(whole)) < 1e-6).all()) else 0.0
 
 
-def standing_still(level: float) -> float:
-    """The unit of a stream that never moved: small against its level."""
-    return max(1e-6 * abs(level), _SMALLEST) if level else 1.0
+def constant_scale(level):
+    """Return the unit of a stream that never moved: small against its level."""
+    return max(1e-6 * abs(level), MIN_SCALE) if level else 1.0

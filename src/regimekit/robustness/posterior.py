@@ -24,7 +24,7 @@ from regimekit.ihmm.emissions.linear_gaussian import LinearGaussian
 from regimekit.ihmm.model import RegimeModel
 from regimekit.ihmm.state import NO_LABEL
 from regimekit.preprocessing.frames import Row, read_table
-from regimekit.preprocessing.lag_buffer import TwoPasts
+from regimekit.preprocessing.two_pasts import TwoPasts
 
 Array = NDArray[np.float64]
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from regimekit.serialization.validation import LATEST, Arrays
+from regimekit.serialization.validation import LATEST, Arrays, Values
 
 FLOAT, INTEGER, FLAG = "f", "i", "b"
 COUNT = (0, LATEST)  # range of counts and times
@@ -98,3 +98,96 @@ def restore(
     """Set the attributes of a state object from validated arrays; numbers have shape ()."""
     for name, array in unpack(arrays, fields, sizes, prefix).items():
         setattr(state, name, array if array.ndim else array.item())
+
+
+NESTED = "object"
+_KINDS = {"float64": FLOAT, "int64": INTEGER, "bool": FLAG}
+
+
+def pack_state(state: Any, prefix: str = "") -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """Return the fields of a state object whose class has a dict `FIELDS`.
+
+    The dict maps the name of an attribute to its field:
+
+        "mean": ("float64", ("n", "3"), -1e8, 1e8)                          an array
+        "buffer": ("float64", (None, "dim"), -1e130, 1e130, "missing")      NaN is allowed
+        "count": ("int64", (), 0, "depth")                                  a scalar
+        "past": "object"                                                    a nested state object
+
+    A shape consists of the name of an integer attribute, a number as text, or None for any length.
+    A bound is a number or the name of an attribute, with a minus sign in front if wanted. Fields
+    are restored in the order of the dict, so a length or bound may be a field before it. They may
+    be properties: a getter gives the stored form, a setter takes it.
+
+    Args:
+        state: the object.
+        prefix: put before all names; nested objects add theirs.
+
+    Returns:
+        Scalars as JSON values, and arrays, by prefixed name.
+    """
+    values: dict[str, Any] = {}
+    arrays: dict[str, NDArray[Any]] = {}
+    for name, given in type(state).FIELDS.items():
+        if given == NESTED:
+            more_values, more_arrays = pack_state(getattr(state, name), f"{prefix}{name}.")
+            values |= more_values
+            arrays |= more_arrays
+        elif given[1]:
+            arrays[prefix + name] = np.array(getattr(state, name), dtype=given[0])
+        else:
+            values[prefix + name] = np.dtype(given[0]).type(getattr(state, name)).item()
+    return values, arrays
+
+
+def unpack_state(state: Any, values: Values, arrays: Arrays, prefix: str = "") -> None:
+    """Restore a state object from what `pack_state` returned.
+
+    After its fields, an object's `refresh()` is called, if it has one, to recompute what follows
+    from them and to refuse states that cannot be.
+
+    Args:
+        state: a fresh object of the packed one's sizes.
+        values: the scalars.
+        arrays: the arrays.
+        prefix: put before all names.
+
+    Raises:
+        SnapshotError: If a field is absent, or has the wrong type, shape or range. Arrays are
+            checked before they are read.
+    """
+    for name, given in type(state).FIELDS.items():
+        if given == NESTED:
+            unpack_state(getattr(state, name), values, arrays, f"{prefix}{name}.")
+            continue
+        dtype, lengths, low, high = given[:4]
+        low, high = _bound(state, low), _bound(state, high)
+        if lengths:
+            shape = tuple(_length(state, length) for length in lengths)
+            field = Field(prefix + name, shape, _KINDS[dtype], low, high, len(given) > 4)
+            setattr(state, name, unpack(arrays, [field], {})[prefix + name])
+        else:
+            setattr(state, name, _scalar(values, prefix + name, _KINDS[dtype], low, high))
+    if hasattr(state, "refresh"):
+        state.refresh()
+
+
+def _scalar(values: Values, name: str, kind: str, low: float, high: float) -> Any:
+    if kind == FLAG:
+        return values.flag(name)
+    if kind == INTEGER:
+        return values.whole(name, int(low), int(high))
+    return values.number(name, low, high)
+
+
+def _length(state: Any, length: str | None) -> int | None:
+    if length is None:
+        return None
+    return int(length) if length.isdigit() else int(getattr(state, length))
+
+
+def _bound(state: Any, bound: float | str) -> float:
+    if not isinstance(bound, str):
+        return bound
+    sign = -1.0 if bound.startswith("-") else 1.0
+    return sign * float(getattr(state, bound.lstrip("-")))

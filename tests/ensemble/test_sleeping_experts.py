@@ -1,4 +1,4 @@
-"""Members that do not matter rest; resting changes little, and ends when they are needed."""
+"""Members without weight sleep; that changes little, and ends when they are needed."""
 
 from __future__ import annotations
 
@@ -7,20 +7,19 @@ import pytest
 
 import regimekit as rk
 from regimekit.core.exceptions import SnapshotError
-from regimekit.ensemble import sleeping_experts as parking
-from regimekit.ensemble.aggregation import Mixer
-from regimekit.ensemble.members import Spec
-from regimekit.ensemble.sleeping_experts import Parking
-from regimekit.serialization.validation import Arrays
+from regimekit.ensemble import aggregation
+from regimekit.ensemble.aggregation import Aggregation, SleepingExperts
+from regimekit.serialization.schema import pack_state, unpack_state
+from regimekit.serialization.validation import Arrays, Values
 
-SPECS = [Spec("level", reads=True), Spec("lags 1 to 3", (1, 2, 3)), Spec("season lags", (1, 24))]
-PARKED = "regimes, lags 1 to 3"
+MAY_SLEEP = [False, True, True]  # a member that infers regimes, and two that only forecast
+SLEEPING = "regimes, lags 1 to 3"
 
 
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parking, "TRIAL", 200)
-    monkeypatch.setattr(parking, "REST", 300)
+    monkeypatch.setattr(aggregation, "TRIAL", 200)
+    monkeypatch.setattr(aggregation, "SLEEP", 300)
 
 
 def seasonal(n: int, seed: int = 0) -> np.ndarray:
@@ -29,35 +28,43 @@ def seasonal(n: int, seed: int = 0) -> np.ndarray:
     return np.tile(pattern, n // 12 + 1)[:n] + 0.5 * np.random.default_rng(seed).standard_normal(n)
 
 
+def asleep_after(y: np.ndarray) -> int:
+    """Number of observations during which the member slept."""
+    model, asleep = rk.auto(), 0
+    for value in y:
+        model.update(value)
+        assert model.engine is not None
+        asleep += not model.engine.ensemble.sleeping.active[2]
+    return asleep
+
+
 def test_who_is_not_heard_for_a_whole_trial_rests_and_wakes(short: None) -> None:
-    own = Parking(SPECS)
+    own = SleepingExperts(MAY_SLEEP)
     seen = []
     for t in range(1000):
         weight = np.array([0.0, 0.03 if t == 150 else 0.01, 0.5])
-        own.watch(weight * own.awake)
-        seen.append(own.awake.copy())
+        own.watch(weight * np.asarray(own.active))
+        seen.append(np.array(own.active, bool))
     asleep = np.flatnonzero(~np.array(seen)[:, 1])
     assert np.array(seen)[:, [0, 2]].all()  # who reads regimes, and who is heard, never rests
     assert asleep[0] == 399 and asleep.size == 300 + 101  # 399 .. 698, and from 899 on
 
 
 def test_time_stands_still_for_who_rests() -> None:
-    mixer, full = Mixer(np.ones(3, bool)), Mixer(np.ones(3, bool))
+    weights, full = Aggregation(np.ones(3, bool)), Aggregation(np.ones(3, bool))
     for _ in range(40):
-        for one in (mixer, full):
-            one.learn(np.array([0.1, 0.3, 0.2]))
-            one.count(np.array([1.0, 2.0, 3.0]), 1.0)
-    before = mixer.weight.copy()
-    mixer.attend(np.array([True, False, True]))
-    assert mixer.weight[1] == 0.0 and mixer.weight.sum() == pytest.approx(1.0)
+        for one in (weights, full):
+            one.update(np.array([0.1, 0.3, 0.2]))
+    before = np.array(weights.weight)
+    weights.set_present(np.array([True, False, True]))
+    assert weights.weight[1] == 0.0 and np.sum(weights.weight) == pytest.approx(1.0)
     for _ in range(40):
-        mixer.learn(np.array([0.1, 77.0, 0.1]))
-        mixer.count(np.array([1.0, 77.0, 1.0]), 1.0)
+        weights.update(np.array([0.1, 77.0, 0.1]))
     for name in ("regret", "square", "largest"):
-        assert getattr(mixer, name)[1] == getattr(full, name)[1]
-    assert mixer.tally[:, 1].tolist() == full.tally[:, 1].tolist()
-    mixer.attend(np.ones(3, bool))
-    assert 0.0 < mixer.weight[1] <= before[1] * 1.5
+        assert getattr(weights, name)[1] == getattr(full, name)[1]
+    assert np.asarray(weights.tally)[:, 1].tolist() == np.asarray(full.tally)[:, 1].tolist()
+    weights.set_present(np.ones(3, bool))
+    assert 0.0 < weights.weight[1] <= before[1] * 1.5
 
 
 def test_a_season_lets_short_lags_rest_and_costs_nothing(
@@ -71,9 +78,9 @@ def test_a_season_lets_short_lags_rest_and_costs_nothing(
         watched.run(part)
         rested.append(not watched.stream.ensemble.parking.awake[2])
     assert any(rested) and not rested[0]
-    assert model.weights[PARKED] < parking.HEARD
-    assert model.regret[PARKED] < 0.5  # it would have been far worse, where it was asked
-    monkeypatch.setattr(parking, "HEARD", 0.0)
+    assert model.weights[SLEEPING] < aggregation.MIN_WEIGHT
+    assert model.regret[SLEEPING] < 0.5  # it would have been far worse, where it was asked
+    monkeypatch.setattr(aggregation, "MIN_WEIGHT", 0.0)
     always = rk.auto().run(y)
     ours, theirs = (np.abs(one.mean - y)[400:].mean() for one in (resting, always))
     assert ours == pytest.approx(theirs, rel=0.01)
@@ -85,23 +92,24 @@ def test_a_resting_member_is_saved_as_it_is(short: None) -> None:
     model = rk.auto()
     for t, value in enumerate(y):
         model.update(value)
-        if t > 300 and not model.stream.ensemble.parking.awake.all():
+        if t > 300 and not np.all(model.engine.ensemble.sleeping.active):
             break
     else:
-        pytest.fail("nobody went to rest")
-    assert model.weights[PARKED] == 0.0 and "At rest" in model.explain()
+        pytest.fail("no member sleeps")
+    assert model.weights[SLEEPING] == 0.0 and "Inactive members" in model.explain()
     twin = rk.from_bytes(model.to_bytes())
     for value in y[t + 1 : t + 350]:  # until after it has been woken
         ours, theirs = model.update(value), twin.update(value)
         assert ours.log_score == theirs.log_score
-    assert model.stream.ensemble.parking.elapsed[2] == twin.stream.ensemble.parking.elapsed[2]
+    assert model.engine.ensemble.sleeping.elapsed[2] == twin.engine.ensemble.sleeping.elapsed[2]
 
 
 def test_a_snapshot_cannot_let_a_reader_rest(short: None) -> None:
-    own = Parking(SPECS)
-    own.awake[0] = False
-    with pytest.raises(SnapshotError, match="always needed"):
-        Parking(SPECS).unpack(Arrays.of(own.pack()))
+    own = SleepingExperts(MAY_SLEEP)
+    own.active[0] = 0
+    values, arrays = pack_state(own)
+    with pytest.raises(SnapshotError, match="must be active"):
+        unpack_state(SleepingExperts(MAY_SLEEP), Values(values), Arrays(arrays))
 
 
 def test_it_is_heard_again_when_the_season_ends(short: None) -> None:
@@ -113,5 +121,5 @@ def test_it_is_heard_again_when_the_season_ends(short: None) -> None:
     model = rk.auto()
     model.run(seasonal(600))
     model.run(np.array(tail[3:]))
-    parked = model.stream.ensemble.parking
-    assert parked.awake[2] and model.weights[PARKED] > parking.HEARD
+    assert model.engine is not None and model.engine.ensemble.sleeping.active[2]
+    assert model.weights[SLEEPING] > aggregation.MIN_WEIGHT

@@ -1,4 +1,4 @@
-"""`auto` as a newcomer meets it."""
+"""`auto` with default settings."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import regimekit as rk
+from regimekit.ensemble import Auto
 
 
 def autoregression(rng: np.random.Generator, n: int, phi: float, sd: float = 1.0) -> np.ndarray:
@@ -18,7 +19,7 @@ def autoregression(rng: np.random.Generator, n: int, phi: float, sd: float = 1.0
 
 
 @pytest.fixture(scope="module")
-def persistent() -> rk.bank.Auto:
+def persistent() -> Auto:
     """A model that has seen 400 values of an AR(1) with coefficient .95 and noise .5."""
     model = rk.auto()
     model.run(autoregression(np.random.default_rng(4), 400, 0.95, 0.5))
@@ -37,7 +38,7 @@ def test_other_units_change_nothing(stream: np.ndarray) -> None:
 
 
 @pytest.mark.parametrize("size", [1e3, 1e9, 1e300])
-def test_a_spike_does_not_become_a_lag(persistent: rk.bank.Auto, size: float) -> None:
+def test_a_spike_does_not_become_a_lag(persistent: Auto, size: float) -> None:
     model, calm = persistent.copy(), persistent.copy()
     spread = model.predict().sd
     model.update(size)
@@ -47,7 +48,7 @@ def test_a_spike_does_not_become_a_lag(persistent: rk.bank.Auto, size: float) ->
     assert abs(model.predict().mean - calm.predict().mean) < 3 * spread
 
 
-def test_a_real_jump_is_followed_within_two_observations(persistent: rk.bank.Auto) -> None:
+def test_a_real_jump_is_followed_within_two_observations(persistent: Auto) -> None:
     model = persistent.copy()
     level = model.predict().mean + 20 * 0.5
     for y in (level, level - 0.3):
@@ -55,7 +56,7 @@ def test_a_real_jump_is_followed_within_two_observations(persistent: rk.bank.Aut
     assert abs(model.predict().mean - level) < 4 * 0.5
 
 
-def test_horizons_carry_what_they_feed_themselves(persistent: rk.bank.Auto) -> None:
+def test_horizons_carry_what_they_feed_themselves(persistent: Auto) -> None:
     """The truth is .5, 1.01, 1.28, 1.56; 400 observations know it about this well."""
     ahead = persistent.forecast(30)
     sd = [ahead[h - 1].sd for h in (1, 5, 10, 30)]
@@ -121,7 +122,7 @@ def test_a_season_is_found_and_explained(rng: np.random.Generator) -> None:
     assert set(run.regime.tolist()) == {0}
     assert sum(model.weights.values()) == pytest.approx(1.0)
     assert model.weights["regimes, season lags"] > model.weights["regimes, season"] == 0.0
-    assert "Regimes, read from season:" in text
+    assert "Regimes, inferred from season:" in text
     twin = rk.from_bytes(model.to_bytes())
     assert twin.run([20.0, 25.0]).mean.tolist() == model.run([20.0, 25.0]).mean.tolist()
 
@@ -148,7 +149,7 @@ def test_dates_name_the_season(rng: np.random.Generator) -> None:
     y = 100 + t + 8 * np.sin(2 * np.pi * t / 12) + 0.5 * rng.standard_normal(36)
     dated = rk.auto()
     dated.run(pandas.Series(y, pandas.date_range("2020-01", periods=36, freq="MS"))[:20])
-    assert dated.stream is not None and dated.stream.seasons == [12]
+    assert dated.engine is not None and dated.engine.seasons == [12]
     assert dated.settings()["seasons"] == [12]
     again = rk.from_bytes(dated.to_bytes())
     assert again.settings()["seasons"] == [12]
@@ -157,7 +158,7 @@ def test_dates_name_the_season(rng: np.random.Generator) -> None:
     assert [str(time)[:10] for time in ahead] == ["2021-09-01", "2021-10-01", "2021-11-01"]
     undated = rk.auto()
     undated.run(y[:20])
-    assert undated.stream is not None and undated.stream.seasons == []
+    assert undated.engine is not None and undated.engine.seasons == []
     assert undated.settings()["seasons"] is None
 
 
@@ -167,8 +168,8 @@ def test_a_season_that_is_named_and_not_there_is_not_used() -> None:
     for seed in range(20):
         model = rk.auto(seasons=12)
         model.run(np.random.default_rng(seed).standard_normal(40))
-        assert model.stream is not None
-        taken += bool(model.stream.seasons)
+        assert model.engine is not None
+        taken += bool(model.engine.seasons)
     assert taken <= 8
 
 
@@ -196,7 +197,7 @@ def test_levels_are_read_as_regimes(rng: np.random.Generator) -> None:
     assert np.mean(run.regime == truth) > 0.8
     means = [regime.mean[0] for regime in model.regimes()]
     np.testing.assert_allclose(means, [1e4, 1e4 + 2400], atol=150)
-    assert "read from level" in model.explain()
+    assert "inferred from level" in model.explain()
 
 
 def test_a_regime_feature_of_ones_own(rng: np.random.Generator) -> None:
@@ -227,7 +228,7 @@ def test_it_says_once_what_is_wrong() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model.run(stamps[25:])
-    assert rk.auto().explain().startswith("auto has seen nothing")
+    assert rk.auto().explain().startswith("auto has no observations")
 
 
 def test_the_second_forecast_admits_that_one_value_says_nothing_of_the_spread() -> None:
@@ -250,3 +251,42 @@ def test_a_huge_value_in_one_of_two_coordinates_kills_nothing() -> None:
         y[t % 2] = {15: -1.7e308, 30: 1e300, 31: -1e300, 45: 1e155}.get(t, y[t % 2])
         model.update(y)
     assert np.abs(model.predict().median).max() < 4
+
+
+def same(one: rk.Step, other: rk.Step) -> bool:
+    return all(a == b or (a != a and b != b) for a, b in zip(one, other, strict=True))
+
+
+@pytest.mark.parametrize("dim", [1, 2])
+def test_run_and_update_give_identical_results(rng: np.random.Generator, dim: int) -> None:
+    """A season, spikes and missing values; also after the state went through bytes."""
+    t = np.arange(140)
+    y = 5.0 * np.sin(2 * np.pi * t / 12)[:, None] + rng.standard_normal((140, dim))
+    y[[40, 90]] += 30.0
+    y[60:63] = np.nan
+    whole, single = rk.auto(), rk.auto()
+    run = whole.run(y if dim > 1 else y[:, 0])
+    steps = []
+    for row in y:
+        forecast = single.predict()
+        steps.append((forecast, single.update(row if dim > 1 else row[0])))
+    assert [step.regime for _, step in steps] == run.regime.tolist()
+    np.testing.assert_array_equal([step.log_score for _, step in steps], run.log_score)
+    np.testing.assert_array_equal([step.weight for _, step in steps], run.weight)
+    np.testing.assert_allclose([forecast.mean for forecast, _ in steps], run.mean, rtol=1e-13)
+    assert [event for _, step in steps for event in step.events] == run.events
+    again = rk.from_bytes(whole.to_bytes())
+    for row in y[:30]:
+        value = row if dim > 1 else row[0]
+        assert same(again.update(value), whole.update(value))
+
+
+def test_predict_changes_nothing_and_forecasts_do_not_either(rng: np.random.Generator) -> None:
+    x = rng.standard_normal((60, 2))
+    y = x[:, 0] + 0.1 * rng.standard_normal(60)
+    asked, plain = rk.auto(), rk.auto()
+    for t in range(60):
+        asked.predict(x[t - 1])
+        if t % 20 == 19:
+            asked.forecast(4, x[:4])
+        assert same(asked.update(y[t], x[t]), plain.update(y[t], x[t]))

@@ -1,4 +1,4 @@
-"""Seasons: found early where a calendar has them, averaged, taken out before regimes are read."""
+"""Seasons: found early if a calendar has them, averaged, removed before regimes are inferred."""
 
 from __future__ import annotations
 
@@ -6,20 +6,19 @@ import numpy as np
 import pytest
 
 import regimekit as rk
-from regimekit.ensemble import seasonal
-from regimekit.ensemble.design import Lineup
+from regimekit.ensemble.design import Lineup, Spec, make_filter
+from regimekit.ensemble.members import MEAN_SEASONS, SEASON_RATES, SEASONAL, RegimeMember, SeasonalProfile
 from regimekit.ensemble.seasonality import propose
-from regimekit.ensemble.shared_lags import REACH, SharedPast
-from regimekit.preprocessing.lag_buffer import BROAD, CLEAN
+from regimekit.preprocessing.lag_buffer import LagBuffer
 
 SHAPE = np.array([4.0, -1.0, 0.0, -3.0])
 
 
-def past_of(values: np.ndarray, depth: int = 64) -> SharedPast:
-    past = SharedPast(depth, 1)
+def buffer_of(values: np.ndarray, depth: int = 64) -> LagBuffer:
+    buffer = LagBuffer(depth, 1)
     for value in values:
-        past.push(np.array([value]), np.array([value]))
-    return past
+        buffer.push(np.array([value]))
+    return buffer
 
 
 def line(n: int, slope: float = 0.0) -> np.ndarray:
@@ -31,40 +30,35 @@ def line(n: int, slope: float = 0.0) -> np.ndarray:
 @pytest.mark.parametrize("h", [0, 1, 5])
 def test_a_season_on_a_line_goes_on(slope: float, h: int) -> None:
     n = 30
-    ahead = seasonal.points(past_of(line(n, slope)), CLEAN, 4, h)[:, 0]
+    ahead = SeasonalProfile(4, 1).points(buffer_of(line(n, slope)), 0, h)[:, 0]
     truth = line(n + h + 1, slope)[-1]
-    means = dict(zip(seasonal.NAMES, ahead.tolist(), strict=True))
-    for name in seasonal.MEANS:
+    means = dict(zip(SEASONAL, ahead.tolist(), strict=True))
+    for name in MEAN_SEASONS:
         assert means[name] == pytest.approx(truth)
     if slope == 0.0:
         assert means["season ago"] == pytest.approx(truth)
 
 
 def test_before_two_seasons_the_value_one_season_ago_serves() -> None:
-    ahead = seasonal.points(past_of(line(7)), CLEAN, 4, 0)[:, 0]
-    assert ahead[2:].tolist() == [line(7)[3]] * len(seasonal.RATES)
-    assert seasonal.season_of(past_of(line(7)), CLEAN, 4) is None
+    profile, buffer = SeasonalProfile(4, 1), buffer_of(line(7))
+    ahead = profile.points(buffer, 0, 0)[:, 0]
+    assert ahead[2:].tolist() == [line(7)[3]] * len(SEASON_RATES)
+    assert profile.known_season(buffer, 0) is None
 
 
 def test_one_shift_of_the_level_does_not_bend_the_season() -> None:
     values = line(40)
     values[30:] += 100.0
-    found = seasonal.season_of(past_of(values), CLEAN, 4)
+    found = SeasonalProfile(4, 1).known_season(buffer_of(values), 0)
     assert found is not None
     np.testing.assert_allclose(found[:, 0], SHAPE[(40 + np.arange(4)) % 4], atol=1e-9)
 
 
 def test_lags_less_their_season() -> None:
-    past = past_of(line(24))
-    season = seasonal.season_of(past, CLEAN, 4)
-    rest = past.design(CLEAN, np.array([1, 2, 7]), season)
-    np.testing.assert_allclose(rest.ravel(), [50.0, 0.0, 0.0], atol=1e-9)
-
-
-def test_nothing_is_expected_far_beyond_the_past() -> None:
-    past = past_of(np.linspace(-10.0, 30.0, 64))
-    far = past.within_reach(CLEAN, np.array([[-1e4], [12.0], [1e4]])).ravel()
-    assert far.tolist() == [-10.0 - REACH * 40 - BROAD, 12.0, 30.0 + REACH * 40 + BROAD]
+    spec = Spec("season", (1, 2, 7), forecasts=False, season=4)
+    member = RegimeMember(spec, 1, make_filter(spec, 1, 0), 0)
+    assert member.set_design(buffer_of(line(24)), 0, np.zeros(0))
+    np.testing.assert_allclose(member.design, [[1.0, 50.0, 0.0, 0.0]], atol=1e-9)
 
 
 def test_what_a_calendar_has_is_found_early(rng: np.random.Generator) -> None:

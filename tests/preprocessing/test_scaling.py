@@ -1,4 +1,4 @@
-"""Units: noise is about one, from the first observations, whatever the stream is measured in."""
+"""Scaling of a stream: the noise is about 1, from the first observations, in any unit."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ import numpy as np
 import pytest
 
 import regimekit as rk
-from regimekit.preprocessing.scaling import Units, measure
+from regimekit.preprocessing.scaling import Standardizer, measure
+from regimekit.serialization.schema import pack_state, unpack_state
 from regimekit.serialization.validation import Arrays, Values
 
 
-def learnt(values: np.ndarray) -> Units:
-    units = Units(1)
+def learnt(values: np.ndarray) -> Standardizer:
+    units = Standardizer(1)
     for value in values:
-        units.learn(np.array([value]))
+        units.update(np.array([value]))
     return units
 
 
@@ -31,8 +32,8 @@ def test_a_change_of_unit_changes_nothing_inside(rng: np.random.Generator) -> No
 
 
 def test_rebuilds_stop_when_the_units_are_frozen(rng: np.random.Generator) -> None:
-    units = Units(1)
-    asked = [units.learn(np.array([v])) for v in rng.standard_normal(400)]
+    units = Standardizer(1)
+    asked = [units.update(np.array([v])) for v in rng.standard_normal(400)]
     assert any(asked[:5]) and not any(asked[81:])
 
 
@@ -43,7 +44,7 @@ def test_a_constant_start_has_a_unit_and_comes_alive(
     units = learnt(np.full(100, level))
     assert units.scale[0] > 0 and not units.alive[0]
     for value in level + 50.0 * rng.standard_normal(30):
-        units.learn(np.array([value]))
+        units.update(np.array([value]))
     assert 15 < units.scale[0] < 150
 
 
@@ -51,10 +52,10 @@ def test_another_unit_is_neither_believed_at_once_nor_refused(rng: np.random.Gen
     units = learnt(rng.standard_normal(200))
     before = units.scale[0]
     for _ in range(5):
-        units.learn(1000.0 * rng.standard_normal(1))
+        units.update(1000.0 * rng.standard_normal(1))
     assert units.scale[0] == before
     for _ in range(75):
-        units.learn(1000.0 * rng.standard_normal(1))
+        units.update(1000.0 * rng.standard_normal(1))
     assert 500 < units.scale[0] < 2000
     assert len(units.buffer) <= 80  # what came before the change is not replayed
 
@@ -68,7 +69,7 @@ def test_rounded_and_rarely_moving_streams(rng: np.random.Generator) -> None:
 
 def test_missing_values_and_extremes() -> None:
     units = learnt(np.array([np.nan, np.nan, 1e300, np.nan, -1e300, 2.0, 3.0]))
-    assert np.isfinite(units.scale).all() and (units.scale > 0).all()
+    assert np.isfinite(units.scale).all() and (np.asarray(units.scale) > 0).all()
     assert np.isfinite(units.to_units(np.array([1e308]))).all()
     assert learnt(np.full(5, np.nan)).scale[0] == 1.0
 
@@ -81,13 +82,13 @@ def test_each_coordinate_has_its_own_unit(rng: np.random.Generator) -> None:
 
 def test_snapshot_of_units(rng: np.random.Generator) -> None:
     units = learnt(rng.standard_normal(33))
-    values, arrays = units.pack()
-    twin = Units(units.dim, units.window)
-    twin.unpack(Values(values), Arrays(arrays))
+    values, arrays = pack_state(units)
+    twin = Standardizer(units.dim, units.window)
+    unpack_state(twin, Values(values), Arrays(arrays))
     more = rng.standard_normal(60)
     for value in more:
-        assert units.learn(np.array([value])) == twin.learn(np.array([value]))
-    assert units.scale == twin.scale and units.centre == twin.centre
+        assert units.update(np.array([value])) == twin.update(np.array([value]))
+    assert units.scale[0] == twin.scale[0] and units.centre[0] == twin.centre[0]
 
 
 def test_rescaled_forecast() -> None:
@@ -95,3 +96,16 @@ def test_rescaled_forecast() -> None:
     out = inside.rescaled(np.array([10.0]), np.array([3.0]))
     assert out.mean == pytest.approx(10 + 3 * inside.mean)
     assert out.quantile(0.9) == pytest.approx(10 + 3 * inside.quantile(0.9))
+
+
+def test_a_later_check_agrees_with_the_full_estimate(rng: np.random.Generator) -> None:
+    """Scales that change by a factor near the limit of 30: found if and only if beyond it."""
+    for factor in (0.5, 25.0, 29.0, 31.0, 40.0, 1e4):
+        units = learnt(rng.standard_normal(200))
+        before, changed = units.scale[0], False
+        for value in factor * rng.standard_normal(100):
+            ratio = measure(np.append(units.buffer[-39:], [[value]], axis=0))[1][0] / units.scale[0]
+            due = (units.count + 1) % 20 == 0 and abs(np.log(ratio)) > np.log(30.0)
+            assert units.update(np.array([value])) == due
+            changed |= due
+        assert changed == (units.scale[0] != before)
