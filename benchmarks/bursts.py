@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 import regimekit as rk
+from regimekit.core.random import RandomSource
 
 HEIGHTS = (3.0, 4.0, 6.0, 20.0, 1e6)
 RUNS = 60
@@ -52,8 +53,8 @@ def opens(
 ) -> bool:
     """Whether run k reports another regime than the present one."""
     model: Any = rk.from_bytes(_warm(batch, prior_var, threshold, k % 4))
-    model.engine.rng = np.random.default_rng([k, 1])
-    present = model.reporter.names[model.engine.reported]
+    model.engine.random = RandomSource(np.random.default_rng([k, 1]))
+    present = model.reporter.names[model.engine.clock.reported]
     phase = k % batch
     time = np.arange(phase + length + 2 * batch)
     y = np.random.default_rng([k, 2]).standard_normal(time.size)

@@ -94,7 +94,9 @@ def bound(model: Any, *, clean: Any, x: Any = None, position: Position = 0) -> B
     noise_root = np.linalg.cholesky(posterior.emission.noise_covariance())
     found = []
     for path in paths:
-        designs = [np.linalg.solve(noise_root, design) for design in path]
+        designs: list[Array] = [
+            np.asarray(np.linalg.solve(noise_root, f), np.float64) for f in path
+        ]
         if posterior.emission.scoring.is_contamination():
             worst = _under_contamination(posterior, prefix, designs, lengths)
         else:

@@ -20,7 +20,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regimekit.core.exceptions import RegimekitError
-from regimekit.ihmm.algorithm import RegimeFilter
 from regimekit.ihmm.emissions.linear_gaussian import LinearGaussian
 from regimekit.ihmm.model import RegimeModel
 from regimekit.ihmm.state import NO_LABEL
@@ -84,7 +83,7 @@ class BatchPosterior:
     def __init__(self, model: Any) -> None:
         _check_model(model)
         self.model: RegimeModel = model.copy()
-        self.filter: RegimeFilter = self.model.engine
+        self.filter: Any = self.model.engine
         self.islands = int(self.filter.islands)
         places = [self.filter.candidate_places(g) for g in range(self.islands)]
         self.place = np.concatenate(places)

@@ -399,7 +399,8 @@ def _shift_course(
     signal = shifts[:, None, None] * (time >= phases[:, None])
     levels = None if known is None else np.repeat(known, phases.size)
     takeover = _takeover(s, shifts.size * phases.size, levels)
-    return expected_course(signal.reshape(-1, time.size), s.batch, takeover, s.judge)
+    course: Course = expected_course(signal.reshape(-1, time.size), s.batch, takeover, s.judge)
+    return course
 
 
 def _opened(course: Course, batch: int, phases: Array) -> Array:
