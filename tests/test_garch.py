@@ -13,7 +13,7 @@ from scipy import stats
 from test_garch_emission import HIGH, LOW, one_regime, simulate
 
 from regimekit import RegimekitError
-from regimekit.ihmm.garch import garch_ihmm
+from regimekit.ihmm.makers import garch_ihmm
 from regimekit.ihmm.model import RegimeModel
 from regimekit.preprocessing import features
 from regimekit.serialization import snapshot
@@ -211,7 +211,7 @@ def test_the_papers_rules_work_too(rule: object) -> None:
 
 def test_without_the_compiler() -> None:
     code = (
-        "from regimekit.ihmm.garch import garch_ihmm\n"
+        "from regimekit.ihmm.makers import garch_ihmm\n"
         "model = garch_ihmm(particles=4, cloud=16, batch=3)\n"
         "print(model.run([0.1, -0.5, 1.2, 0.3, -2.0, 0.1, 0.4]).sd[-1])\n"
     )

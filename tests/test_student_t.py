@@ -15,7 +15,7 @@ from regimekit.ihmm.emissions.base import Shape, begin
 from regimekit.ihmm.emissions.eager import Components
 from regimekit.ihmm.emissions.inverse_wishart import digamma
 from regimekit.ihmm.emissions.normal_inverse_gamma import StudentSpec, consistency
-from regimekit.ihmm.student_t import student_t_ihmm
+from regimekit.ihmm.makers import student_t_ihmm
 from regimekit.ihmm.weights import HUBER, IMQ, MAHALANOBIS, NONE, Scoring
 
 C = 2.0  # threshold of the robust cases

@@ -29,9 +29,7 @@ if TYPE_CHECKING:
     from regimekit.core.warnings import RegimekitWarning
     from regimekit.distributions.forecast import Forecast
     from regimekit.ensemble import auto
-    from regimekit.ihmm.garch import garch_ihmm
-    from regimekit.ihmm.makers import br_ihmm, ihmm, wolf_ihmm
-    from regimekit.ihmm.student_t import student_t_ihmm
+    from regimekit.ihmm.makers import br_ihmm, garch_ihmm, ihmm, student_t_ihmm, wolf_ihmm
     from regimekit.panel import run_many
     from regimekit.preprocessing import features
     from regimekit.results import Event, Regime, Run, Step, Transitions
@@ -60,9 +58,7 @@ else:
         "core.warnings": ("RegimekitWarning",),
         "distributions.forecast": ("Forecast",),
         "ensemble": ("auto",),
-        "ihmm.garch": ("garch_ihmm",),
-        "ihmm.makers": ("br_ihmm", "wolf_ihmm"),
-        "ihmm.student_t": ("student_t_ihmm",),
+        "ihmm.makers": ("br_ihmm", "garch_ihmm", "student_t_ihmm", "wolf_ihmm"),
         "panel": ("run_many",),
         "results": ("Event", "Regime", "Run", "Step", "Transitions"),
         "robustness.sensitivity": ("sensitivity",),

@@ -15,7 +15,7 @@ from regimekit.baselines.bocd import bocd
 from regimekit.baselines.naive import LastValue, last_value
 from regimekit.core.model import Model
 from regimekit.datasets.contamination import duplicate
-from regimekit.ihmm.student_t import student_t_ihmm
+from regimekit.ihmm.makers import student_t_ihmm
 from regimekit.results import OPENED
 
 BATCH, PARTICLES, MAX_REGIMES = 6, 30, 30

@@ -92,6 +92,8 @@ def moderate(argument: str, value: Any, most: float = 1e100) -> None:
 
 def observation(y: Any, dim: int | None = None) -> NDArray[np.float64]:
     """One observation as a vector of length `dim`; NaN means not observed."""
+    if type(y) is float and dim == 1 and not math.isinf(y):
+        return np.array([y])
     vector = numbers("y", math.nan if y is None else y)
     if vector.ndim > 1 or vector.size == 0:
         raise RegimekitError(f"y must be a number or a vector, got shape {vector.shape}.")

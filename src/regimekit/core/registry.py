@@ -50,13 +50,13 @@ _ENTRIES = (
     ),
     Entry(
         "student_t_ihmm",
-        "regimekit.ihmm.student_t",
+        "regimekit.ihmm.makers",
         "infinite HMM with unknown noise per regime: doubly robust, needs no noise level",
         "Yiu et al. 2026",
     ),
     Entry(
         "garch_ihmm",
-        "regimekit.ihmm.garch",
+        "regimekit.ihmm.makers",
         "infinite HMM of GARCH(1, 1) volatilities, learnt by particle clouds",
         "Haas, Mittnik and Paolella 2004; Liu and West 2001",
     ),

@@ -110,6 +110,13 @@ class Forecast:
         return cls(kept / kept.sum(), location, spread, degrees, outlier)
 
     @classmethod
+    def normalized(
+        cls, share: Array, location: Array, spread: Array, dof: Array, outlier: float = 0.0
+    ) -> Forecast:
+        """Return a mixture forecast from arrays that it may own; the shares are normalized."""
+        return cls(share / share.sum(), location, spread, dof, outlier)
+
+    @classmethod
     def from_mixture(cls, mixture: Mixture, outlier: float = 0.0) -> Forecast:
         """Return a forecast with copies of the components of a mixture of the core."""
         return cls(*mixture.components(), outlier=outlier)

@@ -3,8 +3,9 @@ from libc.stdint cimport int64_t
 from regimekit.core.logspace cimport draw_index, logaddexp, logsumexp, normalize
 from regimekit.core.random cimport RandomSource
 from regimekit.distributions.mixture cimport Mixture
+from regimekit.distributions.student_t cimport log_mixture
 from regimekit.ihmm.batch_schedule cimport BatchSchedule
-from regimekit.ihmm.emissions.base cimport Emission
+from regimekit.ihmm.emissions.base cimport Emission, PythonEmission
 from regimekit.ihmm.hdp cimport (
     Concentration, count_transition, least_used, log_stick_rest, log_transition_row, remove_regime,
     transition_matrix,

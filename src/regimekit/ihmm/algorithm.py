@@ -39,6 +39,8 @@ if not cython.compiled:
     from regimekit.core.logspace import draw_index, logaddexp, logsumexp, normalize
     from regimekit.core.random import RandomSource
     from regimekit.distributions.mixture import Mixture
+    from regimekit.distributions.student_t import log_mixture
+    from regimekit.ihmm.emissions.base import PythonEmission
     from regimekit.ihmm.hdp import (
         count_transition,
         least_used,
@@ -951,6 +953,35 @@ class RegimeFilter:
             np.array(self.forecast.dof[:n]),
         )
 
+    def step(self, y, design):
+        """Learn one observation y (d,) with its design (r, m).
+
+        Returns:
+            (log density of y under its forecast, the Change or None). The log density is NaN if y
+            is missing, and is computed for d = 1 only.
+        """
+        value: cython.double[::1] = y
+        features: cython.double[:, ::1] = design
+        score: cython.double = float("nan")
+        with cython.nogil:
+            if not self.predicted or not self.same_design(features):
+                self.predict(features)
+            if self.emission.dim == 1:
+                score = log_mixture(
+                    value[0],
+                    self.forecast.share,
+                    self.forecast.location[:, 0],
+                    self.forecast.spread[:, 0, 0],
+                    self.forecast.dof,
+                    self.forecast.size,
+                    0,
+                )
+            self.update(value, features)
+        self.raise_error()
+        change = self.change
+        self.change = None
+        return score, change
+
     def run(self, y, designs, stop_below=0.0):
         """Learn observations y (T, d) with their designs (T, r, m).
 
@@ -1016,8 +1047,8 @@ class RegimeFilter:
 
     def raise_error(self):
         """Raise what an emission written in Python raised inside the loop."""
-        error = getattr(self.emission, "error", None)
-        if error is not None:
+        if isinstance(self.emission, PythonEmission) and self.emission.error is not None:
+            error = self.emission.error
             self.emission.error = None
             raise error
 
@@ -1175,3 +1206,8 @@ class RegimeFilter:
         for g in range(self.islands):
             for k in range(self.clock.candidates[g]):
                 self.emission.skip(g * self.candidates.capacity + k)
+
+
+def rate_memory():
+    """Return the number of observations over which the outlier rate is remembered."""
+    return RATE_MEMORY

@@ -1,108 +1,147 @@
-"""Makers of the infinite HMM family with linear-Gaussian emissions."""
+"""The makers of the infinite HMM family; their signatures come from the settings dataclasses."""
 
 from __future__ import annotations
 
+import inspect
+import textwrap
+from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import fields
-from typing import Any, TypeVar
+from typing import Any
 
-from regimekit.core.exceptions import RegimekitError
-from regimekit.core.maker import (
-    Batch,
-    ByUnits,
-    Numbers,
-    Pair,
-    Resampling,
-    Rules,
-    Terms,
-    Units,
-    Weight,
-    maker,
-)
+from regimekit.core.exceptions import RegimekitError, unknown, whole
+from regimekit.core.maker import ByUnits
 from regimekit.ihmm.emissions.base import EmissionSettings
+from regimekit.ihmm.emissions.garch import GarchSettings
 from regimekit.ihmm.emissions.linear_gaussian import GaussianSettings
+from regimekit.ihmm.emissions.student_t import StudentTSettings
 from regimekit.ihmm.model import RegimeModel
 from regimekit.ihmm.settings import RegimeSettings
 from regimekit.ihmm.standardized import InUnits
+from regimekit.preprocessing import features as feature_maps
 
-Spec = TypeVar("Spec", bound=EmissionSettings)
-# Who tells any of these tells it in the units of y; who tells none has the units learnt.
-SCALES = {"noise", "prior_mean", "prior_var", "noise_shape", "noise_scale"}
-NOISE = ByUnits(learnt=1.0, given=0.25)
-PRIOR_MEAN = ByUnits(learnt=0.0, given=0.0)
-PRIOR_VAR = ByUnits(learnt=100.0, given=1.0)
+# Defaults where the units of y are estimated, and where they are given.
+BY_UNITS = {
+    GaussianSettings: {
+        "noise": ByUnits(learnt=1.0, given=0.25),
+        "prior_mean": ByUnits(learnt=0.0, given=0.0),
+        "prior_var": ByUnits(learnt=100.0, given=1.0),
+    },
+    StudentTSettings: {
+        "prior_mean": ByUnits(learnt=0.0, given=0.0),
+        "prior_var": ByUnits(learnt=100.0, given=1.0),
+        "noise_shape": ByUnits(learnt=5.0, given=3.0),
+        "noise_scale": ByUnits(learnt=5.0, given=0.75),
+    },
+    GarchSettings: {},
+}
+MAX_POINTS = 100_000  # points of the cloud of a GARCH regime
+
+Maker = Callable[..., RegimeModel]
 
 
-@maker
-def br_ihmm(
-    *,
-    features: Terms | None = None,
-    units: Units | None = None,
-    noise: Numbers | ByUnits = NOISE,
-    prior_mean: Numbers | ByUnits = PRIOR_MEAN,
-    prior_var: Numbers | ByUnits = PRIOR_VAR,
-    batch: Batch = 6,
-    threshold: float | None = None,
-    weight: Weight | None = None,
-    outlier_rate: float = 0.05,
-    islands: int | None = None,
-    structure_share: float | None = None,
-    weigh_regimes: bool = True,
-    particles: int = 100,
-    ess_threshold: float = 0.5,
-    max_regimes: int = 30,
-    prune_pool: int = 5,
-    rule: Rules = "default",
-    resampling: Resampling | None = None,
-    structure_sweeps: int | None = None,
-    sticky: float | None = None,
-    alpha_prior: Pair = (1.0, 1.0),
-    gamma_prior: Pair | None = None,
-    outlier_weight: float = 0.2,
-    dim: int | None = None,
-    seed: int = 0,
-) -> RegimeModel:
-    """The doubly robust model: weighted parameters, weighted regimes, one regime per batch.
+def make_maker(
+    name: str, emission: type[EmissionSettings], text: str, **defaults: Any
+) -> Maker:
+    """Return the maker of a model: a function with one keyword argument per setting.
 
     Args:
-        features: f(x), from `regimekit.preprocessing.features`; by default an intercept, and the columns of x
-            where x is given.
-        units: "auto" learns the units of y from the stream, so that nothing need be known about
-            it: noise and prior_var are then told in units of the noise.
-            "given" takes them in the units of y. "auto" is the default where neither noise nor
-            the prior of the coefficients is told.
-        noise: R, the variance of one observation around its regime: a number or a (d, d) matrix;
-            by default 1 where the units are learnt, else 0.25.
-        prior_mean: mu0 of the coefficients: a number or a vector; 0 by default.
-        prior_var: Sigma0 of the coefficients: a number, a vector or a matrix; by default 100
-            where the units are learnt, else 1.
-        batch: B, observations that share one regime; "adaptive" lets the outlier rate choose.
-        threshold: c, the length in standard deviations where an observation starts to lose
-            its say under `imq`, `huber` and `mahalanobis`. Infinity means never. Given without
-            a weight it means `imq`; contamination needs none.
-        weight: "contamination" (the default: an observation comes from the regime or, at a
-            rate that is learnt, from one broad density for all), "imq", "huber", "mahalanobis"
-            or "none".
-        outlier_rate: first guess of the share of outliers under contamination.
-        islands: into how many groups with shifted batches the particles are divided; by default
-            one for every place in the batch under contamination, else 1.
-        structure_share: share of the particles whose transitions are refreshed per batch.
-        weigh_regimes: weight the evidence for regimes too.
-        particles: how many hypotheses of the path are kept.
-        ess_threshold: resample when the effective sample size falls to this share of them.
-        max_regimes: forget a regime when this many are open.
-        prune_pool: forget the least recently seen of this many least visited ones.
-        rule: "default", "paper", or a mapping such as {"D3": "paper"}; see docs/deviations.md.
-        resampling: "systematic", "stratified" or "multinomial"; by default the rule's.
-        structure_sweeps: Gibbs passes over the regime prior per batch; by default the rule's.
-        sticky: kappa, an extra weight on staying in the regime from batch to batch; by default
-            10 under contamination, else 0.
-        alpha_prior: (shape, rate) of the Gamma prior of alpha.
-        gamma_prior: (shape, rate) of the Gamma prior of gamma, which says how readily regimes are
-            opened; by default (1, 10) under contamination, else (1, 1).
-        outlier_weight: an observation with a weight below this is flagged as an outlier.
-        dim: number of coordinates of y, where the first observation should not settle it.
-        seed: of the random draws.
+        name: name of the model.
+        emission: settings dataclass of its emission.
+        text: documentation; the list of arguments is added.
+        **defaults: defaults that differ from those of the dataclasses.
+    """
+    by_units = BY_UNITS[emission]
+    chosen: dict[str, Any] = {}
+    docs: dict[str, str] = {}
+    for f in (*fields(emission), *fields(RegimeSettings)):
+        chosen[f.name] = by_units.get(f.name, defaults.get(f.name, f.default))
+        docs[f.name] = f.metadata["doc"]
+    chosen["units"] = None
+
+    def make(**settings: Any) -> RegimeModel:
+        for given in settings:
+            if given not in chosen:
+                raise unknown("setting", given, chosen)
+        return build(name, emission, chosen | settings)
+
+    make.__name__ = make.__qualname__ = name
+    make.__doc__ = _docstring(text, docs)
+    make.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [
+            inspect.Parameter(key, inspect.Parameter.KEYWORD_ONLY, default=value)
+            for key, value in chosen.items()
+        ],
+        return_annotation=RegimeModel,
+    )
+    return make
+
+
+def _docstring(text: str, docs: dict[str, str]) -> str:
+    """Insert the list of arguments before the example."""
+    lines = ["Args:"]
+    for key, doc in docs.items():
+        lines += textwrap.wrap(
+            f"{key}: {doc}", 92, initial_indent="    ", subsequent_indent="        "
+        )
+    lines += [
+        "",
+        "Returns:",
+        "    RegimeModel: a model that has not seen any observation.",
+        "",
+        "Raises:",
+        "    RegimekitError: If a setting is unknown or invalid.",
+    ]
+    arguments = "\n".join(lines)
+    summary, _, example = inspect.cleandoc(text).partition("Example:\n")
+    return f"{summary.rstrip()}\n\n{arguments}\n" + (f"\nExample:\n{example}\n" if example else "")
+
+
+def build(name: str, emission: type[EmissionSettings], settings: dict[str, Any]) -> RegimeModel:
+    """Return a model of the family from all settings of its maker.
+
+    If no setting in the units of y is given, the units are estimated.
+
+    Raises:
+        RegimekitError: If a setting is invalid.
+    """
+    chosen = deepcopy(settings)  # the caller may change a list or an array later
+    scales = set(BY_UNITS[emission])
+    open_scales = {key for key in scales if isinstance(chosen[key], ByUnits)}
+    if chosen["units"] is None:
+        chosen["units"] = "auto" if scales and open_scales == scales else "given"
+    if chosen["units"] == "auto" and not scales:
+        raise RegimekitError(f"units must be 'given' for {name}, got 'auto'.")
+    for key in open_scales:
+        default = chosen[key]
+        chosen[key] = default.learnt if chosen["units"] == "auto" else default.given
+    if emission is GarchSettings:
+        _check_garch(chosen)
+    names = {f.name for f in fields(emission)}
+    own = emission(**{k: v for k, v in chosen.items() if k in names})
+    shared = RegimeSettings(**{k: v for k, v in chosen.items() if k not in names})
+    made = InUnits if shared.units == "auto" else RegimeModel
+    return made(name, shared, own)
+
+
+def _check_garch(chosen: dict[str, Any]) -> None:
+    if chosen["dim"] not in (None, 1):
+        raise RegimekitError(
+            f"dim must be 1 for a GARCH regime, which describes one series, got {chosen['dim']!r}."
+        )
+    if feature_maps.read(chosen["features"]) != feature_maps.intercept():
+        raise RegimekitError(
+            "features must not be given: a GARCH regime has mean zero. "
+            "Pass the residuals of a regression as y."
+        )
+    whole("cloud", chosen["cloud"], least=16, most=MAX_POINTS)
+
+
+br_ihmm = make_maker(
+    "br_ihmm",
+    GaussianSettings,
+    """
+    Return the doubly robust model (BR-iHMM): weighted parameters, weighted regimes, batches.
 
     Example:
         >>> import regimekit as rk
@@ -111,98 +150,82 @@ def br_ihmm(
         ...     step = model.update(y)
         >>> step.regime, len(model.regimes()), abs(model.predict().mean) < 0.5
         (0, 1, True)
+    """,
+)
+wolf_ihmm = make_maker(
+    "wolf_ihmm",
+    GaussianSettings,
     """
-    return build("br_ihmm", GaussianSettings, locals())
-
-
-@maker
-def wolf_ihmm(
-    *,
-    features: Terms | None = None,
-    units: Units | None = None,
-    noise: Numbers | ByUnits = NOISE,
-    prior_mean: Numbers | ByUnits = PRIOR_MEAN,
-    prior_var: Numbers | ByUnits = PRIOR_VAR,
-    batch: Batch = 1,
-    threshold: float | None = 2.0,
-    weight: Weight | None = "imq",
-    outlier_rate: float = 0.05,
-    islands: int | None = None,
-    structure_share: float | None = None,
-    weigh_regimes: bool = False,
-    particles: int = 100,
-    ess_threshold: float = 0.5,
-    max_regimes: int = 30,
-    prune_pool: int = 5,
-    rule: Rules = "default",
-    resampling: Resampling | None = None,
-    structure_sweeps: int | None = None,
-    sticky: float | None = None,
-    alpha_prior: Pair = (1.0, 1.0),
-    gamma_prior: Pair | None = None,
-    outlier_weight: float = 0.2,
-    dim: int | None = None,
-    seed: int = 0,
-) -> RegimeModel:
-    """Weighted parameters, plain likelihood for regimes, batch 1. Settings as `br_ihmm`.
+    Return the model with weighted parameters and a plain likelihood for regimes, batch 1.
 
     Its parameters are robust, its regimes are not: one outlier can open a regime.
+    """,
+    batch=1,
+    threshold=2.0,
+    weight="imq",
+    weigh_regimes=False,
+)
+ihmm = make_maker(
+    "ihmm",
+    GaussianSettings,
     """
-    return build("wolf_ihmm", GaussianSettings, locals())
+    Return the plain online infinite HMM: batch 1, no weight.
+    """,
+    batch=1,
+    weight="none",
+)
+student_t_ihmm = make_maker(
+    "student_t_ihmm",
+    StudentTSettings,
+    """
+    Return the doubly robust model that needs no noise variance: each regime learns its own.
 
+    With `weight="none", batch=1` it is the paper's unknown-variance model, whose heavy tails do not
+    keep an outlier from opening a regime. Under `imq` a threshold of 3 or 4 detects changes sooner
+    than 2, ignores only shorter bursts and estimates the noise less precisely if there are many
+    outliers. Rescaling y by s, with prior_mean by s and prior_var, noise_scale by s^2, changes no
+    regime.
 
-@maker
-def ihmm(
-    *,
-    features: Terms | None = None,
-    units: Units | None = None,
-    noise: Numbers | ByUnits = NOISE,
-    prior_mean: Numbers | ByUnits = PRIOR_MEAN,
-    prior_var: Numbers | ByUnits = PRIOR_VAR,
-    batch: Batch = 1,
-    threshold: float | None = None,
-    weight: Weight | None = "none",
-    outlier_rate: float = 0.05,
-    islands: int | None = None,
-    structure_share: float | None = None,
-    weigh_regimes: bool = True,
-    particles: int = 100,
-    ess_threshold: float = 0.5,
-    max_regimes: int = 30,
-    prune_pool: int = 5,
-    rule: Rules = "default",
-    resampling: Resampling | None = None,
-    structure_sweeps: int | None = None,
-    sticky: float | None = None,
-    alpha_prior: Pair = (1.0, 1.0),
-    gamma_prior: Pair | None = None,
-    outlier_weight: float = 0.2,
-    dim: int | None = None,
-    seed: int = 0,
-) -> RegimeModel:
-    """The plain online infinite HMM: batch 1, no weight. Settings as `br_ihmm`."""
-    return build("ihmm", GaussianSettings, locals())
+    Example:
+        >>> import regimekit as rk
+        >>> model = rk.student_t_ihmm(batch=4, particles=20)
+        >>> for y in [0.1, -0.2, 0.0, 0.3, 50.0, 0.1, -0.1, 0.2]:
+        ...     step = model.update(y)
+        >>> step.regime, len(model.regimes()), abs(model.predict().mean) < 0.5
+        (0, 1, True)
+    """,
+)
+garch_ihmm = make_maker(
+    "garch_ihmm",
+    GarchSettings,
+    """
+    Return an infinite HMM whose regimes are GARCH(1, 1) volatilities.
 
+    y_t = sigma_t e_t, sigma_t^2 = omega + a y_{t-1}^2 + b sigma_{t-1}^2, where each regime has its
+    own (omega, a, b), learnt by a cloud of weighted points. `regimes()` returns their posterior
+    mean and standard deviation, `predict().sd` is the volatility. The mean of y is zero: pass
+    returns, or the residuals of a regression. With `weight="none"` the plain likelihood is used.
 
-def build(name: str, spec: type[Spec], settings: dict[str, Any]) -> RegimeModel:
-    """A model of the family from its emission's settings type and all settings of its maker."""
-    chosen = deepcopy(settings)  # the caller may go on to change a list or an array
-    scales = SCALES & set(chosen)
-    untold = {key for key in scales if isinstance(chosen[key], ByUnits)}
-    if chosen["units"] is None:
-        chosen["units"] = "auto" if scales and untold == scales else "given"
-    if chosen["units"] == "auto" and not scales:
-        raise RegimekitError(f"units must be 'given' for {name}, got 'auto'.")
-    for key in untold:
-        default = chosen[key]
-        chosen[key] = default.learnt if chosen["units"] == "auto" else default.given
-    return from_settings(name, spec, chosen)
+    The defaults suit returns scaled to a variance of about 1; other scales are learnt within a few
+    batches. Three defaults differ from those of `br_ihmm`. The weight is Huber's at 4 standard
+    deviations, because `imq` also reduces the weight of moderate values from which volatility is
+    learnt. `sticky` is 10, because a persistent GARCH process resembles a switch. 50 particles are
+    enough, because the cloud of each regime already represents the uncertainty of its coefficients.
+    If y is multiplied by s and the median of variance_prior by s^2, the regimes stay the same.
 
-
-def from_settings(name: str, spec: type[Spec], chosen: dict[str, Any]) -> RegimeModel:
-    """A model from settings of its emission and of the family."""
-    of_emission = {f.name for f in fields(spec)}
-    emission = spec(**{k: v for k, v in chosen.items() if k in of_emission})
-    shared = RegimeSettings(**{k: v for k, v in chosen.items() if k not in of_emission})
-    made = InUnits if shared.units == "auto" else RegimeModel
-    return made(name, shared, emission)
+    Example:
+        >>> import numpy as np
+        >>> import regimekit as rk
+        >>> model = rk.garch_ihmm(particles=20)
+        >>> calm, wild = np.random.default_rng(0).standard_normal((2, 120)) * [[0.3], [3.0]]
+        >>> run = model.run(np.concatenate([calm, wild]))
+        >>> bool(run.sd[60:120].max() < 1 < run.sd[180:].min())
+        True
+        >>> bool(run.path[100] != run.path[200])
+        True
+    """,
+    threshold=4.0,
+    weight="huber",
+    particles=50,
+    sticky=10.0,
+)

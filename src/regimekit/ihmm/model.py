@@ -34,7 +34,7 @@ from regimekit.ihmm.deviations import read_rule, write_rule
 from regimekit.ihmm.emissions.base import Emission, EmissionSettings, PythonEmission, Shape
 from regimekit.ihmm import snapshots
 from regimekit.ihmm.algorithm import RegimeFilter
-from regimekit.ihmm.limits import check_room, check_scales
+from regimekit.ihmm.limits import check_room, check_scales, within_reach
 from regimekit.ihmm.multistep import paths_ahead, rows_ahead
 from regimekit.ihmm.label_matching import KNOWN_SHARE
 from regimekit.ihmm.reporting import Reporter
@@ -42,7 +42,7 @@ from regimekit.ihmm.settings import RegimeSettings
 from regimekit.preprocessing import features as feature_maps
 from regimekit.preprocessing.features import Features
 from regimekit.preprocessing.frames import Row, Table
-from regimekit.preprocessing.two_pasts import DOUBT, TwoPasts
+from regimekit.preprocessing.two_pasts import CLEAN, DOUBT, TwoPasts
 from regimekit.results import Regime, Step, Transitions
 from regimekit.serialization.validation import Arrays, Values, affordable
 
@@ -64,11 +64,11 @@ class RegimeModel(Model):
         self.features: Features = feature_maps.read(settings.features)
         # Without features the first observation decides: an intercept, and the columns of x if any.
         self._open = settings.features is None
-        self.chosen = replace(settings, features=None if self._open else self.features.to_json())
         emission.check()
         check_scales(emission)
-        settings.plan()  # raises if the settings are invalid
-        self._islands = settings.n_islands()
+        features = None if self._open else self.features.to_json()
+        self.chosen = replace(settings.resolved(), features=features)
+        self._islands = self.chosen.n_islands()
         self._outlier_weight = share("outlier_weight", settings.outlier_weight)
         whole("seed", settings.seed, least=0)
         self.dim = emission.dim_hint()
@@ -78,6 +78,7 @@ class RegimeModel(Model):
         self.engine: RegimeFilter | None = None
         self._like: Row | None = None  # the first covariates: later ones take their order
         self.past = TwoPasts(self.features.depth, self.dim or 1)
+        self._constant: Array | None = None  # design, if the features are constant
 
     def blank(self) -> Self:
         """Another model with the same settings, which were found right, as if just made.
@@ -87,6 +88,7 @@ class RegimeModel(Model):
         twin = type(self).__new__(type(self))
         twin.__dict__ |= self.__dict__ | {"_turn": twin._turn}
         twin.reporter = Reporter()
+        twin._constant = None
         twin.past = TwoPasts(self.features.depth, self.dim or 1)
         return twin
 
@@ -120,15 +122,55 @@ class RegimeModel(Model):
         if self.engine is None:
             dim = self.dim or 1
             return self._mixture(self._build(dim, x), TwoPasts(self.features.depth, dim), x)
-        self._check_width(self.engine, x)
-        return self._mixture(self.engine, self.past, x)
+        if self.features.depth:
+            self._check_width(self.engine, x)
+            return self._mixture(self.engine, self.past, x)
+        components = self.engine.predict_one(self._design(self.engine, x))
+        return Forecast.normalized(*components, outlier=self.engine.rate())
 
     def _observe(self, y: Array, x: Row | None) -> tuple[Forecast, Step]:
         block = self._learn(y[None], [x])
         return block.forecasts[0], block.step(0)
 
     def _update(self, y: Array, x: Row | None) -> Step:
-        return self._learn(y[None], [x]).step(0)
+        engine = self.engine
+        if engine is None or self.features.depth:
+            return self._learn(y[None], [x]).step(0)
+        return self._step(engine, y, self._design(engine, x))
+
+    def _step(self, engine: RegimeFilter, y: Array, design: Array) -> Step:
+        """Learn one observation without building the arrays of a run."""
+        time = int(engine.clock.time)
+        score, change = engine.step(y, design)
+        if y.size > 1:
+            score = float(Forecast.from_mixture(engine.forecast).log_density(y))
+        seen = engine.emission.observation.n_seen > 0
+        outlier = seen and engine.weight < self._outlier_weight
+        events = self.reporter.step(time, change, outlier)
+        return Step(
+            regime=self.reporter.regime,
+            regime_probability=engine.regime_probability,
+            weight=engine.weight,
+            outlier=outlier,
+            change_probability=engine.change_probability,
+            n_regimes=engine.n_regimes,
+            ess=engine.ess,
+            log_score=score,
+            settled=engine.settled,
+            events=events,
+        )
+
+    def _design(self, engine: RegimeFilter, x: Row | None) -> Array:
+        """Return the design of one observation without lags; a constant one is stored."""
+        if x is None and self._constant is not None:
+            return self._constant
+        self._check_width(engine, x)
+        phi = self.features.row(x, engine.clock.time, self.past.values[CLEAN])
+        design = engine.emission.design(within_reach(engine.emission, phi))
+        design = np.ascontiguousarray(design, np.float64)
+        if self.features.is_constant:
+            self._constant = design
+        return design
 
     def _blocks(self, y: Array, rows: list[Any], progress: bool) -> Iterator[Block]:
         for start in self._ticks(len(y), CHUNK, progress):
@@ -214,8 +256,7 @@ class RegimeModel(Model):
     # ------------------------------------------------------------------ making and keeping
 
     def settings(self) -> dict[str, Any]:
-        chosen = asdict(self.spec) | asdict(self.chosen)
-        chosen["rule"] = write_rule(read_rule(self.chosen.rule))
+        chosen = asdict(self.spec) | self.chosen.to_json()
         return {key: json_value(value) for key, value in chosen.items()}
 
     @classmethod
@@ -235,7 +276,7 @@ class RegimeModel(Model):
         """Return a filter for observations and features of this shape, if it is affordable."""
         wide = float(shape.coefficients) ** 2
         affordable("features and particles", wide * 64 + self.chosen.particles * 100.0)
-        plan, islands = self.chosen.plan(), self._islands
+        plan, islands = self.chosen.filter_settings(), self._islands
         plan.width = shape.width
         longest = plan.schedule.longest * (1 if islands == 1 else 2)
 
@@ -266,6 +307,7 @@ class RegimeModel(Model):
             self.features, self._open, self.chosen = before
             raise
         self.dim, self._like = dim, x
+        self._constant = None
         self.past = TwoPasts(self.features.depth, dim)
 
     def _check_width(self, engine: RegimeFilter, x: Row | None) -> None:

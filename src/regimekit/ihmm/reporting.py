@@ -79,6 +79,15 @@ class Reporter:
             first=first,
         )
 
+    def step(self, time: int, change: Change | None, outlier: bool) -> tuple[Event, ...]:
+        """Return the events of one observation; the present regime is updated."""
+        events: list[Event] = []
+        if outlier:
+            events.append(self._outlier(time, self.regime))
+        if change is not None:
+            events += self._tell(change)
+        return tuple(events)
+
     def _tell(self, change: Change) -> list[Event]:
         """The event of a change, and of what nobody remembers any more."""
         events = []

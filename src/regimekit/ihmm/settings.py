@@ -1,14 +1,15 @@
-"""What the online infinite HMMs may be told, and what the engine makes of it.
+"""Settings of the infinite HMM family: one dataclass for signatures, validation and docs.
 
-One record for the whole family: defaults depend on each other (a weight decides how sticky
-regimes are, how many islands there are, how often transitions are refreshed), and all that is
-written here. `regimekit.br_ihmm` documents each setting for its users.
+Defaults depend on each other: the weight decides how sticky regimes are, how many islands there are
+and how often transitions are sampled. `RegimeSettings.resolved` fills in what was left out, so
+`model.settings()` shows the values in effect.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from regimekit.core.exceptions import RegimekitError, positive, share, unknown, 
 from regimekit.core.maker import Pair, Rules, Terms
 from regimekit.ihmm.algorithm import FilterSettings
 from regimekit.ihmm.batch_schedule import BatchSchedule, read_schedule
-from regimekit.ihmm.deviations import Rule, read_rule
+from regimekit.ihmm.deviations import Rule, read_rule, write_rule
 from regimekit.ihmm.hdp import Concentration
 from regimekit.ihmm.limits import (
     LARGEST_SCALE,
@@ -30,54 +31,144 @@ from regimekit.ihmm.resampling import SCHEMES
 from regimekit.ihmm.weights import WEIGHTS, Scoring, weight_code
 
 MAX_OUTLIER_RATE = 0.3  # outliers are a minority by definition
-STICKY = 10.0  # default kappa of the second edition (docs/models.md)
-RELUCTANT = (1.0, 10.0)  # default prior of gamma there: a tenth of the paper's, learnt all the same
-_RATE_WORTH = 50.0  # observations that the guess of the outliers' rate is worth
-# A particle's transitions are refreshed about once in so many observations: contamination, others.
-_REFRESH, _REFRESH_WEIGHTED = 48, 8
+DEFAULT_STICKY = 10.0  # kappa under contamination (docs/models.md)
+DEFAULT_GAMMA_PRIOR = (1.0, 10.0)  # of gamma under contamination: a tenth of the paper's mean
+RATE_OBSERVATIONS = 50.0  # observations that the guess of the outlier rate counts for
+# The transitions of a particle are sampled about once in so many observations.
+SWEEP_INTERVAL, SWEEP_INTERVAL_WEIGHTED = 48, 8
+
+
+def setting(default: Any, doc: str) -> Any:
+    """Return a dataclass field with its documentation."""
+    return field(default=default, metadata={"doc": doc})
 
 
 @dataclass(frozen=True)
 class RegimeSettings:
-    """Settings shared by the whole family; `regimekit.br_ihmm` documents them."""
+    """Settings shared by the infinite HMM family."""
 
-    features: Terms | None = None
-    units: str = "given"
-    batch: Any = 6
-    threshold: float | None = None
-    weight: str | None = None
-    weigh_regimes: bool = True
-    outlier_rate: float = 0.05
-    particles: int = 100
-    islands: int | None = None
-    ess_threshold: float = 0.5
-    max_regimes: int = 30
-    prune_pool: int = 5
-    rule: Rules | Rule = "default"
-    resampling: str | None = None
-    structure_sweeps: int | None = None
-    structure_share: float | None = None
-    sticky: float | None = None
-    alpha_prior: Pair = (1.0, 1.0)
-    gamma_prior: Pair | None = None
-    outlier_weight: float = 0.2
-    dim: int | None = None
-    seed: int = 0
+    features: Terms | None = setting(
+        None,
+        "f(x), from `regimekit.features`. By default an intercept, and the columns of x if x is "
+        "given.",
+    )
+    units: str | None = setting(
+        "given",
+        '"auto" estimates the units of y from the stream; noise and priors are then in units of '
+        'the noise. "given" takes them in the units of y. By default "auto" if neither noise nor '
+        "the prior of the coefficients is given.",
+    )
+    batch: Any = setting(
+        6, 'B, observations that share one regime; "adaptive" lets the outlier rate choose.'
+    )
+    threshold: float | None = setting(
+        None,
+        "c, the residual in standard deviations beyond which `imq`, `huber` and `mahalanobis` "
+        "reduce the weight of an observation. Infinity means never. If it is given without a "
+        "weight, the weight is `imq`; contamination has none.",
+    )
+    weight: str | None = setting(
+        None,
+        '"contamination" (the default: an observation comes from its regime or, at a rate that is '
+        'learnt, from one broad density), "imq", "huber", "mahalanobis" or "none".',
+    )
+    weigh_regimes: bool = setting(True, "weight the evidence for regimes, too.")
+    outlier_rate: float = setting(
+        0.05, "first guess of the share of outliers under contamination."
+    )
+    particles: int = setting(100, "number of hypotheses about the path of regimes.")
+    islands: int | None = setting(
+        None,
+        "number of groups with shifted batches that the particles are divided into. By default "
+        "one for every place in the batch under contamination, else 1.",
+    )
+    ess_threshold: float = setting(
+        0.5, "resample when the effective sample size falls to this share of the particles."
+    )
+    max_regimes: int = setting(30, "drop a regime when a particle has this many.")
+    prune_pool: int = setting(
+        5, "drop the least recently used one of this many least visited regimes."
+    )
+    rule: Rules | Rule = setting(
+        "default",
+        '"default", "paper", or a mapping such as {"D3": "paper"}; see docs/deviations.md.',
+    )
+    resampling: str | None = setting(
+        None, '"systematic", "stratified" or "multinomial"; by default that of the rule.'
+    )
+    structure_sweeps: int | None = setting(
+        None,
+        "Gibbs sweeps over the prior of regimes per batch. By default 1, or one for each "
+        'observation of the batch under rule="paper".',
+    )
+    structure_share: float | None = setting(
+        None, "share of the particles that get structure sweeps at the end of a batch."
+    )
+    sticky: float | None = setting(
+        None,
+        "kappa, additional weight on staying in the regime from batch to batch; by default 10 "
+        "under contamination, else 0.",
+    )
+    alpha_prior: Pair = setting((1.0, 1.0), "(shape, rate) of the Gamma prior of alpha.")
+    gamma_prior: Pair | None = setting(
+        None,
+        "(shape, rate) of the Gamma prior of gamma, which controls how readily regimes are opened; "
+        "by default (1, 10) under contamination, else (1, 1).",
+    )
+    outlier_weight: float = setting(
+        0.2, "an observation with a weight below this is flagged as an outlier."
+    )
+    dim: int | None = setting(
+        None, "number of coordinates of y, if the first observation should not determine it."
+    )
+    seed: int = setting(0, "seed of the random draws.")
+
+    def resolved(self) -> RegimeSettings:
+        """Return the settings with every default that depends on others filled in.
+
+        Raises:
+            RegimekitError: If a setting is invalid.
+        """
+        plan = self.filter_settings()
+        names = {code: name for name, code in WEIGHTS.items()}
+        schemes = {code: name for name, code in SCHEMES.items()}
+        prior = plan.concentration
+        kind = names[self.kind()]
+        threshold = self.threshold
+        if threshold is None and kind in ("imq", "huber", "mahalanobis"):
+            threshold = 2.0
+        return replace(
+            self,
+            weight=kind,
+            threshold=threshold,
+            islands=self.n_islands(),
+            resampling=schemes[plan.resampling],
+            structure_sweeps=plan.sweeps or None,
+            structure_share=1.0 / plan.stride,
+            sticky=prior.sticky,
+            gamma_prior=(prior.gamma_shape, prior.gamma_rate),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the settings as JSON values."""
+        return {f.name: getattr(self, f.name) for f in fields(self)} | {
+            "rule": write_rule(read_rule(self.rule))
+        }
 
     def kind(self) -> int:
-        """The weight asked for; by default contamination, or IMQ where a threshold is given."""
+        """Return the code of the weight: by default contamination, or IMQ with a threshold."""
         if self.weight is not None:
             return weight_code(self.weight)
         plain = self.threshold is None and read_rule(self.rule).D1
         return WEIGHTS["contamination"] if plain else WEIGHTS["imq"]
 
     def scoring(self) -> Scoring:
+        """Return the weight and the score of an observation."""
         rule = read_rule(self.rule)
         switches = (bool(self.weigh_regimes), rule.D1, rule.D2, rule.D3, rule.D4)
         return Scoring(self.kind(), self._threshold(), *switches)
 
     def _threshold(self) -> float:
-        """c, or infinity for a weight that never is below one."""
         given = 2.0 if self.threshold is None else positive("threshold", self.threshold)
         return given if math.isinf(given) else usable("threshold", given, 1e100)
 
@@ -86,7 +177,8 @@ class RegimeSettings:
             raise RegimekitError(f'batch must be a whole number or "adaptive", got {self.batch!r}.')
         return read_schedule(self.batch)
 
-    def plan(self) -> FilterSettings:
+    def filter_settings(self) -> FilterSettings:
+        """Return the settings as the filter reads them; every filter needs its own."""
         rule, schedule = read_rule(self.rule), self._schedule()
         return FilterSettings(
             scoring=self.scoring(),
@@ -109,8 +201,7 @@ class RegimeSettings:
         )
 
     @property
-    def _proper(self) -> bool:
-        """Whether scores are densities, so that evidence means what Bayes means by it."""
+    def _is_contamination(self) -> bool:
         return self.kind() == WEIGHTS["contamination"]
 
     def _scheme(self, rule: Rule) -> int:
@@ -128,13 +219,13 @@ class RegimeSettings:
         return whole("structure_sweeps", self.structure_sweeps, most=most)
 
     def _stride(self, rule: Rule, schedule: BatchSchedule) -> int:
-        """Every stride-th particle is refreshed at a commit; all of them in the paper's text."""
+        """Every stride-th particle is sampled; all of them in the text of the paper (D5)."""
         if self.structure_share is not None:
             part = share("structure_share", self.structure_share)
             if part < LEAST_SHARE:
                 raise RegimekitError(f"structure_share must be at least {LEAST_SHARE}, got {part}.")
             return max(1, round(1 / part))
-        every = _REFRESH if self._proper else _REFRESH_WEIGHTED
+        every = SWEEP_INTERVAL if self._is_contamination else SWEEP_INTERVAL_WEIGHTED
         return max(1, round(every / (schedule.fixed or 1))) if rule.D5 else 1
 
     def _outlier_prior(self) -> tuple[float, float]:
@@ -143,19 +234,20 @@ class RegimeSettings:
             raise RegimekitError(
                 f"outlier_rate must lie above 0 and up to {MAX_OUTLIER_RATE}, got {rate}."
             )
-        return _RATE_WORTH * rate, _RATE_WORTH * (1 - rate)
+        return RATE_OBSERVATIONS * rate, RATE_OBSERVATIONS * (1 - rate)
 
     def n_islands(self) -> int:
-        """As many as asked for; by default one for each place of the grid, with 10 particles."""
+        """Return the number of islands; by default one per place of the batch, 10 particles each."""
         particles = whole("particles", self.particles, most=MOST_PARTICLES)
         if self.islands is not None:
             return whole("islands", self.islands, most=particles)
-        if not self._proper:
+        if not self._is_contamination:
             return 1
-        return max(1, min(read_schedule(self.batch).fixed, particles // 10))
+        return max(1, min(self._schedule().fixed, particles // 10))
 
     def concentration(self) -> Concentration:
-        usual = STICKY if self._proper else 0.0
+        """Return the priors of the transitions."""
+        usual = DEFAULT_STICKY if self._is_contamination else 0.0
         given = usual if self.sticky is None else self.sticky
         sticky = 0.0 if given == 0 else positive("sticky", given)
         if math.isinf(sticky):
@@ -165,9 +257,18 @@ class RegimeSettings:
         for argument in ("alpha_prior", "gamma_prior"):
             pair = getattr(self, argument)
             if pair is None and argument == "gamma_prior":
-                pair = RELUCTANT if self._proper else (1.0, 1.0)
+                pair = DEFAULT_GAMMA_PRIOR if self._is_contamination else (1.0, 1.0)
             if not isinstance(pair, (tuple, list)) or len(pair) != 2:
                 raise RegimekitError(f"{argument} must be (shape, rate), got {pair!r}.")
             pairs += [usable(argument, value, LARGEST_SCALE) for value in pair]
         a, b, c, d = pairs
         return Concentration(a, b, c, d, sticky)
+
+
+def documentation(settings: type, names: Mapping[str, Any] | None = None) -> dict[str, str]:
+    """Return the documentation of the fields of a settings dataclass by name."""
+    return {
+        f.name: f.metadata.get("doc", "")
+        for f in fields(settings)
+        if names is None or f.name in names
+    }

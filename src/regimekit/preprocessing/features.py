@@ -79,6 +79,11 @@ class Features:
         return any(term.needs_x for term in self.terms)
 
     @cached_property
+    def is_constant(self) -> bool:
+        """Whether the features are the same for every observation."""
+        return self._constant is not None
+
+    @cached_property
     def is_matrix(self) -> bool:
         """Whether x itself is the design matrix."""
         return isinstance(self.terms[0], Matrix)

@@ -13,16 +13,16 @@ cdef class Belief:
 cdef class Judge:
     cdef public Scoring scoring
     cdef public double[::1] nodes, node_weights
-    cdef public double outlier_scale
     cdef (double, double) score(
-        self, double residual, double y, double spread, bint fresh
+        self, double residual, double spread, double log_scale, bint fresh
     ) noexcept nogil
     cdef void observe(
-        self, Belief belief, Belief scored, double[:, ::1] level, Py_ssize_t b, bint fresh,
-        double[:, ::1] out_expected, double[:, :, ::1] out_at_nodes,
+        self, Belief belief, Belief scored, double[:, ::1] level, double[:, :, ::1] density,
+        Py_ssize_t b, bint fresh, double[:, ::1] out_expected, double[:, :, ::1] out_at_nodes,
     ) noexcept nogil
 
 
 cdef void sweep_all(
     Particles p, Concentration prior, Py_ssize_t passes, RandomSource random
 ) noexcept nogil
+cdef void write_densities(double[::1] lengths, double log_scale, double[::1] out) noexcept nogil

@@ -85,12 +85,23 @@ class Judge:
         self.scoring = scoring.with_kind(scoring.kind)
         if scoring.kind == CONTAMINATION:
             self.scoring.log_rate, self.scoring.log_regular = math.log(rate), math.log1p(-rate)
-        self.outlier_scale = OUTLIER_SCALE
         nodes, weights = np.polynomial.hermite_e.hermegauss(QUADRATURE_NODES)
         self.nodes, self.node_weights = nodes, weights / weights.sum()
 
-    def score_batch(self, belief, levels, fresh):
-        """Learn a batch of expected levels (C, B).
+    def outlier_densities(self, levels):
+        """Return log q (C, B, Q) of a batch of expected levels (C, B) at the nodes.
+
+        Without contamination the array is (0, 0, 0).
+        """
+        if self.scoring.kind != CONTAMINATION:
+            return np.zeros((0, 0, 0))
+        lengths = np.abs(levels[..., None] + np.asarray(self.nodes)) / OUTLIER_SCALE
+        out = np.empty(lengths.shape)
+        write_densities(lengths.ravel(), math.log(OUTLIER_SCALE), out.ravel())
+        return out
+
+    def score_batch(self, belief, levels, densities, fresh):
+        """Learn a batch of expected levels (C, B) with their `outlier_densities`.
 
         Returns:
             Expected scores (C, B), and scores (C, B, Q) at the nodes of the noise of each
@@ -102,34 +113,29 @@ class Judge:
         # Deviation D4: the paper's Algorithm 1 scores with the row at the start of the batch.
         scored = belief if self.scoring.sequential else belief.copy()
         for b in range(values.shape[1]):
-            self.observe(belief, scored, values, b, fresh, expected, at_nodes)
+            self.observe(belief, scored, values, densities, b, fresh, expected, at_nodes)
         return expected, at_nodes
 
-    def score(self, residual, y, spread, fresh):
+    def score(self, residual, spread, log_scale, fresh):
         """Return score and w^2 of a residual, as the linear-Gaussian emission computes them."""
         z: cython.double = min(fabs(residual) / sqrt(spread), MAX_LENGTH)
         length: cython.double = z
         if not self.scoring.predictive:
             # Deviation D2: measured under the noise, whose variance is 1.
             length = min(fabs(residual), MAX_LENGTH)
-        log_scale: cython.double = 0.5 * log(spread)
-        if self.scoring.kind == CONTAMINATION:
-            self.scoring.log_density = log_outlier_density(
-                fabs(y) / self.outlier_scale, log(self.outlier_scale), 1
-            )
         score, _, w2 = self.scoring.judge(
             log_normal(z, log_scale, 1), z, length, log_scale, 1, fresh
         )
         return score, w2
 
-    def observe(self, belief, scored, level, b, fresh, out_expected, out_at_nodes):
+    def observe(self, belief, scored, level, density, b, fresh, out_expected, out_at_nodes):
         """Learn observation b of every case."""
         spread: cython.double
         scored_gap: cython.double
         gap: cython.double
         scored_sd: cython.double
         sd: cython.double
-        y: cython.double
+        log_scale: cython.double
         step: cython.double
         total: cython.double
         learnt: cython.double
@@ -137,16 +143,20 @@ class Judge:
         slope: cython.double
         for k in range(level.shape[0]):
             spread = 1.0 + 1.0 / scored.precision[k]
+            log_scale = 0.5 * log(spread)
             scored_gap = level[k, b] - scored.mean[k]
             gap = level[k, b] - belief.mean[k]
             scored_sd = sqrt(1.0 + scored.wobble[k])
             sd = sqrt(1.0 + belief.wobble[k])
             total = learnt = moved = slope = 0.0
             for q in range(self.nodes.shape[0]):
-                y = level[k, b] + self.nodes[q]
-                at_node, _ = self.score(scored_gap + self.nodes[q], y, spread, fresh)
+                if self.scoring.kind == CONTAMINATION:
+                    self.scoring.log_density = density[k, b, q]
+                at_node, _ = self.score(scored_gap + self.nodes[q], spread, log_scale, fresh)
                 out_at_nodes[k, b, q] = at_node
-                score, w2 = self.score(scored_gap + scored_sd * self.nodes[q], y, spread, fresh)
+                score, w2 = self.score(
+                    scored_gap + scored_sd * self.nodes[q], spread, log_scale, fresh
+                )
                 step = w2 / (belief.precision[k] + w2) * (gap + sd * self.nodes[q])
                 total += self.node_weights[q] * score
                 learnt += self.node_weights[q] * w2
@@ -157,6 +167,12 @@ class Judge:
             belief.mean[k] += moved
             belief.precision[k] += learnt
             belief.wobble[k] = (1.0 - slope) * (1.0 - slope) * belief.wobble[k] + slope * slope
+
+
+def write_densities(lengths, log_scale, out):
+    """Write log q at residuals of these lengths under the scale of q."""
+    for k in range(lengths.shape[0]):
+        out[k] = log_outlier_density(lengths[k], log_scale, 1)
 
 
 class Takeover(NamedTuple):
@@ -212,11 +228,12 @@ def expected_course(signal, batch, takeover, judge):
     probability = np.empty((cases, batches))
     for j in range(batches):
         part = signal[:, j * batch : (j + 1) * batch]
-        held = judge.score_batch(present, part, False)
+        densities = judge.outlier_densities(part)
+        held = judge.score_batch(present, part, densities, False)
         latest = Entry(takeover, cases)
         entries.append(latest)
         for entry in entries:
-            entry.learn(part, held, judge)
+            entry.learn(part, densities, held, judge)
         evidence[:, j * batch : (j + 1) * batch] = latest.gained
         log_odds[:, j] = np.max([entry.mean for entry in entries], axis=0)
         probability[:, j] = probability_of_any(entries)
@@ -233,10 +250,10 @@ class Entry:
         self.gained = np.zeros((cases, 0))
         self.batches = 0
 
-    def learn(self, part, held, judge):
+    def learn(self, part, densities, held, judge):
         """Learn one batch of levels (C, B); `held` are the scores of the present regime."""
         fresh = self.takeover.fresh and self.batches == 0
-        expected, at_nodes = judge.score_batch(self.belief, part, fresh)
+        expected, at_nodes = judge.score_batch(self.belief, part, densities, fresh)
         self.gained = expected - held[0]
         gap = at_nodes - held[1]
         weights = np.asarray(judge.node_weights)

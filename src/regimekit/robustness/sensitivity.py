@@ -1,57 +1,72 @@
-"""What the batch buys: which shifts will be seen, after how long, and which bursts will be ignored.
+"""Detection delays of level shifts, and bursts that are ignored, for a batch size and a weight.
 
-A new regime must earn its place. Before any evidence its odds against staying are
+Before any evidence the odds of a new regime against staying are
 
     P(new | s) / P(s | s) = alpha beta_new / (n + alpha beta_s)
 
-and every observation adds its expected difference of scores (`regimekit.robustness.expected_evidence`). It is opened
-with probability 1/2 when the expected log odds reach 0. docs/robustness.md derives the numbers and
-sets them beside simulations of the whole model.
+and every observation adds its expected score difference (`robustness.evidence`). The regime is
+opened with probability 1/2 when the expected log odds reach 0. docs/robustness.md derives the
+numbers and compares them with simulations of the whole model.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from regimekit.core.exceptions import RegimekitError, numbers, share, whole
-from regimekit.ihmm.emissions.base import Array
-from regimekit.robustness.expected_evidence import Course, Takeover, believe, play
-from regimekit.robustness.situation import Situation, read_model, situation_of
+from regimekit.core.exceptions import RegimekitError, numbers, positive, share, whole
+from regimekit.ihmm.emissions.linear_gaussian import GaussianSettings
+from regimekit.ihmm.makers import br_ihmm
+from regimekit.ihmm.model import RegimeModel
+from regimekit.preprocessing import features as feature_maps
+from regimekit.robustness.evidence import (
+    Belief,
+    Course,
+    Judge,
+    PriorOdds,
+    Takeover,
+    expected_course,
+    prior_odds,
+)
+
+Array = NDArray[np.float64]
 
 SHIFTS = (1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0, 20.0, 30.0)
-MARGIN = 1.0  # nats by which the evidence of a burst may exceed what the theory expects
-CLEAR = 6.0  # sd: a value that far off is taken for no ordinary one
-_REACH = 48  # observations that the question looks ahead at least
-_PHASES = 6  # positions within a batch at which a shift is tried
-_TALLEST = 1e3  # burst heights up to here; beyond it a burst says even less
+BURST_MARGIN = 1.0  # nats by which the evidence of a burst may exceed its expectation
+CLEAR_HEIGHT = 6.0  # noise standard deviations: a burst that is clear of the noise
+_MIN_HORIZON = 48  # observations
+_MAX_PHASES = 6  # positions within a batch at which a shift is tried
+_MAX_HEIGHT = 1e3  # noise standard deviations; higher bursts carry even less evidence
+_DEFAULT_VISITS = 30  # batches of the present regime if the model has not been fitted
 
 
 @dataclass(frozen=True, eq=False)
 class Sensitivity:
-    """Answers about one setting; heights and shifts in standard deviations of the noise.
+    """Sensitivity of one setting; heights and shifts in standard deviations of the noise.
 
     Attributes:
         batch: B.
         threshold: c; infinite under contamination, which has none.
-        rate: eps, the rate of outliers; 0 without contamination.
-        visits: batches that the present regime has been visited for.
+        rate: outlier rate eps; 0 without contamination.
+        visits: number of batches assigned to the present regime.
         odds: P(new) / P(stay) from batch to batch before any evidence.
-        risk: a burst is ignored where the chance that it opens a regime is at most this.
+        risk: a burst is ignored if the probability that it opens a regime is at most this.
         shift: (Z,) level shifts z.
         evidence: (Z, B) expected evidence for a new regime of each observation of a first full
             batch after the shift.
-        delay: (Z,) observations until a new regime is reported with probability 1/2, the shift
-            falling anywhere in a batch; infinity beyond the horizon.
-        delay_known: (Z,) the same for a return to a regime already known at that level.
+        delay: (Z,) observations until a new regime is reported with probability 1/2, averaged over
+            the position of the shift in a batch; infinity beyond the horizon.
+        delay_known: (Z,) the same for a return to a known regime at that level.
         opened: (Z, T) probability that the regime is reported 1 .. T observations after the shift.
         burst_length: (K,) lengths.
         burst_height: (H,) heights.
-        burst_opens: (K, H) probability that such a burst opens a regime, at the worst phase:
-            of an island, and hence at most that of the vote of several.
+        burst_opens: (K, H) probability that such a burst opens a regime at the worst position in
+            the batch of one island, which is at least that of the vote of several islands.
     """
 
     batch: int
@@ -71,26 +86,38 @@ class Sensitivity:
 
     @property
     def longest_burst(self) -> int:
-        """Bursts up to this length are ignored whatever their height."""
+        """The largest length up to which bursts of every height are ignored."""
         return self.longest_burst_from(0.0)
 
     def longest_burst_from(self, height: float) -> int:
-        """Bursts up to this length are ignored at this height and at any greater one."""
+        """Return the largest length up to which bursts of at least this height are ignored.
+
+        Raises:
+            RegimekitError: If the height exceeds those that were computed.
+        """
         tall = self.burst_height >= height
         if not tall.any():
-            raise RegimekitError(f"height must be at most {self.burst_height.max():g}.")
+            raise RegimekitError(
+                f"height must be at most {self.burst_height.max():g}, got {height!r}."
+            )
         opens = (self.burst_opens[:, tall] > self.risk).any(axis=1)
         return int(self.burst_length[opens].min() - 1 if opens.any() else self.burst_length.max())
 
     @property
     def smallest_shift(self) -> float:
-        """The smallest shift of `shift` that is seen within the horizon; infinity for none."""
+        """The smallest of `shift` that is detected within the horizon; infinity if none is."""
         return float(self.shift[np.isfinite(self.delay)].min(initial=math.inf))
 
     def ignored_height(self, length: int) -> float:
-        """Bursts of this length up to this height are ignored; infinity for any height."""
+        """Return the height up to which bursts of this length are ignored, infinity for all.
+
+        Raises:
+            RegimekitError: If the length exceeds those that were computed.
+        """
         if length > self.burst_length.max():
-            raise RegimekitError(f"length must be at most {self.burst_length.max():.0f}.")
+            raise RegimekitError(
+                f"length must be at most {self.burst_length.max():.0f}, got {length!r}."
+            )
         opens = self.burst_opens[: whole("length", length)].max(axis=0) > self.risk
         if not opens.any():
             return math.inf
@@ -98,13 +125,13 @@ class Sensitivity:
         return float(self.burst_height[first - 1]) if first else 0.0
 
     @property
-    def _judged(self) -> str:
+    def _weighting(self) -> str:
         return f"outlier rate {self.rate:.2g}" if self.rate else f"c = {self.threshold:g}"
 
     def __str__(self) -> str:
         lines = [
-            f"B = {self.batch}, {self._judged}; the present regime was visited for "
-            f"{self.visits:.0f} batches; prior odds of a new one {self.odds:.2g}",
+            f"B = {self.batch}, {self._weighting}; batches of the present regime: "
+            f"{self.visits:.0f}; prior odds of a new regime: {self.odds:.2g}",
             "shift / sd   evidence per obs.   opened after   returned after",
         ]
         for k, z in enumerate(self.shift):
@@ -113,23 +140,22 @@ class Sensitivity:
                 f"{_count(self.delay_known[k]):>14}"
             )
         lines.append(
-            f"ignored, whatever their height: bursts of up to {self.longest_burst} observations "
-            f"(risk {self.risk:g}); {CLEAR:g} sd high or more: up to "
-            f"{self.longest_burst_from(CLEAR)}"
+            f"ignored bursts (risk {self.risk:g}): up to {self.longest_burst} observations at any "
+            f"height, up to {self.longest_burst_from(CLEAR_HEIGHT)} at {CLEAR_HEIGHT:g} sd or more"
         )
         return "\n".join(lines)
 
     def figure(self) -> Any:
-        """A matplotlib figure: delay over the shift, and which bursts open a regime."""
+        """Return a matplotlib figure: delay over the shift, and which bursts open a regime."""
         from matplotlib.figure import Figure
 
         figure = Figure(figsize=(9, 3.6), layout="constrained")
         left, right = figure.subplots(1, 2)
         for delay, label in ((self.delay, "a new regime"), (self.delay_known, "a known one")):
             left.plot(self.shift, delay, marker="o", label=label)
-        left.set(xlabel="shift / sd", ylabel="observations until seen", xscale="log")
+        left.set(xlabel="shift / sd", ylabel="observations until detected", xscale="log")
         left.set_ylim(bottom=0)
-        left.set_title(f"B = {self.batch}, {self._judged}")
+        left.set_title(f"B = {self.batch}, {self._weighting}")
         left.legend()
         image = right.pcolormesh(
             self.burst_height,
@@ -155,19 +181,26 @@ def sensitivity(
     longest: int | None = None,
     risk: float = 0.05,
 ) -> Sensitivity:
-    """Which shifts will be seen, after how long, and which bursts will be ignored.
+    """Return which shifts are detected, after how long, and which bursts are ignored.
 
-    For a level (an intercept) of one coordinate with known noise. A fitted model answers for the
-    regime that it is in now; settings answer for a regime at the prior mean.
+    For a level (an intercept) of one coordinate with known noise. For a fitted model the result
+    refers to its present regime, for settings to a regime at the prior mean.
 
     Args:
         model: a model of the infinite HMM family, or a mapping of `br_ihmm` settings.
         shift: level shifts, in standard deviations of the noise.
-        visits: batches that the present regime has been visited for; a fitted model knows.
-        openness: alpha beta_new; by default what the prior over regimes makes of the visits, or
-            what a fitted model has learnt.
-        longest: the longest burst to try; twice the batch, and at least 8, by default.
-        risk: how likely a burst may open a regime and still count as ignored.
+        visits: number of batches assigned to the present regime; by default that of a fitted
+            model, else 30.
+        openness: alpha beta_new; by default as learnt by a fitted model, else as implied by the
+            prior over regimes after so many visits.
+        longest: longest burst to try; by default twice the batch, and at least 8.
+        risk: largest probability of opening a regime at which a burst counts as ignored.
+
+    Returns:
+        Sensitivity: prints as a table; `figure()` draws it.
+
+    Raises:
+        RegimekitError: If the model is not a level model or an argument is invalid.
 
     Example:
         >>> import regimekit as rk
@@ -176,14 +209,14 @@ def sensitivity(
         >>> bool(answer.delay[1] < answer.delay[0]), answer.longest_burst >= 1
         (True, True)
     """
-    read = read_model(model)
-    shifts, batch = np.atleast_1d(numbers("shift", shift)), int(read.chosen.batch)
+    level_model = _read_model(model)
+    shifts, batch = np.atleast_1d(numbers("shift", shift)), int(level_model.chosen.batch)
     farthest = max(2 * batch, 8) if longest is None else whole("longest", longest)
     accepted = share("risk", risk)
-    situation = situation_of(read, visits, openness)
-    phases = np.unique(np.linspace(0, batch - 1, min(batch, _PHASES)).round().astype(int))
-    horizon = max(math.ceil(_REACH / batch), 6)
-    heights = np.geomspace(0.5, _TALLEST, 34)
+    situation = _read_situation(level_model, visits, openness)
+    phases = np.unique(np.linspace(0, batch - 1, min(batch, _MAX_PHASES)).round().astype(int))
+    horizon = max(math.ceil(_MIN_HORIZON / batch), 6)
+    heights = np.geomspace(0.5, _MAX_HEIGHT, 34)
     lengths = np.arange(1.0, farthest + 1)
     course = _shift_course(situation, shifts, phases, horizon, None)
     returned = _shift_course(situation, shifts, phases, horizon, shifts)
@@ -194,7 +227,7 @@ def sensitivity(
         situation.threshold,
         situation.rate,
         situation.visits,
-        math.exp(situation.chances.enter),
+        math.exp(situation.odds.enter),
         accepted,
         shifts,
         whole_batch,
@@ -213,13 +246,16 @@ def choice_table(
     observations: int = 240,
     **settings: Any,
 ) -> str:
-    """A Markdown table to choose B from, and c where a weight has one.
+    """Return a Markdown table of delays and ignored bursts for choosing B and c.
 
     Args:
         batches: values of B, down the table.
-        thresholds: values of c under `imq`; None is contamination.
-        observations: how many the present regime has been given.
+        thresholds: values of c under `imq`; None means contamination.
+        observations: number of observations of the present regime.
         settings: other settings of `br_ihmm`.
+
+    Returns:
+        The table as text.
 
     Example:
         >>> print(choice_table((4,)).splitlines()[0])
@@ -227,13 +263,13 @@ def choice_table(
     """
     shifts = (2.0, 3.0, 5.0, 10.0)
     columns = ["B", "c", "new: 2 sd", "3 sd", "5 sd", "10 sd", "known: 3 sd", "bursts ignored"]
-    columns.append(f"{CLEAR:g} sd and more")
+    columns.append(f"{CLEAR_HEIGHT:g} sd and more")
     lines = [_row(columns), _row(["---"] * len(columns))]
     for batch in batches:
         for threshold in thresholds:
             chosen = {**settings, "batch": batch, "threshold": threshold}
             answer = sensitivity(chosen, shift=shifts, visits=max(observations // batch, 1))
-            lengths = (answer.longest_burst, answer.longest_burst_from(CLEAR))
+            lengths = (answer.longest_burst, answer.longest_burst_from(CLEAR_HEIGHT))
             cells = [batch, "none" if threshold is None else f"{threshold:g}"]
             cells += [*map(_count, answer.delay), _count(answer.delay_known[1])]
             most = answer.burst_length.max()
@@ -241,16 +277,118 @@ def choice_table(
     return "\n".join(lines)
 
 
+class Situation(NamedTuple):
+    """The present regime and its alternatives, in units of the noise relative to its level.
+
+    Attributes:
+        batch: B.
+        judge: weight and score of observations.
+        threshold: c, or infinity.
+        rate: outlier rate.
+        prior_mean: mean of the level of a new regime.
+        prior_var: its variance.
+        present_var: posterior variance of the present level.
+        visits: number of batches assigned to the present regime.
+        odds: prior odds between regimes.
+        particles: particles of one island.
+    """
+
+    batch: int
+    judge: Judge
+    threshold: float
+    rate: float
+    prior_mean: float
+    prior_var: float
+    present_var: float
+    visits: float
+    odds: PriorOdds
+    particles: int
+
+
+def _read_model(model: Any) -> RegimeModel:
+    """Return a level model of the family, from itself or from settings."""
+    read = br_ihmm(**model) if isinstance(model, Mapping) else model
+    if not isinstance(read, RegimeModel) or not isinstance(read.spec, GaussianSettings):
+        raise RegimekitError(
+            "model must be ihmm, wolf_ihmm or br_ihmm, or a mapping of br_ihmm settings, "
+            f"got {type(model).__name__}."
+        )
+    level = feature_maps.intercept().to_json()
+    if read.features.to_json() != level or (read.dim or 1) != 1:
+        raise RegimekitError(
+            "model must describe a level (an intercept) of one coordinate. Pass the settings of "
+            'such a model, {"batch": .., "noise": .., "prior_var": ..}.'
+        )
+    if not isinstance(read.chosen.batch, (int, np.integer)):
+        raise RegimekitError(f"batch must be a whole number, got {read.chosen.batch!r}.")
+    return read
+
+
+def _read_situation(model: RegimeModel, visits: int | None, openness: float | None) -> Situation:
+    """Return the situation from settings, or from what a fitted model has learnt."""
+    spec, chosen = model.spec, model.chosen
+    assert isinstance(spec, GaussianSettings)
+    noise, prior_mean, prior_var = (
+        float(np.ravel(value)[0]) for value in (spec.noise, spec.prior_mean, spec.prior_var)
+    )
+    stays = float(_DEFAULT_VISITS if visits is None else whole("visits", visits))
+    level, enter = prior_mean, None
+    if model.engine is not None and model.regimes() and visits is None:
+        level, stays, enter = _learnt_situation(model)
+    if openness is not None:
+        enter = math.log(positive("openness", openness) / (stays + 1.0))
+    prior = chosen.concentration()
+    odds = prior_odds(
+        stays,
+        (prior.alpha_shape, prior.alpha_rate),
+        (prior.gamma_shape, prior.gamma_rate),
+        prior.sticky,
+    )
+    scoring = chosen.scoring()
+    contamination = scoring.is_contamination()
+    rate = float(chosen.outlier_rate) if contamination else 0.0
+    if contamination and model.engine is not None:
+        rate = float(model.engine.rate())
+    return Situation(
+        int(chosen.batch),
+        Judge(scoring, rate),
+        math.inf if contamination else scoring.threshold,
+        rate,
+        (prior_mean - level) / math.sqrt(noise),
+        prior_var / noise,
+        1.0 / (noise / prior_var + stays * int(chosen.batch)),
+        stays,
+        odds if enter is None else odds._replace(enter=enter),
+        chosen.particles // chosen.n_islands(),
+    )
+
+
+def _learnt_situation(model: RegimeModel) -> tuple[float, float, float]:
+    """Return level and visits of the reported regime, and log odds of a new one against staying."""
+    engine = model.engine
+    assert engine is not None
+    names, regimes = model.reporter.names, model.regimes()
+    present = names.get(int(engine.clock.reported))
+    regime = next((r for r in regimes if r.id == present), regimes[-1])
+    current, p = np.asarray(engine.particles.current), engine.particles
+    new = stay = 0.0
+    for i in np.flatnonzero(current >= 0).tolist():
+        row = engine.transitions_of(i)[current[i]]
+        weight = math.exp(p.log_weight[i])
+        new += weight * row[-1]
+        stay += weight * row[current[i]]
+    visits = max(1.0, regime.visits / int(model.chosen.batch))
+    return float(regime.mean[0]), visits, math.log(new / stay)
+
+
 def _takeover(s: Situation, cases: int, known: Array | None) -> Takeover:
     """A new regime, or one known at the levels `known`, against the present one."""
-    holder = believe(0.0, s.present_var, cases, s.present_var)
+    present = Belief(0.0, s.present_var, cases, s.present_var)
     if known is None:
-        rival, enter = believe(s.prior_mean, s.prior_var, cases), s.chances.enter
+        rival, enter = Belief(s.prior_mean, s.prior_var, cases), s.odds.enter
     else:
-        rival, enter = believe(known, s.present_var, cases, s.present_var), s.chances.back
-    chances, fresh = s.chances, known is None
-    branches = s.branches if fresh else 0
-    return Takeover(holder, rival, fresh, branches, enter, chances.stay, chances.hold, s.particles)
+        rival, enter = Belief(known, s.present_var, cases, s.present_var), s.odds.back
+    return Takeover(present, rival, known is None, enter, s.odds.stay, s.odds.hold, s.particles)
 
 
 def _shift_course(
@@ -261,20 +399,20 @@ def _shift_course(
     signal = shifts[:, None, None] * (time >= phases[:, None])
     levels = None if known is None else np.repeat(known, phases.size)
     takeover = _takeover(s, shifts.size * phases.size, levels)
-    return play(signal.reshape(-1, time.size), s.batch, takeover, s.terms)
+    return expected_course(signal.reshape(-1, time.size), s.batch, takeover, s.judge)
 
 
 def _opened(course: Course, batch: int, phases: Array) -> Array:
     """(Z, T): probability of being open 1 .. T observations after the shift, over the phases.
 
-    With islands at every phase it is the share of them that has opened the regime.
+    With islands at every phase it is the share of those that have opened the regime.
     """
     so_far = np.maximum.accumulate(course.probability, axis=1)
     return np.asarray(_by_time(so_far, batch, phases).mean(axis=1))
 
 
 def _by_time(by_batch: Array, batch: int, phases: Array) -> Array:
-    """(Z, phases, T): what holds at the latest end of a batch, 1 .. T observations on."""
+    """(Z, phases, T): the value at the latest end of a batch, 1 .. T observations on."""
     batches = by_batch.shape[1]
     by_batch = by_batch.reshape(-1, phases.size, batches)
     after = np.arange(1, batches * batch - int(phases.max()) + 1)
@@ -285,21 +423,22 @@ def _by_time(by_batch: Array, batch: int, phases: Array) -> Array:
 
 
 def _median(opened: Array) -> Array:
-    """First number of observations with probability 1/2; infinity where there is none."""
+    """First number of observations with probability 1/2; infinity if there is none."""
     reached = opened >= 0.5
     return np.where(reached.any(axis=1), reached.argmax(axis=1) + 1.0, math.inf)
 
 
 def _burst_opens(s: Situation, lengths: Array, heights: Array, phases: Array) -> Array:
-    """(K, H): probability that a burst opens a regime, at its worst phase, on the safe side."""
+    """(K, H): probability that a burst opens a regime, at its worst phase, conservatively."""
     batches = math.ceil((int(lengths.max()) + s.batch - 1) / s.batch)
     time = np.arange(batches * s.batch)
     opens = np.empty((lengths.size, heights.size))
-    careful = s._replace(chances=s.chances._replace(enter=s.chances.enter + MARGIN))
+    careful = s._replace(odds=s.odds._replace(enter=s.odds.enter + BURST_MARGIN))
     for k, length in enumerate(lengths):
         inside = (time >= phases[:, None]) & (time < phases[:, None] + length)
         signal = (heights[:, None, None] * inside).reshape(-1, time.size)
-        course = play(signal, s.batch, _takeover(careful, len(signal), None), s.terms)
+        takeover = _takeover(careful, len(signal), None)
+        course = expected_course(signal, s.batch, takeover, s.judge)
         worst = course.probability.max(axis=1).reshape(heights.size, phases.size)
         opens[k] = worst.max(axis=1)
     return opens

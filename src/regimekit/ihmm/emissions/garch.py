@@ -35,7 +35,7 @@ one. Predictive and noise variance are the same here, so D2 has no effect.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import cython
@@ -75,11 +75,26 @@ INF = cython.declare(cython.double, float("inf"))
 class GarchSettings(EmissionSettings):
     """Settings of the GARCH emission; `regimekit.garch_ihmm` documents them."""
 
-    variance_prior: Any = (1.0, 1.5)
-    persistence_prior: Any = (0.9, 0.5)
-    reaction_prior: Any = (0.1, 0.5)
-    cloud: int = 192
-    bandwidth: float = 0.7
+    variance_prior: Any = field(
+        default=(1.0, 1.5),
+        metadata={"doc": '(median, spread of the log) of the long-run variance omega / (1 - a - b) of a regime, in the units of y^2.'},
+    )
+    persistence_prior: Any = field(
+        default=(0.9, 0.5),
+        metadata={"doc": '(median, spread of the logit) of a + b.'},
+    )
+    reaction_prior: Any = field(
+        default=(0.1, 0.5),
+        metadata={"doc": '(median, spread of the logit) of a / (a + b), the part of the persistence due to the latest observation.'},
+    )
+    cloud: int = field(
+        default=192,
+        metadata={"doc": 'number of points per regime; the cost is proportional to it, the error to the inverse of its square root.'},
+    )
+    bandwidth: float = field(
+        default=0.7,
+        metadata={"doc": 'h of the kernel that smooths redrawn points, between 0 and 1.'},
+    )
 
     def build(self, shape, scoring, longest):
         return Garch(shape, self, scoring, longest)
@@ -353,6 +368,9 @@ class Garch(Emission):
         return mean, max(square - mean * mean, 0.0)
 
     # ------------------------------------------------------------------ memory, description
+
+    def most_steps(self):
+        return 1 << 53  # redraws of a cloud
 
     def write_prior(self, row):
         self.write_points(self.prior, row)

@@ -26,6 +26,7 @@ cdef class Steps:
     ) noexcept nogil
 
 
+cdef void add_scaled(double factor, double[::1] x, double[::1] out) noexcept nogil
 cpdef double dot(double[::1] u, double[::1] v) noexcept nogil
 cpdef double bounded(double residual) noexcept nogil
 cpdef double beyond_chance(double squared, double n) noexcept nogil

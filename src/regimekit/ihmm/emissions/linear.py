@@ -20,6 +20,8 @@ from cython.cimports.libc.math import log, sqrt
 
 # Residuals beyond this are cut to it: their squares still fit a float.
 MAX_RESIDUAL = cython.declare(cython.double, 1e100)
+# From this many coefficients on, slicing a row is cheaper than indexing its entries.
+WIDE = cython.declare(cython.Py_ssize_t, 12)
 
 
 class Steps:
@@ -65,9 +67,13 @@ class Steps:
             self.raw[place, j, b] = 0.0
         for a in range(m):
             f = design[j, a]
-            if f != 0.0:
+            if f == 0.0:
+                continue
+            if m < WIDE:
                 for b in range(m):
                     self.raw[place, j, b] += f * root[row, a, b]
+            else:
+                add_scaled(f, root[row, a], self.raw[place, j])
         for b in range(m):
             self.ahead[place, j, b] = self.raw[place, j, b]
 
@@ -79,11 +85,16 @@ class Steps:
             for j in range(moved.shape[0]):
                 moved[j] += self.gain[place, b, j] * along
             along *= self.shrink[place, b]
-            for a in range(v.shape[0]):
-                v[a] -= along * self.u[place, b, a]
+            if v.shape[0] < WIDE:
+                for a in range(v.shape[0]):
+                    v[a] -= along * self.u[place, b, a]
+            else:
+                add_scaled(-along, self.u[place, b], v)
 
     def dot_step(self, place, step, v):
         """Return u'v for a step."""
+        if v.shape[0] >= WIDE:
+            return dot(self.u[place, step], v)
         n: cython.Py_ssize_t = v.shape[0]
         whole: cython.Py_ssize_t = n - n % 4
         a: cython.double = 0.0
@@ -129,8 +140,17 @@ class Steps:
                 for j in range(mean.shape[1]):
                     mean[into, j, a] += along * self.gain[place, s, j]
                 along *= self.shrink[place, s]
-                for b in range(m):
-                    root[into, a, b] -= along * self.u[place, s, b]
+                if m < WIDE:
+                    for b in range(m):
+                        root[into, a, b] -= along * self.u[place, s, b]
+                else:
+                    add_scaled(-along, self.u[place, s], root[into, a])
+
+
+def add_scaled(factor, x, out):
+    """Add factor * x to `out`."""
+    for i in range(x.shape[0]):
+        out[i] += factor * x[i]
 
 
 def dot(u, v):

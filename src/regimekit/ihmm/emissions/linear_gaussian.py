@@ -12,7 +12,7 @@ that y is not an outlier: R / r collapses the two-component posterior to one Gau
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import cython
@@ -42,9 +42,18 @@ from regimekit.ihmm.emissions.base import EmissionSettings
 class GaussianSettings(EmissionSettings):
     """Settings of the linear-Gaussian emission: R, mu0, Sigma0."""
 
-    noise: Any = 0.25
-    prior_mean: Any = 0.0
-    prior_var: Any = 1.0
+    noise: Any = field(
+        default=0.25,
+        metadata={"doc": 'R, the variance of one observation around its regime: a number or a (d, d) matrix; by default 1 if the units are estimated, else 0.25.'},
+    )
+    prior_mean: Any = field(
+        default=0.0,
+        metadata={"doc": 'mu0 of the coefficients: a number or a vector.'},
+    )
+    prior_var: Any = field(
+        default=1.0,
+        metadata={"doc": 'Sigma0 of the coefficients: a number, a vector or a matrix; by default 100 if the units are estimated, else 1.'},
+    )
 
     def build(self, shape, scoring, longest):
         return LinearGaussian(shape, self, scoring, longest)
@@ -101,7 +110,6 @@ class LinearGaussian(Emission):
         fitted: cython.double
         for j in range(self.observation.design.shape[0]):
             self.steps.project(place, j, self.root, row, self.observation.design)
-            fitted = 0.0
             fitted = dot(self.observation.design[j], self.mean[row, 0])
             self.predictive.location[place, j] = fitted
             self.predictive.start_location[place, j] = fitted
@@ -112,13 +120,17 @@ class LinearGaussian(Emission):
         self.write_spread(place)
 
     def write_spread(self, place):
-        """Write F Sigma F' + R of a candidate and of its row."""
+        """Write F Sigma F' + R of a candidate and, if it is needed, of its row."""
         for i in range(self.noise.shape[0]):
             for j in range(i + 1):
                 self.predictive.spread[place, i, j] = self.noise[i, j] + dot(
                     self.steps.ahead[place, i], self.steps.ahead[place, j]
                 )
                 self.predictive.spread[place, j, i] = self.predictive.spread[place, i, j]
+        if self.scoring.sequential and not self.need_start:
+            return
+        for i in range(self.noise.shape[0]):
+            for j in range(i + 1):
                 self.predictive.start_spread[place, i, j] = self.noise[i, j] + dot(
                     self.steps.raw[place, i], self.steps.raw[place, j]
                 )

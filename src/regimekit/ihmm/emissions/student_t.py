@@ -45,7 +45,7 @@ and prior_var, noise_scale by s^2, changes no regime.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -98,11 +98,26 @@ class StudentTSettings(EmissionSettings):
         consistent: correct the variance for the effect of the weight (kappa).
     """
 
-    prior_mean: Any = 0.0
-    prior_var: Any = 1.0
-    noise_shape: float = 3.0
-    noise_scale: Any = 0.75
-    consistent: bool = True
+    prior_mean: Any = field(
+        default=0.0,
+        metadata={"doc": 'mean of the coefficients: a number or a vector.'},
+    )
+    prior_var: Any = field(
+        default=1.0,
+        metadata={"doc": 'scale of the coefficients around their mean, in the units of y^2, as for `br_ihmm`: a number, or a vector or matrix over the features; by default 100 if the units are estimated, else 1.'},
+    )
+    noise_shape: float = field(
+        default=3.0,
+        metadata={"doc": 'a0; the guess of the noise counts as 2 a0 observations. Above 1 the standard deviation of a forecast is finite. By default 5 if the units are estimated, else 3.'},
+    )
+    noise_scale: Any = field(
+        default=0.75,
+        metadata={"doc": 'b0; b0 / a0 is the guess of the noise variance of a regime: a number, or a (d, d) matrix. By default 5 if the units are estimated, else 0.75.'},
+    )
+    consistent: bool = field(
+        default=True,
+        metadata={"doc": 'correct the learnt variance for the effect of the weight.'},
+    )
 
     def build(self, shape, scoring, longest):
         return StudentT(shape, self, scoring, longest)
