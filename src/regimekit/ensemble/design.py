@@ -241,6 +241,11 @@ class Lineup:
 
     def covariate_rows(self, rows: list[Row | None], time: int) -> Array:
         """Return (T, n_x) covariates of observations from `time` on."""
+        if not self._maps:
+            if rows[0] is None:
+                return np.zeros((len(rows), 0))
+            raw = np.array([x.values for x in rows if x is not None], np.float64)
+            return np.clip(raw, -MAX_COVARIATE_VALUE, MAX_COVARIATE_VALUE)
         return np.array([self.covariates(x, time + t) for t, x in enumerate(rows)])
 
     @property

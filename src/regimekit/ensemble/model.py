@@ -72,6 +72,11 @@ class Auto(Model):
     def _check(self, x: Any) -> Row | None:
         return self.lineup.check(x)
 
+    def _check_rows(self, table: Table | None, n: int) -> list[Any]:
+        if table is None:
+            return [self._check(None)] * n
+        return super()._check_rows(table, n)
+
     def _fresh(self, dim: int, x: Row | None) -> Engine:
         return Engine(self.lineup, self.advice, dim, self.lineup.width(x), self.seed)
 
