@@ -45,7 +45,7 @@ nojit: venv
 
 # Two hundred times kill -9 under load; every observation once, outputs as without.
 soak-serve: venv
-	REGIMEKIT_KILLS=200 $(BIN)/python -m pytest tests/serve/test_durability.py -k 'kill_under_load' -s
+	REGIMEKIT_KILLS=200 $(BIN)/python -m pytest tests/server/test_durability.py -k 'kill_under_load' -s
 
 # What it costs beside others (they live in an environment of their own); WRITE=1 keeps the page.
 bench: bench-venv

@@ -23,7 +23,7 @@ import numpy as np
 import pandas as pd
 
 import regimekit as rk
-from regimekit.integrations.spark.recipe import Recipe
+from regimekit.integrations.spark import GroupJob
 
 BEGIN, END = "<!-- plan: begin -->", "<!-- plan: end -->"
 KEYS = 1_000_000
@@ -75,13 +75,13 @@ def measure(name: str) -> Costs:
     """The size of a key depends on its stream and its moment; the largest met is what is timed."""
     found = snapshots(name)
     packed = max(found, key=len)
-    model, plan = rk.from_bytes(packed), Recipe(("k",), "t", "v", (), name, {}, 0.9)
+    model, plan = rk.from_bytes(packed), GroupJob(("k",), "t", "v", (), name, {}, 0.9)
     load = least(lambda: rk.from_bytes(packed))
     row = {}
     for k in ROWS:
         y = np.random.default_rng(k).standard_normal(k)
         rows = pd.DataFrame({"k": "a", "t": np.arange(k), "v": y})
-        both = least(lambda rows=rows: plan.learn(rk.from_bytes(packed), rows))
+        both = least(lambda rows=rows: plan.run(rk.from_bytes(packed), rows))
         row[k] = max(both - load, 0.0) / k
     return Costs(name, min(map(len, found)), len(packed), load, least(model.to_bytes), row)
 

@@ -18,8 +18,8 @@ from docs import notebooks
 from docs.pages import DOCS, ROOT, RUNS, blocks, looked_up, pages, run_page
 
 ELSEWHERE = {  # pages whose surroundings another test makes
-    "docs/spark.md": "tests/spark/test_spark.py",
-    "docs/serve.md": "tests/serve/test_serve_docs.py",
+    "docs/spark.md": "tests/integrations/test_spark.py",
+    "docs/serve.md": "tests/server/test_server_docs.py",
 }
 NEEDS = {
     "docs/adapters.md": ("river", "sklearn", "sktime", "skpro"),

@@ -7,14 +7,15 @@ from typing import Any
 import numpy as np
 
 import regimekit as rk
-from regimekit.integrations.making import changepoints, default_model, labels
+from regimekit.core.registry import DEFAULT_MODEL
+from regimekit.integrations._common import changepoints, regime_labels
 
 # In the scaled series the noise of the first tenth has variance 1, for all who must be told.
 KNOWN_NOISE = {"noise": 1.0, "prior_var": 10.0}
 
 
 def _regimes(y: np.ndarray) -> list[int]:
-    return changepoints(labels(rk.make(default_model()).run(y)))
+    return changepoints(regime_labels(rk.make(DEFAULT_MODEL).run(y)))
 
 
 def _run_lengths(name: str) -> Any:
@@ -85,7 +86,7 @@ def _half_space_trees(y: np.ndarray) -> np.ndarray:
 
 
 ANOMALIES = {
-    "regimekit": lambda y: _tails(default_model())(y),
+    "regimekit": lambda y: _tails(DEFAULT_MODEL)(y),
     "never": lambda y: np.zeros(len(y)),
     "always": lambda y: np.ones(len(y)),
     "last_value": _tails("last_value"),

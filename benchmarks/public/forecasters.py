@@ -18,8 +18,8 @@ import numpy as np
 
 import regimekit as rk
 from benchmarks.public.series import Series
-from regimekit.baselines.spread import Spread
-from regimekit.integrations.making import default_model
+from regimekit.baselines.naive import Spread
+from regimekit.core.registry import DEFAULT_MODEL
 
 HISTORY = 500  # rows that a refitted peer looks back on
 REFIT, GROWTH = 50, 1.1  # refitted after so many rows, or when the past has grown so much
@@ -86,7 +86,7 @@ class OfRiver(Guest):
     def learn(self, y: float) -> None:
         super().learn(y)
         if math.isfinite(self.point):
-            self.spread.learn(np.array([y]), np.array([self.point]), np.ones(1))
+            self.spread.update(np.array([y]), np.array([self.point]), np.ones(1))
         filled = self.point if math.isnan(y) else y  # a gap must not shift the season
         if math.isfinite(filled):
             self.model.learn_one(self.centre + self.scale * filled)
@@ -149,7 +149,7 @@ def _seasonal(one: Series) -> OfRegimekit:
 
 
 PEERS: dict[str, Callable[[Series], Peer]] = {
-    "regimekit": lambda one: OfRegimekit(default_model()),
+    "regimekit": lambda one: OfRegimekit(DEFAULT_MODEL),
     "last_value": lambda one: OfRegimekit("last_value"),
     "seasonal_last_value": _seasonal,
     "least_squares": _least_squares,

@@ -1,7 +1,7 @@
-"""Changepoints with outlier-robust segments: `bocd` on generalised posteriors.
+"""Changepoint detection robust to outliers (Altamirano, Briol and Knoblauch 2023).
 
-The method of Altamirano, Briol and Knoblauch (2023): the run-length recursion of `runlength` over
-rows learnt by diffusion score matching; `score_matching` has the derivation.
+The run-length recursion of `run_length` over generalized posteriors learnt by diffusion score
+matching; `score_matching` has the derivation.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from regimekit.baselines.bocd import RunLengthModel, RunLengthSettings
 from regimekit.baselines.run_length import RunLengths
-from regimekit.baselines.run_length_model import RunLengthModel, RunLengthSettings
 from regimekit.baselines.score_matching import ScoreMatching, Setup, best_omega
 from regimekit.core.exceptions import (
     RegimekitError,
@@ -31,7 +31,7 @@ from regimekit.preprocessing import features as feature_maps
 from regimekit.preprocessing.frames import read_series
 from regimekit.serialization.validation import Arrays, Values
 
-# Their fourth powers meet: the prior's precision is noise^2 / prior_var, an observation's square.
+# The fourth powers of these settings must be finite.
 _SCALES = (
     "noise",
     "noise_doubt",
@@ -43,14 +43,14 @@ _SCALES = (
     "scale",
     "omega",
 )
-LARGEST_SCALE = 1e25
-MOST_TRAINING = 100_000
+MAX_SCALE = 1e25  # units of y
+MAX_TRAINING = 100_000  # observations
 VARIANCES = ("unknown", "known")
 
 
 @dataclass(frozen=True)
 class DsmSettings(RunLengthSettings):
-    """Settings of `dsm_bocd`, which documents them."""
+    """Settings of `dsm_bocd`, documented there."""
 
     max_run_lengths: int = 50
     outlier_weight: float = 0.05
@@ -69,12 +69,12 @@ class DsmSettings(RunLengthSettings):
     threshold: float = 4.0
 
     def setup(self) -> Setup:
-        """The settings, checked, as the kernels want them."""
+        """Return the validated settings in the form of the kernels."""
         if self.variance not in VARIANCES:
             raise unknown("variance", self.variance, VARIANCES)
         for name in _SCALES:
             if getattr(self, name) is not None:
-                moderate(name, getattr(self, name), most=LARGEST_SCALE)
+                moderate(name, getattr(self, name), most=MAX_SCALE)
         noise = _finite("noise", self.noise)
         center = float(read_vector("center", self.center, 1)[0])
         mean, precision = self.natural_prior(noise, center)
@@ -100,10 +100,10 @@ class DsmSettings(RunLengthSettings):
         )
 
     def natural_prior(self, noise: float, center: float) -> tuple[Array, Array]:
-        """Mean and precision of eta in centred coordinates.
+        """Return mean and precision of eta in centred coordinates.
 
-        By default those of level and precision that are independent a priori; the level's prior
-        mean is then that of x whatever eta_2.
+        By default level and precision are independent a priori, so the prior mean of x is that of
+        the level for every eta_2.
         """
         level = float(read_vector("prior_mean", self.prior_mean, 1)[0]) - center
         doubt = _finite("noise_doubt", self.noise_doubt)
@@ -123,7 +123,7 @@ class DsmSettings(RunLengthSettings):
 
 
 class DsmBocd(RunLengthModel):
-    """Run lengths over generalised posteriors; made by `dsm_bocd`."""
+    """Run-length model with generalized posteriors, created by `dsm_bocd`."""
 
     name = "dsm_bocd"
 
@@ -131,21 +131,27 @@ class DsmBocd(RunLengthModel):
         super().__init__(settings, feature_maps.intercept())
         self.chosen = settings
         self.rows = ScoreMatching(settings.setup())
-        self._training = whole("training", settings.training, least=0, most=MOST_TRAINING)
+        self._training = whole("training", settings.training, least=0, most=MAX_TRAINING)
         if settings.omega is not None:
             self._training = 0
         self.seen: list[float] = []  # training values so far
 
     @property
     def omega(self) -> float:
-        """The learning rate in use."""
+        """The present learning rate."""
         return self.rows.setup.omega
 
     def fit(self, y: Any) -> float:
-        """Choose the learning rate on a training part; the rows learnt so far are kept.
+        """Fit the learning rate to training values; the statistics so far are kept.
 
         Args:
-            y: training values, of one segment as far as can be; NaN is left out.
+            y: (n,) training values, if possible of one segment; NaN is left out.
+
+        Returns:
+            The learning rate omega.
+
+        Raises:
+            RegimekitError: If y is not one series with two or more finite values.
 
         Example:
             >>> from regimekit.baselines.dsm_bocd import dsm_bocd
@@ -160,7 +166,8 @@ class DsmBocd(RunLengthModel):
         if values.size < 2 or not np.isfinite(values).all():
             raise RegimekitError("y must have at least two observed values, all finite, to fit.")
         self._training, self.seen = 0, []
-        self.rows.setup = self.rows.setup._replace(omega=best_omega(values, self.rows.setup))
+        setup = self.rows.setup
+        self.rows.configure(setup._replace(omega=best_omega(values, setup)))
         return self.omega
 
     def _learn(self, lengths: RunLengths, y: Array, design: Array) -> float:
@@ -190,11 +197,13 @@ class DsmBocd(RunLengthModel):
 
     def _unpack_more(self, values: Values, arrays: Arrays) -> None:
         omega = values.number("omega", least=float(np.finfo(float).tiny))
-        self.rows.setup = self.rows.setup._replace(omega=omega)
+        self.rows.configure(self.rows.setup._replace(omega=omega))
         self._training = values.whole("training", 0, self._training)
         seen = arrays.floats("seen", (None,))
         if seen.size > max(self._training - 1, 0):
-            raise SnapshotError(f"The snapshot's seen has {seen.size} values, too many to train.")
+            raise SnapshotError(
+                f"Invalid snapshot: seen has {seen.size} values, more than training allows."
+            )
         self.seen = seen.tolist()
 
 
@@ -218,28 +227,34 @@ def dsm_bocd(
     threshold: float = 4.0,
     outlier_weight: float = 0.05,
 ) -> DsmBocd:
-    """Robust changepoint detection by diffusion score matching, for one series (d = 1).
+    """Create robust changepoint detection by diffusion score matching, for one series (d = 1).
 
     Args:
-        hazard: chance that a segment ends before an observation, in (0, 1).
-        max_run_lengths: K, how many starts of the present segment are kept, at least 2.
+        hazard: probability that a segment ends before an observation, in (0, 1).
+        max_run_lengths: K, number of starts of the segment that are stored, at least 2.
         variance: "unknown" (each segment has its own) or "known" (it is `noise`).
         noise: variance of one observation around its segment's level; a priori if unknown.
-        noise_doubt: prior standard deviation of the precision, as a share of its mean 1 / noise.
+        noise_doubt: prior standard deviation of the precision, relative to its mean 1 / noise.
         prior_mean: prior mean of the level.
         prior_var: prior variance of the level.
         natural_mean: prior mean of (level / variance, 1 / variance), in place of the above.
         natural_var: its covariance: a number, a vector of two or a (2, 2) matrix.
         max_variance: largest variance a segment may have; 400 noise by default.
-        center: where an observation is believed fully.
-        scale: how far from there its weight m^2 has fallen to a half.
-        omega: learning rate; by default `noise / 2`, which at full weight learns a level as fast as
-            Bayes, until `training` observations have been seen.
-        training: observations after which omega is fitted to them; 0 for never. Not used when
-            omega is given.
-        threshold: c, in standard deviations, beyond which an observation says no more about the run
-            length; infinity is the published method.
+        center: value at which an observation has full weight.
+        scale: distance from `center` at which the weight m^2 is 1/2.
+        omega: learning rate. By default it is `noise / 2`, the rate of Bayes' rule at full weight,
+            for the first `training` observations, and then fitted to them.
+        training: number of observations that omega is fitted to; 0 for no fit. Not used if omega
+            is given.
+        threshold: c, in standard deviations. Beyond it the evidence of an observation about the run
+            length is bounded; infinity is the published method.
         outlier_weight: an observation with a weight m^2 below this is flagged as an outlier.
+
+    Returns:
+        The model.
+
+    Raises:
+        RegimekitError: If a setting is invalid; the message names it.
 
     Example:
         >>> from regimekit.baselines.dsm_bocd import dsm_bocd
@@ -252,5 +267,5 @@ def dsm_bocd(
 
 
 def _finite(argument: str, value: Any) -> float:
-    """`value`, a number or an array of one, as a finite float above zero."""
+    """Return a number, or an array of one number, as a finite positive float."""
     return float(read_covariance(argument, value, 1)[0, 0])

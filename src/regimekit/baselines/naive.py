@@ -1,18 +1,18 @@
-"""The trivial forecasters that every honest table needs beside its scores.
+"""Naive forecasters, as reference points for the scores of other models.
 
     last_value            the latest observation
     seasonal_last_value   the observation one period ago
     running_mean          the mean of all observations
-    least_squares         online ridge regression, in a module of its own
+    least_squares         online ridge regression, in its own module
 
-The spread is learnt from their own one-step errors e_t: with Var e_t = s^2 leverage_t and an
-inverse-gamma prior of s^2 worth three errors of size `error_sd`,
+The spread is estimated from their one-step errors e_t: with Var e_t = s^2 leverage_t and an
+inverse-gamma prior of s^2 equivalent to three errors of size `error_sd`,
 
     y ~ t_{3 + n}(prediction, leverage (3 error_sd^2 + sum e_t^2 / leverage_t) / (3 + n))
 
-coordinate by coordinate, as if they were independent. The leverage is 1 one step ahead; for the
-last values it grows with the steps, as a random walk's does. For `least_squares` it is
-1 + f'(sum f f' + ridge)^-1 f: Bayesian regression with unknown noise. The one regime is 0.
+for each coordinate, as if they were independent. The leverage is 1 one step ahead; for the last
+values it grows with the number of steps, as for a random walk. For `least_squares` it is
+1 + f'(sum f f' + ridge)^-1 f: Bayesian regression with unknown noise. The only regime is 0.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from regimekit.baselines.spread import Spread
 from regimekit.core import covariates
 from regimekit.core.covariates import MOST_COORDINATES
 from regimekit.core.exceptions import moderate, positive, whole
@@ -35,17 +34,49 @@ from regimekit.preprocessing.frames import Row
 from regimekit.results import OPENED, Event, Regime, Step, Transitions
 from regimekit.serialization.validation import Arrays, Values, affordable
 
-MOST_PERIODS = 1_000_000  # observations per season
+MAX_PERIOD = 1_000_000  # observations per season
+MAX_ERROR = 1e100  # errors and leverages are clipped to this: their products are finite
+# The smallest integer for which the first forecast has a variance.
+PRIOR_ERRORS = 3.0
+
+
+class Spread:
+    """Sums of squared one-step errors of each coordinate, and the t distribution they imply."""
+
+    def __init__(self, error_sd: float, dim: int) -> None:
+        self.start = PRIOR_ERRORS * error_sd**2
+        self.squares = np.zeros(dim)
+        self.count = np.zeros(dim, np.int64)
+
+    def update(self, y: Array, location: Array, leverage: Array) -> None:
+        """Add the errors of one observation; NaN coordinates are skipped."""
+        seen = ~np.isnan(y)
+        # Halved to avoid overflow.
+        error = np.clip(y[seen] / 2 - location[seen] / 2, -MAX_ERROR, MAX_ERROR)
+        self.squares[seen] += (2 * error) ** 2 / leverage[seen]
+        self.count[seen] += 1
+
+    def variance(self) -> Array:
+        """Return the variance of an error with leverage 1, (d,)."""
+        return np.asarray((self.start + self.squares) / (PRIOR_ERRORS + self.count))
+
+    def forecast(self, location: Array, leverage: Array) -> Forecast:
+        """Return a t distribution around `location`.
+
+        Its degrees of freedom are those of the coordinate with the fewest observations.
+        """
+        spread = np.diag(np.minimum(leverage, MAX_ERROR) * self.variance())
+        dof = np.array([PRIOR_ERRORS + self.count.min()])
+        return Forecast(np.ones(1), location[None], spread[None], dof)
 
 
 class Naive(Model):
-    """A point forecast with the spread of its own errors, and one regime.
+    """Base class of point forecasts with the spread of their errors, and one regime."""
 
-    A subclass says how it begins, what it expects and how it learns.
-    """
-
-    advised = False  # these are what others are measured by
-    holes: ClassVar[tuple[str, ...]] = ()  # arrays of the state where NaN means not seen yet
+    # No advice: these models are references for others.
+    advised = False
+    # Arrays of the state in which NaN means not observed yet.
+    holes: ClassVar[tuple[str, ...]] = ()
     limits: ClassVar[dict[str, tuple[float, float]]] = {"squares": (0.0, 1e220)}
 
     def __init__(self, error_sd: float = 1.0, dim: int | None = None) -> None:
@@ -63,22 +94,22 @@ class Naive(Model):
 
     @abstractmethod
     def _point(self, x: Row | None, ahead: int) -> tuple[Array, Array]:
-        """Location of the observation `ahead` steps on (from 1), and its leverage."""
+        """Return location and leverage of the observation `ahead` steps ahead, from 1."""
 
     @abstractmethod
-    def _remember(self, y: Array, x: Row | None) -> None:
-        """Learn an observation; NaN where a coordinate was not observed."""
+    def _learn(self, y: Array, x: Row | None) -> None:
+        """Learn an observation; NaN coordinates are missing."""
 
     @abstractmethod
-    def _memory(self) -> dict[str, NDArray[Any]]:
-        """The arrays that `_remember` writes to, by name."""
+    def _arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the arrays of the state by name."""
 
     @abstractmethod
     def _level(self) -> Array:
-        """What the model holds for constant now, as a fresh array."""
+        """Return the present level as a new array."""
 
     def _level_sd(self) -> Array:
-        """Its standard deviation; that of the errors where it has none of its own."""
+        """Return the standard deviation of the level; by default that of the errors."""
         assert self.spread is not None
         return np.sqrt(self.spread.variance())
 
@@ -105,8 +136,8 @@ class Naive(Model):
         location, leverage = self._point(x, 1)
         forecast = self.spread.forecast(location, leverage)
         log_score = float(forecast.log_density(y if y.size > 1 else y[0]))
-        self.spread.learn(y, location, leverage)
-        self._remember(y, x)
+        self.spread.update(y, location, leverage)
+        self._learn(y, x)
         events = (Event(0, OPENED, 0),) if self.time == 0 else ()
         self.time += 1
         return forecast, Step(regime=0, n_regimes=1, log_score=log_score, events=events)
@@ -117,14 +148,14 @@ class Naive(Model):
         self.spread = Spread(self.error_sd, shape.dim)
 
     def regimes(self) -> list[Regime]:
-        """The one regime there is: its level, and the standard deviation of its errors."""
+        """Return the only regime: its level, and the standard deviation of its errors."""
         if self.spread is None:
             return []
         visits = int(self.spread.count.max())
         return [Regime(0, visits, 0, self.time - 1, self._level(), self._level_sd())]
 
     def transitions(self) -> Transitions:
-        """The one regime stays."""
+        """Return the transition matrix of the only regime."""
         ids = [regime.id for regime in self.regimes()]
         return Transitions(ids, np.ones((len(ids), len(ids))))
 
@@ -137,7 +168,7 @@ class Naive(Model):
 
     def _state(self) -> dict[str, NDArray[Any]]:
         assert self.spread is not None
-        return {"squares": self.spread.squares, "count": self.spread.count} | self._memory()
+        return {"squares": self.spread.squares, "count": self.spread.count} | self._arrays()
 
     def _pack(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         if self.spread is None:
@@ -161,14 +192,14 @@ class Naive(Model):
         covariates.try_out(lambda: self._forecast([like])[0])
 
     def _read_like(self, values: Values, arrays: Arrays) -> Row | None:
-        """The first covariates, where the model looks at any."""
+        """Return the first covariates if the model uses any."""
         return None
 
 
 class SeasonalLastValue(Naive):
-    """The observation one period ago; made by `seasonal_last_value`.
+    """The observation one period ago, created by `seasonal_last_value`.
 
-    Where a phase has not been seen, the latest value of all stands in; where nothing has, 0.
+    If a phase was not observed yet, the latest value is used; before any observation, 0.
     """
 
     name = "seasonal_last_value"
@@ -176,7 +207,7 @@ class SeasonalLastValue(Naive):
 
     def __init__(self, period: int = 1, error_sd: float = 1.0, dim: int | None = None) -> None:
         super().__init__(error_sd, dim)
-        self.period = whole("period", period, most=MOST_PERIODS)
+        self.period = whole("period", period, most=MAX_PERIOD)
 
     def _begin(self, shape: Shape) -> None:
         affordable("period", float(self.period) * shape.dim)
@@ -188,11 +219,11 @@ class SeasonalLastValue(Naive):
         cycles = 1 + (ahead - 1) // self.period
         return np.where(np.isnan(slot), self.latest, slot), np.full(slot.size, float(cycles))
 
-    def _remember(self, y: Array, x: Row | None) -> None:
+    def _learn(self, y: Array, x: Row | None) -> None:
         for target in (self.slots[self.time % self.period], self.latest):
             np.copyto(target, y, where=~np.isnan(y))
 
-    def _memory(self) -> dict[str, NDArray[Any]]:
+    def _arrays(self) -> dict[str, NDArray[Any]]:
         return {"slots": self.slots, "latest": self.latest}
 
     def _level(self) -> Array:
@@ -203,7 +234,7 @@ class SeasonalLastValue(Naive):
 
 
 class LastValue(SeasonalLastValue):
-    """The latest observation: a season of one; made by `last_value`."""
+    """The latest observation, a season of period 1, created by `last_value`."""
 
     name = "last_value"
 
@@ -215,7 +246,7 @@ class LastValue(SeasonalLastValue):
 
 
 class RunningMean(Naive):
-    """The mean of all observations so far, 0 before the first; made by `running_mean`."""
+    """The mean of all observations so far, 0 before the first, created by `running_mean`."""
 
     name = "running_mean"
 
@@ -226,13 +257,14 @@ class RunningMean(Naive):
     def _point(self, x: Row | None, ahead: int) -> tuple[Array, Array]:
         return self.mean.copy(), np.ones(self.mean.size)
 
-    def _remember(self, y: Array, x: Row | None) -> None:
+    def _learn(self, y: Array, x: Row | None) -> None:
         known = ~np.isnan(y)
         self.seen[known] += 1
         n = self.seen[known]
-        self.mean[known] += y[known] / n - self.mean[known] / n  # y - mean could overflow
+        # y - mean could overflow.
+        self.mean[known] += y[known] / n - self.mean[known] / n
 
-    def _memory(self) -> dict[str, NDArray[Any]]:
+    def _arrays(self) -> dict[str, NDArray[Any]]:
         return {"mean": self.mean, "seen": self.seen}
 
     def _level(self) -> Array:
@@ -241,11 +273,14 @@ class RunningMean(Naive):
 
 @maker
 def last_value(*, error_sd: float = 1.0, dim: int | None = None) -> LastValue:
-    """The forecast that is hard to beat: the latest observation.
+    """Create the forecast by the latest observation.
 
     Args:
-        error_sd: how large errors are expected to be before any was seen; worth three of them.
-        dim: number of coordinates of y, where the first observation should not settle it.
+        error_sd: prior guess of the standard deviation of the errors, equivalent to three errors.
+        dim: number of coordinates of y; by default that of the first observation.
+
+    Returns:
+        The model.
 
     Example:
         >>> from regimekit.baselines.naive import last_value
@@ -259,11 +294,14 @@ def last_value(*, error_sd: float = 1.0, dim: int | None = None) -> LastValue:
 def seasonal_last_value(
     *, period: int = 1, error_sd: float = 1.0, dim: int | None = None
 ) -> SeasonalLastValue:
-    """The observation one period ago.
+    """Create the forecast by the observation one period ago.
 
     Args:
-        period: observations per season; 1, without a season, is `last_value`.
+        period: observations per season; 1 gives `last_value`.
         error_sd, dim: as for `last_value`.
+
+    Returns:
+        The model.
 
     Example:
         >>> from regimekit.baselines.naive import seasonal_last_value
@@ -275,10 +313,13 @@ def seasonal_last_value(
 
 @maker
 def running_mean(*, error_sd: float = 1.0, dim: int | None = None) -> RunningMean:
-    """The mean of all observations so far.
+    """Create the forecast by the mean of all observations so far.
 
     Args:
         error_sd, dim: as for `last_value`.
+
+    Returns:
+        The model.
 
     Example:
         >>> from regimekit.baselines.naive import running_mean

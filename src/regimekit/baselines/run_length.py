@@ -1,372 +1,411 @@
-"""The run-length recursion (Adams and MacKay 2007), shared by `bocd` and `dsm_bocd`.
+"""The run-length recursion (Adams and MacKay 2007) of `bocd` and `dsm_bocd`.
 
-A *segment* is a stretch between two changepoints; one row of statistics stands for each time s at
-which the present segment may have begun. Before every observation the segment ends with
-probability `hazard`, and the observation that begins a segment is scored by the prior predictive
-and learnt by that row. With p_t(s) = P(segment began at s | y_1..y_t) and h the hazard:
+A *segment* lies between two changepoints. For each time s at which the present segment may have
+begun there is one row of sufficient statistics. Before every observation the segment ends with
+probability `hazard`. The observation that begins a segment is scored by the prior predictive
+distribution and learnt by the new row. With p_t(s) = P(segment began at s | y_1..y_t) and the
+hazard h:
 
     p_t(s) ~ (1 - h) p_{t-1}(s) p(y_t | y_s..y_{t-1})   s < t
     p_t(t) ~ h p(y_t)                                                  (the first h is 1)
 
-A missing observation says nothing but that time goes on: after a gap of g observations
-1 - h = (1 - hazard)^(g + 1). Starts inside a gap cannot be told from a start at its end, so one row
-for all of them is exact.
+After a gap of g missing observations 1 - h = (1 - hazard)^(g + 1). A start inside a gap cannot be
+distinguished from a start at its end, so one row for all of them is exact.
 
-Only K starts are kept: when there are more, the least probable one is dropped and its mass
-e_t recorded. *Stated error*: what is kept is exactly the posterior given that the path of segments
-never was on a dropped start, so its total-variation distance to the full posterior is the
-posterior probability of such a path. Between drops that is a martingale under the model, so its
-mean is at most `dropped` = sum e_t, and the chance that it ever exceeds delta is at most
-dropped / delta.
+At most K starts are stored: if there are more, the least probable one is dropped and its mass e_t
+recorded. The stored posterior is exactly the posterior given that the path of segments never used a
+dropped start, so its total-variation distance to the full posterior is the posterior probability of
+such a path. Between drops that is a martingale under the model, so its mean is at most
+`dropped` = sum e_t, and the probability that it ever exceeds delta is at most dropped / delta.
 
-Beside the sums the same recursion with maxima keeps the most probable path (`segmentation`).
+The same recursion with maxima gives the most probable path (`segmentation`).
 """
 
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
-from typing import Any, NamedTuple
 
+import cython
 import numpy as np
-from numpy.typing import NDArray
+from cython.cimports.libc.math import exp, expm1, log
 
-from regimekit._numba import kernel
-from regimekit.core.covariates import STORED
-from regimekit.core.exceptions import RegimekitError, SnapshotError, whole
-from regimekit.core.logspace import normalise
-from regimekit.ihmm.emissions.base import Rows, Shape
-from regimekit.results import NO_REGIME, OPENED, Event
-from regimekit.serialization.validation import Arrays, Values, affordable
+from regimekit.core.exceptions import RegimekitError, SnapshotError
+from regimekit.serialization.validation import affordable
 
-Array = NDArray[np.float64]
-MOST_KEPT = 100_000  # starts of a segment
-LONGEST_TRAIL = 1000  # segments of the most probable path that are remembered
+if not cython.compiled:
+    from regimekit.core.logspace import logsumexp
+    from regimekit.ihmm.emissions.base import Emission
+
+    _ = Emission
+
+from regimekit.distributions.mixture import Mixture
+
+INF = cython.declare(cython.double, math.inf)
+MAX_STATISTIC = 1e155  # statistics of a stored row: features and residuals are bounded
+MAX_TRAIL = 1000  # segments of the most probable path that are stored
 
 
-class Mixture(NamedTuple):
-    """One-step predictive of n rows with J components each.
+class Segments:
+    """Base class of the rows of a run-length recursion.
 
-    share: (n, J). location: (n, J, d). spread: (n, J, d, d). dof: (n, J).
+    Args:
+        shape: sizes of y and of the features.
+        n_components: number J of components of the predictive distribution of a row.
+
+    Attributes:
+        weight: weight of the observation in the latest update.
     """
 
-    share: Array
-    location: Array
-    spread: Array
-    dof: Array
+    def __init__(self, shape, n_components=1):
+        self.shape = shape
+        self.n_components = n_components
+        self.weight = 1.0
 
+    def update(self, row, fresh):
+        """Score and learn the present observation; return the score and set `weight`."""
+        return 0.0
 
-class Segments(ABC):
-    """What the recursion asks of the rows: their prior, how they learn, what they predict."""
+    def predict(self, row, out, at):
+        """Write the J components of the predictive distribution to `out` from index `at` on."""
 
-    shape: Shape
+    def set_observation(self, y, design):
+        """Set the present observation, (d,), and its design. If y is None, only the design."""
 
-    @abstractmethod
-    def blank(self, capacity: int) -> Rows:
-        """Room for `capacity` rows."""
+    def resize(self, capacity):
+        """Make room for `capacity` rows."""
 
-    @abstractmethod
-    def write_prior(self, rows: Rows, row: int) -> None:
-        """Make `row` a segment that has seen nothing."""
+    def write_prior(self, row):
+        """Write the statistics of a segment without observations."""
 
-    def design(self, features: Array) -> Array:
-        """The features of one observation in the shape the kernels want."""
+    def arrays(self):
+        """Return the arrays whose first axis is the row."""
+        return []
+
+    def design(self, features):
+        """Return the design of one observation from its features."""
         return features
 
-    @abstractmethod
-    def advance(self, rows: Rows, y: Array, design: Array, score: Array, weight: Array) -> None:
-        """Score y under the first score.size rows, then let them learn it; the last is new.
+    def coefficients(self, row):
+        """Return posterior mean and standard deviation of the coefficients of a row."""
+        raise NotImplementedError
 
-        Writes `score` (log predictive density) and `weight` (how much each row believed y).
-        """
-
-    @abstractmethod
-    def predictive(self, rows: Rows, n: int, design: Array) -> Mixture:
-        """One-step predictive of the first n rows."""
-
-    @abstractmethod
-    def coefficients(self, rows: Rows, row: int) -> tuple[Array, Array]:
-        """Posterior mean and standard deviation of a row's coefficients."""
-
-    def possible(self, rows: Rows, visits: NDArray[np.int64]) -> bool:
-        """Whether so many observations can have led to the first rows, as far as that is known."""
-        return all((np.abs(array[: visits.size]) < STORED[1]).all() for array in rows)
+    def are_possible(self, visits):
+        """Return whether the first rows can result from (n,) numbers of observations."""
+        n = len(visits)
+        return all((np.abs(array[:n]) < MAX_STATISTIC).all() for array in self.arrays())
 
 
-class History(NamedTuple):
-    """Per kept start: time index, observations learnt, log p_t(s), log of its best path."""
+class EmissionSegments(Segments):
+    """Rows of an emission whose candidates are finalized after each observation.
 
-    start: np.ndarray
-    visits: np.ndarray
-    log_mass: np.ndarray
-    log_best: np.ndarray
+    Args:
+        emission: an `Emission` for batches of one observation.
+    """
+
+    def __init__(self, emission):
+        Segments.__init__(self, emission.shape)
+        self.emission = emission
+        emission.resize_candidates(1, 1)
+
+    def update(self, row, fresh):
+        score: cython.double
+        self.emission.begin(0, row)
+        self.emission.predict(0, row)
+        score = self.emission.update(0, row, fresh)
+        self.weight = self.emission.weight
+        self.emission.finalize(0, row, row)
+        return score
+
+    def predict(self, row, out, at):
+        self.emission.begin(0, row)
+        self.emission.predict(0, row)
+        out.share[at] = 1.0
+        out.dof[at] = self.emission.predictive.dof[0]
+        for i in range(out.dim):
+            out.location[at, i] = self.emission.predictive.location[0, i]
+            for j in range(out.dim):
+                out.spread[at, i, j] = self.emission.predictive.spread[0, i, j]
+
+    def set_observation(self, y, design):
+        self.emission.observation.set_design(np.array(design, np.float64, order="C"))
+        if y is not None:
+            self.emission.observation.set_value(np.array(y, np.float64))
+
+    def resize(self, capacity):
+        self.emission.resize_rows(capacity)
+
+    def write_prior(self, row):
+        self.emission.write_prior(row)
+
+    def arrays(self):
+        return [np.asarray(getattr(self.emission, name)) for name in self.emission.row_arrays]
+
+    def design(self, features):
+        return self.emission.design(features)
+
+    def coefficients(self, row):
+        return self.emission.coefficients(row)
+
+    def learn(self, row):
+        """Learn the present observation in one row."""
+        self.update(row, False)
+
+    def predictive(self, row):
+        """Return location (d,) and spread (d, d) of the predictive distribution of one row."""
+        out: Mixture = Mixture(self.shape.dim, 1)
+        self.predict(row, out, 0)
+        return np.asarray(out.location)[0], np.asarray(out.spread)[0]
 
 
 class RunLengths:
-    """The posterior over segment starts, with one row of statistics each.
+    """Posterior distribution of the start of the present segment.
 
     Args:
-        segments: what the rows mean.
-        hazard: chance that a segment ends before an observation.
-        kept: K, how many starts are kept.
+        segments: the rows.
+        hazard: probability that a segment ends before an observation.
+        kept: K, number of starts that are stored.
+
+    Attributes:
+        n: number of stored starts.
+        time: number of observations so far.
+        gap: number of missing observations since the latest one.
+        dropped: posterior mass of the dropped starts, summed over the observations.
+        latest_dropped: the part of `dropped` due to the latest observation.
+        starts, visits: (K + 1,) time index and number of observations of each stored start.
+        log_mass, log_best: (K + 1,) log p_t(s), and log probability of its most probable path.
     """
 
-    def __init__(self, segments: Segments, hazard: float, kept: int) -> None:
+    def __init__(self, segments, hazard, kept):
         affordable("max_run_lengths", (kept + 1.0) * segments.shape.coefficients**2)
         self.segments, self.hazard, self.kept = segments, hazard, kept
-        self.rows = segments.blank(kept + 1)
-        self.history = History(
-            np.zeros(kept + 1, np.int64),
-            np.zeros(kept + 1, np.int64),
-            np.full(kept + 1, -np.inf),
-            np.full(kept + 1, -np.inf),
-        )
-        self.n = self.time = 0
-        self.gap = 0  # observations missing since the latest
+        segments.resize(kept + 1)
+        self.starts, self.visits = np.zeros(kept + 1, np.int64), np.zeros(kept + 1, np.int64)
+        self.log_mass, self.log_best = np.full(kept + 1, -np.inf), np.full(kept + 1, -np.inf)
+        self.score, self.weight = np.zeros(kept + 1), np.zeros(kept + 1)
+        self.mixture = Mixture(segments.shape.dim)
+        self.n = self.time = self.gap = 0
         self.dropped = self.latest_dropped = 0.0
         self.trail = Trail()
-        self._show_prior()
+        segments.write_prior(0)
 
-    def log_stay(self, steps: int) -> float:
-        """Log chance that the observation `steps` ahead is of the latest one's segment."""
-        if not self.n:
-            return -math.inf  # the first observation begins a segment for certain
-        return (self.gap + steps) * math.log1p(-self.hazard)
-
-    @property
-    def mass(self) -> Array:
-        """(n,) posterior probabilities of the kept starts."""
-        return np.asarray(np.exp(self.history.log_mass[: self.n]))
+    def log_stay(self, steps):
+        """Return the log probability that the observation `steps` ahead is in the same segment."""
+        # The first observation begins a segment.
+        return (self.gap + steps) * math.log1p(-self.hazard) if self.n else -math.inf
 
     @property
-    def start(self) -> NDArray[np.int64]:
-        """(n,) the kept starts, in no particular order."""
-        return self.history.start[: self.n]
+    def mass(self):
+        """(n,) posterior probabilities of the stored starts."""
+        return np.exp(np.asarray(self.log_mass)[: self.n])
 
-    def skip(self) -> None:
-        """An observation that is missing: only the chance of a change grows."""
+    @property
+    def start(self):
+        """(n,) stored starts, in no particular order."""
+        return np.asarray(self.starts)[: self.n]
+
+    def skip(self):
+        """Advance time without an observation: only the probability of a change grows."""
         self.gap += 1
         self.latest_dropped = 0.0
         self.time += 1
 
-    def observe(self, y: Array, design: Array) -> float:
-        """Learn one observation; the posterior mean of how much it was believed."""
-        n = self.n
-        self.history.start[n], self.history.visits[n] = self.time, 0
-        score, weight = np.zeros(n + 1), np.ones(n + 1)
-        self.segments.advance(self.rows, y, design, score, weight)
-        previous = _weigh(self.history, n, score, self.log_stay(1))
-        self.trail.push(self.time, int(self.history.start[previous]) if n else -1)
+    def observe(self, y, design):
+        """Learn an observation, (d,); return the posterior mean of its weight."""
+        n: cython.Py_ssize_t = self.n
+        log_stay: cython.double = self.log_stay(1)
+        previous: cython.Py_ssize_t
+        self.starts[n], self.visits[n] = self.time, 0
+        self.segments.set_observation(y, design)
+        with cython.nogil:
+            self.update_rows()
+            previous = self.weigh(log_stay)
+        self.trail.push(self.time, int(self.starts[previous]) if n else -1)
         self.n, self.gap = n + 1, 0
         self.time += 1
-        believed = float(self.mass @ weight)
-        self._drop()
-        self._show_prior()
-        return believed
+        weight = float(np.dot(self.mass, np.asarray(self.weight)[: n + 1]))
+        self.drop()
+        self.segments.write_prior(self.n)
+        return weight
 
-    def ahead(self, steps: int, design: Array) -> tuple[Array, Mixture]:
-        """Shares of the kept starts and of a new segment, and what each predicts.
+    def update_rows(self):
+        """Score and learn the present observation in every row; the last one is new."""
+        for k in range(self.n + 1):
+            self.score[k] = self.segments.update(k, k == self.n)
+            self.weight[k] = self.segments.weight
 
-        Args:
-            steps: how many observations ahead, from 1.
-            design: features of that observation.
-        """
-        log_stay = self.log_stay(steps)
-        share = np.append(math.exp(log_stay) * self.mass, -math.expm1(log_stay))
-        return share, self.segments.predictive(self.rows, self.n + 1, design)
+    def weigh(self, log_stay):
+        """Update sums and maxima; return the best predecessor of the new start."""
+        n: cython.Py_ssize_t = self.n
+        previous: cython.Py_ssize_t = 0
+        before: cython.double = 0.0
+        if n > 0:
+            before = -INF
+            for k in range(n):
+                if self.log_best[k] > before:
+                    before = self.log_best[k]
+                    previous = k
+            for k in range(n):
+                self.log_mass[k] += log_stay + self.score[k]
+                self.log_best[k] += log_stay + self.score[k]
+        log_hazard: cython.double = log(-expm1(log_stay))
+        self.log_mass[n] = log_hazard + self.score[n]
+        self.log_best[n] = before + log_hazard + self.score[n]
+        top: cython.double = -INF
+        heaviest: cython.double = -INF
+        for k in range(n + 1):
+            self.visits[k] += 1
+            if self.log_best[k] > top:
+                top = self.log_best[k]
+            if self.log_mass[k] > heaviest:
+                heaviest = self.log_mass[k]
+        # Scores of 1e200 would absorb the log of a sum. Only differences of `log_best` matter.
+        for k in range(n + 1):
+            self.log_mass[k] -= heaviest
+            self.log_best[k] -= top
+        total: cython.double = logsumexp(self.log_mass, 0, n + 1)
+        for k in range(n + 1):
+            self.log_mass[k] -= total
+        return previous
 
-    def best(self) -> int:
-        """The slot of the most probable start."""
-        return int(np.argmax(self.history.log_mass[: self.n]))
-
-    def segmentation(self) -> list[int]:
-        """First index of every segment but the first, on the most probable path so far."""
-        if not self.n:
-            return []
-        winner = int(np.argmax(self.history.log_best[: self.n]))
-        return self.trail.path(int(self.history.start[winner]))[1:]
-
-    def _drop(self) -> None:
-        """Forget the least probable start if there is one too many."""
+    def drop(self):
+        """Drop the least probable start if there is one too many."""
         self.latest_dropped = 0.0
         if self.n > self.kept:
             self.n -= 1
-            self.latest_dropped = _forget(self.history, self.n, self.rows)
-            self.dropped += self.latest_dropped
-        self.trail.tidy(self.start)
+            last, log_mass = self.n, np.asarray(self.log_mass)
+            least = int(np.argmin(log_mass[: last + 1]))
+            lost = math.exp(log_mass[least])
+            for array in (*self.history(), *self.segments.arrays()):
+                array[least] = array[last]
+            log_mass[:last] -= math.log1p(-lost)
+            self.latest_dropped = lost
+            self.dropped += lost
+        self.trail.prune(self.start)
 
-    def _show_prior(self) -> None:
-        """The row after the last one is the segment that may begin next."""
-        self.segments.write_prior(self.rows, self.n)
+    def history(self):
+        """Return starts, visits, log_mass and log_best as arrays."""
+        names = ("starts", "visits", "log_mass", "log_best")
+        return [np.asarray(getattr(self, name)) for name in names]
 
-    def pack(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        values = {
-            "n": self.n,
-            "time": self.time,
-            "gap": self.gap,
-            "dropped": self.dropped,
-            "latest_dropped": self.latest_dropped,
-            "trail_limit": self.trail.limit,
-        }
-        arrays: dict[str, NDArray[Any]] = {
-            f"book_{name}": array[: self.n].copy()
-            for name, array in zip(History._fields, self.history, strict=True)
-        }
-        arrays |= {f"rows_{j}": array[: self.n].copy() for j, array in enumerate(self.rows)}
+    def ahead(self, steps, design):
+        """Return the predictive mixture over the stored starts and a new segment.
+
+        Args:
+            steps: number of observations ahead, from 1.
+            design: features of that observation.
+        """
+        log_stay: cython.double = self.log_stay(steps)
+        self.segments.set_observation(None, design)
+        self.mixture.reserve((self.n + 1) * self.segments.n_components)
+        with cython.nogil:
+            self.fill_mixture(log_stay)
+        return self.mixture
+
+    def fill_mixture(self, log_stay):
+        """Write the components of all rows, with the probabilities of their starts."""
+        each: cython.Py_ssize_t = self.segments.n_components
+        stay: cython.double = exp(log_stay)
+        for k in range(self.n + 1):
+            mass: cython.double = stay * exp(self.log_mass[k]) if k < self.n else -expm1(log_stay)
+            self.segments.predict(k, self.mixture, k * each)
+            for j in range(k * each, (k + 1) * each):
+                self.mixture.share[j] = mass * self.mixture.share[j]
+        self.mixture.size = (self.n + 1) * each
+
+    def best(self):
+        """Return the index of the most probable start."""
+        return int(np.argmax(np.asarray(self.log_mass)[: self.n]))
+
+    def segmentation(self):
+        """Return the first index of every segment but the first, on the most probable path."""
+        if not self.n:
+            return []
+        winner = int(np.argmax(np.asarray(self.log_best)[: self.n]))
+        return self.trail.path(int(self.starts[winner]))[1:]
+
+    def pack(self):
+        """Return values and arrays for a snapshot."""
+        names = ("n", "time", "gap", "dropped", "latest_dropped")
+        values = {name: getattr(self, name) for name in names}
+        values["trail_limit"] = self.trail.limit
+        names = ("start", "visits", "log_mass", "log_best")
+        columns = zip(names, self.history(), strict=True)
+        arrays = {f"book_{name}": array[: self.n].copy() for name, array in columns}
+        rows = self.segments.arrays()
+        arrays |= {f"rows_{j}": array[: self.n].copy() for j, array in enumerate(rows)}
         arrays["trail"] = np.array(list(self.trail.before.items()), np.int64).reshape(-1, 2)
         return values, arrays
 
-    def unpack(self, values: Values, arrays: Arrays) -> None:
+    def unpack(self, values, arrays):
+        """Restore the state from the values and arrays of a snapshot.
+
+        Raises:
+            RegimekitError: If more starts are stored than `max_run_lengths` allows.
+            SnapshotError: If the state is invalid.
+        """
         n, self.time = values.whole("n"), values.whole("time")
         if n > self.kept:
-            raise RegimekitError(f"max_run_lengths is {self.kept}, too few for {n} starts.")
+            raise RegimekitError(
+                f"max_run_lengths must be at least {n}, the number of stored starts, got "
+                f"{self.kept}."
+            )
         self.n, self.gap = n, values.whole("gap", 0, self.time)
         self.dropped = values.number("dropped", least=0.0)
         self.latest_dropped = values.number("latest_dropped", 0.0, 1.0)
-        start, visits, log_mass, log_best = self.history
+        start, visits, log_mass, log_best = self.history()
         start[:n] = arrays.wholes("book_start", (n,), 0, self.time - 1)
         visits[:n] = arrays.wholes("book_visits", (n,), 1, self.time)
         log_mass[:n] = arrays.log_shares("book_log_mass", (n,))
         log_best[:n] = arrays.floats("book_log_best", (n,), most=0.0, endless=True)
         arrays.distinct("book_start", start[:n])
-        for j, array in enumerate(self.rows):
+        for j, array in enumerate(self.segments.arrays()):
             array[:n] = arrays.floats(f"rows_{j}", (n, *array.shape[1:]))
-        if not self.segments.possible(self.rows, visits[:n]):
-            raise SnapshotError("The snapshot's rows are such as no observations lead to.")
+        if not self.segments.are_possible(visits[:n]):
+            raise SnapshotError("Invalid snapshot: no observations lead to its statistics.")
         self.trail.unpack(values, arrays, self.time)
-        self._show_prior()
+        self.segments.write_prior(n)
 
 
 class Trail:
-    """For every start that a kept path still uses: where the segment before it began (-1: none)."""
+    """For every start that a stored path uses: the start of the segment before it (-1: none)."""
 
-    def __init__(self) -> None:
-        self.before: dict[int, int] = {}
+    def __init__(self):
+        self.before = {}
         self.limit = 0
 
-    def push(self, start: int, previous: int) -> None:
+    def push(self, start, previous):
+        """Add a start and the start of the segment before it."""
         self.before[start] = previous
 
-    def path(self, start: int) -> list[int]:
-        """The starts up to and with this one, oldest first, as far back as remembered."""
+    def path(self, start):
+        """Return the starts up to this one, oldest first, as far back as they are stored."""
         chain = []
         while start in self.before:
             chain.append(start)
             start = self.before[start]
         return chain[::-1]
 
-    def tidy(self, live: NDArray[np.int64]) -> None:
-        """Forget what no live start leads to, when half of it may be such, and the distant past."""
+    def prune(self, live):
+        """Delete starts that no live start leads to, and those before the latest MAX_TRAIL.
+
+        It runs only after the number of stored starts has doubled.
+        """
         if len(self.before) <= self.limit:
             return
-        used: set[int] = set()
+        used = set()
         for start in live.tolist():
             while start in self.before and start not in used:
                 used.add(start)
                 start = self.before[start]
-        recent = sorted(used)[-LONGEST_TRAIL - live.size :]
+        recent = sorted(used)[len(used) - min(len(used), MAX_TRAIL + live.size) :]
         self.before = {start: self.before[start] for start in recent}
         self.limit = 2 * len(self.before) + live.size
 
-    def unpack(self, values: Values, arrays: Arrays, time: int) -> None:
+    def unpack(self, values, arrays, time):
+        """Restore the trail from a snapshot."""
         links = arrays.wholes("trail", (None, 2), -1, time - 1)
-        if (links[:, 1] >= links[:, 0]).any():  # a circle would have no end
-            raise SnapshotError("The snapshot's trail must lead back in time.")
+        # A cycle would have no end.
+        if (links[:, 1] >= links[:, 0]).any():
+            raise SnapshotError("Invalid snapshot: trail must lead back in time.")
         self.limit = values.whole("trail_limit")
         self.before = dict(links.tolist())
-
-
-class Announcer:
-    """Turns the posterior over starts into segment ids that only ever go up."""
-
-    def __init__(self) -> None:
-        self.regime = NO_REGIME
-        self.given = -1  # time index at which the present id was given
-        self.given_before = -1  # and the one before it
-
-    def change_probability(self, lengths: RunLengths) -> float:
-        """Posterior probability of a change since the present id was given."""
-        if self.regime == NO_REGIME:
-            return 0.0
-        later = float(lengths.mass[lengths.start > self.given].sum())
-        return min(1.0, 1.0 - (1.0 - later) * (1.0 - lengths.hazard) ** lengths.gap)
-
-    def certainty(self, lengths: RunLengths) -> float:
-        """Posterior probability that the present id names the segment."""
-        if self.regime == NO_REGIME:
-            return 1.0
-        start = lengths.start
-        ours = (start > self.given_before) & (start <= self.given)
-        held = float(lengths.mass[ours].sum()) * (1.0 - lengths.hazard) ** lengths.gap
-        return min(max(held, float(np.finfo(float).tiny)), 1.0)
-
-    def announce(self, lengths: RunLengths, time: int) -> list[Event]:
-        """Give a new id if the most probable start is later than the present id."""
-        if lengths.start[lengths.best()] <= self.given:
-            return []
-        previous, self.regime = self.regime, self.regime + 1
-        self.given_before, self.given = self.given, time
-        since = int(lengths.start[lengths.best()])
-        return [Event(time, OPENED, self.regime, previous, max(since, 0))]
-
-    def pack(self) -> list[int]:
-        return [self.regime, self.given, self.given_before]
-
-    def unpack(self, values: Values, time: int) -> None:
-        told = values.wholes("announcer", 3, NO_REGIME, max(time - 1, NO_REGIME))
-        self.regime, self.given, self.given_before = told
-
-
-@kernel
-def _weigh(history: History, n: int, score: np.ndarray, log_stay: float) -> int:
-    """One step of the sums and of the maxima; the best predecessor of the new start n."""
-    before, previous = 0.0, 0
-    if n > 0:
-        before = -np.inf
-        for k in range(n):
-            if history.log_best[k] > before:
-                before, previous = history.log_best[k], k
-        for k in range(n):
-            history.log_mass[k] += log_stay + score[k]
-            history.log_best[k] += log_stay + score[k]
-    log_hazard = math.log(-math.expm1(log_stay))
-    history.log_mass[n] = log_hazard + score[n]
-    history.log_best[n] = before + log_hazard + score[n]
-    top, heaviest = -np.inf, -np.inf
-    for k in range(n + 1):
-        history.visits[k] += 1
-        top = max(top, history.log_best[k])
-        heaviest = max(heaviest, history.log_mass[k])
-    for k in range(n + 1):
-        history.log_mass[k] -= heaviest  # scores of 1e200 would swallow the log of a sum
-        history.log_best[k] -= top  # only differences matter, and they must not drift
-    total = normalise(history.log_mass, n + 1, np.empty(n + 1))
-    for k in range(n + 1):
-        history.log_mass[k] -= total
-    return previous
-
-
-def _forget(history: History, last: int, rows: Rows) -> float:
-    """Put slot `last` in the place of the least probable start; the mass that was lost."""
-    least = int(np.argmin(history.log_mass[: last + 1]))
-    lost = math.exp(history.log_mass[least])
-    for array in (*history, *rows):
-        array[least] = array[last]
-    history.log_mass[:last] -= math.log1p(-lost)
-    return lost
-
-
-def read_hazard(value: Any) -> float:
-    """The hazard as a float strictly between 0 and 1."""
-    try:
-        hazard = float(value)
-    except (TypeError, ValueError):
-        raise RegimekitError(f"hazard must be a number in (0, 1), got {value!r}.") from None
-    if not 0 < hazard < 1:
-        raise RegimekitError(f"hazard must lie strictly between 0 and 1, got {value!r}.")
-    return hazard
-
-
-def read_kept(value: Any) -> int:
-    """K as an integer of at least 2: a segment and its possible successor."""
-    return whole("max_run_lengths", value, least=2, most=MOST_KEPT)

@@ -1175,3 +1175,8 @@ class RegimeFilter:
         for g in range(self.islands):
             for k in range(self.clock.candidates[g]):
                 self.emission.skip(g * self.candidates.capacity + k)
+
+
+def rate_memory():
+    """Return the number of observations over which the outlier rate is remembered."""
+    return RATE_MEMORY

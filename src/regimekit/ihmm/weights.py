@@ -139,6 +139,11 @@ class Scoring:
         return (log_p if self.weigh_regimes else log_plain), r
 
 
+def outlier_constants():
+    """Return the degrees of freedom of q and the largest outlier rate, for Python code."""
+    return OUTLIER_DOF, MAX_OUTLIER_RATE
+
+
 def weight_code(name):
     """Return the code of a weight.
 

@@ -1,6 +1,6 @@
-"""regimekit's models in the shapes that other libraries expect: one thin module per library.
+"""Adapters of regimekit's models to other libraries: one module per library.
 
-A module needs its library and nothing else: `pip install 'regimekit[river]'` and so on. It makes
-models by name, feeds them through `predict` and `update`, keeps them as bytes, and does no
-arithmetic of its own.
+Each module needs its library, installed by an extra: `pip install 'regimekit[river]'` and so on.
+Adapters create models by name, call `predict`, `update` and `run`, and are pickled through
+`to_bytes`. They contain no numerical code of their own.
 """

@@ -1,7 +1,8 @@
-"""Many series in one long frame, as Nixtla's libraries hold them: `unique_id, ds, y, covariates`.
+"""Forecasts of many series in the long format of Nixtla: `unique_id, ds, y, covariates`.
 
-`forecast` continues every series; `cross_validation` follows every series once and forecasts at
-each cutoff on the way: no model is fitted twice. Frames of any library go in and come back.
+`forecast` continues every series. `cross_validation` passes over every series once and forecasts
+at each cutoff, so no model is refitted. Frames of any library supported by narwhals are accepted,
+and results have the same type.
 
 Example:
     >>> import pandas as pd
@@ -23,26 +24,28 @@ import numpy as np
 import regimekit as rk
 from regimekit.core.exceptions import RegimekitError, whole
 from regimekit.core.model import Model
-from regimekit.integrations.making import fresh
+from regimekit.integrations._common import make_model
 from regimekit.preprocessing.time_index import find_frequency
 
 Frame = nw.DataFrame[Any]
-KEYS = ("unique_id", "ds", "y")
-NAME = "regimekit"
+_KEY_COLUMNS = ("unique_id", "ds", "y")
+_MODEL_COLUMN = "regimekit"
 
 
-class _Task(NamedTuple):  # what is asked of every series
+class _Task(NamedTuple):
+    """Arguments that apply to every series."""
+
     h: int
     model: str | None
     settings: Mapping[str, Any] | None
     level: Sequence[float]
     columns: list[str]
 
-    def start(self, part: Frame) -> Model:
+    def make_model(self, part: Frame) -> Model:
         times = part["ds"].to_list()
-        return fresh(self.model, self.settings, covariates=bool(self.columns), times=times)
+        return make_model(self.model, self.settings, covariates=bool(self.columns), times=times)
 
-    def table(self, part: Frame) -> Any:
+    def covariates(self, part: Frame) -> Any:
         return part.select(self.columns).to_numpy() if self.columns else None
 
 
@@ -55,32 +58,42 @@ def forecast(
     settings: Mapping[str, Any] | None = None,
     level: Sequence[float] = (),
 ) -> Any:
-    """The next `h` values of every series.
+    """Forecast the next `h` values of every series.
 
     Args:
-        df: one row per series and time; other columns than `unique_id, ds, y` are covariates.
-        h: how many steps ahead.
-        X_df: `unique_id, ds` and the covariates of those steps, if `df` has covariates. Without
-            it `ds` goes on in its usual step: hours, days without weekends, months, ..
-        model, settings: a regimekit model by name, the default one if not given.
-        level: percentages of central intervals, as in `[80, 95]`.
+        df: one row per series and time; columns other than `unique_id, ds, y` are covariates.
+        h: number of steps ahead.
+        X_df: `unique_id, ds` and the covariates of the `h` steps; required if `df` has
+            covariates. Without it, `ds` continues at its frequency (hours, business days, ...).
+        model: name of a regimekit model; None selects the default model.
+        settings: settings of the model.
+        level: nominal coverage of central intervals in percent, for example `[80, 95]`.
+
+    Returns:
+        A frame with `unique_id`, `ds`, `regimekit` (the mean) and, per level, `regimekit-lo-80`,
+        `regimekit-hi-80`; `h` rows per series.
+
+    Raises:
+        RegimekitError: if a column, `X_df` or a row of `X_df` is missing.
     """
-    frame = _read(df, KEYS)
+    frame = _from_native(df, _KEY_COLUMNS)
     task = _Task(whole("h", h), model, settings, level, _covariates(frame))
-    future = None if X_df is None else _read(X_df, KEYS[:2])
+    future = None if X_df is None else _from_native(X_df, _KEY_COLUMNS[:2])
     if task.columns and future is None:
-        raise RegimekitError(f"X_df is missing; df has the covariates {', '.join(task.columns)}.")
+        raise RegimekitError(
+            f"X_df is required, because df has covariates: {', '.join(task.columns)}."
+        )
     parts = []
     for (key,), part in frame.group_by("unique_id"):
-        fitted = task.start(part)
-        fitted.run(part["y"].to_numpy(), task.table(part))
+        fitted = task.make_model(part)
+        fitted.run(part["y"].to_numpy(), task.covariates(part))
         rows = None if future is None else future.filter(nw.col("unique_id") == key)
         if rows is not None and len(rows) != h:
-            raise RegimekitError(f"X_df has {len(rows)} rows of series {key!r}; h={h} are needed.")
-        stamps = _next(part["ds"].to_numpy(), h) if rows is None else rows["ds"].to_numpy()
-        ahead = fitted.forecast(h, X=None if rows is None else task.table(rows))
+            raise RegimekitError(f"X_df must have h={h} rows of series {key!r}, got {len(rows)}.")
+        stamps = _next_times(part["ds"].to_numpy(), h) if rows is None else rows["ds"].to_numpy()
+        ahead = fitted.forecast(h, X=None if rows is None else task.covariates(rows))
         parts.append({"unique_id": [key] * h, "ds": stamps, **_columns(ahead, level)})
-    return _joined(parts, frame)
+    return _concatenate(parts, frame)
 
 
 def cross_validation(
@@ -93,46 +106,66 @@ def cross_validation(
     settings: Mapping[str, Any] | None = None,
     level: Sequence[float] = (),
 ) -> Any:
-    """Forecasts of every series' last windows beside what came, in one pass; else as `forecast`."""
-    frame = _read(df, KEYS)
+    """Forecast the last windows of every series in one pass.
+
+    Args:
+        df: as in `forecast`.
+        h: number of steps per window.
+        n_windows: number of windows; the last one ends with the series.
+        step_size: observations between the cutoffs of two windows.
+        model: as in `forecast`.
+        settings: as in `forecast`.
+        level: as in `forecast`.
+
+    Returns:
+        A frame with `unique_id`, `ds`, `cutoff`, `y` and the columns of `forecast`.
+
+    Raises:
+        RegimekitError: if a series is too short for the windows.
+    """
+    frame = _from_native(df, _KEY_COLUMNS)
     task = _Task(whole("h", h), model, settings, level, _covariates(frame))
     span = h + whole("step_size", step_size) * (whole("n_windows", n_windows) - 1)
     parts: list[dict[str, Any]] = []
     for (key,), part in frame.group_by("unique_id"):
         if len(part) <= span:
-            raise RegimekitError(f"Series {key!r} has {len(part)} rows; {span + 1} are needed.")
+            raise RegimekitError(
+                f"Series {key!r} must have at least {span + 1} rows, got {len(part)}."
+            )
         cutoffs = range(len(part) - span, len(part) - h + 1, step_size)
         parts += [{"unique_id": [key] * h, **window} for window in _windows(part, task, cutoffs)]
-    return _joined(parts, frame)
+    return _concatenate(parts, frame)
 
 
 def _windows(part: Frame, task: _Task, cutoffs: range) -> Iterator[dict[str, Any]]:
-    """Follow a series to each cutoff in turn and forecast from there."""
-    running, done = task.start(part), 0
-    y, stamps, X = part["y"].to_numpy(), part["ds"].to_numpy(), task.table(part)
+    """Update one model up to each cutoff and forecast from there."""
+    model, done = task.make_model(part), 0
+    y, stamps, X = part["y"].to_numpy(), part["ds"].to_numpy(), task.covariates(part)
     for cutoff in cutoffs:
-        running.run(y[done:cutoff], None if X is None else X[done:cutoff])
+        model.run(y[done:cutoff], None if X is None else X[done:cutoff])
         done, window = cutoff, slice(cutoff, cutoff + task.h)
-        ahead = running.forecast(task.h, X=None if X is None else X[window])
+        ahead = model.forecast(task.h, X=None if X is None else X[window])
         known = {"ds": stamps[window], "cutoff": np.repeat(stamps[cutoff - 1 : cutoff], task.h)}
         yield known | {"y": y[window]} | _columns(ahead, task.level)
 
 
 def _covariates(frame: Frame) -> list[str]:
-    return [name for name in frame.columns if name not in KEYS]
+    return [name for name in frame.columns if name not in _KEY_COLUMNS]
 
 
-def _read(df: Any, needed: Sequence[str]) -> Frame:
+def _from_native(df: Any, needed: Sequence[str]) -> Frame:
     frame: Frame = nw.from_native(df, eager_only=True)
     if absent := [name for name in needed if name not in frame.columns]:
-        raise RegimekitError(f"The frame has no column {absent[0]!r}; it has {frame.columns}.")
+        raise RegimekitError(f"The frame must have a column {absent[0]!r}, got {frame.columns}.")
     return frame.sort("unique_id", "ds")
 
 
-def _next(stamps: np.ndarray, h: int) -> np.ndarray:
-    """The `h` stamps after the last: at the usual step if dates have one, else at the latest."""
+def _next_times(stamps: np.ndarray, h: int) -> np.ndarray:
+    """Return the `h` times after the last, at the frequency of the series or its last step."""
     if len(stamps) < 2:
-        raise RegimekitError("A series of one row does not say how far its steps are apart.")
+        raise RegimekitError(
+            "A series must have at least 2 rows to determine its frequency, got 1."
+        )
     if np.issubdtype(stamps.dtype, np.datetime64):
         dates = stamps.astype("datetime64[us]").tolist()
         if (frequency := find_frequency(dates)) is not None:
@@ -142,14 +175,14 @@ def _next(stamps: np.ndarray, h: int) -> np.ndarray:
 
 
 def _columns(ahead: Sequence[rk.Forecast], level: Sequence[float]) -> dict[str, Any]:
-    columns = {NAME: np.array([step.mean for step in ahead])}
+    columns = {_MODEL_COLUMN: np.array([step.mean for step in ahead])}
     for percent in level:
         ends = np.array([step.interval(percent / 100) for step in ahead])
-        columns[f"{NAME}-lo-{percent}"], columns[f"{NAME}-hi-{percent}"] = ends.T
+        columns[f"{_MODEL_COLUMN}-lo-{percent}"], columns[f"{_MODEL_COLUMN}-hi-{percent}"] = ends.T
     return columns
 
 
-def _joined(parts: list[dict[str, Any]], like: Frame) -> Any:
+def _concatenate(parts: list[dict[str, Any]], frame: Frame) -> Any:
     columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     order = [name for name in ("unique_id", "cutoff", "ds") if name in columns]
-    return nw.from_dict(columns, backend=like.implementation).sort(*order).to_native()
+    return nw.from_dict(columns, backend=frame.implementation).sort(*order).to_native()

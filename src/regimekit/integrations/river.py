@@ -1,8 +1,8 @@
-"""regimekit in river: forecaster, regressor, drift detector and anomaly detector.
+"""river: forecaster, regressor, drift detector and anomaly detector.
 
-All four are one model behind river's verbs, made from a model's name (the default one if not
-given) and its settings: `RegimeForecaster("br_ihmm", batch=6)`. They are cloned from these and
-pickled through the model's own bytes, so a pickle holds nothing of the engine.
+All four wrap one model behind river's methods. They are constructed from the name of a model
+(None selects the default model) and its settings: `RegimeForecaster("br_ihmm", batch=6)`. Clones
+have the same settings; pickles contain the bytes of `to_bytes`.
 
 Example:
     >>> from regimekit.integrations.river import RegimeForecaster
@@ -22,39 +22,46 @@ import numpy as np
 
 import regimekit as rk
 from regimekit.core.model import Model
-from regimekit.integrations.making import NO_REGIME, change_of, completed, fresh, need
+from regimekit.integrations._common import (
+    NO_REGIME,
+    fill_covariates,
+    make_model,
+    regime_change,
+    require,
+)
 
-need("river", "river")
+require("river", "river")
 
-# After the hint for those who lack the package.
+# After `require`, which reports a missing library.
 from river import base, time_series
 
 
-class _Kept:
-    """A model that is made at the first observation and travels as bytes.
+class _Wrapper:
+    """A model that is created at the first observation and pickled as bytes.
 
     Attributes:
-        inner: the regimekit model, for what river has no verb for: `inner.predict().interval(0.9)`.
+        inner: the regimekit model, for methods that river does not have, such as
+            `inner.predict().interval(0.9)`.
     """
 
     def __init__(self, model: str | None = None, **settings: Any) -> None:
         self.model = model
         self.settings = settings
-        self.inner: Model = fresh(model, settings)
+        self.inner: Model = make_model(model, settings)
         self._latest: dict[str, Any] = {}
         self._started = False
 
-    def _learn(self, y: Any, x: dict[Any, Any] | None) -> rk.Step:
+    def _update(self, y: Any, x: dict[Any, Any] | None) -> rk.Step:
         if not self._started:
             self._started = True
-            self.inner = fresh(self.model, self.settings, covariates=bool(x))
-            self._latest = completed(x or {}, {})
+            self.inner = make_model(self.model, self.settings, covariates=bool(x))
+            self._latest = fill_covariates(x or {}, {})
         self._latest = self._row(x) or {}
         return self.inner.update(y, self._latest or None)
 
     def _row(self, x: dict[Any, Any] | None) -> dict[str, Any] | None:
-        """Covariates as the first observation had them; without any there, none at all."""
-        return completed(x or {}, self._latest) if self._latest else None
+        """Return the covariates that the first observation had; None if it had none."""
+        return fill_covariates(x or {}, self._latest) if self._latest else None
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "inner": self.inner.to_bytes()}
@@ -63,19 +70,34 @@ class _Kept:
         self.__dict__.update(state, inner=rk.from_bytes(state["inner"]))
 
 
-class RegimeForecaster(_Kept, time_series.base.Forecaster):
-    """Forecasts of a stream whose regimes change and return."""
+class RegimeForecaster(_Wrapper, time_series.base.Forecaster):
+    """Forecaster of a stream with recurring regimes.
+
+    Args:
+        model: name of a regimekit model; None selects the default model.
+        **settings: settings of the model.
+    """
 
     def learn_one(self, y: float, x: dict[Any, Any] | None = None) -> None:
-        self._learn(y, x)
+        """Update the model with an observation and its covariates."""
+        self._update(y, x)
 
     def forecast(self, horizon: int, xs: list[dict[Any, Any]] | None = None) -> list[float]:
+        """Return the means of `forecast_distribution`."""
         return [float(step.mean) for step in self.forecast_distribution(horizon, xs)]
 
     def forecast_distribution(
         self, horizon: int, xs: list[dict[Any, Any]] | None = None
     ) -> list[rk.Forecast]:
-        """The forecasts with their uncertainty: `quantile`, `interval`, `cdf`."""
+        """Return predictive distributions, with `quantile`, `interval` and `cdf`.
+
+        Args:
+            horizon: number of steps ahead.
+            xs: covariates per step; without them the latest ones are used.
+
+        Returns:
+            One forecast per step.
+        """
         if not self._latest:
             return list(self.inner.forecast(horizon))
         rows = [self._row(x) or {} for x in xs or [{}] * horizon]
@@ -83,43 +105,53 @@ class RegimeForecaster(_Kept, time_series.base.Forecaster):
         return list(self.inner.forecast(horizon, X=values))
 
 
-class RegimeRegressor(_Kept, base.Regressor):
-    """Regression whose coefficients belong to regimes that change and return.
+class RegimeRegressor(_Wrapper, base.Regressor):
+    """Regression with coefficients per regime.
 
-    A feature that is absent keeps its latest value; one that was not there at the first
-    observation is not used."""
+    If a feature is missing, its latest value is used. Features that the first observation did
+    not have are ignored.
+    """
 
     def learn_one(self, x: dict[Any, Any], y: float) -> None:
-        self._learn(y, x)
+        """Update the model with an observation."""
+        self._update(y, x)
 
     def predict_one(self, x: dict[Any, Any]) -> float:
+        """Return the predictive mean."""
         return float(self.inner.predict(self._row(x)).mean)
 
 
-class RegimeDriftDetector(_Kept, base.DriftDetector):
-    """Tells when a stream of numbers enters another regime, new or known; spikes are no drift.
+class RegimeDriftDetector(_Wrapper, base.DriftDetector):
+    """Drift detector: a drift is a change to a new or known regime; outliers are not drifts.
 
-    After a drift `drift_since` is the position (from 0) of the first value that belongs to it."""
+    Attributes:
+        drift_since: after a drift, index (from 0) of the first value of the new regime.
+        regime: current regime, -1 before the first one.
+    """
 
     def __init__(self, model: str | None = None, **settings: Any) -> None:
         base.DriftDetector.__init__(self)
-        _Kept.__init__(self, model, **settings)
+        _Wrapper.__init__(self, model, **settings)
         self.regime = NO_REGIME
         self.drift_since: int | None = None
 
     def update(self, x: float) -> None:
-        step = self._learn(x, None)
-        change = change_of(step.events, self.regime)
+        """Update the model and `drift_detected`."""
+        step = self._update(x, None)
+        change = regime_change(step.events, self.regime)
         self.regime, self._drift_detected = step.regime, change is not None
         if change is not None:
             self.drift_since = int(getattr(change, "since", change.time))
 
 
-class RegimeAnomalyDetector(_Kept, base.AnomalyDetector):
-    """Scores in [0, 1] how far out a value is in its one-step forecast: 2 |cdf - 1/2|.
+class RegimeAnomalyDetector(_Wrapper, base.AnomalyDetector):
+    """Anomaly score in [0, 1] of a value under its one-step forecast: 2 |cdf - 1/2|.
 
-    `target` is the entry of x that is watched, with the other entries as covariates. Without it
-    all entries are watched together, and the strangest of them gives the score.
+    Args:
+        model: name of a regimekit model; None selects the default model.
+        target: entry of x to score, with the other entries as covariates. Without it all
+            entries are modelled together, and the largest score is returned.
+        **settings: settings of the model.
     """
 
     def __init__(
@@ -127,14 +159,16 @@ class RegimeAnomalyDetector(_Kept, base.AnomalyDetector):
     ) -> None:
         super().__init__(model, **settings)
         self.target = target
-        self._watched: list[Any] = []
+        self._targets: list[Any] = []
 
     def learn_one(self, x: dict[Any, Any]) -> None:
-        self._watched = self._watched or ([self.target] if self.target is not None else list(x))
-        if self._watched:
-            self._learn(self._values(x), self._others(x))
+        """Update the model with an observation."""
+        self._targets = self._targets or ([self.target] if self.target is not None else list(x))
+        if self._targets:
+            self._update(self._values(x), self._others(x))
 
     def score_one(self, x: dict[Any, Any]) -> float:
+        """Return the score of an observation; 0 before the first `learn_one`."""
         if not self._started:
             return 0.0
         cdf = self.inner.predict(self._row(self._others(x))).cdf(self._values(x))
@@ -142,7 +176,7 @@ class RegimeAnomalyDetector(_Kept, base.AnomalyDetector):
         return 0.0 if np.isnan(scores).all() else float(np.nanmax(scores))
 
     def _values(self, x: dict[Any, Any]) -> list[float]:
-        return [math.nan if x.get(name) is None else float(x[name]) for name in self._watched]
+        return [math.nan if x.get(name) is None else float(x[name]) for name in self._targets]
 
     def _others(self, x: dict[Any, Any]) -> dict[Any, Any] | None:
         if self.target is None:

@@ -1,7 +1,7 @@
-"""regimekit in scikit-learn: a regressor with regimes, and a segmenter of series.
+"""scikit-learn: a regressor with regimes and a segmenter of time series.
 
-Rows are a time series: they are learnt in the order they come in, and shuffling them changes the
-model. Cross-validate with `TimeSeriesSplit`.
+Rows are a time series: the model is updated in their order, and shuffling changes the result.
+Cross-validate with `TimeSeriesSplit`.
 
 Example:
     >>> import numpy as np
@@ -20,11 +20,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 import regimekit as rk
-from regimekit.integrations.making import Packed, fresh, labels, need
+from regimekit.integrations._common import PickledAsBytes, make_model, regime_labels, require
 
-need("sklearn", "sklearn")
+require("sklearn", "sklearn")
 
-# After the hint for those who lack the package.
+# After `require`, which reports a missing library.
 from sklearn.base import (
     BaseEstimator,
     ClusterMixin,
@@ -36,17 +36,17 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 Array = NDArray[np.float64]
 
 
-class RegimeRegressor(Packed, RegressorMixin, BaseEstimator):
-    """Regression whose coefficients belong to regimes that change and return.
+class RegimeRegressor(PickledAsBytes, RegressorMixin, BaseEstimator):
+    """Regression with coefficients per regime.
 
-    Every row given to `predict` is answered as the one that follows the rows learnt so far.
+    `predict` treats every row as the next one after the fitted rows.
 
     Args:
-        model: name of a regimekit model; the default one if not given.
-        settings: the model's settings, such as `{"batch": 6, "seed": 0}`.
+        model: name of a regimekit model; None selects the default model.
+        settings: settings of the model, such as `{"batch": 6, "seed": 0}`.
 
     Attributes:
-        model_: the regimekit model, with `regimes()`, `forecast()` and the rest.
+        model_: the fitted regimekit model.
     """
 
     def __init__(self, model: str | None = None, settings: dict[str, Any] | None = None) -> None:
@@ -54,14 +54,19 @@ class RegimeRegressor(Packed, RegressorMixin, BaseEstimator):
         self.settings = settings
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Forget everything, then learn the rows in their order."""
+        """Fit a new model to rows in time order.
+
+        Args:
+            X: covariates, shape (T, p).
+            y: target, shape (T,).
+        """
         rows, target = validate_data(self, X, y, y_numeric=True, dtype=np.float64)
-        self.model_ = fresh(self.model, self.settings, covariates=True)
+        self.model_ = make_model(self.model, self.settings, covariates=True)
         self.model_.run(target, rows)
         return self
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Learn further rows, which follow those learnt before."""
+        """Update the model with rows that follow those of `fit`; arguments as in `fit`."""
         if not hasattr(self, "model_"):
             return self.fit(X, y)
         rows, target = validate_data(self, X, y, y_numeric=True, dtype=np.float64, reset=False)
@@ -69,13 +74,13 @@ class RegimeRegressor(Packed, RegressorMixin, BaseEstimator):
         return self
 
     def predict(self, X: ArrayLike, return_std: bool = False) -> Array | tuple[Array, Array]:
-        """Mean of y for each row, with its standard deviation if asked for."""
+        """Return the predictive mean of y, shape (n,), and its standard deviation if asked for."""
         forecasts = self._forecasts(X)
         mean = np.array([forecast.mean for forecast in forecasts])
         return (mean, np.array([forecast.sd for forecast in forecasts])) if return_std else mean
 
     def predict_quantile(self, X: ArrayLike, q: float) -> Array:
-        """The value below which y lies with probability `q`, for each row."""
+        """Return the predictive quantile `q` of y for each row, shape (n,)."""
         return np.array([forecast.quantile(q) for forecast in self._forecasts(X)])
 
     def _forecasts(self, X: ArrayLike) -> list[rk.Forecast]:
@@ -84,16 +89,16 @@ class RegimeRegressor(Packed, RegressorMixin, BaseEstimator):
         return [self.model_.predict(row) for row in rows]
 
 
-class RegimeSegmenter(Packed, TransformerMixin, ClusterMixin, BaseEstimator):
-    """Gives every row of a series the id of its regime; ids stay, and regimes come back.
+class RegimeSegmenter(PickledAsBytes, TransformerMixin, ClusterMixin, BaseEstimator):
+    """Label every row of a time series with its regime; a recurring regime keeps its label.
 
-    `predict` and `transform` read X as what follows the rows of `fit`, without learning it for
-    good. Arguments as for `RegimeRegressor`.
+    `predict` and `transform` treat X as the continuation of the rows of `fit`, and do not change
+    the fitted model. Arguments as for `RegimeRegressor`.
 
     Attributes:
-        model_: the regimekit model.
-        labels_: regime of each row given to `fit`.
-        regimes_: ids of the columns of `transform`; the last column stands for all others.
+        model_: the fitted regimekit model.
+        labels_: regime of each row of `fit`.
+        regimes_: regimes of the columns of `transform`; its last column is for all others.
     """
 
     def __init__(self, model: str | None = None, settings: dict[str, Any] | None = None) -> None:
@@ -101,24 +106,24 @@ class RegimeSegmenter(Packed, TransformerMixin, ClusterMixin, BaseEstimator):
         self.settings = settings
 
     def fit(self, X: ArrayLike, y: Any = None) -> Self:
-        """Forget everything, then follow the rows of X; y is not used."""
+        """Fit a new model to the rows of X, shape (T, d), in time order; y is ignored."""
         rows = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
-        self.model_ = fresh(self.model, self.settings)
-        self.labels_ = labels(self.model_.run(rows))
+        self.model_ = make_model(self.model, self.settings)
+        self.labels_ = regime_labels(self.model_.run(rows))
         self.regimes_ = np.unique(self.labels_)
         return self
 
     def predict(self, X: ArrayLike) -> NDArray[np.int64]:
-        """Regime of each row of X."""
-        return labels(self._follow(X))
+        """Return the regime of each row of X, shape (n,)."""
+        return regime_labels(self._continue(X))
 
     def transform(self, X: ArrayLike) -> Array:
-        """Probability of each regime at each row as far as it is reported.
+        """Return regime probabilities, shape (n, number of `regimes_` + 1).
 
-        The model reports the likeliest regime with its probability; that goes into the
-        regime's column, and what is left into the last one.
+        The model reports the most probable regime and its probability. The column of that
+        regime has this probability, the last column has the remainder.
         """
-        run = self._follow(X)
+        run = self._continue(X)
         known = np.searchsorted(self.regimes_, run.regime).clip(max=self.regimes_.size - 1)
         column = np.where(self.regimes_[known] == run.regime, known, self.regimes_.size)
         table = np.zeros((len(run), self.regimes_.size + 1))
@@ -127,11 +132,11 @@ class RegimeSegmenter(Packed, TransformerMixin, ClusterMixin, BaseEstimator):
         return table
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
-        """Names of the columns of `transform`."""
+        """Return the names of the columns of `transform`."""
         check_is_fitted(self)
         return np.array([f"regime_{k}" for k in self.regimes_] + ["regime_other"], dtype=object)
 
-    def _follow(self, X: ArrayLike) -> rk.Run:
+    def _continue(self, X: ArrayLike) -> rk.Run:
         check_is_fitted(self)
         rows = validate_data(self, X, dtype=np.float64, reset=False)
         return self.model_.copy().run(rows)

@@ -1,51 +1,68 @@
-"""The application: routes, static files, errors as sentences, start and stop."""
+"""The ASGI application: routes, static files, error responses, request log; and its process."""
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import re
+import signal
+import socket
+import time
+import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
+import uvicorn
 from fastapi import FastAPI, HTTPException, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, JSONResponse
 from fastapi.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 import regimekit
-from regimekit.server.config import Config
-from regimekit.server.demo import feed
-from regimekit.server.ingest import Busy, Missing, Unavailable
-from regimekit.server.middleware import Surround
-from regimekit.server.pool import WorkerLost
-from regimekit.server.request_parsing import BadBody
-from regimekit.server.routes import models, observations, operations, streams, webhooks
+from regimekit.core.exceptions import RegimekitError
+from regimekit.server import admin_routes, model_routes, observation_routes, stream_routes
+from regimekit.server.auth import SECURITY_HEADERS, Authenticator
+from regimekit.server.config import Config, is_loopback
+from regimekit.server.monitoring import configure_logging
+from regimekit.server.records import RequestError
 from regimekit.server.service import Service
+from regimekit.server.storage import tokens
+from regimekit.server.storage.database import database
 
 _STATIC = Path(__file__).parent / "static"
 _UPLOT = Path(regimekit.__file__).parent / "assets" / "uplot"
+_HEADERS = [(name.encode(), value.encode()) for name, value in SECURITY_HEADERS.items()]
+# Routes that are only logged if they fail.
+_QUIET_ROUTES = ("/static", "/healthz", "/readyz", "/metrics", "unmatched")
+_log = logging.getLogger("regimekit.server")
+_request_log = logging.getLogger("regimekit.server.request")
 
 
 def create_app(config: Config) -> FastAPI:
-    """The service as an ASGI application."""
+    """Create the ASGI application; its service starts with the application's lifespan."""
     service = Service(config)
     app = FastAPI(
         title="regimekit",
         version=regimekit.__version__,
-        description=__doc__ and "Streams with a model each: forecasts, regimes, events.",
+        description="Streams with one model each: forecasts, regimes, events.",
         lifespan=_lifespan,
-        docs_url=None,  # its scripts come from elsewhere; the page and openapi.json stay here
+        # The documentation pages of FastAPI load scripts from other hosts.
+        docs_url=None,
         redoc_url=None,
     )
     app.state.service = service
-    for part in (streams, observations, models, webhooks, operations):
-        app.include_router(part.router)
+    app.state.authenticator = Authenticator(service)
+    for routes in (stream_routes, observation_routes, model_routes, admin_routes):
+        app.include_router(routes.router)
     app.mount("/static/uplot", StaticFiles(directory=_UPLOT), name="uplot")
     app.mount("/static", StaticFiles(directory=_STATIC), name="static")
     app.add_api_route("/", _page, include_in_schema=False)
-    app.add_middleware(Surround, service=service)
-    _speak(app)
+    app.add_middleware(RequestMiddleware, service=service)
+    _add_error_handlers(app)
     return app
 
 
@@ -53,12 +70,9 @@ def create_app(config: Config) -> FastAPI:
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     service: Service = app.state.service
     await service.start()
-    feeding = await feed(service) if service.config.demo else None
     try:
         yield
     finally:
-        if feeding is not None:
-            feeding.cancel()
         await service.stop()
 
 
@@ -66,8 +80,13 @@ async def _page() -> FileResponse:
     return FileResponse(_STATIC / "index.html", headers={"cache-control": "no-cache"})
 
 
-def _speak(app: FastAPI) -> None:
-    """Every error is {"detail": sentence}."""
+def _problem(status: int, detail: str, retry_after: int | None = None, **more: Any) -> JSONResponse:
+    headers = None if retry_after is None else {"Retry-After": str(retry_after)}
+    return JSONResponse({"detail": detail, **more}, status, headers)
+
+
+def _add_error_handlers(app: FastAPI) -> None:
+    """Make the body of every error response `{"detail": sentence}`."""
 
     @app.exception_handler(RequestValidationError)
     async def invalid(_: Request, error: RequestValidationError) -> JSONResponse:
@@ -78,48 +97,168 @@ def _speak(app: FastAPI) -> None:
         return _problem(422, f"{found[0]['where']}: {found[0]['what']}.", errors=found)
 
     @app.exception_handler(404)
-    async def nowhere(request: Request, error: HTTPException) -> JSONResponse:
+    async def not_found(request: Request, error: HTTPException) -> JSONResponse:
         if error.detail == "Not Found":
-            return _problem(404, f"There is no {request.url.path} here.")
+            return _problem(404, f"{request.url.path} does not exist.")
         return _problem(404, error.detail)
 
     @app.exception_handler(405)
-    async def not_so(request: Request, _: Exception) -> JSONResponse:
-        allowed = ", ".join(_methods(app, request.url.path))
-        answer = _problem(405, f"{request.method} is not possible here; {allowed} is.")
+    async def not_allowed(request: Request, _: Exception) -> JSONResponse:
+        allowed = ", ".join(_allowed_methods(app, request.url.path))
+        answer = _problem(405, f"Method {request.method} is not allowed. Allowed: {allowed}.")
         answer.headers["Allow"] = allowed
         return answer
 
-    @app.exception_handler(BadBody)
-    async def bad(_: Request, error: BadBody) -> JSONResponse:
-        return _problem(error.status, str(error))
-
-    @app.exception_handler(Busy)
-    async def busy(_: Request, error: Busy) -> JSONResponse:
-        return _problem(429, str(error), error.seconds)
-
-    @app.exception_handler(Missing)
-    async def missing(_: Request, error: Missing) -> JSONResponse:
-        return _problem(404, str(error))
-
-    @app.exception_handler(Unavailable)
-    async def unavailable(_: Request, error: Unavailable) -> JSONResponse:
-        return _problem(503, str(error), 1)
-
-    @app.exception_handler(WorkerLost)
-    async def lost(_: Request, error: WorkerLost) -> JSONResponse:
-        return _problem(503, str(error), 1)
+    @app.exception_handler(RequestError)
+    async def failed(_: Request, error: RequestError) -> JSONResponse:
+        return _problem(error.status, str(error), error.retry_after)
 
 
-def _methods(app: FastAPI, path: str) -> list[str]:
-    """What can be done at a path, over all routes that share it."""
+def _allowed_methods(app: FastAPI, path: str) -> list[str]:
+    """Return the methods of all routes that match a path."""
     found = {"GET"} if path == "/" else set()
-    for template, possible in app.openapi()["paths"].items():
+    for template, operations in app.openapi()["paths"].items():
         if re.fullmatch(re.sub(r"{\w+}", "[^/]+", template), path):
-            found |= {method.upper() for method in possible}
+            found |= {method.upper() for method in operations}
     return sorted(found)
 
 
-def _problem(status: int, detail: str, wait: int | None = None, **more: Any) -> JSONResponse:
-    headers = None if wait is None else {"Retry-After": str(wait)}
-    return JSONResponse({"detail": detail, **more}, status, headers)
+class RequestMiddleware:
+    """Add security headers and a request id, log and measure each request.
+
+    Plain ASGI: responses are passed on as they are produced, so event streams are not buffered.
+    """
+
+    def __init__(self, app: ASGIApp, service: Service) -> None:
+        self.app, self.service = app, service
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        started, status, responded = time.perf_counter(), 500, False
+        request_id = uuid.uuid4().hex[:12]
+
+        async def send_with_headers(message: Message) -> None:
+            nonlocal status, responded
+            if message["type"] == "http.response.start":
+                status, responded = message["status"], True
+                own = {name.lower() for name, _ in message["headers"]}
+                message["headers"] = [
+                    *message["headers"],
+                    *(pair for pair in _HEADERS if pair[0] not in own),
+                    (b"x-request-id", request_id.encode()),
+                ]
+            await send(message)
+
+        try:
+            await self.app(scope, receive, send_with_headers)
+        except Exception:
+            _request_log.exception(
+                "request failed", extra={"request": request_id, "path": scope["path"]}
+            )
+            if responded:
+                raise
+            answer = _problem(500, f"Internal error. The log has the reason, request {request_id}.")
+            await answer(scope, receive, send_with_headers)
+        finally:
+            self._record(scope, status, time.perf_counter() - started, request_id)
+
+    def _record(self, scope: Scope, status: int, seconds: float, request_id: str) -> None:
+        route = getattr(scope.get("route"), "path", None) or "unmatched"
+        # The duration of an event stream says nothing about the service.
+        if not route.endswith("/live"):
+            self.service.metrics.requests.labels(route, scope["method"], status).observe(seconds)
+        if route.startswith(_QUIET_ROUTES) and status < 500:
+            return
+        _request_log.info(
+            "request",
+            extra={
+                "request": request_id,
+                "method": scope["method"],
+                "path": scope["path"],
+                "status": status,
+                "ms": round(1e3 * seconds, 2),
+                "token": scope.get("state", {}).get("token"),
+            },
+        )
+
+
+class Server(uvicorn.Server):
+    """A uvicorn server that ends event streams before it waits for open connections."""
+
+    def __init__(self, config: uvicorn.Config, service: Service) -> None:
+        super().__init__(config)
+        self._service = service
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Accept no more requests and finish those in progress; a second SIGINT does not wait.
+
+        Unlike uvicorn, do not raise the signal again afterwards: an orderly end is a success.
+        """
+        self.force_exit = self.should_exit and sig == signal.SIGINT
+        self.should_exit = True
+        asyncio.get_running_loop().call_soon(self._service.announce_stop)
+
+
+def run(config: Config) -> None:
+    """Serve until a signal ends the process.
+
+    Raises:
+        RegimekitError: if the TLS options are incomplete, the database cannot be opened or the
+            address cannot be listened on.
+    """
+    configure_logging(config.log_format)
+    if (config.certificate is None) != (config.private_key is None):
+        raise RegimekitError("TLS needs both --certificate and --private-key.")
+    _check_tokens(config)
+    app = create_app(config)
+    listener = _listen(config)
+    settings = uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        lifespan="on",
+        proxy_headers=False,
+        timeout_keep_alive=15,
+        timeout_graceful_shutdown=30,
+        h11_max_incomplete_event_size=64 * 1024,
+        ssl_certfile=config.certificate,
+        ssl_keyfile=config.private_key,
+    )
+    scheme = "http" if config.certificate is None else "https"
+    host = f"[{config.host}]" if ":" in config.host else config.host
+    url = f"{scheme}://{host}:{listener.getsockname()[1]}"
+    _log.info("listening", extra={"url": url, "version": app.version})
+    server = Server(settings, app.state.service)
+    server.run(sockets=[listener])
+    if not server.started:
+        raise SystemExit(1)
+
+
+def _check_tokens(config: Config) -> None:
+    """Open the database once, so that its errors are reported early; warn if there is no token."""
+    with database(config.db) as engine, engine.connect() as connection:
+        active = [token for token in tokens.list_all(connection) if token.revoked is None]
+    if not active and (config.require_token or not is_loopback(config.host)):
+        _log.warning(
+            "no token exists, so every API request is rejected; create one with "
+            "`regimekit token add`"
+        )
+
+
+def _listen(config: Config) -> socket.socket:
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            config.host, config.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listener = socket.socket(family, kind, protocol)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+    except OSError as error:
+        raise RegimekitError(
+            f"Cannot listen on --host {config.host} --port {config.port}: {error}."
+        ) from None
+    listener.listen(1024)
+    return listener

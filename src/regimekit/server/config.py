@@ -1,4 +1,4 @@
-"""What the service is told at its start, and the limits it keeps."""
+"""Configuration of the service and the limits it enforces."""
 
 from __future__ import annotations
 
@@ -6,44 +6,52 @@ import ipaddress
 import os
 from dataclasses import dataclass, field
 
-from regimekit.core.registry import DEFAULT_MODEL
-
-LEVEL = 0.9  # of the interval that is stored beside each observation
-OFFLINE = ("beam_ihmm",)  # models that cannot learn one observation at a time
+INTERVAL_LEVEL = 0.9  # nominal coverage of the interval stored with each observation
+OFFLINE_MODELS = ("beam_ihmm",)  # models that cannot be updated one observation at a time
 DEFAULT_DATABASE = "sqlite:///regimekit.db"
 
 
-def default_model() -> str:
-    """The model of a stream for which nothing was chosen."""
-    return DEFAULT_MODEL
+def default_workers() -> int:
+    """Return the default number of worker processes: one per core, at most 8."""
+    return max(1, min(8, os.cpu_count() or 1))
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What one request, one stream and all of them may ask for."""
+    """Upper limits per request, per stream and in total."""
 
-    body_bytes: int = 8 * 1024 * 1024
-    rows: int = 10_000
-    covariates: int = 64
-    coordinates: int = 16
+    body_bytes: int = 8 * 1024 * 1024  # per request
+    rows: int = 10_000  # observations per request
     streams: int = 100_000
-    pending_rows: int = 20_000  # accepted of one stream, not yet stored
-    pending_total: int = 100_000
-    body_seconds: float = 30.0
-    answer_seconds: float = 30.0
-    horizon: int = 1000
-    points: int = 5000
-    live: int = 500
+    pending_rows: int = 20_000  # accepted but not yet stored observations of one stream
+    pending_total: int = 100_000  # the same over all streams
+    body_seconds: float = 30.0  # to receive a request body
+    answer_seconds: float = 30.0  # to answer a request
+    live: int = 500  # open event streams
 
 
 @dataclass(frozen=True)
 class Config:
-    """One service: where it listens, where it stores, how much it holds in memory."""
+    """Settings of one service.
+
+    Attributes:
+        db: database URL.
+        host, port: address to listen on; port 0 chooses a free port.
+        workers: number of worker processes.
+        models_in_memory: size of the model cache over all workers.
+        snapshot_every: observations between two snapshots of a model.
+        require_token: ask for a token also on requests from this machine.
+        allow_private_webhooks: let webhooks reach private networks.
+        demo: feed a demonstration stream.
+        certificate, private_key: PEM files for TLS; both or neither.
+        log_format: "json" or "text".
+        limits: upper limits.
+    """
 
     db: str = DEFAULT_DATABASE
     host: str = "127.0.0.1"
     port: int = 8000
-    workers: int = field(default_factory=lambda: max(1, min(8, os.cpu_count() or 1)))
+    workers: int = field(default_factory=default_workers)
     models_in_memory: int = 1000
     snapshot_every: int = 500
     require_token: bool = False
@@ -54,14 +62,9 @@ class Config:
     log_format: str = "json"
     limits: Limits = field(default_factory=Limits)
 
-    @property
-    def on_loopback(self) -> bool:
-        """Whether only this machine can reach the service."""
-        return is_loopback(self.host)
-
 
 def is_loopback(host: str) -> bool:
-    """Whether a host name or address means this machine alone."""
+    """Return whether a host name or address refers to this machine only."""
     name = host.strip("[]").lower()
     if name == "localhost":
         return True

@@ -1,8 +1,8 @@
-"""Server-sent events of a stream, resumable: the id of a message is the observation's number.
+"""Server-sent events of a stream, resumable by the sequence number of the last observation.
 
-A connection reads what is stored after the last number it has sent and then waits to be woken.
-So nothing is kept per connection, and a client that comes back with its Last-Event-ID misses
-nothing.
+A connection reads what is stored after the last observation it sent and then waits for a
+notification. So no state is kept per connection, and a client that reconnects with its
+Last-Event-ID misses nothing.
 """
 
 from __future__ import annotations
@@ -13,32 +13,45 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
-_HEARTBEAT = 10.0
-CHUNK = 500  # observations read at a time
+MAX_ROWS = 500  # observations per query
+_HEARTBEAT = 10.0  # seconds between comments on an idle connection
 
-Fetch = Callable[[int], Awaitable[tuple[list[dict[str, Any]], list[dict[str, Any]]] | None]]
+Rows = list[dict[str, Any]]
+Fetch = Callable[[int], Awaitable[tuple[Rows, Rows] | None]]
 
 
-class Hub:
-    """Wakes those who wait for a stream."""
+class EventBroker:
+    """Notify connections of new observations.
+
+    Attributes:
+        connections: number of open event streams.
+    """
 
     def __init__(self, stopping: asyncio.Event) -> None:
+        """Create a broker; its event streams end when `stopping` is set."""
         self._stopping = stopping
         self._waiting: defaultdict[int, set[asyncio.Event]] = defaultdict(set)
         self.connections = 0
 
-    def stored(self, stream: int) -> None:
-        """There are new observations, or the stream is gone."""
+    def notify(self, stream: int) -> None:
+        """Wake the connections of a stream that changed or was deleted."""
         for event in self._waiting.get(stream, ()):
             event.set()
 
-    def stop(self) -> None:
-        """Wake everyone: the service is stopping."""
+    def notify_all(self) -> None:
+        """Wake all connections, because the service is stopping."""
         for stream in list(self._waiting):
-            self.stored(stream)
+            self.notify(stream)
 
-    async def follow(self, stream: int, start: int, fetch: Fetch) -> AsyncIterator[str]:
-        """Messages from observation `start` on, until the service stops or the stream is gone."""
+    async def subscribe(self, stream: int, start: int, fetch: Fetch) -> AsyncIterator[str]:
+        """Yield messages until the service stops or the stream is deleted.
+
+        Args:
+            stream: id of the stream.
+            start: sequence number of the first observation.
+            fetch: returns observations from a sequence number on and their events, or None if
+                the stream does not exist.
+        """
         wake = asyncio.Event()
         self._waiting[stream].add(wake)
         self.connections += 1
@@ -53,8 +66,8 @@ class Hub:
                 for message in _messages(*found):
                     yield message
                 start += len(found[0])
-                if len(found[0]) < CHUNK and not await _woken(wake):
-                    yield ": still here\n\n"
+                if len(found[0]) < MAX_ROWS and not await _wait(wake):
+                    yield ": heartbeat\n\n"
         finally:
             self.connections -= 1
             self._waiting[stream].discard(wake)
@@ -62,7 +75,7 @@ class Hub:
                 del self._waiting[stream]
 
 
-async def _woken(wake: asyncio.Event) -> bool:
+async def _wait(wake: asyncio.Event) -> bool:
     try:
         await asyncio.wait_for(wake.wait(), _HEARTBEAT)
     except TimeoutError:
@@ -70,14 +83,14 @@ async def _woken(wake: asyncio.Event) -> bool:
     return True
 
 
-def _messages(rows: list[dict[str, Any]], events: list[dict[str, Any]]) -> list[str]:
-    """Events before the observation that made them known: its id then covers both."""
-    of: defaultdict[int, list[dict[str, Any]]] = defaultdict(list)
+def _messages(rows: Rows, events: Rows) -> list[str]:
+    """Format observations, each after the events it caused: its id then covers both."""
+    by_seq: defaultdict[int, Rows] = defaultdict(list)
     for event in events:
-        of[event["seq"]].append(event)
+        by_seq[event["seq"]].append(event)
     messages = []
     for row in rows:
-        messages += [f"event: event\ndata: {_dump(event)}\n\n" for event in of[row["seq"]]]
+        messages += [f"event: event\ndata: {_dump(event)}\n\n" for event in by_seq[row["seq"]]]
         messages.append(f"id: {row['seq']}\nevent: observation\ndata: {_dump(row)}\n\n")
     return messages
 

@@ -1,7 +1,8 @@
-"""The models of a worker: those used lately in memory, the others in snapshots.
+"""Cache of the models of one worker process.
 
-A model is fetched by its snapshot and the stored observations after it. Its outputs over those
-must be the stored ones; where they are not (another version of the library), that is counted.
+Recently used models are in memory, the others in snapshots. A model is loaded from its snapshot
+and updated with the stored observations after it (replay). The outputs of the replay must equal
+the stored ones; differences (possible after an update of the library) are counted.
 """
 
 from __future__ import annotations
@@ -10,23 +11,40 @@ import json
 import time
 from collections import OrderedDict
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 from sqlalchemy import Engine, select
 
 import regimekit as rk
 from regimekit import RegimekitError
-from regimekit.server import learning
-from regimekit.server.rows import Commit, Learnt, Outcome, Part, Resting, Row
-from regimekit.server.storage.tables import observations, snapshots, streams
+from regimekit.server import records
+from regimekit.server.records import (
+    BatchResult,
+    Observation,
+    ObservationBatch,
+    StoredModel,
+    StreamChange,
+    UpdateResult,
+)
+from regimekit.server.storage.observations import select_rows
+from regimekit.server.storage.schema import observations, snapshots, streams
 
-_REPLAY = 500  # rows learnt at a time while a stream is replayed
-_IDS = 400  # looked up at a time
+_REPLAY_ROWS = 500  # observations per step of a replay
+_IDS_PER_QUERY = 400  # below the parameter limit of SQLite
 
 
 @dataclass
-class Entry:
-    """A model in memory: how many observations it has learnt, and of which snapshot."""
+class CachedModel:
+    """A model in memory.
+
+    Attributes:
+        model: the model.
+        seq: number of observations it was updated with.
+        snapshot: number of observations in its latest snapshot.
+        regime: regime after the last observation, -1 if unknown.
+        generation: number of failed commits of the stream when the model was loaded.
+    """
 
     model: Any
     seq: int
@@ -35,205 +53,208 @@ class Entry:
     generation: int = 0
 
 
-class Shelf:
-    """Models by stream, at most `capacity` of them, the least recently used leaving first."""
+class ModelCache:
+    """Least-recently-used cache of models by stream id.
+
+    Attributes:
+        evicted: snapshots of models that left memory and must be stored.
+        replayed: number of replayed observations.
+        differing: number of replayed observations with other outputs than stored.
+    """
 
     def __init__(self, engine: Engine, capacity: int, snapshot_every: int) -> None:
+        """Create an empty cache.
+
+        Args:
+            engine: the database, only read here.
+            capacity: largest number of models in memory.
+            snapshot_every: observations between two snapshots of a model.
+        """
         self._engine = engine
         self._capacity = capacity
-        self._every = snapshot_every
-        self._entries: OrderedDict[int, Entry] = OrderedDict()
-        self.resting: list[Resting] = []
+        self._snapshot_every = snapshot_every
+        self._models: OrderedDict[int, CachedModel] = OrderedDict()
+        self.evicted: list[StoredModel] = []
         self.replayed = 0
         self.differing = 0
 
-    def get(self, stream: int, generation: int = 0) -> Entry:
-        """The model of a stream, up to date with what is stored."""
-        entry = self._entries.get(stream)
-        if entry is None:
-            entry = self._fetch(stream, generation)
-            self._entries[stream] = entry
-        self._entries.move_to_end(stream)
-        while len(self._entries) > self._capacity:
-            self._rest(*self._entries.popitem(last=False))
-        return entry
+    def get(self, stream: int, generation: int = 0) -> CachedModel:
+        """Return the model of a stream after all its stored observations.
+
+        Raises:
+            LookupError: if the stream does not exist.
+        """
+        if stream not in self._models:
+            self._models[stream] = self._load(stream, generation)
+        self._models.move_to_end(stream)
+        while len(self._models) > self._capacity:
+            self._evict()
+        return self._models[stream]
 
     def drop(self, stream: int) -> None:
-        """Forget the model in memory; the next use fetches it anew."""
-        self._entries.pop(stream, None)
+        """Discard the model in memory; the next `get` loads it again."""
+        self._models.pop(stream, None)
 
-    def rest_all(self) -> None:
-        """Pack every model that has learnt since its snapshot."""
-        while self._entries:
-            self._rest(*self._entries.popitem(last=False))
+    def evict_all(self) -> None:
+        """Remove all models from memory, with a snapshot of each that changed."""
+        while self._models:
+            self._evict()
 
-    def _rest(self, stream: int, entry: Entry) -> None:
-        if entry.seq > entry.snapshot:
-            data = entry.model.to_bytes()
-            self.resting.append(Resting(stream, entry.seq, data, entry.generation))
+    def _evict(self) -> None:
+        stream, cached = self._models.popitem(last=False)
+        if cached.seq > cached.snapshot:
+            data = cached.model.to_bytes()
+            self.evicted.append(StoredModel(stream, cached.seq, data, cached.generation))
 
-    def _fetch(self, stream: int, generation: int) -> Entry:
+    def _load(self, stream: int, generation: int) -> CachedModel:
         with self._engine.connect() as connection:
-            about = connection.execute(select(streams).where(streams.c.id == stream)).first()
-            if about is None:
+            row = connection.execute(select(streams).where(streams.c.id == stream)).first()
+            if row is None:
                 raise LookupError("The stream does not exist.")
-            kept = connection.execute(select(snapshots).where(snapshots.c.stream == stream)).first()
-        entry = _thawed(about, kept)
-        entry.generation = generation
-        while entry.seq < about.n_rows:
-            self._replay(stream, entry)
-        return entry
+            query = select(snapshots).where(snapshots.c.stream == stream)
+            cached = _from_snapshot(row, connection.execute(query).first())
+        cached.generation = generation
+        while cached.seq < row.n_rows:
+            self._replay(stream, cached)
+        return cached
 
-    def _replay(self, stream: int, entry: Entry) -> None:
-        query = (
-            select(observations)
-            .where(observations.c.stream == stream, observations.c.seq >= entry.seq)
-            .order_by(observations.c.seq)
-            .limit(_REPLAY)
-        )
+    def _replay(self, stream: int, cached: CachedModel) -> None:
         with self._engine.connect() as connection:
-            stored = connection.execute(query).all()
-        for some in _alike(stored):
-            run = learning.learn(entry.model, [learning.row_of(row) for row in some])
-            outputs = learning.output_rows(run)
+            stored = select_rows(connection, stream, cached.seq, cached.seq + _REPLAY_ROWS)
+        # `model.run` takes rows that all have covariates or all have none.
+        for _, group in groupby(stored, key=lambda row: row.x is None):
+            rows = list(group)
+            run = records.run_model(cached.model, [records.stored_observation(r) for r in rows])
+            outputs = records.output_rows(run)
             self.differing += sum(
-                not learning.same_outputs(row, found)
-                for row, (found, _) in zip(some, outputs, strict=True)
+                not records.has_outputs(row, found)
+                for row, found in zip(rows, outputs, strict=True)
             )
-            entry.regime = int(run.regime[-1])
-        entry.seq += len(stored)
+            cached.regime = int(run.regime[-1])
+        cached.seq += len(stored)
         self.replayed += len(stored)
 
-    def learn(self, stream: int, parts: list[Part], generation: int) -> Learnt:
-        """Learn parts in order; each is taken whole or refused, and the first error of a model
-        that had already moved ends the job (the rest is to be sent again).
+    def update(self, stream: int, batches: list[ObservationBatch], generation: int) -> UpdateResult:
+        """Update the model of a stream with batches in order.
+
+        Each batch is accepted or rejected as a whole. If a rejected batch may have changed the
+        model, the model is dropped and the remaining batches are returned with `retry` set.
+
+        Args:
+            stream: id of the stream.
+            batches: one batch per request.
+            generation: number of failed commits of the stream.
+
+        Raises:
+            LookupError: if the stream does not exist.
         """
         started = time.perf_counter()
-        before = self.replayed, self.differing
-        job = _Job(self.get(stream, generation), stream, self._known_ids(stream, parts))
-        outcomes = job.run(parts)
-        if job.spoilt:
+        replayed, differing = self.replayed, self.differing
+        update = _Update(self.get(stream, generation), stream, self._stored_ids(stream, batches))
+        results = [update.process(batch) for batch in batches]
+        cached, change = update.cached, update.change
+        if update.invalid:
             self.drop(stream)
-        elif job.commit is not None and job.entry.seq - job.entry.snapshot >= self._every:
-            job.commit.snapshot = job.entry.model.to_bytes()
-            job.entry.snapshot = job.entry.seq
-        return Learnt(
-            outcomes,
-            job.commit,
+        elif change is not None and cached.seq - cached.snapshot >= self._snapshot_every:
+            change.snapshot = cached.model.to_bytes()
+            cached.snapshot = cached.seq
+        return UpdateResult(
+            results,
+            change,
             time.perf_counter() - started,
-            self.replayed - before[0],
-            self.differing - before[1],
+            self.replayed - replayed,
+            self.differing - differing,
         )
 
-    def _known_ids(self, stream: int, parts: list[Part]) -> set[str]:
-        ids = [row.id for part in parts for row in part.rows if row.id is not None]
-        known: set[str] = set()
+    def _stored_ids(self, stream: int, batches: list[ObservationBatch]) -> set[str]:
+        ids = [row.id for batch in batches for row in batch.rows if row.id is not None]
+        stored: set[str] = set()
         if not ids:
-            return known
+            return stored
         with self._engine.connect() as connection:
-            for i in range(0, len(ids), _IDS):
+            for i in range(0, len(ids), _IDS_PER_QUERY):
                 query = select(observations.c.id).where(
-                    observations.c.stream == stream, observations.c.id.in_(ids[i : i + _IDS])
+                    observations.c.stream == stream,
+                    observations.c.id.in_(ids[i : i + _IDS_PER_QUERY]),
                 )
-                known.update(connection.execute(query).scalars())
-        return known
+                stored.update(connection.execute(query).scalars())
+        return stored
 
 
-def _thawed(about: Any, kept: Any) -> Entry:
-    """The model of the snapshot, or a new one where there is none that can be read."""
-    if kept is not None:
+def _from_snapshot(stream: Any, snapshot: Any) -> CachedModel:
+    """Load the model of a snapshot, or create a new one if there is none that can be read."""
+    if snapshot is not None:
         try:
-            model = rk.from_bytes(bytes(kept.data))
+            model = rk.from_bytes(bytes(snapshot.data))
         except rk.SnapshotError:
             pass
         else:
-            return Entry(model, kept.seq, kept.seq, _present(about, kept.seq))
-    return Entry(rk.make(about.model, **json.loads(about.settings)), 0, 0, -1)
+            # If observations follow the snapshot, the replay sets the regime.
+            regime = int(stream.regime) if snapshot.seq == stream.n_rows else -1
+            return CachedModel(model, snapshot.seq, snapshot.seq, regime)
+    return CachedModel(rk.make(stream.model, **json.loads(stream.settings)), 0, 0, -1)
 
 
-def _present(about: Any, seq: int) -> int:
-    """The regime reported last; after a replay it is read from the run."""
-    return int(about.regime) if seq == about.n_rows else -1
+class _SequenceGapError(ValueError):
+    """A sequence number is larger than the next one."""
 
 
-def _alike(stored: Any) -> list[list[Any]]:
-    """Stored rows in pieces that have covariates or have none."""
-    pieces: list[list[Any]] = []
-    for row in stored:
-        if not pieces or (pieces[-1][0].x is None) != (row.x is None):
-            pieces.append([])
-        pieces[-1].append(row)
-    return pieces
+class _Update:
+    """One update of a model with several batches."""
 
+    def __init__(self, cached: CachedModel, stream: int, stored_ids: set[str]) -> None:
+        self.cached, self.stream, self.stored_ids = cached, stream, stored_ids
+        self.change: StreamChange | None = None
+        self.invalid = False  # the model may contain observations of a rejected batch
 
-class _Job:
-    """Parts of one stream on their way through its model."""
-
-    def __init__(self, entry: Entry, stream: int, known: set[str]) -> None:
-        self.entry, self.stream, self.known = entry, stream, known
-        self.commit: Commit | None = None
-        self.spoilt = False
-
-    def run(self, parts: list[Part]) -> list[Outcome]:
-        outcomes: list[Outcome] = []
-        for part in parts:
-            if self.spoilt:
-                outcomes.append(Outcome(again=True))
-                continue
-            outcomes.append(self._part(part))
-        return outcomes
-
-    def _part(self, part: Part) -> Outcome:
+    def process(self, batch: ObservationBatch) -> BatchResult:
+        if self.invalid:
+            return BatchResult(retry=True)
         try:
-            fresh = self._fresh(part.rows)
-        except _Gap as gap:
-            return Outcome(error=str(gap), conflict=True)
-        if fresh:
+            new = self._new_rows(batch.rows)
+        except _SequenceGapError as error:
+            return BatchResult(error=str(error), conflict=True)
+        if new:
             try:
-                run = learning.learn(self.entry.model, fresh)
+                run = records.run_model(self.cached.model, new)
             except RegimekitError as error:
-                self.spoilt = len(fresh) > 1  # it may have learnt the rows before the bad one
-                return Outcome(error=str(error))
+                # A rejected first row leaves the model unchanged; a later one does not.
+                self.invalid = len(new) > 1
+                return BatchResult(error=str(error))
             except Exception as error:
-                self.spoilt = True
-                return Outcome(error=f"The model failed on these rows: {error!r}.")
-            self._keep(part, fresh, run)
-        return Outcome(len(fresh), len(part.rows) - len(fresh), self.entry.seq)
+                self.invalid = True
+                return BatchResult(error=f"The model failed on these rows: {error!r}.")
+            self._add(batch, new, run)
+        return BatchResult(len(new), len(batch.rows) - len(new), self.cached.seq)
 
-    def _fresh(self, rows: list[Row]) -> list[Row]:
-        """Rows that were not stored before, by id and by sequence number."""
-        fresh: list[Row] = []
-        new: set[str] = set()
+    def _new_rows(self, rows: list[Observation]) -> list[Observation]:
+        """Return the rows that are not stored yet, by id and by sequence number."""
+        new: list[Observation] = []
+        ids: set[str] = set()
         for row in rows:
-            here = self.entry.seq + len(fresh)
-            if row.id is not None and (row.id in self.known or row.id in new):
+            following = self.cached.seq + len(new)
+            if row.id is not None and (row.id in self.stored_ids or row.id in ids):
                 continue
-            if row.seq is not None and row.seq < here:
+            if row.seq is not None and row.seq < following:
                 continue
-            if row.seq is not None and row.seq > here:
-                raise _Gap(f"seq {row.seq} leaves a gap: the next observation is {here}.")
-            fresh.append(row)
+            if row.seq is not None and row.seq > following:
+                raise _SequenceGapError(
+                    f"seq {row.seq} leaves a gap: the next observation is {following}."
+                )
+            new.append(row)
             if row.id is not None:
-                new.add(row.id)
-        return fresh
+                ids.add(row.id)
+        return new
 
-    def _keep(self, part: Part, fresh: list[Row], run: rk.Run) -> None:
-        entry = self.entry
-        more = learning.commit_of(self.stream, entry.seq, part.received, fresh, run, entry.regime)
-        entry.seq += len(fresh)
-        entry.regime = int(run.regime[-1])
-        self.known |= {row.id for row in fresh if row.id is not None}
-        self.commit = more if self.commit is None else _joined(self.commit, more)
-
-
-class _Gap(ValueError):
-    """A sequence number beyond the next one."""
-
-
-def _joined(first: Commit, then: Commit) -> Commit:
-    first.rows += then.rows
-    first.events += then.events
-    first.segments += then.segments
-    first.end, first.received = then.end, then.received
-    first.outliers += then.outliers
-    return first
+    def _add(self, batch: ObservationBatch, new: list[Observation], run: rk.Run) -> None:
+        cached = self.cached
+        change = records.stream_change(
+            self.stream, cached.seq, new, batch.received, run, cached.regime
+        )
+        cached.seq += len(new)
+        cached.regime = int(run.regime[-1])
+        self.stored_ids |= {row.id for row in new if row.id is not None}
+        if self.change is None:
+            self.change = change
+        else:
+            self.change.extend(change)

@@ -1,7 +1,7 @@
-"""Bodies of observations: a JSON object or array, JSON lines, or CSV, read into rows.
+"""Parse bodies of observations: a JSON object or array, JSON lines, or CSV.
 
-A body is read whole and checked whole: the first thing wrong with it names the row and the field,
-and nothing of it is stored.
+A body is validated as a whole. The error names the first invalid row and field, and nothing of
+the body is stored.
 """
 
 from __future__ import annotations
@@ -17,110 +17,109 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from regimekit.server.config import Limits
-from regimekit.server.rows import Row
-from regimekit.server.schemas import Observation
+from regimekit.server.records import Observation, RequestError
+from regimekit.server.schemas import ObservationBody
 
-_ONE: TypeAdapter[Observation] = TypeAdapter(Observation)
-_MANY: TypeAdapter[list[Observation]] = TypeAdapter(list[Observation])
+_ARRAY: TypeAdapter[list[ObservationBody]] = TypeAdapter(list[ObservationBody])
 _MISSING = {"", "nan", "null", "none", "na"}
-_WORDS = ("id", "time")
-_SECONDS = re.compile(r"\s*-?\d{9,12}(\.\d*)?\s*")  # since 1970; fewer digits may be a date
+# Seconds since 1970; fewer digits may be a date such as 20260301.
+_EPOCH_SECONDS = re.compile(r"\s*-?\d{9,12}(\.\d*)?\s*")
 
-JSON = ("application/json", "")
-LINES = ("application/x-ndjson", "application/jsonl", "application/ndjson")
-CSV = ("text/csv",)
-
-
-class BadBody(ValueError):
-    """A body that cannot be used, and why."""
-
-    def __init__(self, reason: str, status: int = 422) -> None:
-        super().__init__(reason)
-        self.status = status
+JSON_TYPES = ("application/json", "")
+LINES_TYPES = ("application/x-ndjson", "application/jsonl", "application/ndjson")
+CSV_TYPES = ("text/csv",)
 
 
-def read(content: bytes, content_type: str, limits: Limits) -> list[Row]:
-    """The rows of a body."""
+class BodyError(RequestError):
+    """A request body is invalid."""
+
+
+def parse_body(content: bytes, content_type: str, limits: Limits) -> list[Observation]:
+    """Parse a request body.
+
+    Args:
+        content: the body.
+        content_type: value of the Content-Type header.
+        limits: largest number of rows.
+
+    Raises:
+        BodyError: if the body is invalid, empty or too long.
+    """
     kind = content_type.partition(";")[0].strip().lower()
-    if kind in JSON:
-        found = _json(content)
-    elif kind in LINES:
-        found = list(_lines(content, limits))
-    elif kind in CSV:
-        found = list(_csv(content, limits))
+    if kind in JSON_TYPES:
+        found = _parse_json(content)
+    elif kind in LINES_TYPES:
+        found = list(_parse_lines(content, limits))
+    elif kind in CSV_TYPES:
+        found = list(_parse_csv(content, limits))
     else:
-        known = ", ".join(sorted({*JSON[:1], *LINES[:1], *CSV}))
-        raise BadBody(f"Content-Type {kind!r} is not known; send {known}.", 415)
+        known = ", ".join((*JSON_TYPES[:1], *LINES_TYPES[:1], *CSV_TYPES))
+        raise BodyError(f"Content-Type must be one of {known}, got {kind!r}.", status=415)
     if not found:
-        raise BadBody("There is no observation in the body.")
-    if len(found) > limits.rows:
-        raise BadBody(f"A request may hold {limits.rows} rows, got {len(found)}.", 413)
-    return [_row(i, one) for i, one in enumerate(found)]
+        raise BodyError("The body has no observations.")
+    _check_rows(len(found), limits)
+    return [_observation(i, body) for i, body in enumerate(found)]
 
 
-def _json(content: bytes) -> list[Observation]:
-    start = content.lstrip()[:1]
+def _check_rows(rows: int, limits: Limits) -> None:
+    if rows > limits.rows:
+        raise BodyError(f"A request must have at most {limits.rows} rows, got {rows}.", status=413)
+
+
+def _parse_json(content: bytes) -> list[ObservationBody]:
+    array = content.lstrip().startswith(b"[")
     try:
-        if start == b"[":
-            return _MANY.validate_json(content)
-        return [_ONE.validate_json(content)]
+        if array:
+            return _ARRAY.validate_json(content)
+        return [ObservationBody.model_validate_json(content)]
     except ValidationError as error:
-        raise BadBody(explain(error, "Row" if start == b"[" else "")) from None
+        raise BodyError(_first_error(error, array)) from None
 
 
-def _lines(content: bytes, limits: Limits) -> Iterator[Observation]:
+def _parse_lines(content: bytes, limits: Limits) -> Iterator[ObservationBody]:
     lines = [line for line in content.splitlines() if line.strip()]
-    if len(lines) > limits.rows:
-        raise BadBody(f"A request may hold {limits.rows} rows, got {len(lines)}.", 413)
+    _check_rows(len(lines), limits)
     for i, line in enumerate(lines):
         try:
-            yield _ONE.validate_json(line)
+            yield ObservationBody.model_validate_json(line)
         except ValidationError as error:
-            raise BadBody(f"Row {i}: {explain(error)}") from None
+            raise BodyError(f"Row {i}: {_first_error(error)}") from None
 
 
-def _csv(content: bytes, limits: Limits) -> Iterator[Observation]:
+def _parse_csv(content: bytes, limits: Limits) -> Iterator[ObservationBody]:
     try:
-        text = content.decode("utf-8-sig")
+        text = io.StringIO(content.decode("utf-8-sig"), newline="")
+        table = [line for line in csv.reader(text, strict=True) if line]
     except UnicodeDecodeError:
-        raise BadBody("The CSV is not UTF-8.") from None
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
-    try:
-        table = [line for line in reader if line]
+        raise BodyError("CSV must be encoded as UTF-8.") from None
     except csv.Error as error:
-        raise BadBody(f"The CSV cannot be read: {error}.") from None
-    if not table:
-        raise BadBody("There is no observation in the body.")
-    header = [name.strip() for name in table[0]]
+        raise BodyError(f"The CSV is invalid: {error}.") from None
+    header = [name.strip() for name in table[0]] if table else ["y"]
     if "y" not in header or len(set(header)) < len(header):
-        raise BadBody("The first line must name the columns, each once, and one of them y.")
-    if len(table) > limits.rows + 1:
-        raise BadBody(f"A request may hold {limits.rows} rows, got {len(table) - 1}.", 413)
+        raise BodyError(f"The first line must have unique column names including y, got {header}.")
+    _check_rows(len(table) - 1, limits)
     for i, line in enumerate(table[1:]):
         if len(line) != len(header):
-            raise BadBody(f"Row {i}: {len(line)} values for {len(header)} columns.")
-        yield _csv_row(i, dict(zip(header, line, strict=True)))
+            raise BodyError(f"Row {i}: expected {len(header)} values, got {len(line)}.")
+        try:
+            yield _csv_row(dict(zip(header, line, strict=True)))
+        except ValidationError as error:
+            raise BodyError(f"Row {i}: {_first_error(error)}") from None
+        except ValueError as error:
+            raise BodyError(f"Row {i}: {error}.") from None
 
 
-def _csv_row(i: int, line: dict[str, str]) -> Observation:
-    given: dict[str, Any] = {name: line.pop(name) or None for name in _WORDS if name in line}
-    if _SECONDS.fullmatch(given.get("time") or ""):
+def _csv_row(line: dict[str, str]) -> ObservationBody:
+    given: dict[str, Any] = {name: line.pop(name, "") or None for name in ("id", "time")}
+    if _EPOCH_SECONDS.fullmatch(given["time"] or ""):
         given["time"] = float(given["time"])
     seq = line.pop("seq", "")
-    try:
-        given["seq"] = int(seq) if seq.strip() else None
-        numbers = {name: _cell(name, value) for name, value in line.items()}
-    except ValueError as error:
-        raise BadBody(f"Row {i}: {error}.") from None
-    given["y"] = numbers.pop("y")
-    given["x"] = numbers or None
-    try:
-        return Observation(**given)
-    except ValidationError as error:
-        raise BadBody(f"Row {i}: {explain(error)}") from None
+    given["seq"] = int(seq) if seq.strip() else None
+    numbers = {name: _csv_number(name, value) for name, value in line.items()}
+    return ObservationBody(y=numbers.pop("y"), x=numbers or None, **given)
 
 
-def _cell(column: str, text: str) -> float | None:
+def _csv_number(column: str, text: str) -> float | None:
     if text.strip().lower() in _MISSING:
         return None
     try:
@@ -130,46 +129,47 @@ def _cell(column: str, text: str) -> float | None:
     if not math.isfinite(value):
         raise ValueError(
             f"{text.strip()!r} in column {column!r} is not a finite number; leave the cell empty "
-            "if nothing was observed"
+            "if the value was not observed"
         )
     return value
 
 
-def _row(i: int, one: Observation) -> Row:
-    y: Any = one.y
-    time, at = _time(i, one.time)
-    return Row(y, one.x or None, one.id, one.seq, time, at)
+def _observation(i: int, body: ObservationBody) -> Observation:
+    try:
+        time, at = _parse_time(body.time)
+    except (ValueError, OverflowError, OSError):
+        raise BodyError(
+            f"Row {i}: time must be ISO 8601 or seconds since 1970, got {body.time!r}."
+        ) from None
+    return Observation(body.y, body.x or None, body.id, body.seq, time, at)
 
 
-def _time(i: int, given: str | float | None) -> tuple[str | None, float | None]:
-    """A time as text and in seconds; numbers are seconds since 1970, a missing zone is UTC."""
+def _parse_time(given: str | float | None) -> tuple[str | None, float | None]:
+    """Return a time as text and in seconds since 1970."""
     if given is None:
         return None, None
-    try:
-        if isinstance(given, str):
-            return given, seconds(given)
-        return datetime.fromtimestamp(given, UTC).isoformat().replace("+00:00", "Z"), float(given)
-    except (ValueError, OverflowError, OSError):
-        raise BadBody(
-            f"Row {i}: time {given!r} is neither ISO 8601 nor seconds since 1970."
-        ) from None
+    if isinstance(given, str):
+        return given, timestamp(given)
+    return datetime.fromtimestamp(given, UTC).isoformat().replace("+00:00", "Z"), float(given)
 
 
-def seconds(text: str) -> float:
-    """An ISO 8601 time in seconds since 1970."""
+def timestamp(text: str) -> float:
+    """Convert an ISO 8601 time to seconds since 1970; without a time zone it is UTC.
+
+    Raises:
+        ValueError: if the text is not ISO 8601.
+    """
     moment = datetime.fromisoformat(text.strip())
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
-def explain(error: ValidationError, row: str = "") -> str:
-    """The first thing wrong, in a sentence."""
+def _first_error(error: ValidationError, array: bool = False) -> str:
+    """Describe the first error with its row (if the body is an array) and its field."""
     first = error.errors(include_url=False, include_context=False)[0]
-    where = [str(part) for part in first["loc"]]
-    place = ""
-    if row and where:
-        place, where = f"{row} {where[0]}: ", where[1:]
-    named = f"{where[0]}: " if where else ""
+    location = [str(part) for part in first["loc"]]
+    row = f"Row {location.pop(0)}: " if array and location else ""
+    name = f"{location[0]}: " if location else ""
     message = first["msg"].rstrip(".")
     if "Invalid JSON" in message:
-        message += " (numbers that are not observed are null)"
-    return f"{place}{named}{message}."
+        message += " (use null for values that were not observed)"
+    return f"{row}{name}{message}."

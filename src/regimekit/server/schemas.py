@@ -1,205 +1,219 @@
-"""What comes in and goes out over HTTP, with examples; the OpenAPI document is made of these."""
+"""Request and response bodies. The OpenAPI document, with its examples, is generated from them."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
-from regimekit.server import examples
-
-KEY = r"^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$"
-PRINTABLE = r"^[^\x00-\x1f\x7f]*$"
+KEY_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$"
+_PRINTABLE = r"^[^\x00-\x1f\x7f]*$"
 
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
-Id = Annotated[str, Field(strict=True, min_length=1, max_length=128, pattern=PRINTABLE)]
-Name = Annotated[str, Field(strict=True, min_length=1, max_length=64, pattern=PRINTABLE)]
-MaybeNumber = Number | None
+OptionalNumber = Number | None
+Identifier = Annotated[str, Field(strict=True, min_length=1, max_length=128, pattern=_PRINTABLE)]
+Name = Annotated[str, Field(strict=True, min_length=1, max_length=64, pattern=_PRINTABLE)]
+Note = Annotated[str, Field(strict=True, max_length=2000, pattern=r"^[^\x00]*$")]
 
 
-def _like(example: dict[str, Any]) -> ConfigDict:
-    """A model whose schema shows an example."""
-    return ConfigDict(json_schema_extra={"example": example})
+def _request(*examples: dict[str, Any], extra: Literal["forbid", "allow"] = "forbid") -> ConfigDict:
+    """Configure a request body: with "forbid", misspelt fields are reported as errors."""
+    shown: dict[str, Any] = {"examples": list(examples)}
+    if len(examples) == 1:
+        shown = {"example": examples[0]}
+    if extra == "allow":
+        shown["additionalProperties"] = True
+    return ConfigDict(extra=extra, json_schema_extra=shown)
 
 
-class Strict(BaseModel):
-    """A request body: unknown fields are an error, so that a misspelt one is noticed."""
+class ObservationBody(BaseModel):
+    """One observation. Only `y` is required; `null` means not observed."""
 
-    model_config = ConfigDict(extra="forbid")
-
-
-class Observation(Strict):
-    """One observation; all but `y` may be left out, `null` means not observed."""
-
-    model_config = ConfigDict(
-        extra="forbid",
-        json_schema_extra={
-            "example": {
-                "id": "7",
-                "time": "2026-03-01T12:00:00Z",
-                "y": 1.5,
-                "x": {"temperature": 3.0},
-            }
-        },
+    model_config = _request(
+        {"id": "7", "time": "2026-03-01T12:00:00Z", "y": 1.5, "x": {"temperature": 3.0}}
     )
 
-    y: MaybeNumber | Annotated[list[MaybeNumber], Field(min_length=1, max_length=16)]
-    id: Id | None = None
+    y: OptionalNumber | Annotated[list[OptionalNumber], Field(min_length=1, max_length=16)]
+    id: Identifier | None = None
     seq: Annotated[int, Field(strict=True, ge=0, le=2**53)] | None = None
     time: Annotated[str, Field(strict=True, max_length=64)] | Number | None = None
-    x: Annotated[dict[Name, MaybeNumber], Field(max_length=64)] | None = None
+    x: Annotated[dict[Name, OptionalNumber], Field(max_length=64)] | None = None
 
 
 class StreamSettings(BaseModel):
-    """A model by name and its settings beside it; `{}` is the default model."""
+    """Name of a model and its settings; `{}` selects the default model."""
 
-    model_config = ConfigDict(
-        extra="allow",
-        json_schema_extra={
-            "additionalProperties": True,
-            "examples": [{}, {"model": "br_ihmm", "noise": 0.25, "batch": 6}],
-        },
-    )
+    model_config = _request({}, {"model": "br_ihmm", "noise": 0.25, "batch": 6}, extra="allow")
 
     model: Annotated[str, Field(strict=True, max_length=64)] | None = None
 
 
-class RegimeName(Strict):
-    """What a person calls a regime."""
+class RegimeName(BaseModel):
+    """Name and note of a regime."""
 
-    model_config = ConfigDict(
-        extra="forbid",
-        json_schema_extra={"example": {"name": "night shift", "note": "One press runs."}},
-    )
+    model_config = _request({"name": "night shift", "note": "One press runs."})
 
-    name: Annotated[str, Field(strict=True, max_length=80, pattern=PRINTABLE)] = ""
-    note: Annotated[str, Field(strict=True, max_length=2000, pattern=r"^[^\x00]*$")] = ""
+    name: Annotated[str, Field(strict=True, max_length=80, pattern=_PRINTABLE)] = ""
+    note: Note = ""
 
 
-class Acknowledgement(Strict):
-    """A word on an event that somebody has seen."""
+class Acknowledgement(BaseModel):
+    """Note on an acknowledged event."""
 
-    model_config = ConfigDict(
-        extra="forbid", json_schema_extra={"example": {"note": "As planned."}}
-    )
+    model_config = _request({"note": "As planned."})
 
-    note: Annotated[str, Field(strict=True, max_length=2000, pattern=r"^[^\x00]*$")] = ""
+    note: Note = ""
 
 
-class ForecastRequest(Strict):
-    """Steps ahead whose covariates are known."""
+class ForecastRequest(BaseModel):
+    """Covariates of the steps to forecast, one entry per step."""
 
-    model_config = ConfigDict(
-        extra="forbid",
-        json_schema_extra={"example": {"level": 0.9, "x": [{"temperature": 3.0}]}},
-    )
+    model_config = _request({"level": 0.9, "x": [{"temperature": 3.0}]})
 
     level: Annotated[float, Field(strict=True, gt=0, lt=1)] = 0.9
     x: Annotated[
-        list[Annotated[dict[Name, MaybeNumber], Field(min_length=1, max_length=64)]],
+        list[Annotated[dict[Name, OptionalNumber], Field(min_length=1, max_length=64)]],
         Field(min_length=1, max_length=1000),
     ]
 
 
-class WebhookRequest(Strict):
-    """Where to send events, of which streams and of which kinds (none: all but outliers)."""
+class WebhookRequest(BaseModel):
+    """Where to send events, of which streams and of which kinds (empty: all but outliers)."""
 
-    model_config = ConfigDict(
-        extra="forbid",
-        json_schema_extra={
-            "example": {
-                "url": "https://example.org/hooks/regimekit",
-                "prefix": "plant1.",
-                "kinds": ["regime opened"],
-            }
-        },
+    model_config = _request(
+        {
+            "url": "https://example.org/hooks/regimekit",
+            "prefix": "plant1.",
+            "kinds": ["regime opened"],
+        }
     )
 
     url: Annotated[str, Field(strict=True, max_length=2000, pattern=r"^https?://[^\s\x00-\x1f]+$")]
-    prefix: Annotated[str, Field(strict=True, max_length=128, pattern=PRINTABLE)] = ""
+    prefix: Annotated[str, Field(strict=True, max_length=128, pattern=_PRINTABLE)] = ""
     kinds: Annotated[list[Name], Field(max_length=16)] = []
 
 
+def _field(example: Any, description: str | None = None, **options: Any) -> Any:
+    """Define a response field by an example value."""
+    return Field(examples=[example], description=description, **options)
+
+
+class Response(BaseModel):
+    """A response body whose schema shows the examples of its fields."""
+
+    @classmethod
+    def example(cls) -> dict[str, Any]:
+        """Return an example that validates against the schema."""
+        fields = cls.model_fields.items()
+        return {name: field.examples[0] for name, field in fields if field.examples}
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core_schema: Any, handler: Any) -> dict[str, Any]:
+        schema: dict[str, Any] = handler(core_schema)
+        target = handler.resolve_ref_schema(schema)
+        target["example"] = cls.example()
+        for shown in target.get("properties", {}).values():
+            shown.pop("examples", None)
+        return schema
+
+
 class Problem(BaseModel):
-    """Why a request was not done, in a sentence."""
+    """Reason for which a request failed."""
 
     detail: str
     errors: list[dict[str, Any]] | None = None
 
 
-class Receipt(BaseModel):
-    """What became of a request's observations: all of this is durable."""
+class Receipt(Response):
+    """Result of sending observations; everything in it is durable."""
 
-    model_config = _like({"accepted": 1, "duplicates": 0, "rows": 8})
-
-    accepted: int = Field(description="Observations that were new.")
-    duplicates: int = Field(description="Observations stored before: no effect.")
-    rows: int = Field(description="Observations of the stream now; the next one's `seq`.")
+    accepted: int = _field(1, "Number of new observations.")
+    duplicates: int = _field(0, "Number of observations stored before; they have no effect.")
+    rows: int = _field(8, "Observations of the stream; also the next sequence number.")
 
 
-class StreamInfo(BaseModel):
-    """A stream as it stands."""
+class EventInfo(Response):
+    """An event, detected at `seq`; it applies to the observations from `since` on."""
 
-    model_config = _like(examples.STREAM)
-
-    key: str
-    model: str
-    settings: dict[str, JsonValue]
-    created: float
-    rows: int
-    events: int
-    outliers: int
-    regimes: int
-    regime: int
-    regime_name: str | None = None
-    change_probability: float | None = None
-    last_received: float | None = None
-    last_time: float | None = None
-    timed: bool = Field(description="Whether every observation has a time, in order.")
-    health: str = Field(description="waiting (no rows yet), live or stale.")
-    spark: list[float | None] | None = None
-    spark_regimes: list[int] | None = None
-    last_event: dict[str, Any] | None = None
+    number: int = _field(4)
+    seq: int = _field(127)
+    since: int = _field(122)
+    kind: str = _field("regime returned")
+    regime: int = _field(2)
+    previous: int = _field(0)
+    regime_name: str | None = _field("night shift")
+    regime_note: str | None = _field("One press runs.")
+    previous_name: str | None = _field("day shift")
+    previous_note: str | None = _field("Both run.")
+    received: float = _field(1772366400.0)
+    acknowledged: float | None = _field(1772366460.0)
+    acknowledged_by: str | None = _field("wallboard")
+    note: str | None = _field("As planned.")
 
 
-class StreamPage(BaseModel):
-    """Some of the streams."""
+class Events(Response):
+    """Events in the order of detection."""
 
-    model_config = _like({"total": 1, "streams": [examples.STREAM]})
-
-    total: int
-    streams: list[StreamInfo]
+    events: list[EventInfo] = _field([EventInfo.example()])
 
 
-class Stored(BaseModel):
-    """An observation with the outputs that were made when it arrived."""
+class StreamInfo(Response):
+    """State of a stream."""
 
-    model_config = _like(examples.STORED)
+    key: str = _field("plant1.press3.load")
+    model: str = _field("auto")
+    settings: dict[str, JsonValue] = _field({})
+    created: float = _field(1772359200.0)
+    rows: int = _field(128)
+    events: int = _field(5)
+    outliers: int = _field(3)
+    regimes: int = _field(3)
+    regime: int = _field(2)
+    regime_name: str | None = _field("night shift", default=None)
+    change_probability: float | None = _field(0.01, default=None)
+    last_received: float | None = _field(1772366400.0, default=None)
+    last_time: float | None = _field(1772366399.0, default=None)
+    timed: bool = _field(True, "Whether every observation has a time, in order.")
+    health: str = _field("live", "waiting (no observations yet), live or stale.")
+    spark: list[float | None] | None = _field([1.4, 1.6, 1.5], default=None)
+    spark_regimes: list[int] | None = _field([2, 2, 2], default=None)
+    last_event: dict[str, Any] | None = _field(EventInfo.example(), default=None)
 
-    seq: int
-    id: str | None
-    time: str | None
-    at: float | None = Field(description="The time in seconds since 1970.")
-    received: float
-    y: Any
-    x: dict[str, float | None] | None
-    mean: Any
-    median: Any
-    sd: Any
-    lower: Any
-    upper: Any
-    log_score: float | None
-    weight: float | None
-    outlier: bool
-    regime: int
-    regime_name: str | None
-    regime_probability: float | None
-    change_probability: float | None
-    n_regimes: int
+
+class StreamPage(Response):
+    """One page of the list of streams."""
+
+    total: int = _field(1)
+    streams: list[StreamInfo] = _field([StreamInfo.example()])
+
+
+class StoredObservation(Response):
+    """An observation with the outputs computed when it arrived."""
+
+    seq: int = _field(127)
+    id: str | None = _field("7")
+    time: str | None = _field("2026-03-01T12:00:00Z")
+    at: float | None = _field(1772366400.0, "The time in seconds since 1970.")
+    received: float = _field(1772366400.2)
+    y: Any = _field(1.5)
+    x: dict[str, float | None] | None = _field({"temperature": 3.0})
+    mean: Any = _field(1.4)
+    median: Any = _field(1.4)
+    sd: Any = _field(0.3)
+    lower: Any = _field(0.9)
+    upper: Any = _field(1.9)
+    log_score: float | None = _field(0.2)
+    weight: float | None = _field(1.0)
+    outlier: bool = _field(False)
+    regime: int = _field(2)
+    regime_name: str | None = _field("night shift")
+    regime_probability: float | None = _field(0.97)
+    change_probability: float | None = _field(0.01)
+    n_regimes: int = _field(3)
 
 
 class Bucket(BaseModel):
-    """Neighbouring observations as one point."""
+    """Consecutive observations, aggregated."""
 
     seq: int
     n: int
@@ -222,148 +236,120 @@ class Segment(BaseModel):
     regime: int
 
 
-class Observations(BaseModel):
-    """A window: `observations` as they are, or `buckets` where `points` asked for fewer."""
+class Observations(Response):
+    """A window: single `observations`, or `buckets` if there are more than `points`."""
 
-    model_config = _like(examples.OBSERVATIONS)
-
-    start: int
-    end: int
-    rows: int
-    aggregated: bool
-    observations: list[Stored]
-    buckets: list[Bucket]
-    segments: list[Segment]
+    start: int = _field(127)
+    end: int = _field(128)
+    rows: int = _field(128)
+    aggregated: bool = _field(False)
+    observations: list[StoredObservation] = _field([StoredObservation.example()])
+    buckets: list[Bucket] = _field([])
+    segments: list[Segment] = _field([{"start": 127, "end": 128, "regime": 2}])
 
 
-class ForecastStep(BaseModel):
-    """One step ahead; lists where an observation has several coordinates."""
+class ForecastStep(Response):
+    """One step ahead; values are lists if an observation has several coordinates."""
 
-    step: int
-    mean: Any
-    median: Any
-    sd: Any
-    lower: Any
-    upper: Any
-
-
-class Forecasts(BaseModel):
-    """The steps to come, after `rows` observations."""
-
-    model_config = _like(examples.FORECASTS)
-
-    rows: int
-    level: float
-    steps: list[ForecastStep]
+    step: int = _field(1)
+    mean: Any = _field(1.4)
+    median: Any = _field(1.4)
+    sd: Any = _field(0.3)
+    lower: Any = _field(0.9)
+    upper: Any = _field(1.9)
 
 
-class EventInfo(BaseModel):
-    """Something worth telling: known at `seq`, belonging to the observations from `since` on."""
+class Forecasts(Response):
+    """Forecasts after `rows` observations."""
 
-    model_config = _like(examples.EVENT)
-
-    number: int
-    seq: int
-    since: int
-    kind: str
-    regime: int
-    previous: int
-    regime_name: str | None
-    regime_note: str | None
-    previous_name: str | None
-    previous_note: str | None
-    received: float
-    acknowledged: float | None
-    acknowledged_by: str | None
-    note: str | None
+    rows: int = _field(128)
+    level: float = _field(0.9)
+    steps: list[ForecastStep] = _field([ForecastStep.example()])
 
 
-class Events(BaseModel):
-    """Events in the order in which they became known."""
+class RegimeInfo(Response):
+    """A regime: what the model knows of it, its name, and statistics of its stays."""
 
-    model_config = _like({"events": [examples.EVENT]})
-
-    events: list[EventInfo]
-
-
-class RegimeInfo(BaseModel):
-    """A regime as it is remembered, with what people call it and how it used to go."""
-
-    model_config = _like(examples.REGIME)
-
-    id: int
-    name: str | None
-    note: str
-    remembered: bool = Field(description="Whether the model still knows it.")
-    visits: int
-    first_seen: int | None
-    last_seen: int | None
-    mean: list[float | None]
-    sd: list[float | None]
-    probability: float | None
-    times: int = Field(description="How often the stream was in it.")
-    usual_length: float | None = Field(description="Median length of a stay, in observations.")
-    sample: list[float | None] = Field(description="The last values of its latest stay.")
-    next: dict[str, int] = Field(description="What followed, and how often.")
+    id: int = _field(2)
+    name: str | None = _field("night shift")
+    note: str = _field("One press runs.")
+    remembered: bool = _field(True, "Whether the model still represents the regime.")
+    visits: int = _field(61)
+    first_seen: int | None = _field(40)
+    last_seen: int | None = _field(127)
+    mean: list[float | None] = _field([1.4])
+    sd: list[float | None] = _field([0.05])
+    probability: float | None = _field(1.0)
+    times: int = _field(2, "Number of stays.")
+    usual_length: float | None = _field(30.5, "Median length of a stay, in observations.")
+    sample: list[float | None] = _field([1.4, 1.6, 1.5], "Last values of the latest stay.")
+    next: dict[str, int] = _field({"0": 1}, "Number of transitions to each following regime.")
 
 
-class Regimes(BaseModel):
-    """The library of regimes."""
+class Regimes(Response):
+    """All regimes of a stream."""
 
-    model_config = _like({"regimes": [examples.REGIME]})
-
-    regimes: list[RegimeInfo]
+    regimes: list[RegimeInfo] = _field([RegimeInfo.example()])
 
 
-class TransitionTable(BaseModel):
-    """Expected probabilities of moving between regimes."""
+class TransitionTable(Response):
+    """Expected probabilities of transitions between regimes."""
 
-    model_config = _like(examples.TRANSITIONS)
-
-    ids: list[int]
-    matrix: list[list[float]]
+    ids: list[int] = _field([0, 2])
+    matrix: list[list[float]] = _field([[0.95, 0.04], [0.1, 0.88]])
 
 
-class Report(BaseModel):
-    """What there is to know about a stream, on one page."""
-
-    model_config = _like(examples.REPORT)
-
-    stream: StreamInfo
-    calibration: dict[str, Any]
-    recent_calibration: dict[str, Any]
-    regimes: list[RegimeInfo]
-    explanation: str | None
-    weights: dict[str, float] | None
+_CALIBRATION = {"n": 128, "level": 0.9, "coverage": 0.91, "below": 0.05, "above": 0.04}
+_CALIBRATION |= {"under_median": 0.49, "outliers": 0.02, "log_score": -0.4, "mae": 0.3}
 
 
-class WebhookInfo(BaseModel):
-    """A webhook and the fate of its latest message."""
+class Report(Response):
+    """Summary of a stream."""
 
-    model_config = _like(examples.WEBHOOK)
-
-    id: int
-    prefix: str
-    url: str
-    kinds: list[str]
-    created: float
-    last_delivered: float | None = None
-    last_attempts: int = 0
-    last_error: str | None = None
+    stream: StreamInfo = _field(StreamInfo.example())
+    calibration: dict[str, Any] = _field(_CALIBRATION)
+    recent_calibration: dict[str, Any] = _field(_CALIBRATION)
+    regimes: list[RegimeInfo] = _field([RegimeInfo.example()])
+    explanation: str | None = _field("auto after 128 observations ...")
+    weights: dict[str, float] | None = _field({"AR(1) regime model": 0.7, "last value": 0.3})
 
 
-class WebhookMade(BaseModel):
-    """A new webhook; the secret that signs its messages is shown this once."""
+class WebhookInfo(Response):
+    """A webhook and the state of its latest message."""
 
-    model_config = _like(examples.WEBHOOK_MADE)
+    id: int = _field(1)
+    prefix: str = _field("plant1.")
+    url: str = _field("https://example.org/hooks/regimekit")
+    kinds: list[str] = _field(["regime opened"])
+    created: float = _field(1772359200.0)
+    last_delivered: float | None = _field(1772366401.0, default=None)
+    last_attempts: int = _field(1, default=0)
+    last_error: str | None = _field(None, default=None)
 
-    id: int
-    secret: str
+
+class WebhookMade(Response):
+    """A new webhook with the secret that signs its messages. The secret is not shown again."""
+
+    id: int = _field(1)
+    secret: str = _field("a secret to store at the receiver")
 
 
-class Webhooks(BaseModel):
-    """The webhooks this token may see."""
+class Webhooks(Response):
+    """The webhooks that the caller may read."""
 
-    model_config = _like({"webhooks": [examples.WEBHOOK]})
+    webhooks: list[WebhookInfo] = _field([WebhookInfo.example()])
 
-    webhooks: list[WebhookInfo]
+
+class Status(Response):
+    """State of the process."""
+
+    status: Literal["ok"] = _field("ok")
+
+
+class Readiness(Response):
+    """State of database and workers."""
+
+    status: Literal["ready"] = _field("ready")
+    compiled: bool = _field(
+        True, "Whether the numerical kernels are compiled; otherwise models are slow."
+    )

@@ -1,150 +1,162 @@
-"""The parts of the service put together, started and stopped in order."""
+"""The service: its parts, started and stopped in order, and the demonstration stream."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
+from datetime import UTC, datetime
+from itertools import islice
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Engine
 
+from regimekit import datasets
+from regimekit.core.registry import DEFAULT_MODEL
 from regimekit.server.config import Config
-from regimekit.server.event_stream import Hub
-from regimekit.server.ingest import Ingest
-from regimekit.server.metrics import Metrics
-from regimekit.server.pool import Pool, WorkerLost
-from regimekit.server.rows import Resting
-from regimekit.server.security import Guard
-from regimekit.server.storage import streams
-from regimekit.server.storage.database import prepare, shown, sole_writer, writing
-from regimekit.server.storage.writer import Writer
+from regimekit.server.event_stream import EventBroker
+from regimekit.server.ingestion import Ingestion
+from regimekit.server.monitoring import Metrics
+from regimekit.server.records import Observation, StoredModel
+from regimekit.server.storage import database, streams
+from regimekit.server.storage.unit_of_work import UnitOfWork
 from regimekit.server.webhooks import Dispatcher
-from regimekit.server.worker import note_compiled
+from regimekit.server.workers import WorkerLostError, WorkerPool, kernels_compiled
 
 _log = logging.getLogger("regimekit.server")
-_COMMIT_FIRST = 0.02  # seconds by which a resting model lets its stream's commit go ahead
+# Seconds by which storing an evicted model is delayed, so that the change of its stream, which
+# comes in the same reply of the worker, is committed first.
+_EVICTION_DELAY = 0.02
 Result = TypeVar("Result")
 
 
 class Service:
-    """Everything behind the routes."""
+    """Everything behind the HTTP routes.
+
+    Attributes:
+        ready: whether the workers have started.
+        stream_ids: cache of stream ids by key; only this service creates and deletes streams.
+        stopping: set when the service begins to stop.
+    """
 
     def __init__(self, config: Config) -> None:
         self.config = config
+        self.compiled = kernels_compiled()
         self.metrics = Metrics()
         self.ready = False
-        self.numbers: dict[str, int] = {}  # of streams that were sent something
+        self.stream_ids: dict[str, int] = {}
         self.stopping = asyncio.Event()
-        self._resting: set[asyncio.Task[None]] = set()
-        self._stack = ExitStack()
-        self._readers = ThreadPoolExecutor(8, thread_name_prefix="reader")
+        self._storing: set[asyncio.Task[None]] = set()
+        self._resources = ExitStack()
+        self._threads = ThreadPoolExecutor(8, thread_name_prefix="query")
 
     async def start(self) -> None:
-        """Open the database, start the workers, become ready when they are."""
+        """Open the database and start all parts; `ready` is set when the workers answer.
+
+        Raises:
+            RegimekitError: if the database cannot be opened or another service uses it.
+        """
         self.engine = await asyncio.to_thread(self._open)
-        self.guard = Guard(self.config, self.engine)
-        self.hub = Hub(self.stopping)
-        self.writer = Writer(self.engine, lambda seconds, _: self.metrics.commits.observe(seconds))
-        self.pool = Pool(self.config, self._rest)
-        self.ingest = Ingest(
-            self.pool, self.writer, self.config.limits, self.metrics, self.hub.stored
+        self.broker = EventBroker(self.stopping)
+        self.unit_of_work = UnitOfWork(self.engine, self.metrics.commits.observe)
+        self.pool = WorkerPool(self.config, self._store_evicted)
+        self.ingestion = Ingestion(
+            self.pool, self.unit_of_work, self.config.limits, self.metrics, self.broker.notify
         )
-        self.dispatcher = Dispatcher(self.engine, self.metrics, self.config.allow_private_webhooks)
+        dispatcher = Dispatcher(self.engine, self.metrics, self.config.allow_private_webhooks)
         self._tasks = [
             asyncio.create_task(self._warm_up()),
-            asyncio.create_task(self.dispatcher.work()),
+            asyncio.create_task(dispatcher.run()),
         ]
-        _log.info("started", extra={"db": shown(self.config.db), "workers": self.config.workers})
+        if self.config.demo:
+            stream = await self.write(_demo_stream)
+            self._tasks.append(asyncio.create_task(_feed_demo(self, stream)))
+        db = database.without_password(self.config.db)
+        _log.info("started", extra={"db": db, "workers": self.config.workers})
 
     def _open(self) -> Engine:
-        engine = prepare(self.config.db)
-        self._stack.callback(engine.dispose)
-        self._stack.enter_context(sole_writer(self.config.db, engine))
+        engine = database.open_database(self.config.db)
+        self._resources.callback(engine.dispose)
+        self._resources.enter_context(database.single_writer(self.config.db, engine))
         return engine
 
     async def _warm_up(self) -> None:
         while not self.ready:
             try:
-                await self.pool.warm_up()
+                await self.pool.call_all("warm_up")
                 self.ready = True
-            except WorkerLost:
-                _log.warning("a worker ended while it started; another one is tried")
-        _log.info("ready", extra={"compiled": self.pool.compiled})
-        if not self.pool.compiled:
-            await self._compile()
+            except WorkerLostError:
+                _log.warning("a worker ended during its start; starting another one")
+        _log.info("ready", extra={"compiled": self.compiled})
 
-    async def _compile(self) -> None:
-        try:
-            await self.pool.compile()
-        except (EOFError, OSError, WorkerLost):
-            _log.exception("compiling failed; models go on without the compiler, slowly")
-            return
-        await asyncio.gather(*self._resting)
-        note_compiled()
-        _log.info("compiled")
-
-    def _rest(self, resting: Resting) -> asyncio.Task[None]:
-        task = asyncio.create_task(self._store_resting(resting))
-        self._resting.add(task)
-        task.add_done_callback(self._resting.discard)
+    def _store_evicted(self, model: StoredModel) -> asyncio.Task[None]:
+        task = asyncio.create_task(self._store_model(model))
+        self._storing.add(task)
+        task.add_done_callback(self._storing.discard)
         return task
 
-    async def _store_resting(self, resting: Resting) -> None:
-        await asyncio.sleep(_COMMIT_FIRST)
+    async def _store_model(self, model: StoredModel) -> None:
+        await asyncio.sleep(_EVICTION_DELAY)
         try:
-            await asyncio.wrap_future(self.writer.submit(resting))
+            await asyncio.wrap_future(self.unit_of_work.submit(model))
         except Exception:
             _log.exception("a snapshot was not stored; its stream will be replayed")
 
     async def stop(self) -> None:
-        """Finish what was accepted, put every model to rest, close."""
+        """Finish accepted requests, store every model and close the database."""
         was_ready, self.ready = self.ready, False
-        self.stopping.set()
-        self.hub.stop()
-        await self.ingest.close()
+        self.announce_stop()
+        await self.ingestion.close()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        if was_ready:  # otherwise the workers are busy compiling and have nothing to keep
-            with suppress(WorkerLost):
-                await self.pool.everyone("rest_all")
-        await self.pool.close(at_once=not was_ready)
-        await asyncio.gather(*self._resting)
-        await asyncio.to_thread(self.writer.close)
-        self._readers.shutdown()
-        self._stack.close()
+        # Workers that are still starting have no models to store.
+        if was_ready:
+            with suppress(WorkerLostError):
+                await self.pool.call_all("evict_all")
+        await self.pool.close(kill=not was_ready)
+        await asyncio.gather(*self._storing)
+        await asyncio.to_thread(self.unit_of_work.close)
+        self._threads.shutdown()
+        self._resources.close()
         _log.info("stopped")
 
+    def announce_stop(self) -> None:
+        """End the event streams, which would otherwise keep their connections open."""
+        self.stopping.set()
+        self.broker.notify_all()
+
     async def read(self, query: Callable[..., Result], *arguments: Any) -> Result:
-        """Run a query in a thread, with a connection as its first argument."""
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._readers, self._read, query, *arguments)
+        """Call `query(connection, *arguments)` in a thread."""
+        return await self._in_thread(self._read, query, *arguments)
 
     def _read(self, query: Callable[..., Result], *arguments: Any) -> Result:
         with self.engine.connect() as connection:
             return query(connection, *arguments)
 
     async def write(self, change: Callable[..., Result], *arguments: Any) -> Result:
-        """Run a change in a thread, in a transaction of its own."""
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._readers, self._write, change, *arguments)
+        """Call `change(connection, *arguments)` in a thread, in a write transaction."""
+        return await self._in_thread(self._write, change, *arguments)
 
     def _write(self, change: Callable[..., Result], *arguments: Any) -> Result:
-        with writing(self.engine) as connection:
+        with database.write_transaction(self.engine) as connection:
             return change(connection, *arguments)
 
+    async def _in_thread(self, function: Callable[..., Result], *arguments: Any) -> Result:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, function, *arguments)
+
     async def exposition(self) -> bytes:
-        """The metrics, with what only the database knows."""
+        """Return the metrics in the Prometheus text format."""
         count, regimes = await self.read(streams.totals)
         self.metrics.streams.set(count)
         self.metrics.regimes.set(regimes)
-        return self.metrics.text()
+        return self.metrics.exposition()
 
-    async def healthy(self) -> bool:
-        """Whether the database answers."""
+    async def database_answers(self) -> bool:
+        """Return whether the database answers within 5 seconds."""
         try:
             await asyncio.wait_for(self.read(_ping), 5)
         except Exception:
@@ -154,3 +166,44 @@ class Service:
 
 def _ping(connection: Connection) -> None:
     connection.exec_driver_sql("SELECT 1")
+
+
+_DEMO_KEY = "demo"
+_DEMO_INTERVAL = 0.5  # seconds between observations
+_DEMO_HISTORY = 300  # observations the stream starts with
+_DEMO_BATCH = 10  # observations per request of the history
+_DEMO_PERIOD = 2000  # observations per random seed
+
+
+async def _feed_demo(service: Service, stream: streams.Stream) -> None:
+    """Send observations to the demonstration stream until cancelled."""
+    while not service.ready:
+        await asyncio.sleep(0.05)
+    history = _DEMO_HISTORY if stream.n_rows == 0 else 0
+    # The clock of the stream advances by one interval per observation and reaches the present
+    # after the history.
+    start = time.time() - _DEMO_INTERVAL * (stream.n_rows + history)
+    rows = _demo_rows(stream.n_rows, start)
+    for _ in range(0, history, _DEMO_BATCH):
+        await service.ingestion.submit(stream.id, list(islice(rows, _DEMO_BATCH)))
+    while True:
+        await service.ingestion.submit(stream.id, list(islice(rows, 1)))
+        await asyncio.sleep(_DEMO_INTERVAL)
+
+
+def _demo_stream(connection: Connection) -> streams.Stream:
+    found = streams.find(connection, _DEMO_KEY)
+    return found or streams.create(connection, _DEMO_KEY, DEFAULT_MODEL, {})
+
+
+def _demo_rows(number: int, start: float) -> Iterator[Observation]:
+    """Yield observations; the n-th value is always the same, so a restart continues them."""
+    while True:
+        seed, first = divmod(number, _DEMO_PERIOD)
+        values = datasets.regime_stream(seed=seed, n=_DEMO_PERIOD, stay=0.985).y
+        for y in values[first:]:
+            at = start + _DEMO_INTERVAL * number
+            moment = datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds")
+            moment = moment.replace("+00:00", "Z")
+            yield Observation(float(y), None, f"demo-{number}", None, moment, at)
+            number += 1

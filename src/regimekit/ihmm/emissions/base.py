@@ -290,9 +290,9 @@ class Emission:
                     self.skip(0)
         return score, weight, location, spread, dof
 
-    def finalize_row(self, row, into):
-        """Write the row that the candidate at place 0, started from `row`, has become."""
-        self.finalize(0, row, into)
+    def finalize_row(self, row, into, place=0):
+        """Write the row that the candidate at a place, started from `row`, has become."""
+        self.finalize(place, row, into)
 
     def time_update_row(self, row):
         """Apply to `row` what time did to the candidate at place 0."""

@@ -354,6 +354,9 @@ class Garch(Emission):
 
     # ------------------------------------------------------------------ memory, description
 
+    def most_steps(self):
+        return 1 << 53  # redraws of a cloud
+
     def write_prior(self, row):
         self.write_points(self.prior, row)
         np.asarray(self.log_weight)[row] = -math.log(self.size)

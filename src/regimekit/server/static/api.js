@@ -1,10 +1,10 @@
-// Requests to the service, and its server-sent events read by fetch: so they carry the token too.
+// Requests to the service. Server-sent events are read with fetch, because EventSource cannot send a token.
 
 import { h } from "./dom.js";
 
 let askForToken = null;
 
-export function onUnauthorised(ask) {
+export function onUnauthorized(ask) {
   askForToken = ask;
 }
 
@@ -31,7 +31,7 @@ export async function request(method, path, body) {
   return response.status === 204 ? null : response.json();
 }
 
-// A link could not carry the token, so the file is fetched first and then handed to the browser.
+// Download a file. A plain link cannot send the token, so the file is fetched first.
 export async function save(path, name) {
   const file = URL.createObjectURL(await (await answer("GET", path)).blob());
   h("a", { href: file, download: name }).click();
@@ -44,7 +44,7 @@ export function streamPath(key, rest = "") {
   return `/streams/${encodeURIComponent(key)}${rest}`;
 }
 
-// Follows a stream until stopped; comes back by itself with the number of the last observation.
+// Follow a stream until stopped; after a disconnection, resume after the last observation.
 export function follow(key, start, { observation, event, state }) {
   const control = new AbortController();
   let last = start - 1;

@@ -1,6 +1,6 @@
-// The frame of the page: which view is shown, keys, theme, the token, notices.
+// The page around the views: routing, keyboard shortcuts, theme, token dialog, notices.
 
-import { get, onUnauthorised } from "./api.js";
+import { get, onUnauthorized } from "./api.js";
 import { h } from "./dom.js";
 import { overview } from "./overview.js";
 import { streamView } from "./stream.js";
@@ -12,7 +12,7 @@ const dialog = document.getElementById("dialog");
 let view = null;
 
 export const page = {
-  preparing: false,
+  compiled: true,
   status(text, kind = "") {
     status.textContent = text;
     status.className = `status ${kind}`;
@@ -35,14 +35,14 @@ function route() {
 }
 
 const KEYS = [
-  ["/", "search the streams"], ["↑ ↓ ← →", "move among streams; in a chart, ← → pan"],
-  ["+ −", "zoom"], ["0", "the whole history"], ["l", "back to live"], ["r", "save a report"], ["Esc", "all streams"],
-  ["t", "light or dark"], ["?", "these keys"],
+  ["/", "search streams"], ["↑ ↓ ← →", "select a stream; in a chart, ← → pan"],
+  ["+ −", "zoom"], ["0", "whole history"], ["l", "live values"], ["r", "save a report"], ["Esc", "all streams"],
+  ["t", "light or dark theme"], ["?", "keyboard shortcuts"],
 ];
 
 function showKeys() {
   dialog.replaceChildren(
-    h("h2", {}, "Keys"),
+    h("h2", {}, "Keyboard shortcuts"),
     h("dl", { class: "keys" }, KEYS.flatMap(([key, what]) => [h("dt", {}, h("kbd", {}, key)), h("dd", {}, what)])),
     h("form", { method: "dialog" }, h("button", {}, "Close")),
   );
@@ -53,18 +53,19 @@ function askForToken() {
   return new Promise((answer) => {
     const input = h("input", { type: "password", autocomplete: "off", "aria-label": "Token", required: true });
     dialog.replaceChildren(
-      h("h2", {}, "A token, please"),
-      h("p", {}, "This service asks who you are. Tokens are made with `regimekit token add`; this one is kept until you close the tab."),
+      h("h2", {}, "Token required"),
+      h("p", {}, "Create a token with `regimekit token add`. It is stored until you close this tab."),
       h("form", { method: "dialog", onsubmit: () => { sessionStorage.setItem("token", input.value.trim()); answer(true); } },
-        input, h("button", {}, "Go on")),
+        input, h("button", {}, "Continue")),
     );
     dialog.addEventListener("cancel", () => answer(false), { once: true });
     if (!dialog.open) dialog.showModal();
   });
 }
 
+// Concurrent requests share one dialog.
 let asking = null;
-onUnauthorised(() => (asking ??= askForToken().finally(() => { asking = null; })));
+onUnauthorized(() => (asking ??= askForToken().finally(() => { asking = null; })));
 
 function theme(next) {
   const dark = matchMedia("(prefers-color-scheme: dark)").matches;
@@ -92,19 +93,18 @@ document.addEventListener("keydown", (event) => {
   else if (view?.key?.(event)) event.preventDefault();
 });
 
-// On a new machine the kernels are compiled once, for a minute or more; the page says so meanwhile.
-async function watchCompiling() {
+async function checkReadiness() {
   const ready = await get("/readyz").catch(() => null);
-  page.preparing = Boolean(ready) && !ready.compiled;
-  document.getElementById("preparing").hidden = !page.preparing;
-  if (!ready?.compiled) setTimeout(watchCompiling, 2000);
+  page.compiled = ready?.compiled ?? true;
+  document.getElementById("uncompiled").hidden = page.compiled;
+  if (!ready) setTimeout(checkReadiness, 2000);
 }
 
 document.getElementById("theme").addEventListener("click", () => theme());
 document.getElementById("help").addEventListener("click", showKeys);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => view?.repaint?.());
-const kept = localStorage.getItem("theme");
-if (kept) document.documentElement.dataset.theme = kept;
+const stored = localStorage.getItem("theme");
+if (stored) document.documentElement.dataset.theme = stored;
 addEventListener("hashchange", route);
-await watchCompiling();
+await checkReadiness();
 route();

@@ -1,16 +1,26 @@
-// The large chart: values, the band that was forecast before each, regimes as a ribbon below,
-// outliers, events, and the steps to come.
+// Charts: values with the intervals forecast before each, regimes as a ribbon, outliers, events and
+// forecasts; sparklines; colours and names of regimes.
+//
+// This module does not know the service. `Chart.show` takes
+//   points:   [{seq, at, y, mean, lower, upper, outlier, regime, weight}], or buckets
+//             [{seq, at, n, y, y_min, y_max, mean, lower, upper, outliers}]
+//   segments: [{start, end, regime}]  over sequence numbers
+//   events:   [{since, kind, regime}]
+//   steps:    [{step, mean, lower, upper}]  forecasts after the last point
+//   timed:    whether the x axis shows `at` (seconds since 1970) instead of `seq`
+//   names:    {regime: name}
+// Colours come from the custom properties of theme.css.
 
-import { clock, number } from "./dom.js";
-import { css, regimeColour, regimeName } from "./palette.js";
+import { clock, number, svg } from "./dom.js";
 
 const HINT = matchMedia("(pointer: coarse)").matches
-  ? "The buttons zoom and pan; tap the chart for numbers."
-  : "Drag to zoom, turn the wheel to zoom, shift and wheel to pan.";
-const RIBBON = 12;
-const HEIGHT = 340;
+  ? "Zoom and pan with the buttons; tap the chart for values."
+  : "Zoom: drag or mouse wheel. Pan: shift and mouse wheel.";
+const RIBBON_HEIGHT = 12; // pixels
+const CHART_HEIGHT = 340; // pixels
+const N_COLOURS = 10; // custom properties --regime-0 to --regime-9
 
-// Dates as most of the world reads them: the day of the month after its name, 24 hours.
+// Formats of the time axis (uPlot): month before day, 24 hours.
 const DATES = [
   [3600 * 24 * 365, "{YYYY}", null, null, null, null, null, null, 1],
   [3600 * 24 * 28, "{MMM}", "\n{YYYY}", null, null, null, null, null, 1],
@@ -21,13 +31,13 @@ const DATES = [
 ];
 
 export class Chart {
-  constructor(place, readout, { select, wheel }) {
-    this.place = place;
+  constructor(container, readout, { select, wheel }) {
+    this.container = container;
     this.readout = readout;
     this.on = { select, wheel };
     this.data = { points: [], segments: [], events: [], steps: [], timed: false, names: {} };
     this.resizer = new ResizeObserver(() => this.resize());
-    this.resizer.observe(place);
+    this.resizer.observe(container);
   }
 
   show(data) {
@@ -35,7 +45,7 @@ export class Chart {
     this.data = data;
     if (rebuilt) this.build();
     else this.plot.setData(this.columns());
-    this.rest();
+    this.showHint();
   }
 
   build() {
@@ -44,8 +54,8 @@ export class Chart {
     const hidden = { stroke: "transparent", points: { show: false } };
     const axis = { stroke: css("--muted"), grid: { stroke: css("--line"), width: 1 }, ticks: { stroke: css("--line"), width: 1 }, font: "12px system-ui" };
     this.plot = new window.uPlot({
-      width: this.place.clientWidth || 600,
-      height: HEIGHT,
+      width: this.container.clientWidth || 600,
+      height: CHART_HEIGHT,
       legend: { show: false },
       padding: [10, 14, 0, 0],
       cursor: { drag: { x: true, y: false, setScale: false }, points: { show: false } },
@@ -64,7 +74,7 @@ export class Chart {
         setSelect: [(plot) => this.selected(plot)],
         setCursor: [(plot) => this.describe(plot.cursor.idx)],
       },
-    }, this.columns(), this.place);
+    }, this.columns(), this.container);
     this.plot.over.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
   }
 
@@ -72,7 +82,7 @@ export class Chart {
     return this.data.timed ? point.at : point.seq;
   }
 
-  // Steps to come have no time yet: they go on at the usual distance.
+  // Forecasts have no time: they continue at the mean interval of the last points.
   ahead() {
     const { points, steps } = this.data;
     if (!points.length || !steps.length) return [];
@@ -98,7 +108,7 @@ export class Chart {
     ];
   }
 
-  // The middle of what there is to see sets the scale: a spike is marked at the edge instead.
+  // The middle 98 % of the values set the scale; an outlier beyond it is marked at the edge.
   range() {
     const values = this.data.points.flatMap((p) => [first(p.y), first(p.lower), first(p.upper)]).concat(this.data.steps.flatMap((s) => [first(s.lower), first(s.upper)]))
       .filter((value) => Number.isFinite(value)).sort((a, b) => a - b);
@@ -123,7 +133,7 @@ export class Chart {
   }
 
   ribbon(plot, ctx, bbox, ratio) {
-    const bottom = bbox.top + bbox.height - RIBBON * ratio;
+    const bottom = bbox.top + bbox.height - RIBBON_HEIGHT * ratio;
     for (const segment of this.data.segments) {
       const left = plot.valToPos(this.xOf(segment.start), "x", true);
       const right = plot.valToPos(this.xOf(segment.end), "x", true);
@@ -132,7 +142,7 @@ export class Chart {
       ctx.fillStyle = colour;
       ctx.fillRect(left, bbox.top, right - left, bbox.height);
       ctx.globalAlpha = 1;
-      ctx.fillRect(left, bottom, right - left, RIBBON * ratio);
+      ctx.fillRect(left, bottom, right - left, RIBBON_HEIGHT * ratio);
       this.label(ctx, segment, left, right, bottom, ratio);
     }
   }
@@ -171,7 +181,7 @@ export class Chart {
       const x = plot.valToPos(this.x(point), "x", true);
       const y = plot.valToPos(value, "y", true);
       const top = bbox.top + 7 * ratio;
-      const bottom = bbox.top + bbox.height - (RIBBON + 7) * ratio;
+      const bottom = bbox.top + bbox.height - (RIBBON_HEIGHT + 7) * ratio;
       ctx.beginPath();
       if (y < top) triangle(ctx, x, top, -5 * ratio);
       else if (y > bottom) triangle(ctx, x, bottom, 5 * ratio);
@@ -226,7 +236,7 @@ export class Chart {
 
   describe(idx) {
     const point = idx === null || idx === undefined ? null : this.data.points[idx];
-    if (!point) return this.rest();
+    if (!point) return this.showHint();
     const when = point.at ? clock(point.at) : `observation ${point.seq}`;
     const parts = point.n > 1
       ? [when, `${point.n} observations`, `y ${number(point.y_min)} … ${number(point.y_max)}`, `${point.outliers} outliers`]
@@ -235,14 +245,14 @@ export class Chart {
     this.readout.textContent = parts.join("  ·  ");
   }
 
-  rest() {
+  showHint() {
     if (this.plot?.cursor.idx !== null && this.plot?.cursor.left >= 0) return;
     this.readout.textContent = HINT;
   }
 
   resize() {
-    const width = this.place.clientWidth;
-    if (this.plot && width && width !== this.plot.width) this.plot.setSize({ width, height: HEIGHT });
+    const width = this.container.clientWidth;
+    if (this.plot && width && width !== this.plot.width) this.plot.setSize({ width, height: CHART_HEIGHT });
   }
 
   stop() {
@@ -251,7 +261,7 @@ export class Chart {
   }
 }
 
-// Of several coordinates the chart shows the first.
+// Of an observation with several coordinates, charts show the first.
 export function first(value) {
   const one = Array.isArray(value) ? value[0] : value;
   return one === undefined ? null : one;
@@ -265,4 +275,39 @@ function triangle(ctx, x, y, size) {
   ctx.moveTo(x, y + size);
   ctx.lineTo(x - size, y - size);
   ctx.lineTo(x + size, y - size);
+}
+
+// Return the value of a custom property of the current theme.
+export function css(name) {
+  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+}
+
+export function regimeColour(id) {
+  return id < 0 ? css("--faint") : css(`--regime-${id % N_COLOURS}`);
+}
+
+export function regimeName(id, names = {}) {
+  if (id < 0) return "unknown regime";
+  return names[id] ? `${names[id]}` : `regime ${id}`;
+}
+
+// A small line chart coloured by regime. The middle 96 % of the values set the scale, so that an
+// outlier does not flatten it.
+export function sparkline(values, regimes, range = null, width = 240, height = 44) {
+  const sorted = values.filter((value) => value !== null).sort((a, b) => a - b);
+  const picture = svg("svg", { viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none", class: "spark", "aria-hidden": "true" });
+  if (sorted.length < 2) return picture;
+  const [low, high] = range || [sorted[Math.floor(0.02 * (sorted.length - 1))], sorted[Math.ceil(0.98 * (sorted.length - 1))]];
+  const x = (i) => (i / (values.length - 1)) * width;
+  const y = (value) => height - 4 - ((Math.max(low, Math.min(high, value)) - low) / (high - low || 1)) * (height - 8);
+  let piece = [];
+  values.forEach((value, i) => {
+    if (value !== null) piece.push(`${x(i).toFixed(1)},${y(value).toFixed(1)}`);
+    const last = i === values.length - 1;
+    if (piece.length && (last || regimes[i + 1] !== regimes[i])) {
+      picture.append(svg("polyline", { points: piece.join(" "), fill: "none", stroke: regimeColour(regimes[i]), "stroke-width": 1.6, "vector-effect": "non-scaling-stroke" }));
+      piece = value === null ? [] : [piece.at(-1)];
+    }
+  });
+  return picture;
 }

@@ -1,4 +1,4 @@
-// Elements from data. Text always goes in as text, so a stream's name cannot carry markup.
+// DOM helpers and number formats. Text is always inserted as text, so names cannot contain markup.
 
 export function h(tag, attributes = {}, ...children) {
   const element = document.createElement(tag);
@@ -21,7 +21,7 @@ export function svg(tag, attributes = {}, ...children) {
   return element;
 }
 
-// Replaces the children only when something changed: a focus or a half-typed word survives.
+// Replace the children only if something changed, so that focus and unfinished input are kept.
 export function fill(element, ...children) {
   const made = h("div", {}, ...children);
   if (made.innerHTML !== element.innerHTML || !made.childElementCount) {

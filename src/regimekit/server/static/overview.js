@@ -1,23 +1,23 @@
-// All streams at a glance.
+// Overview: one card per stream.
 
 import { get } from "./api.js";
-import { ago, h, number, percent, svg } from "./dom.js";
-import { regimeColour, regimeName } from "./palette.js";
+import { regimeColour, regimeName, sparkline } from "./chart.js";
+import { ago, h, number, percent } from "./dom.js";
 
-const EVERY = 2000;
-const PAGE = 120;
+const REFRESH_INTERVAL = 2000; // milliseconds
+const PAGE_SIZE = 120; // streams
 
 export function overview(main, page) {
-  let limit = PAGE;
+  let limit = PAGE_SIZE;
   let timer = null;
   let stopped = false;
   const search = h("input", { type: "search", placeholder: "Search streams  ( / )", "aria-label": "Search streams", oninput: refresh });
   const sort = h("select", { "aria-label": "Sort by", onchange: refresh },
-    [["key", "name"], ["latest", "latest value"], ["change", "P(change)"], ["rows", "length"]]
+    [["key", "name"], ["latest", "latest observation"], ["change", "P(change)"], ["rows", "number of observations"]]
       .map(([value, text]) => h("option", { value }, `by ${text}`)));
   const count = h("span", { class: "muted" });
   const grid = h("div", { class: "cards" });
-  const more = h("button", { class: "more", hidden: true, onclick: () => { limit += PAGE; refresh(); } }, "Show more");
+  const more = h("button", { class: "more", hidden: true, onclick: () => { limit += PAGE_SIZE; refresh(); } }, "Show more");
   main.append(h("div", { class: "bar" }, search, sort, count), grid, more);
 
   async function refresh() {
@@ -32,9 +32,9 @@ export function overview(main, page) {
     } catch (error) {
       if (stopped) return;
       page.status("reconnecting…", "lost");
-      page.notice(error.status ? error.message : "The service does not answer; trying again.");
+      page.notice(error.status ? error.message : "The service does not answer. Retrying.");
     }
-    timer = setTimeout(refresh, EVERY);
+    timer = setTimeout(refresh, REFRESH_INTERVAL);
   }
 
   function show(found) {
@@ -67,8 +67,8 @@ function columns(cards) {
 
 function empty(search) {
   return h("p", { class: "empty" }, search
-    ? "No stream has this in its name."
-    : "There is no stream yet. Make one with PUT /streams/NAME and send it observations.");
+    ? "No stream matches."
+    : "No streams. Create one with PUT /streams/NAME and send observations to it.");
 }
 
 function card(stream) {
@@ -83,27 +83,7 @@ function card(stream) {
     sparkline(stream.spark || [], stream.spark_regimes || []),
     h("div", { class: "card-foot" },
       h("span", { class: "chip", "--chip": regimeColour(stream.regime) }, regimeName(stream.regime, names)),
-      h("span", { class: p > 0.5 ? "alarm" : "muted", title: "probability that the regime has just changed" }, `P(change) ${percent(p)}`)),
+      h("span", { class: p > 0.5 ? "alarm" : "muted", title: "Probability that the regime has just changed" }, `P(change) ${percent(p)}`)),
     h("div", { class: "card-note muted" },
-      event ? `${event.kind}${event.regime >= 0 ? `, ${event.regime_name || `regime ${event.regime}`}` : ""}, ${ago(Date.now() / 1000 - event.received)}` : `${stream.rows} observations, no event yet`));
-}
-
-// Pieces of one regime share a colour; the middle 96 % set the height, so a spike flattens nothing.
-export function sparkline(values, regimes, range = null, width = 240, height = 44) {
-  const seen = values.filter((value) => value !== null).sort((a, b) => a - b);
-  const picture = svg("svg", { viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none", class: "spark", "aria-hidden": "true" });
-  if (seen.length < 2) return picture;
-  const [low, high] = range || [seen[Math.floor(0.02 * (seen.length - 1))], seen[Math.ceil(0.98 * (seen.length - 1))]];
-  const x = (i) => (i / (values.length - 1)) * width;
-  const y = (value) => height - 4 - ((Math.max(low, Math.min(high, value)) - low) / (high - low || 1)) * (height - 8);
-  let piece = [];
-  values.forEach((value, i) => {
-    if (value !== null) piece.push(`${x(i).toFixed(1)},${y(value).toFixed(1)}`);
-    const last = i === values.length - 1;
-    if (piece.length && (last || regimes[i + 1] !== regimes[i])) {
-      picture.append(svg("polyline", { points: piece.join(" "), fill: "none", stroke: regimeColour(regimes[i]), "stroke-width": 1.6, "vector-effect": "non-scaling-stroke" }));
-      piece = value === null ? [] : [piece.at(-1)];
-    }
-  });
-  return picture;
+      event ? `${event.kind}${event.regime >= 0 ? `, ${event.regime_name || `regime ${event.regime}`}` : ""}, ${ago(Date.now() / 1000 - event.received)}` : `${stream.rows} observations, no events`));
 }

@@ -1,24 +1,24 @@
-// Beside the chart: the next steps, events, the library of regimes, transitions, weights, honesty.
+// Panels below the chart: events, regimes, forecasts, calibration, transitions, member weights.
 
 import { request, streamPath } from "./api.js";
+import { first, regimeColour, regimeName, sparkline } from "./chart.js";
 import { ago, fill, h, number, percent } from "./dom.js";
-import { sparkline } from "./overview.js";
-import { regimeColour, regimeName } from "./palette.js";
+
 
 export class Panels {
   constructor(key, changed) {
     this.key = key;
     this.changed = changed;
     this.outliers = false;
-    this.parts = Object.fromEntries(["steps", "honesty", "weights", "regimes", "events", "transitions", "words"].map((name) => [name, h("div", { class: "body" })]));
-    const filter = h("label", { class: "muted small" }, h("input", { type: "checkbox", onchange: (event) => { this.outliers = event.target.checked; this.repaint(); } }), " outliers too");
+    this.parts = Object.fromEntries(["steps", "calibration", "weights", "regimes", "events", "transitions", "explanation"].map((name) => [name, h("div", { class: "body" })]));
+    const filter = h("label", { class: "muted small" }, h("input", { type: "checkbox", onchange: (event) => { this.outliers = event.target.checked; this.repaint(); } }), " show outliers");
     this.element = h("div", { class: "panels" },
       panel("Events", this.parts.events, "tall", filter), panel("Regimes", this.parts.regimes, "tall wide"),
-      panel("Next steps", this.parts.steps), panel("Are the forecasts honest?", this.parts.honesty),
-      panel("What follows what", this.parts.transitions),
-      (this.weightsPanel = panel("Members of the model", this.parts.weights)),
-      (this.wordsPanel = panel("The model in words", this.parts.words)));
-    this.weightsPanel.hidden = this.wordsPanel.hidden = true;
+      panel("Forecast", this.parts.steps), panel("Calibration", this.parts.calibration),
+      panel("Transition probabilities", this.parts.transitions),
+      (this.weightsPanel = panel("Member weights", this.parts.weights)),
+      (this.explanationPanel = panel("Model summary", this.parts.explanation)));
+    this.weightsPanel.hidden = this.explanationPanel.hidden = true;
   }
 
   show(data) {
@@ -30,30 +30,30 @@ export class Panels {
     if (!this.data) return;
     const { report, transitions, steps } = this.data;
     this.steps(steps);
-    this.honesty(report);
+    this.calibration(report);
     this.weights(report.weights);
     this.regimes(report.regimes, report.stream);
     this.events();
     this.transitions(transitions);
-    this.wordsPanel.hidden = !report.explanation;
-    fill(this.parts.words, h("pre", {}, report.explanation || ""));
+    this.explanationPanel.hidden = !report.explanation;
+    fill(this.parts.explanation, h("pre", {}, report.explanation || ""));
   }
 
   steps(steps) {
-    if (!steps.length) return fill(this.parts.steps, h("p", { class: "muted" }, "Nothing to forecast from yet."));
+    if (!steps.length) return fill(this.parts.steps, h("p", { class: "muted" }, "No forecast available."));
     fill(this.parts.steps, h("table", { class: "numbers" },
-      h("thead", {}, h("tr", {}, ["step", "median", "from", "to"].map((name) => h("th", {}, name)))),
+      h("thead", {}, h("tr", {}, ["step", "median", "lower", "upper"].map((name) => h("th", {}, name)))),
       h("tbody", {}, steps.slice(0, 8).map((step) => h("tr", {},
-        [`+${step.step}`, ...["median", "lower", "upper"].map((name) => number(one(step[name])))].map((text) => h("td", {}, text)))))),
-      h("p", { class: "muted small" }, "nine in ten values should lie between"));
+        [`+${step.step}`, ...["median", "lower", "upper"].map((name) => number(first(step[name])))].map((text) => h("td", {}, text)))))),
+      h("p", { class: "muted small" }, "90 % interval"));
   }
 
-  honesty(report) {
+  calibration(report) {
     const row = (name, found, wanted) => h("tr", {}, h("td", {}, name), h("td", {}, percent(found)), h("td", { class: "muted" }, wanted));
     const table = (title, c) => h("table", { class: "numbers" }, h("caption", {}, `${title} (${c.n.toLocaleString("en")})`),
-      h("tbody", {}, row("inside the 90 % band", c.coverage, "90 %"), row("below it", c.below, "5 %"), row("above it", c.above, "5 %"),
+      h("tbody", {}, row("inside the 90 % interval", c.coverage, "90 %"), row("below", c.below, "5 %"), row("above", c.above, "5 %"),
         c.under_median === null ? null : row("below the median", c.under_median, "50 %")));
-    fill(this.parts.honesty, gauge(report.recent_calibration.coverage), table("lately", report.recent_calibration), table("in all", report.calibration));
+    fill(this.parts.calibration, gauge(report.recent_calibration.coverage), table("latest", report.recent_calibration), table("all", report.calibration));
   }
 
   weights(weights) {
@@ -65,22 +65,22 @@ export class Panels {
   }
 
   regimes(regimes, stream) {
-    if (this.parts.regimes.contains(document.activeElement)) return; // somebody is writing a name
+    if (this.parts.regimes.contains(document.activeElement)) return; // the user is editing a name
     const cards = regimes.filter((regime) => regime.times > 0 || regime.name).map((regime) => this.regime(regime, stream, regimes));
-    this.parts.regimes.replaceChildren(...(cards.length ? cards : [h("p", { class: "muted" }, "None is known yet.")]));
+    this.parts.regimes.replaceChildren(...(cards.length ? cards : [h("p", { class: "muted" }, "No regimes yet.")]));
   }
 
   regime(regime, stream, all) {
     const names = Object.fromEntries(all.map((one) => [one.id, one.name]));
     const follows = Object.entries(regime.next).sort((a, b) => b[1] - a[1]).slice(0, 3).map(([id, n]) => `${regimeName(Number(id), names)} (${n}×)`);
     const name = h("input", { class: "regime-name", value: regime.name || "", placeholder: `regime ${regime.id}`, maxlength: 80, "aria-label": `Name of regime ${regime.id}`, onchange: () => this.name(regime.id, name, note), onkeydown: enter });
-    const note = h("input", { class: "regime-note", value: regime.note, placeholder: "add a note", maxlength: 2000, "aria-label": `Note on regime ${regime.id}`, onchange: () => this.name(regime.id, name, note), onkeydown: enter });
+    const note = h("input", { class: "regime-note", value: regime.note, placeholder: "note", maxlength: 2000, "aria-label": `Note on regime ${regime.id}`, onchange: () => this.name(regime.id, name, note), onkeydown: enter });
     return h("article", { class: `regime ${stream.regime === regime.id ? "now" : ""}`, "--chip": regimeColour(regime.id), "data-regime": regime.id },
-      h("div", { class: "regime-head" }, h("span", { class: "swatch" }), name, stream.regime === regime.id ? h("span", { class: "tag" }, "now") : null, regime.remembered ? null : h("span", { class: "tag" }, "forgotten")),
+      h("div", { class: "regime-head" }, h("span", { class: "swatch" }), name, stream.regime === regime.id ? h("span", { class: "tag" }, "now") : null, regime.remembered ? null : h("span", { class: "tag" }, "removed")),
       shape(regime, all), note,
       h("p", { class: "muted small" }, [
-        `${regime.times} ${regime.times === 1 ? "stay" : "stays"}`, regime.usual_length ? `usually ${number(regime.usual_length)} long` : null,
-        regime.last_seen !== null ? `seen ${regime.first_seen} to ${regime.last_seen}` : null, follows.length ? `then ${follows.join(", ")}` : null,
+        `${regime.times} ${regime.times === 1 ? "stay" : "stays"}`, regime.usual_length ? `median length ${number(regime.usual_length)}` : null,
+        regime.last_seen !== null ? `observations ${regime.first_seen} to ${regime.last_seen}` : null, follows.length ? `followed by ${follows.join(", ")}` : null,
       ].filter(Boolean).join(" · ")));
   }
 
@@ -93,17 +93,17 @@ export class Panels {
   events() {
     const { events, names } = this.data;
     const shown = events.filter((event) => this.outliers || event.kind !== "outlier").reverse().slice(0, 60);
-    if (!shown.length) return fill(this.parts.events, h("p", { class: "muted" }, "Nothing has happened yet."));
+    if (!shown.length) return fill(this.parts.events, h("p", { class: "muted" }, "No events yet."));
     this.parts.events.replaceChildren(...shown.map((event) => this.event(event, names)));
   }
 
   event(event, names) {
     const who = event.regime >= 0 ? regimeName(event.regime, names) : "";
-    return h("div", { class: `event ${event.acknowledged ? "seen" : ""}`, "--chip": regimeColour(event.regime), "data-event": event.number },
+    return h("div", { class: `event ${event.acknowledged ? "acknowledged" : ""}`, "--chip": regimeColour(event.regime), "data-event": event.number },
       h("span", { class: "swatch" }),
       h("span", { class: "grow" }, h("b", {}, event.kind), who ? `: ${who}` : "",
-        h("span", { class: "muted small block" }, `at ${event.seq}${event.since !== event.seq ? `, since ${event.since}` : ""} · ${ago(Date.now() / 1000 - event.received)}${event.acknowledged ? ` · seen by ${event.acknowledged_by}` : ""}`)),
-      event.acknowledged ? null : h("button", { class: "small", title: "Note that you have seen this", onclick: () => this.acknowledge(event.number) }, "Seen"));
+        h("span", { class: "muted small block" }, `at ${event.seq}${event.since !== event.seq ? `, since ${event.since}` : ""} · ${ago(Date.now() / 1000 - event.received)}${event.acknowledged ? ` · acknowledged by ${event.acknowledged_by}` : ""}`)),
+      event.acknowledged ? null : h("button", { class: "small", title: "Acknowledge this event", onclick: () => this.acknowledge(event.number) }, "Acknowledge"));
   }
 
   async acknowledge(number) {
@@ -112,23 +112,19 @@ export class Panels {
   }
 
   transitions({ ids, matrix }) {
-    if (!ids.length) return fill(this.parts.transitions, h("p", { class: "muted" }, "No regime is known yet."));
+    if (!ids.length) return fill(this.parts.transitions, h("p", { class: "muted" }, "No regimes yet."));
     const most = 8;
     const name = (id) => h("span", { class: "chip tiny", "--chip": regimeColour(id) }, this.data.names[id] || String(id));
     fill(this.parts.transitions, h("div", { class: "scroll" }, h("table", { class: "heat" },
       h("thead", {}, h("tr", {}, h("th", {}, "from \\ to"), ids.slice(0, most).map((id) => h("th", {}, name(id))))),
       h("tbody", {}, ids.slice(0, most).map((id, i) => h("tr", {}, h("th", {}, name(id)),
         matrix[i].slice(0, most).map((p) => h("td", { "--share": p.toFixed(3) }, p < 0.005 ? "·" : p.toFixed(2)))))))),
-      ids.length > most ? h("p", { class: "muted small" }, `the first ${most} of ${ids.length}`) : null);
+      ids.length > most ? h("p", { class: "muted small" }, `first ${most} of ${ids.length} regimes`) : null);
   }
 }
 
 function panel(title, body, size = "", extra = null) {
   return h("section", { class: `panel ${size}` }, h("h2", {}, title, extra), body);
-}
-
-function one(value) {
-  return Array.isArray(value) ? value[0] : value;
 }
 
 function enter(event) {
@@ -140,12 +136,12 @@ function gauge(coverage) {
     h("span", { class: "gauge-fill", "--share": String(coverage ?? 0) }), h("span", { class: "gauge-mark" }));
 }
 
-// What its latest stay looked like; all regimes share one vertical axis.
+// Sparkline of the latest stay; all regimes share one vertical axis.
 function shape(regime, all) {
   const values = all.flatMap((other) => other.sample).filter((value) => value !== null).sort((a, b) => a - b);
   if (!regime.sample.length || !values.length) return null;
   const range = [values[0], values.at(-1)];
-  return h("div", { class: "shape", title: "its latest stay; all regimes share one vertical axis" },
+  return h("div", { class: "shape", title: "Latest stay; all regimes share one vertical axis" },
     sparkline(regime.sample, regime.sample.map(() => regime.id), range),
-    regime.mean.length ? h("span", { class: "muted small" }, `level ${number(regime.mean[0])}`) : null);
+    regime.mean.length ? h("span", { class: "muted small" }, `mean ${number(regime.mean[0])}`) : null);
 }

@@ -1,14 +1,13 @@
-// One stream: live at its end, or any stretch of its history.
+// View of one stream: its latest observations, or a window of its history.
 
 import { follow, get, save, streamPath } from "./api.js";
-import { Chart } from "./chart.js";
+import { Chart, first, regimeColour, regimeName } from "./chart.js";
 import { ago, h, number, percent } from "./dom.js";
-import { regimeColour, regimeName } from "./palette.js";
 import { Panels } from "./panels.js";
 
-const LIVE = 240;
-const STEPS = 12;
-const PANELS_EVERY = 2500;
+const LIVE_ROWS = 240; // observations of the live window
+const HORIZON = 12; // forecast steps
+const PANELS_INTERVAL = 2500; // milliseconds between updates of the panels
 
 export function streamView(main, key, page) {
   const view = new StreamView(main, key, page);
@@ -21,21 +20,21 @@ class StreamView {
     Object.assign(this, { main, page, name: key, rows: [], segments: [], events: [], steps: [], names: {}, span: null, stopped: false });
     this.head = h("div", { class: "facts", id: "facts" });
     this.readout = h("p", { class: "readout muted" });
-    this.place = h("div", { class: "plot", role: "img", "aria-label": "Values, forecasts and regimes" });
+    this.place = h("div", { class: "plot", role: "img", "aria-label": "Observations, forecasts and regimes" });
     this.liveButton = h("button", { onclick: () => this.goLive(), title: "l" }, "Live");
-    const tools = h("div", { class: "tools", role: "toolbar", "aria-label": "Stretch of time" },
+    const tools = h("div", { class: "tools", role: "toolbar", "aria-label": "Time window" },
       this.liveButton,
       h("button", { onclick: () => this.whole(), title: "0" }, "All"),
       h("button", { onclick: () => this.zoom(0.5), title: "+", "aria-label": "Zoom in" }, "+"),
       h("button", { onclick: () => this.zoom(2), title: "-", "aria-label": "Zoom out" }, "−"),
       h("button", { onclick: () => this.pan(-0.5), title: "←", "aria-label": "Earlier" }, "◀"),
       h("button", { onclick: () => this.pan(0.5), title: "→", "aria-label": "Later" }, "▶"),
-      h("button", { onclick: () => this.report(), title: "r: save all of this as one HTML file" }, "Report"),
+      h("button", { onclick: () => this.report(), title: "r: download a report as one HTML file" }, "Report"),
       this.where = h("span", { class: "muted", id: "where" }));
     this.panels = new Panels(key, () => this.refreshPanels());
     main.append(this.head, h("section", { class: "panel chart" }, tools, this.place, this.readout), this.panels.element);
     this.chart = new Chart(this.place, this.readout, {
-      select: (from, to) => this.look(from, to),
+      select: (from, to) => this.showWindow(from, to),
       wheel: ({ zoom, pan, at }) => (pan ? this.pan(pan) : this.zoom(zoom, at)),
     });
   }
@@ -46,8 +45,8 @@ class StreamView {
       await this.loadLive();
     } catch (error) {
       if (this.stopped) return;
-      this.page.notice(error.status ? error.message : "The service does not answer; trying again.");
-      this.again = setTimeout(() => this.start(), 2000); // a stream that is not there may come
+      this.page.notice(error.status ? error.message : "The service does not answer. Retrying.");
+      this.again = setTimeout(() => this.start(), 2000); // the stream may be created later
       return;
     }
     this.page.notice("");
@@ -61,7 +60,7 @@ class StreamView {
   }
 
   async loadLive() {
-    const from = Math.max(0, this.info.rows - LIVE);
+    const from = Math.max(0, this.info.rows - LIVE_ROWS);
     const window = await get(streamPath(this.name, `/observations?from=${from}`));
     this.rows = window.observations;
     this.segments = window.segments;
@@ -71,11 +70,11 @@ class StreamView {
   }
 
   async loadSteps() {
-    const possible = this.rows.length && !this.page.preparing; // dear without the compiler
+    const possible = this.rows.length && this.page.compiled; // too slow without compiled kernels
     try {
-      this.steps = possible ? (await get(streamPath(this.name, `/forecast?horizon=${STEPS}`))).steps : [];
+      this.steps = possible ? (await get(streamPath(this.name, `/forecast?horizon=${HORIZON}`))).steps : [];
     } catch (error) {
-      this.steps = []; // a model with covariates cannot look ahead without them
+      this.steps = []; // a model with covariates needs future covariates
     }
   }
 
@@ -84,7 +83,7 @@ class StreamView {
     Object.assign(this.info, { regime: row.regime, regime_name: row.regime_name, change_probability: row.change_probability, last_received: row.received });
     if (row.seq <= (this.rows.at(-1)?.seq ?? -1)) return;
     this.rows.push(row);
-    this.rows.splice(0, Math.max(0, this.rows.length - LIVE));
+    this.rows.splice(0, Math.max(0, this.rows.length - LIVE_ROWS));
     this.stepsDue = this.panelsDue = this.dirty = true;
   }
 
@@ -95,10 +94,10 @@ class StreamView {
     this.tick();
   }
 
-  // Twice a second: what has arrived is drawn, panels follow more slowly.
+  // Every 500 ms: draw new observations; update the panels less often.
   async tick() {
     if (this.stopped) return;
-    this.tellState();
+    this.showState();
     if (this.dirty) {
       this.dirty = false;
       if (!this.span) this.show();
@@ -113,7 +112,7 @@ class StreamView {
       }
       if (this.panelsDue && Date.now() > (this.panelsAt || 0)) {
         this.panelsDue = false;
-        this.panelsAt = Date.now() + PANELS_EVERY;
+        this.panelsAt = Date.now() + PANELS_INTERVAL;
         await this.refreshPanels();
       }
     } catch (error) {
@@ -123,20 +122,20 @@ class StreamView {
     }
   }
 
-  tellState() {
+  showState() {
     const since = this.info?.last_received ? Date.now() / 1000 - this.info.last_received : null;
     if (this.state === "reconnecting") {
       this.page.status("reconnecting…", "lost");
-      this.page.notice("The connection is lost; what you see may be old. Trying again.");
+      this.page.notice("Connection lost. The data may be outdated. Retrying.");
       return;
     }
     if (this.state !== "live") return;
-    const stale = since !== null && since > Math.max(30, 10 * this.usual());
-    this.page.status(since === null ? "waiting for the first observation" : stale ? `stale: last value ${ago(since)}` : "live", stale ? "stale" : "live");
-    this.page.notice(stale ? `No observation has arrived for a while; the last came ${ago(since)}.` : "");
+    const stale = since !== null && since > Math.max(30, 10 * this.meanInterval());
+    this.page.status(since === null ? "waiting for the first observation" : stale ? `stale: last observation ${ago(since)}` : "live", stale ? "stale" : "live");
+    this.page.notice(stale ? `No new observations. The last one arrived ${ago(since)}.` : "");
   }
 
-  usual() {
+  meanInterval() {
     const some = this.rows.slice(-60);
     return some.length > 1 ? (some.at(-1).received - some[0].received) / (some.length - 1) : 3;
   }
@@ -164,7 +163,7 @@ class StreamView {
   show() {
     this.facts();
     const data = this.span ? this.spanData : {
-      points: this.rows, segments: this.grown(), events: this.events, steps: this.steps,
+      points: this.rows, segments: this.extendedSegments(), events: this.events, steps: this.steps,
     };
     if (!data) return;
     const timed = Boolean(this.info.timed) && data.points.every((point) => point.at !== null);
@@ -174,8 +173,8 @@ class StreamView {
     this.where.textContent = `${shown.from} … ${shown.to} of ${this.info.rows}`;
   }
 
-  // The last segment reaches to the newest value, also between two looks at the server.
-  grown() {
+  // Extend the stored segments to the newest observation.
+  extendedSegments() {
     const end = (this.rows.at(-1)?.seq ?? 0) + 1;
     const kept = this.segments.filter((segment) => segment.end > (this.rows[0]?.seq ?? 0)).map((segment) => ({ ...segment }));
     const last = kept.at(-1);
@@ -194,17 +193,17 @@ class StreamView {
     this.head.replaceChildren(
       h("h1", {}, this.name),
       h("span", { class: "chip big", "--chip": regimeColour(info.regime) }, regimeName(info.regime, this.names)),
-      fact("P(change)", percent(info.change_probability)), fact("latest", number(lastSeen(this.rows))),
+      fact("P(change)", percent(info.change_probability)), fact("latest", number(lastValue(this.rows))),
       fact("observations", info.rows.toLocaleString("en")), fact("regimes", info.regimes),
       fact("outliers", info.outliers.toLocaleString("en")), fact("model", info.model));
   }
 
-  async look(from, to) {
+  async showWindow(from, to) {
     const end = this.info.rows;
     const width = Math.max(8, Math.round(to - from));
     from = Math.max(0, Math.min(Math.round(from), end - Math.min(width, end)));
     to = Math.min(end, from + width);
-    if (to >= end && width <= LIVE && to - from >= Math.min(LIVE, end)) return this.goLive();
+    if (to >= end && width <= LIVE_ROWS && to - from >= Math.min(LIVE_ROWS, end)) return this.goLive();
     this.span = { from, to };
     const asked = (this.asked = (this.asked || 0) + 1);
     const points = Math.min(1500, Math.max(200, this.place.clientWidth));
@@ -227,7 +226,7 @@ class StreamView {
   }
 
   whole() {
-    this.look(0, this.info.rows);
+    this.showWindow(0, this.info.rows);
   }
 
   async report() {
@@ -246,14 +245,14 @@ class StreamView {
     const { from, to } = this.bounds();
     const width = Math.min(this.info.rows, (to - from) * factor);
     const left = from + at * (to - from - width);
-    this.look(left, left + width);
+    this.showWindow(left, left + width);
   }
 
   pan(share) {
     const { from, to } = this.bounds();
     const move = share * (to - from);
-    if (to + move >= this.info.rows && to - from <= LIVE) return this.goLive();
-    this.look(from + move, to + move);
+    if (to + move >= this.info.rows && to - from <= LIVE_ROWS) return this.goLive();
+    this.showWindow(from + move, to + move);
   }
 
   key(event) {
@@ -284,7 +283,7 @@ function fact(name, value) {
   return h("span", { class: "fact" }, h("span", { class: "muted" }, name), h("b", { "data-fact": name }, String(value)));
 }
 
-function lastSeen(rows) {
+function lastValue(rows) {
   const row = rows.findLast((one) => one.y !== null);
-  return row ? (Array.isArray(row.y) ? row.y[0] : row.y) : null;
+  return row ? first(row.y) : null;
 }

@@ -1,70 +1,79 @@
-"""One database by URL: SQLite in WAL mode, or Postgres through psycopg.
+"""Database access: engines, transactions, the single-writer lock, backup and restore.
 
-Only one service may write a database at a time. SQLite: a locked file beside it; Postgres: an
-advisory lock held by a connection of its own. Both vanish with the process that holds them.
+The database is SQLite in WAL mode, or Postgres through psycopg. Only one service may write to a
+database at a time: SQLite uses a lock file next to the database, Postgres an advisory lock on a
+dedicated connection. Both are released when the process ends, however it ends.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
+import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import sqlalchemy
-from sqlalchemy import Connection, Engine, event, text
+from sqlalchemy import Connection, Engine, event, func, insert, select, text
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, OperationalError
+from sqlalchemy.exc import ArgumentError, DatabaseError, OperationalError
 
 from regimekit.core.exceptions import RegimekitError
-from regimekit.server.storage.migrations import migrate
+from regimekit.server.storage import schema
 
-_LOCK_NUMBER = 0x686F6C64  # "hold"
-_LOCK_PATIENCE = 10.0  # seconds; a predecessor may be on its way out
+# Fixed key of the Postgres advisory lock; it must not change between versions.
+_ADVISORY_LOCK_KEY = 0x686F6C64
+_LOCK_TIMEOUT = 10.0  # seconds; a previous service may still be shutting down
+_COPY_ROWS = 2000  # rows per chunk of a backup
 
 
-def read_url(db: str) -> URL:
-    """The URL as SQLAlchemy wants it, or an error that says what to write."""
+def parse_url(db: str) -> URL:
+    """Parse a database URL.
+
+    Raises:
+        RegimekitError: if it is neither `sqlite:///FILE` nor `postgresql://...`.
+    """
     try:
         url = make_url(db)
+        backend = url.get_backend_name()
     except ArgumentError:
-        raise _bad_url(db) from None
-    backend = url.get_backend_name()
-    if backend == "postgres":
-        url, backend = url.set(drivername="postgresql"), "postgresql"
-    if backend == "postgresql":
+        backend = ""
+    if backend in ("postgres", "postgresql"):
         return url.set(drivername="postgresql+psycopg")
     if backend == "sqlite" and url.database and url.database != ":memory:":
         return url
-    raise _bad_url(db)
+    raise RegimekitError(f"--db must be sqlite:///FILE or postgresql://..., got {db!r}.")
 
 
-def _bad_url(db: str) -> RegimekitError:
-    return RegimekitError(f"--db must be sqlite:///FILE or postgresql://..., got {db!r}.")
+def without_password(db: str) -> str:
+    """Return the URL with its password masked, for logs and messages."""
+    return parse_url(db).render_as_string(hide_password=True)
 
 
 def connect(db: str, pool: int = 8) -> Engine:
-    """An engine for the database; nothing is read or made yet."""
-    url = read_url(db)
-    if url.get_backend_name() == "sqlite":
-        Path(url.database or "").absolute().parent.mkdir(parents=True, exist_ok=True)
-        engine = sqlalchemy.create_engine(
-            url, pool_size=pool, max_overflow=4, connect_args={"timeout": 30}
-        )
-        event.listen(engine, "connect", _tune_sqlite)
-        event.listen(engine, "begin", _begin_sqlite)
-        return engine
-    return sqlalchemy.create_engine(url, pool_size=pool, max_overflow=4, pool_pre_ping=True)
+    """Create an engine with a pool of connections, without touching the schema."""
+    url = parse_url(db)
+    if url.get_backend_name() != "sqlite":
+        return sqlalchemy.create_engine(url, pool_size=pool, max_overflow=4, pool_pre_ping=True)
+    Path(url.database or "").absolute().parent.mkdir(parents=True, exist_ok=True)
+    engine = sqlalchemy.create_engine(
+        url, pool_size=pool, max_overflow=4, connect_args={"timeout": 30}
+    )
+    event.listen(engine, "connect", _configure_sqlite)
+    event.listen(engine, "begin", _begin_sqlite)
+    return engine
 
 
-def _tune_sqlite(connection: Any, _: Any) -> None:
-    connection.isolation_level = None  # transactions begin where we say so
+def _configure_sqlite(connection: Any, _: Any) -> None:
+    # Disable the driver's implicit transactions: `_begin_sqlite` starts them.
+    connection.isolation_level = None
     cursor = connection.cursor()
     cursor.execute("PRAGMA journal_mode=WAL")
-    cursor.execute("PRAGMA synchronous=FULL")  # a commit survives the loss of power
+    # FULL: a commit survives a power failure.
+    cursor.execute("PRAGMA synchronous=FULL")
     cursor.execute("PRAGMA busy_timeout=30000")
     cursor.close()
 
@@ -75,71 +84,66 @@ def _begin_sqlite(connection: Connection) -> None:
 
 
 @contextmanager
-def writing(engine: Engine) -> Iterator[Connection]:
-    """A transaction that will write; SQLite then takes its lock first and cannot be refused."""
+def write_transaction(engine: Engine) -> Iterator[Connection]:
+    """Open a transaction that writes.
+
+    SQLite takes the write lock at its start, so the transaction cannot fail later because
+    another connection wrote in between.
+    """
     with engine.connect().execution_options(writes=True) as connection, connection.begin():
         yield connection
 
 
-def prepare(db: str) -> Engine:
-    """The database, brought to the schema of today."""
+def open_database(db: str) -> Engine:
+    """Create an engine and migrate the database to the latest schema.
+
+    Raises:
+        RegimekitError: if the database cannot be opened or its schema is too new.
+    """
     engine = connect(db)
     try:
-        migrate(engine)
+        schema.migrate(engine)
     except RegimekitError:
         engine.dispose()
         raise
     except OperationalError as error:
         engine.dispose()
         reason = str(error.orig).strip().splitlines()[0]
-        raise RegimekitError(f"--db {shown(db)} cannot be opened: {reason}") from None
+        raise RegimekitError(f"--db {without_password(db)} cannot be opened: {reason}") from None
     return engine
 
 
 @contextmanager
-def opened(db: str) -> Iterator[Engine]:
-    """The database for a while, closed afterwards."""
-    engine = prepare(db)
+def database(db: str) -> Iterator[Engine]:
+    """Open a database as in `open_database` and close it at the end of the block."""
+    engine = open_database(db)
     try:
         yield engine
     finally:
         engine.dispose()
 
 
-def shown(db: str) -> str:
-    """The URL without its password."""
-    return read_url(db).render_as_string(hide_password=True)
-
-
 @contextmanager
-def sole_writer(db: str, engine: Engine) -> Iterator[None]:
-    """Hold the database for one service; an error when another one keeps it."""
+def single_writer(db: str, engine: Engine) -> Iterator[None]:
+    """Hold the lock of the database's only writing service for the duration of the block.
+
+    Raises:
+        RegimekitError: if another service still holds the lock after 10 seconds.
+    """
     if engine.dialect.name == "sqlite":
-        with _file_lock(Path(f"{read_url(db).database}.lock")):
+        handle = os.open(f"{parse_url(db).database}.lock", os.O_CREAT | os.O_RDWR, 0o600)
+        try:
+            _acquire(lambda: _lock_file(handle))
             yield
+        finally:
+            os.close(handle)
         return
     with engine.connect() as connection:
-        _patiently(lambda: _advisory(connection))
+        _acquire(lambda: _lock_advisory(connection))
         yield
 
 
-def _advisory(connection: Connection) -> bool:
-    held = connection.execute(text("SELECT pg_try_advisory_lock(:n)"), {"n": _LOCK_NUMBER}).scalar()
-    connection.commit()
-    return bool(held)
-
-
-@contextmanager
-def _file_lock(path: Path) -> Iterator[None]:
-    handle = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
-    try:
-        _patiently(lambda: _flock(handle))
-        yield
-    finally:
-        os.close(handle)
-
-
-def _flock(handle: int) -> bool:
+def _lock_file(handle: int) -> bool:
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -147,9 +151,130 @@ def _flock(handle: int) -> bool:
     return True
 
 
-def _patiently(attempt: Any) -> None:
-    until = time.monotonic() + _LOCK_PATIENCE
+def _lock_advisory(connection: Connection) -> bool:
+    query = text("SELECT pg_try_advisory_lock(:key)")
+    acquired = connection.execute(query, {"key": _ADVISORY_LOCK_KEY}).scalar()
+    connection.commit()
+    return bool(acquired)
+
+
+def _acquire(attempt: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + _LOCK_TIMEOUT
     while not attempt():
-        if time.monotonic() > until:
-            raise RegimekitError("Another regimekit service uses this database; stop it first.")
+        if time.monotonic() > deadline:
+            raise RegimekitError("Another regimekit service uses this database. Stop it first.")
         time.sleep(0.1)
+
+
+def backup(db: str, file: Path) -> dict[str, int]:
+    """Copy a database to one SQLite file, also while a service writes to the database.
+
+    The copy is read in one transaction, so it is consistent. It is written to a temporary file
+    that is renamed when it is complete.
+
+    Returns:
+        Number of rows per table.
+
+    Raises:
+        RegimekitError: if `file` exists.
+    """
+    if file.exists():
+        raise RegimekitError(f"FILE {file} exists; backup does not overwrite files.")
+    part = file.with_name(file.name + ".part")
+    part.unlink(missing_ok=True)
+    # Readable by the owner only: the file contains webhook secrets.
+    os.close(os.open(part, os.O_CREAT | os.O_WRONLY, 0o600))
+    with (
+        database(db) as source,
+        database(f"sqlite:///{part.absolute()}") as target,
+        _repeatable_read(source) as reader,
+        reader.begin(),
+        write_transaction(target) as writer,
+    ):
+        counts = _copy_tables(reader, writer)
+    _publish(part, file)
+    return counts
+
+
+def _repeatable_read(engine: Engine) -> Connection:
+    connection = engine.connect()
+    if engine.dialect.name == "postgresql":
+        connection = connection.execution_options(isolation_level="REPEATABLE READ")
+    return connection
+
+
+def _publish(part: Path, file: Path) -> None:
+    """Fold the journal into the file, flush it to disk and give it its final name."""
+    connection = sqlite3.connect(part)
+    connection.execute("PRAGMA journal_mode=DELETE")
+    connection.close()
+    with part.open("rb") as handle:
+        os.fsync(handle.fileno())
+    part.rename(file)
+    folder = os.open(file.absolute().parent, os.O_RDONLY)
+    os.fsync(folder)
+    os.close(folder)
+
+
+def restore(db: str, file: Path) -> dict[str, int]:
+    """Copy a backup into the empty database `db`.
+
+    Returns:
+        Number of rows per table.
+
+    Raises:
+        RegimekitError: if `file` is not a backup, or `db` has streams or tokens.
+    """
+    if not file.exists():
+        raise RegimekitError(f"FILE {file} does not exist.")
+    if not _is_backup(file):
+        raise RegimekitError(f"FILE {file} is not a backup that this version can read.")
+    with (
+        database(f"sqlite:///{file.absolute()}") as source,
+        database(db) as target,
+        single_writer(db, target),
+        source.connect() as reader,
+        write_transaction(target) as writer,
+    ):
+        for table in (schema.streams, schema.tokens):
+            if writer.execute(select(func.count()).select_from(table)).scalar():
+                raise RegimekitError("--db is not empty; restore into a new database.")
+        counts = _copy_tables(reader, writer)
+        _advance_sequences(writer)
+    return counts
+
+
+def _is_backup(file: Path) -> bool:
+    engine = connect(f"sqlite:///{file.absolute()}")
+    try:
+        with engine.connect() as reader:
+            return 0 < schema.version(reader) <= schema.LATEST
+    except DatabaseError:
+        return False
+    finally:
+        engine.dispose()
+
+
+def _copy_tables(reader: Connection, writer: Connection) -> dict[str, int]:
+    counts = {}
+    for table in schema.metadata.sorted_tables:
+        counts[table.name] = 0
+        query = select(table).order_by(*table.primary_key)
+        found = reader.execution_options(yield_per=_COPY_ROWS).execute(query)
+        for rows in found.partitions(_COPY_ROWS):
+            writer.execute(insert(table), [dict(row._mapping) for row in rows])
+            counts[table.name] += len(rows)
+    return counts
+
+
+def _advance_sequences(writer: Connection) -> None:
+    """Postgres: make generated ids continue after the restored ones."""
+    if writer.dialect.name != "postgresql":
+        return
+    for table in ("streams", "tokens", "webhooks", "deliveries"):
+        writer.execute(
+            text(
+                f"SELECT setval(pg_get_serial_sequence('{table}', 'id'), "
+                f"COALESCE((SELECT MAX(id) FROM {table}), 0) + 1, false)"
+            )
+        )

@@ -1,33 +1,29 @@
-"""Streams, their regimes' names and their events: what is read and changed besides the rows."""
+"""Repository of streams, their events and the names of their regimes."""
 
 from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Row, Select, delete, false, func, insert, or_, select, update
+from sqlalchemy import Connection, Row, delete, false, func, insert, or_, select, update
 
-from regimekit.server.storage.tables import (
-    events,
-    observations,
-    regime_names,
-    segments,
-    snapshots,
-    streams,
-)
+from regimekit.server.storage import schema
+from regimekit.server.storage.schema import events, streams
 
-_SORTS = {
+RegimeNames = dict[int, tuple[str, str]]  # regime id -> (name, note)
+
+_SORT_KEYS = {
     "key": streams.c.key,
     "latest": streams.c.last_received.desc(),
     "change": func.coalesce(streams.c.change_probability, -1).desc(),
     "rows": streams.c.n_rows.desc(),
 }
-SORTS = tuple(_SORTS)
 
 
 class Stream(NamedTuple):
-    """A stream as its row says."""
+    """One row of the table `streams`."""
 
     id: int
     key: str
@@ -47,32 +43,26 @@ class Stream(NamedTuple):
 
 def _stream(row: Row[Any]) -> Stream:
     fields = dict(row._mapping)
-    return Stream(
-        **fields | {"settings": json.loads(fields["settings"]), "timed": bool(fields["timed"])}
-    )
+    fields |= {"settings": json.loads(fields["settings"]), "timed": bool(fields["timed"])}
+    return Stream(**fields)
 
 
 def find(connection: Connection, key: str) -> Stream | None:
-    """The stream of a key."""
+    """Return the stream with a key, or None."""
     row = connection.execute(select(streams).where(streams.c.key == key)).first()
     return None if row is None else _stream(row)
 
 
 def create(connection: Connection, key: str, model: str, settings: dict[str, Any]) -> Stream:
-    """A new stream without observations."""
+    """Insert a stream without observations.
+
+    Raises:
+        sqlalchemy.exc.IntegrityError: if the key exists.
+    """
+    counts = dict.fromkeys(("n_rows", "n_events", "n_outliers", "n_regimes"), 0)
+    row = {"key": key, "model": model, "settings": json.dumps(settings, sort_keys=True)}
     connection.execute(
-        insert(streams).values(
-            key=key,
-            model=model,
-            settings=json.dumps(settings, sort_keys=True),
-            created=time.time(),
-            n_rows=0,
-            n_events=0,
-            n_outliers=0,
-            n_regimes=0,
-            regime=-1,
-            timed=1,
-        )
+        insert(streams).values(created=time.time(), regime=-1, timed=1, **row, **counts)
     )
     made = find(connection, key)
     assert made is not None
@@ -80,88 +70,95 @@ def create(connection: Connection, key: str, model: str, settings: dict[str, Any
 
 
 def remove(connection: Connection, stream: int) -> None:
-    """Everything of a stream."""
-    for table in (observations, events, segments, snapshots, regime_names):
+    """Delete a stream and everything stored for it."""
+    owned = (schema.observations, events, schema.segments, schema.snapshots, schema.regime_names)
+    for table in owned:
         connection.execute(delete(table).where(table.c.stream == stream))
     connection.execute(delete(streams).where(streams.c.id == stream))
 
 
-def _matching(search: str, prefixes: list[str] | None) -> Select[Any]:
-    query = select(streams)
+def list_page(
+    connection: Connection, search: str, sort: str, limit: int, offset: int, prefixes: list[str]
+) -> tuple[int, list[Stream]]:
+    """Return one page of the streams that match.
+
+    Args:
+        connection: a transaction.
+        search: part of the key; empty matches all.
+        sort: "key", "latest", "change" or "rows".
+        limit: largest number of streams to return.
+        offset: number of matching streams to skip.
+        prefixes: prefixes of the keys that the caller may read.
+
+    Returns:
+        The number of matching streams, and the page.
+    """
+    allowed = [streams.c.key.startswith(prefix, autoescape=True) for prefix in prefixes]
+    query = select(streams).where(or_(false(), *allowed))
     if search:
         query = query.where(streams.c.key.contains(search, autoescape=True))
-    if prefixes is not None:
-        allowed = [streams.c.key.startswith(prefix, autoescape=True) for prefix in prefixes]
-        query = query.where(or_(false(), *allowed))
-    return query
-
-
-def listing(
-    connection: Connection,
-    search: str,
-    sort: str,
-    limit: int,
-    offset: int,
-    prefixes: list[str] | None,
-) -> tuple[int, list[Stream]]:
-    """How many streams match, and one page of them."""
-    query = _matching(search, prefixes)
     total = connection.execute(select(func.count()).select_from(query.subquery())).scalar()
-    page = query.order_by(_SORTS[sort], streams.c.key).limit(limit).offset(offset)
+    page = query.order_by(_SORT_KEYS[sort], streams.c.key).limit(limit).offset(offset)
     return int(total or 0), [_stream(row) for row in connection.execute(page)]
 
 
 def totals(connection: Connection) -> tuple[int, int]:
-    """Streams, and regimes known over all of them."""
+    """Return the number of streams, and the sum of their numbers of regimes."""
     row = connection.execute(select(func.count(), func.sum(streams.c.n_regimes))).one()
     return int(row[0]), int(row[1] or 0)
 
 
-def names(connection: Connection, stream: int) -> dict[int, tuple[str, str]]:
-    """Name and note of each regime that has them."""
-    found = connection.execute(select(regime_names).where(regime_names.c.stream == stream))
+def regime_names(connection: Connection, stream: int) -> RegimeNames:
+    """Return name and note of each regime that has one."""
+    table = schema.regime_names
+    found = connection.execute(select(table).where(table.c.stream == stream))
     return {row.regime: (row.name, row.note) for row in found}
 
 
 def name_regime(connection: Connection, stream: int, regime: int, name: str, note: str) -> None:
-    """Give a regime a name and a note; two empty ones take them away."""
-    here = (regime_names.c.stream == stream) & (regime_names.c.regime == regime)
-    connection.execute(delete(regime_names).where(here))
+    """Set name and note of a regime; if both are empty, remove them."""
+    table = schema.regime_names
+    row = {"stream": stream, "regime": regime}
+    connection.execute(delete(table).filter_by(**row))
     if name or note:
-        connection.execute(
-            insert(regime_names).values(stream=stream, regime=regime, name=name, note=note)
-        )
+        connection.execute(insert(table).values(name=name, note=note, **row))
 
 
-def event_page(
+def list_events(
     connection: Connection, stream: int, since: int, kind: str | None, limit: int, newest: bool
 ) -> list[dict[str, Any]]:
-    """Events known at observation `since` or later, in order; the newest ones if asked for.
+    """Return events in the order of detection.
 
-    A kind with a minus before it is left out.
+    Args:
+        connection: a transaction.
+        stream: id of the stream.
+        since: sequence number of the first observation at which they were detected.
+        kind: only this kind; with a leading minus, every other kind; None for all.
+        limit: largest number of events to return.
+        newest: return the latest `limit` events instead of the first ones.
     """
     query = select(events).where(events.c.stream == stream, events.c.seq >= since)
     if kind is not None:
-        same = not kind.startswith("-")
-        query = query.where(events.c.kind == kind if same else events.c.kind != kind[1:])
+        excluded = kind.startswith("-")
+        query = query.where(events.c.kind != kind[1:] if excluded else events.c.kind == kind)
     order = events.c.number.desc() if newest else events.c.number
     found = connection.execute(query.order_by(order).limit(limit)).all()
-    known = names(connection, stream)
-    shaped = [event_shape(row._mapping, known) for row in found]
-    return shaped[::-1] if newest else shaped
+    names = regime_names(connection, stream)
+    shown = [event_dict(row._mapping, names) for row in found]
+    return shown[::-1] if newest else shown
 
 
-def event_shape(row: Any, known: dict[int, tuple[str, str]]) -> dict[str, Any]:
-    """An event as the API shows it."""
-    shape = {name: row[name] for name in row if name != "stream"}
-    for which in ("regime", "previous"):
-        name, note = known.get(shape[which], ("", ""))
-        shape |= {f"{which}_name": name or None, f"{which}_note": note or None}
-    return shape
+def event_dict(row: Mapping[Any, Any], names: RegimeNames) -> dict[str, Any]:
+    """Return an event as the API shows it, with the names of its regimes."""
+    shown = {name: row[name] for name in row if name != "stream"}
+    for field in ("regime", "previous"):
+        name, note = names.get(shown[field], ("", ""))
+        shown |= {f"{field}_name": name or None, f"{field}_note": note or None}
+    return shown
 
 
 def acknowledge(connection: Connection, stream: int, number: int, by: str, note: str) -> bool:
-    """Note that somebody has seen an event; whether there is such an event."""
+    """Mark an event as acknowledged; return whether the event exists."""
     done = connection.execute(
         update(events)
         .where(events.c.stream == stream, events.c.number == number)

@@ -1,0 +1,117 @@
+"""Routes of webhooks, and of probes and metrics."""
+
+from __future__ import annotations
+
+from typing import Annotated
+from urllib.parse import urlsplit
+
+from fastapi import APIRouter, HTTPException, Path, Response
+
+from regimekit.server.auth import Caller, RunningService, require
+from regimekit.server.schemas import (
+    Problem,
+    Readiness,
+    Status,
+    WebhookInfo,
+    WebhookMade,
+    WebhookRequest,
+    Webhooks,
+)
+from regimekit.server.storage import outbox
+from regimekit.server.stream_routes import PROBLEMS
+from regimekit.server.webhooks import PrivateAddressError, resolve
+
+router = APIRouter()
+
+
+@router.post(
+    "/webhooks",
+    summary="Create a webhook",
+    status_code=201,
+    tags=["webhooks"],
+    responses=PROBLEMS,
+)
+async def add_webhook(body: WebhookRequest, service: RunningService, token: Caller) -> WebhookMade:
+    """Needs write access to the prefix. The secret is not shown again."""
+    require(token, "write", body.prefix)
+    await _check_url(body.url, service.config.allow_private_webhooks)
+    webhook, secret = await service.write(
+        outbox.add_webhook, body.prefix, body.url, list(body.kinds)
+    )
+    return WebhookMade(id=webhook, secret=secret)
+
+
+async def _check_url(url: str, allow_private: bool) -> None:
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port or 443
+    except ValueError:
+        raise HTTPException(422, f"url must be a valid URL, got {url!r}.") from None
+    if not host or parts.username is not None:
+        raise HTTPException(422, "url must have a host and no user name.")
+    try:
+        await resolve(host, port, allow_private)
+    except PrivateAddressError as error:
+        raise HTTPException(422, f"url: {error}") from None
+    except (OSError, UnicodeError):
+        raise HTTPException(422, f"url: the host {host!r} cannot be resolved.") from None
+
+
+@router.get("/webhooks", summary="List webhooks", tags=["webhooks"], responses=PROBLEMS)
+async def list_webhooks(service: RunningService, token: Caller) -> Webhooks:
+    """Webhooks with a prefix that the caller may read, and the state of their latest message."""
+    found = await service.read(outbox.list_webhooks)
+    allowed = [hook for hook in found if token.allows("read", hook["prefix"])]
+    return Webhooks(webhooks=[WebhookInfo(**hook) for hook in allowed])
+
+
+@router.delete(
+    "/webhooks/{number}",
+    summary="Delete a webhook",
+    status_code=204,
+    tags=["webhooks"],
+    responses=PROBLEMS,
+)
+async def remove_webhook(
+    number: Annotated[int, Path(ge=0, le=2**31 - 1)], service: RunningService, token: Caller
+) -> None:
+    """Delete a webhook and its undelivered messages."""
+    prefix = await service.read(outbox.webhook_prefix, number)
+    if prefix is None:
+        raise HTTPException(404, f"The webhook {number} does not exist.")
+    require(token, "write", prefix)
+    await service.write(outbox.remove_webhook, number)
+
+
+@router.get("/healthz", summary="Liveness probe", tags=["operations"])
+async def healthz() -> Status:
+    """Succeeds if the process answers."""
+    return Status(status="ok")
+
+
+@router.get(
+    "/readyz",
+    summary="Readiness probe",
+    tags=["operations"],
+    responses={503: {"model": Problem}},
+)
+async def readyz(service: RunningService) -> Readiness:
+    """Succeeds if the database answers and the workers have started."""
+    if not service.ready:
+        raise HTTPException(503, "The workers are starting.", {"Retry-After": "2"})
+    if not await service.database_answers():
+        raise HTTPException(503, "The database does not answer.", {"Retry-After": "5"})
+    return Readiness(status="ready", compiled=service.compiled)
+
+
+@router.get(
+    "/metrics",
+    summary="Prometheus metrics",
+    tags=["operations"],
+    response_class=Response,
+    responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}, **PROBLEMS},
+)
+async def metrics(service: RunningService, token: Caller) -> Response:
+    """Needs read access to all streams."""
+    require(token, "read", "")
+    return Response(await service.exposition(), media_type="text/plain; version=0.0.4")

@@ -1,0 +1,195 @@
+"""Routes of a stream's model: forecasts, regimes, transitions, report, snapshot."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import re
+import statistics
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, HTTPException, Query, Request, Response
+from fastapi.responses import HTMLResponse
+from sqlalchemy import Connection
+
+from regimekit.server.auth import ReadableStream, RunningService
+from regimekit.server.schemas import (
+    ForecastRequest,
+    Forecasts,
+    RegimeInfo,
+    Regimes,
+    Report,
+    TransitionTable,
+)
+from regimekit.server.service import Service
+from regimekit.server.storage import observations, streams
+from regimekit.server.storage.streams import Stream
+from regimekit.server.stream_routes import PROBLEMS, stream_info, unwrap
+
+router = APIRouter(tags=["models"], responses=PROBLEMS)
+_RECENT_ROWS = 500  # observations of the recent calibration
+_INLINE_SCRIPT = re.compile(r"<script>(.*?)</script>", re.DOTALL)
+# Fields that come from the model, and their values for a regime that the model has removed.
+_MODEL_FIELDS: dict[str, Any] = {"visits": 0, "mean": [], "sd": []}
+_MODEL_FIELDS |= dict.fromkeys(("first_seen", "last_seen", "probability"))
+
+Level = Annotated[float, Query(gt=0, lt=1, description="Nominal coverage of the intervals.")]
+
+
+async def _call(service: Service, stream: Stream, method: str, *arguments: Any) -> Any:
+    """Return the answer of the stream's worker within the time limit."""
+    try:
+        answer = await asyncio.wait_for(
+            service.pool.call(stream.id, method, *arguments), service.config.limits.answer_seconds
+        )
+    except TimeoutError:
+        raise HTTPException(
+            503, "The model is busy. Send the request again.", {"Retry-After": "2"}
+        ) from None
+    return unwrap(answer)
+
+
+@router.get("/streams/{key}/forecast", summary="Forecast")
+async def get_forecast(
+    stream: ReadableStream,
+    service: RunningService,
+    horizon: Annotated[int, Query(ge=1, le=1000)] = 1,
+    level: Level = 0.9,
+) -> Forecasts:
+    """Forecasts of the next `horizon` observations, each with a central interval."""
+    steps = await _call(service, stream, "forecast", horizon, level, None)
+    return Forecasts(rows=stream.n_rows, level=level, steps=steps)
+
+
+@router.post("/streams/{key}/forecast", summary="Forecast with known covariates")
+async def post_forecast(
+    stream: ReadableStream, body: ForecastRequest, service: RunningService
+) -> Forecasts:
+    """One forecast per entry of `x`."""
+    steps = await _call(service, stream, "forecast", len(body.x), body.level, body.x)
+    return Forecasts(rows=stream.n_rows, level=body.level, steps=steps)
+
+
+@router.get("/streams/{key}/regimes", summary="List regimes")
+async def get_regimes(stream: ReadableStream, service: RunningService) -> Regimes:
+    """Every regime that was reported or that the model knows, with name and statistics."""
+    return Regimes(regimes=await _regimes(service, stream))
+
+
+async def _regimes(service: Service, stream: Stream) -> list[RegimeInfo]:
+    found, (names, stays) = await asyncio.gather(
+        _call(service, stream, "regimes"), service.read(_stored_regimes, stream)
+    )
+    known = {regime["id"]: regime for regime in found}
+    ids = sorted({*known, *stays, *names} - {-1})
+    return [_regime_info(i, known.get(i), stays.get(i), names.get(i, ("", ""))) for i in ids]
+
+
+def _stored_regimes(connection: Connection, stream: Stream) -> tuple[Any, Any]:
+    names = streams.regime_names(connection, stream.id)
+    return names, observations.regime_statistics(connection, stream)
+
+
+def _regime_info(
+    regime: int,
+    known: dict[str, Any] | None,
+    stays: dict[str, Any] | None,
+    label: tuple[str, str],
+) -> RegimeInfo:
+    stays = stays or {"lengths": [], "next": {}, "sample": []}
+    return RegimeInfo(
+        id=regime,
+        name=label[0] or None,
+        note=label[1],
+        remembered=known is not None,
+        times=len(stays["lengths"]),
+        usual_length=statistics.median(stays["lengths"]) if stays["lengths"] else None,
+        sample=stays["sample"],
+        next={str(following): count for following, count in stays["next"].items()},
+        **{name: (known or {}).get(name, default) for name, default in _MODEL_FIELDS.items()},
+    )
+
+
+@router.get("/streams/{key}/transitions", summary="Transition probabilities")
+async def get_transitions(stream: ReadableStream, service: RunningService) -> TransitionTable:
+    """Expected transition probabilities; the remainder of a row belongs to new regimes."""
+    return TransitionTable(**await _call(service, stream, "transitions"))
+
+
+@router.get(
+    "/streams/{key}/report",
+    summary="Report",
+    response_model=Report,
+    responses={
+        200: {
+            "description": "JSON, or a self-contained HTML file.",
+            "content": {"text/html": {"schema": {"type": "string"}}},
+        }
+    },
+)
+async def get_report(
+    stream: ReadableStream,
+    service: RunningService,
+    request: Request,
+    form: Annotated[
+        Literal["json", "html"] | None,
+        Query(alias="format", description="By default the Accept header decides."),
+    ] = None,
+) -> Report | Response:
+    """State of the stream, calibration of its forecasts, its regimes, and the model's summary."""
+    # Browsers list text/html in Accept; other programs usually do not.
+    by_header = "html" if "text/html" in request.headers.get("accept", "") else "json"
+    if (form or by_header) == "html":
+        return _html_response(await _call(service, stream, "report", stream.key))
+    model, regimes, stored = await asyncio.gather(
+        _call(service, stream, "describe"),
+        _regimes(service, stream),
+        service.read(_stored_facts, stream),
+    )
+    return Report(regimes=regimes, **stored, **model)
+
+
+def _stored_facts(connection: Connection, stream: Stream) -> dict[str, Any]:
+    recent = max(0, stream.n_rows - _RECENT_ROWS)
+    return {
+        "stream": stream_info(connection, stream),
+        "calibration": observations.calibration(connection, stream.id, 0),
+        "recent_calibration": observations.calibration(connection, stream.id, recent),
+    }
+
+
+def _html_response(page: str) -> Response:
+    """Serve a report in a sandbox: it cannot use the API, and only its own scripts run."""
+    digests = [hashlib.sha256(script.encode()).digest() for script in _INLINE_SCRIPT.findall(page)]
+    scripts = " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
+    policy = (
+        "default-src 'none'; style-src 'unsafe-inline'; sandbox allow-scripts; "
+        f"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; script-src {scripts}"
+    )
+    return HTMLResponse(page, headers={"content-security-policy": policy})
+
+
+@router.get(
+    "/streams/{key}/snapshot",
+    summary="Download the model",
+    response_class=Response,
+    responses={
+        200: {
+            "description": "Bytes for `regimekit.from_bytes`; the header Regimekit-Rows has the "
+            "number of observations.",
+            "content": {"application/octet-stream": {"schema": {"type": "string"}}},
+        }
+    },
+)
+async def get_snapshot(stream: ReadableStream, service: RunningService) -> Response:
+    """The current model, to be loaded with `regimekit.load` or `regimekit.from_bytes`."""
+    seq, data = await _call(service, stream, "snapshot")
+    return Response(
+        data,
+        media_type="application/octet-stream",
+        headers={
+            "Regimekit-Rows": str(seq),
+            "Content-Disposition": f'attachment; filename="{stream.key}.regimekit"',
+        },
+    )

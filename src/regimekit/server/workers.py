@@ -1,0 +1,337 @@
+"""Worker processes that run the models, and the pool that distributes requests to them.
+
+Models run in processes because Python code around the kernels holds the interpreter lock; threads
+would take turns (docs/serve.md has the measurement). A stream belongs to one worker, chosen by its
+id, so its requests stay in order. A worker only reads the database. A worker that dies or hangs is
+replaced, and its models are loaded from snapshots.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import multiprocessing
+import os
+import signal
+import warnings
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import regimekit as rk
+from regimekit import RegimekitError
+from regimekit.core.registry import DEFAULT_MODEL
+from regimekit.server import records
+from regimekit.server.batching_queue import BatchingQueue
+from regimekit.server.config import OFFLINE_MODELS, Config
+from regimekit.server.model_cache import ModelCache
+from regimekit.server.records import ObservationBatch, RequestError, StoredModel, UpdateResult
+from regimekit.server.storage import database, streams
+
+_MAX_CALLS = 16  # calls per message to a worker
+_TIMEOUT = 300.0  # seconds without an answer after which a worker is replaced
+_REPORT_ROWS = 20_000  # a worker does nothing else while it writes a report
+_REPORT_HORIZON = 24  # steps ahead
+
+
+class Call(NamedTuple):
+    """A method of `Worker` and its arguments."""
+
+    method: str
+    arguments: tuple[Any, ...]
+
+
+class Failure(NamedTuple):
+    """An error of a call. `kind` is "invalid" (bad request), "missing" (no stream) or "failed"."""
+
+    kind: str
+    reason: str
+
+
+class Reply(NamedTuple):
+    """Answers in the order of the calls, and models evicted meanwhile."""
+
+    answers: list[Any]
+    evicted: list[StoredModel]
+
+
+class WorkerLostError(RequestError):
+    """The worker process ended before it answered."""
+
+    status = 503
+    retry_after = 1
+
+
+def kernels_compiled() -> bool:
+    """Return whether the numerical kernels are compiled; if not, models are slow."""
+    spec = importlib.util.find_spec("regimekit.core.random")
+    return spec is None or not str(spec.origin).endswith(".py")
+
+
+class Worker:
+    """The methods that can be called in a worker process."""
+
+    def __init__(self, db: str, capacity: int, snapshot_every: int) -> None:
+        self._engine = database.connect(db, pool=1)
+        self.cache = ModelCache(self._engine, capacity, snapshot_every)
+
+    def answer(self, call: Call) -> Any:
+        """Execute a call; every error becomes a `Failure`."""
+        try:
+            return getattr(self, call.method)(*call.arguments)
+        except RegimekitError as error:
+            return Failure("invalid", str(error))
+        except LookupError as error:
+            return Failure("missing", str(error))
+        except Exception as error:
+            return Failure("failed", f"{type(error).__name__}: {error}")
+
+    def warm_up(self) -> None:
+        """Run the default model once, so that the first request does not wait for imports."""
+        model = rk.make(DEFAULT_MODEL)
+        model.run(np.random.default_rng(0).standard_normal(20))
+        model.forecast(2)
+        model.transitions()
+        rk.from_bytes(model.to_bytes())
+
+    def check_settings(self, model: str, settings: dict[str, Any]) -> None:
+        """Raise RegimekitError if a stream cannot have this model with these settings."""
+        if model in OFFLINE_MODELS:
+            raise RegimekitError(f"{model} needs the whole stream; choose an online model.")
+        try:
+            rk.from_bytes(rk.make(model, **settings).to_bytes())
+        except (TypeError, AttributeError, OverflowError, MemoryError) as error:
+            raise RegimekitError(f"Invalid settings of {model}: {error}.") from None
+
+    def update(self, stream: int, batches: list[ObservationBatch], generation: int) -> UpdateResult:
+        """Update a model; see `ModelCache.update`."""
+        return self.cache.update(stream, batches, generation)
+
+    def drop(self, stream: int) -> None:
+        """Discard the model in memory."""
+        self.cache.drop(stream)
+
+    def evict_all(self) -> None:
+        """Remove all models from memory; the reply has their snapshots."""
+        self.cache.evict_all()
+
+    def forecast(self, stream: int, horizon: int, level: float, x: Any) -> list[dict[str, Any]]:
+        """Return the forecasts of the next `horizon` observations."""
+        steps = self.cache.get(stream).model.forecast(horizon, records.covariates(x))
+        return [_forecast_dict(step, i + 1, level) for i, step in enumerate(steps)]
+
+    def regimes(self, stream: int) -> list[dict[str, Any]]:
+        """Return the regimes that the model knows."""
+        return [
+            regime._asdict()
+            | {"mean": _plain(np.ravel(regime.mean)), "sd": _plain(np.ravel(regime.sd))}
+            for regime in self.cache.get(stream).model.regimes()
+        ]
+
+    def transitions(self, stream: int) -> dict[str, Any]:
+        """Return regime ids and the matrix of expected transition probabilities."""
+        ids, matrix = self.cache.get(stream).model.transitions()[:2]
+        return {"ids": [int(i) for i in ids], "matrix": np.asarray(matrix).tolist()}
+
+    def describe(self, stream: int) -> dict[str, Any]:
+        """Return the model's explanation and its member weights; None if it has none."""
+        model = self.cache.get(stream).model
+        explain, weights = getattr(model, "explain", None), getattr(model, "weights", None)
+        weights = weights() if callable(weights) else weights
+        return {
+            "explanation": str(explain()) if callable(explain) else None,
+            "weights": {str(name): float(weight) for name, weight in weights.items()}
+            if isinstance(weights, dict)
+            else None,
+        }
+
+    def report(self, stream: int, key: str) -> str:
+        """Return the report of the latest observations as HTML."""
+        # Imported on demand: it would slow down every start of a worker.
+        from regimekit.report import render
+
+        model = self.cache.get(stream).model
+        with self._engine.connect() as connection:
+            row = streams.find(connection, key)
+            if row is None or row.id != stream:
+                raise LookupError("The stream does not exist.")
+            if row.n_rows == 0:
+                raise RegimekitError("The stream has no observations; send observations first.")
+            start = max(0, row.n_rows - _REPORT_ROWS)
+            run, times = records.stored_run(connection, row, start)
+            names = streams.regime_names(connection, stream)
+        return render(
+            run=run,
+            model=model,
+            y=run.y,
+            times=times,
+            title=key,
+            horizon=_REPORT_HORIZON,
+            regime_names={regime: name for regime, (name, _) in names.items() if name},
+            warnings=[f"The report shows the latest {_REPORT_ROWS} observations."] if start else [],
+        )
+
+    def snapshot(self, stream: int) -> tuple[int, bytes]:
+        """Return the number of observations and the bytes of the model."""
+        cached = self.cache.get(stream)
+        return cached.seq, cached.model.to_bytes()
+
+
+def _forecast_dict(step: rk.Forecast, ahead: int, level: float) -> dict[str, Any]:
+    lower, upper = step.interval(level)
+    values = {"mean": step.mean, "median": step.quantile(0.5), "sd": step.sd}
+    values |= {"lower": lower, "upper": upper}
+    return {"step": ahead} | {name: _plain(value) for name, value in values.items()}
+
+
+def _plain(value: Any) -> Any:
+    """Convert to a float, or a list of floats for a vector; not finite becomes None."""
+    if np.ndim(value):
+        return [_plain(entry) for entry in value]
+    return float(value) if np.isfinite(value) else None
+
+
+def run_worker(pipe: Connection, db: str, capacity: int, snapshot_every: int) -> None:
+    """Answer lists of calls until the pipe is closed (the main function of a worker process)."""
+    # The service decides when workers end, also on Ctrl-C.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    warnings.simplefilter("ignore", RuntimeWarning)
+    # Lower priority than the process that answers requests.
+    os.nice(1)
+    worker = Worker(db, capacity, snapshot_every)
+    try:
+        while True:
+            answers = [worker.answer(call) for call in pipe.recv()]
+            pipe.send(Reply(answers, worker.cache.evicted))
+            worker.cache.evicted = []
+    except (EOFError, OSError):
+        return
+
+
+class WorkerProcess:
+    """A worker process and the thread that exchanges messages with it."""
+
+    def __init__(self, config: Config, on_evicted: Callable[[StoredModel], None]) -> None:
+        self._config = config
+        self._on_evicted = on_evicted
+        self._loop = asyncio.get_running_loop()
+        self._closing = False
+        self._start()
+        self._calls = BatchingQueue(self._exchange, _MAX_CALLS, "worker")
+
+    def _start(self) -> None:
+        config = self._config
+        context = multiprocessing.get_context("spawn")
+        self._pipe, theirs = context.Pipe()
+        capacity = max(1, config.models_in_memory // config.workers)
+        arguments = (theirs, config.db, capacity, config.snapshot_every)
+        self._process = context.Process(target=run_worker, args=arguments, daemon=True)
+        self._process.start()
+        theirs.close()
+
+    async def call(self, method: str, *arguments: Any) -> Any:
+        """Return the answer of the worker, which may be a `Failure`.
+
+        Raises:
+            WorkerLostError: if the process ends or hangs.
+        """
+        future: asyncio.Future[Any] = self._loop.create_future()
+        self._calls.put((Call(method, arguments), future))
+        return await future
+
+    async def close(self, kill: bool) -> None:
+        """End the process, after the queued calls or at once."""
+        self._closing = True
+        if kill:
+            self._process.kill()
+        await asyncio.to_thread(self._calls.close)
+        await asyncio.to_thread(self._end)
+
+    def _end(self) -> None:
+        self._pipe.close()
+        self._process.join(10)
+
+    def _exchange(self, work: list[tuple[Call, asyncio.Future[Any]]]) -> None:
+        try:
+            self._pipe.send([call for call, _ in work])
+            if not self._pipe.poll(_TIMEOUT):
+                raise EOFError
+            reply: Reply = self._pipe.recv()
+        except (EOFError, OSError):
+            self._process.kill()
+            self._end()
+            if not self._closing:
+                self._start()
+            lost = WorkerLostError("The worker process of this stream ended. Send it again.")
+            for _, future in work:
+                self._loop.call_soon_threadsafe(_complete, future, lost)
+            return
+        for (_, future), answer in zip(work, reply.answers, strict=True):
+            self._loop.call_soon_threadsafe(_complete, future, answer)
+        for evicted in reply.evicted:
+            self._loop.call_soon_threadsafe(self._on_evicted, evicted)
+
+
+def _complete(future: asyncio.Future[Any], answer: Any) -> None:
+    if future.done():
+        return
+    if isinstance(answer, WorkerLostError):
+        future.set_exception(answer)
+    else:
+        future.set_result(answer)
+
+
+class WorkerPool:
+    """All worker processes; streams are assigned by id."""
+
+    def __init__(self, config: Config, store: Callable[[StoredModel], asyncio.Task[None]]) -> None:
+        """Start the processes.
+
+        Args:
+            config: settings of the service.
+            store: starts a task that stores an evicted model.
+        """
+        self._store = store
+        self._storing: dict[int, asyncio.Task[None]] = {}
+        self._workers = [WorkerProcess(config, self._evicted) for _ in range(config.workers)]
+        self._next = 0
+
+    async def call(self, stream: int, method: str, *arguments: Any) -> Any:
+        """Call a method of the worker that has the stream.
+
+        If the model of the stream has just been evicted, wait until its snapshot is stored:
+        otherwise it would be loaded from an older snapshot with a longer replay.
+
+        Raises:
+            WorkerLostError: if the process ends or hangs.
+        """
+        if stream in self._storing:
+            await asyncio.wait([self._storing[stream]])
+        worker = self._workers[stream % len(self._workers)]
+        return await worker.call(method, stream, *arguments)
+
+    def _evicted(self, model: StoredModel) -> None:
+        task = self._storing[model.stream] = self._store(model)
+        task.add_done_callback(lambda done: self._forget(model.stream, done))
+
+    def _forget(self, stream: int, task: asyncio.Task[None]) -> None:
+        if self._storing.get(stream) is task:
+            del self._storing[stream]
+
+    async def check_settings(self, model: str, settings: dict[str, Any]) -> Failure | None:
+        """Check settings in the next worker in turn; return None if they are valid."""
+        self._next += 1
+        worker = self._workers[self._next % len(self._workers)]
+        answer: Failure | None = await worker.call("check_settings", model, settings)
+        return answer
+
+    async def call_all(self, method: str) -> None:
+        """Call a method without arguments in every worker."""
+        await asyncio.gather(*(worker.call(method) for worker in self._workers))
+
+    async def close(self, kill: bool = False) -> None:
+        """End the processes, after the queued calls or at once."""
+        await asyncio.gather(*(worker.close(kill) for worker in self._workers))
