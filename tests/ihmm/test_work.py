@@ -1,28 +1,31 @@
-"""Work per observation, counted: a change that makes the engine do more of it fails here.
+"""Work per observation, counted: a change that makes the filter do more of it fails here.
 
-The limits stand a quarter or so above what is done today. Who has a reason to go beyond them
-changes them, and says why.
+A count does not depend on the machine, nor on what else it computes, as a time does.
 """
 
 from __future__ import annotations
 
 import math
+import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
 
 import numpy as np
 import pytest
 
 import regimekit as rk
-from benchmarks import spy
-from regimekit._numba import config
-from regimekit.ihmm import batch_update as commit
-from regimekit.ihmm import hdp as prior
-from regimekit.ihmm.emissions import base
+from regimekit.ihmm import algorithm
+from regimekit.ihmm.emissions.linear_gaussian import LinearGaussian
+from regimekit.ihmm.hdp import Concentration
 from regimekit.ihmm.model import RegimeModel
+from regimekit.ihmm.state import RegimePool
 
-compiled = pytest.mark.skipif(config.DISABLE_JIT, reason="nothing is compiled here")
-uncompiled = pytest.mark.skipif(not config.DISABLE_JIT, reason="compiled code hides its calls")
+COMPILED = not str(algorithm.__file__).endswith(".py")
+compiled = pytest.mark.skipif(not COMPILED, reason="the kernels are not compiled")
+uncompiled = pytest.mark.skipif(COMPILED, reason="compiled kernels hide their inner calls")
 
 
 def noise(n: int) -> np.ndarray:
@@ -39,63 +42,68 @@ def fitted(n: int = 500, **settings: object) -> RegimeModel:
     return model
 
 
-def counted(model: RegimeModel, job: Callable[[RegimeModel], object]) -> Counter[str]:
-    """Kernel calls of a job, done by a twin before: what it needs is compiled by then."""
-    job(model.copy())
-    with spy.kernel_calls() as calls:
-        job(model)
-    return calls
+def python_calls(job: Callable[[], object]) -> Counter[str]:
+    """Calls of Python functions that a job makes, by name."""
+    calls: Counter[str] = Counter()
+
+    def count(frame: FrameType, event: str, _: Any) -> None:
+        if event == "call":
+            calls[frame.f_code.co_qualname] += 1
+
+    sys.setprofile(count)
+    try:
+        job()
+    finally:
+        sys.setprofile(None)
+    return calls - Counter({job.__qualname__: 1})
 
 
-def predict_and_update(model: RegimeModel) -> None:
-    for y in noise(200):
-        model.predict()
-        model.update(y)
+@contextmanager
+def kernel_calls(*methods: tuple[type, str]) -> Iterator[Counter[str]]:
+    """Calls of some methods of uncompiled kernels, by name."""
+    counts: Counter[str] = Counter()
+    originals = {(owner, name): owner.__dict__[name] for owner, name in methods}
+
+    def counted(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+        def method(*arguments: Any) -> Any:
+            counts[name] += 1
+            return original(*arguments)
+
+        return method
+
+    for (owner, name), original in originals.items():
+        setattr(owner, name, counted(name, original))
+    try:
+        yield counts
+    finally:
+        for (owner, name), original in originals.items():
+            setattr(owner, name, original)
+
+
+def distinct_rows(model: RegimeModel) -> int:
+    """Rows that the particles of each island store, regimes not opened yet included."""
+    assert model.engine is not None
+    return sum(model.engine.count_candidates())
+
+
+@compiled
+def test_one_update_passes_few_python_functions() -> None:
+    """The aim is 15; this is the present number, in a quiet stretch of the stream."""
+    model, y = fitted(), noise(560)[500:].tolist()
+    counts = []
+    for value in y:
+        calls = python_calls(lambda value=value: model.update(value))
+        counts.append(calls.total())
+    assert np.median(counts) <= 60, calls
 
 
 @compiled
 def test_a_run_goes_to_python_rarely() -> None:
-    """Two chunks of 512, and a pause where a report changes or two regimes may be one."""
-    y = noise(1524)[500:]
-    calls = counted(fitted(), lambda model: model.run(y))
-    assert calls["drive"] <= 0.009 * len(y), calls
-    assert calls.total() <= 0.022 * len(y), calls
-    assert calls["look_all"] == calls["write_components"] == 0, calls
-
-
-@compiled
-def test_one_observation_is_two_kernel_calls_and_its_forecast_two_more() -> None:
-    """The observation and its log score; candidates that look ahead, and what they say."""
-    calls = counted(fitted(), lambda model: [model.update(y) for y in noise(200)])
-    assert calls["drive"] == calls["log_mixtures"] == 200, calls
-    assert calls.total() <= 2.15 * 200, calls
-    calls = counted(fitted(), predict_and_update)
-    assert calls["drive"] == calls["look_all"] == calls["write_components"] == 200, calls
-    assert calls.total() <= 4.15 * 200, calls
-
-
-@compiled
-@pytest.mark.parametrize("late", [500, 5000])
-def test_compiled_code_allocates_little_and_no_more_later(late: int) -> None:
-    model, y = fitted(late), noise(late + 600)[late:]
-    used = spy.memory(lambda: model.run(y)).blocks / len(y)
-    assert used <= 34, used
-    one_by_one = spy.memory(lambda: [model.update(v) for v in y]).blocks / len(y)
-    assert one_by_one <= 41, one_by_one
-
-
-@compiled
-def test_an_update_keeps_nothing_and_needs_little() -> None:
-    model = fitted(3000)
-    y = noise(4000)[3000:].tolist()
-
-    def updates() -> None:
-        for value in y:
-            model.update(value)
-
-    used = spy.memory(updates)
-    assert used.kept <= 32 * len(y), used  # less than a list with one float for each would take
-    assert used.peak <= 60_000, used
+    """Two chunks of 512: what is done in Python does not grow with the observations."""
+    model, y = fitted(), noise(1524)[500:]
+    calls = python_calls(lambda: model.run(y))
+    assert calls["RegimeModel._learn"] == 2
+    assert calls.total() <= 0.5 * len(y), calls.most_common(20)
 
 
 @uncompiled
@@ -107,36 +115,50 @@ def test_each_distinct_row_is_filtered_once(islands: int, before: bool) -> None:
     model.update(0.0)
     quiet = 0
     for y in levels(90):
-        state = model.engine.state
-        branches = [int(size) // 2 for size in state.clock.size]  # of a newborn beyond the first
-        rows = sum(map(len, spy.held_rows(model))) + sum(branches)
-        with spy.inner_calls(base.look, base.learn) as calls:
+        rows = distinct_rows(model)
+        with kernel_calls((LinearGaussian, "predict"), (LinearGaussian, "update")) as calls:
             if before:
                 model.predict()
             step = model.update(float(y))
-        if step.events:  # a change is dated: the latest observations are looked at once more
-            assert calls["look"] <= rows + 4 * 3 * rows
+        if step.events:  # a change is dated with the latest observations
+            assert calls["predict"] <= rows + 4 * 3 * rows
         else:
-            assert calls == {"look": rows, "learn": rows}
+            assert calls == {"predict": rows, "update": rows}
             quiet += 1
     assert 60 < quiet < 90
 
 
 @uncompiled
-def test_a_commit_touches_each_particle_once_and_each_chosen_row_once() -> None:
+def test_the_end_of_a_batch_touches_each_particle_once_and_each_chosen_row_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     model = rk.br_ihmm(noise=0.25, prior_var=9.0, batch=3, particles=12, islands=2)
     model.update(0.0)
     stride = round(48 / 3)
-    counted = (prior.log_transition_row, prior.sweep, base.close, base.begin, base.carry)
+    rows_written = Counter[str]()
+    original = algorithm.log_transition_row
+
+    def counted(*arguments: Any) -> None:
+        rows_written["log_transition_row"] += 1
+        original(*arguments)
+
+    monkeypatch.setattr(algorithm, "log_transition_row", counted)
+    kernels = [(LinearGaussian, name) for name in ("finalize", "begin")]
+    kernels += [(Concentration, "sweep"), (RegimePool, "count_owners")]
     for y in levels(90):
-        clock = model.engine.state.clock
-        ends = int((clock.position + 1 == clock.size).sum())
-        with spy.inner_calls(*counted, commit.recount) as calls:
-            model.update(float(y))
-        p = model.engine.state.particles
+        engine = model.engine
+        assert engine is not None
+        clock = engine.clock
+        ends = int((np.asarray(clock.position) + 1 == np.asarray(clock.size)).sum())
+        rows_written.clear()
+        with kernel_calls(*kernels) as calls:
+            step = model.update(float(y))
+        p = engine.particles
         chosen = len({int(p.slots[i, p.current[i]]) for i in range(12)})
-        assert calls["log_transition_row"] == 6 * ends
+        assert rows_written["log_transition_row"] == 6 * ends
         assert calls["sweep"] <= math.ceil(6 / stride) * ends
-        assert calls["close"] <= chosen * (ends > 0)
-        assert calls["recount"] <= 2 * ends
-        assert calls["carry"] + calls["begin"] <= 2 * clock.candidates.max() * ends + 12 * ends
+        assert calls["finalize"] <= chosen * (ends > 0)
+        assert calls["count_owners"] <= 2 * ends
+        dated = 2 * bool(step.events)  # a change is dated by candidates of its own
+        most = int(np.asarray(clock.candidates).max())
+        assert calls["begin"] <= most * ends + dated
