@@ -935,12 +935,13 @@ class RegimeFilter:
         self.begin_batch(g)
 
     def refresh_masses(self, g):
-        """Compute the posterior masses of the candidates of an island again."""
-        self.posterior_masses(g)
+        """Compute the masses of the candidates of an island again; return P(change)."""
+        self.prior_masses(g, True)
+        return self.posterior_masses(g)
 
     def predict_one(self, design):
         """Return the components (share, location, spread, dof) of the next observation."""
-        values: cython.double[:, ::1] = np.ascontiguousarray(design, np.float64)
+        values: cython.double[:, ::1] = np.array(design, np.float64, order="C")
         if not (self.predicted and self.same_design(values)):
             with cython.nogil:
                 self.predict(values)
@@ -994,8 +995,8 @@ class RegimeFilter:
             (number of observations learnt, Trace). The forecasts in the trace were made before
             their observations were learnt.
         """
-        values: cython.double[:, ::1] = np.ascontiguousarray(y, np.float64)
-        design: cython.double[:, :, ::1] = np.ascontiguousarray(designs, np.float64)
+        values: cython.double[:, ::1] = np.array(y, np.float64, order="C")
+        design: cython.double[:, :, ::1] = np.array(designs, np.float64, order="C")
         trace = Trace(values.shape[0], self.emission.dim)
         least: cython.double = stop_below
         with cython.nogil:
@@ -1187,7 +1188,7 @@ class RegimeFilter:
 
     def predict_places(self, places, designs):
         """Return (location, spread, dof) of candidates at some places, each with its own design."""
-        design: cython.double[:, :, ::1] = np.ascontiguousarray(designs, np.float64)
+        design: cython.double[:, :, ::1] = np.array(designs, np.float64, order="C")
         n = len(places)
         d = self.emission.dim
         location, spread, dof = np.empty((n, d)), np.empty((n, d, d)), np.empty(n)

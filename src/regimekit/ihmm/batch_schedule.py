@@ -12,6 +12,7 @@ import math
 from typing import Any
 
 import cython
+import numpy as np
 from cython.cimports.libc.math import exp, lgamma, log
 
 from regimekit.core.exceptions import RegimekitError, positive, share, unknown, whole
@@ -65,6 +66,10 @@ class BatchSchedule:
             if 1.0 - probability_of_fewer(a, b, size, (size + 1) // 2) < self.tolerance:
                 return size
         return self.largest
+
+    def next_size_after(self, outliers, observations):
+        """Return the size of the next batch, for callers in Python."""
+        return self.next_size(np.array([outliers, observations], np.float64))
 
 
 ADAPTIVE_SETTINGS = ("largest", "smallest", "outlier_weight", "tolerance", "shape", "rate")

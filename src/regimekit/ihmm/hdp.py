@@ -105,11 +105,12 @@ class Concentration:
         p.gamma[i] = max(self.draw_gamma(p.gamma[i], n, total, random), MIN_CONCENTRATION)
         self.draw_beta(p, i, random)
 
-    def sweep_all(self, particles, random, sweeps):
+    def sweep_all(self, particles, random, sweeps, diagonal=True):
         """Draw the structure of every particle `sweeps` times, for callers in Python."""
+        self.reserve(particles.start.shape[1] + 1)
         for i in range(particles.alpha.shape[0]):
             for _ in range(sweeps):
-                self.sweep(particles, i, True, random)
+                self.sweep(particles, i, diagonal, random)
 
     def draw_gamma(self, gamma, n, total, random):
         """Draw gamma given n regimes at `total` tables, Eqs. (34) and (36)."""

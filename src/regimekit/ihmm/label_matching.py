@@ -364,6 +364,22 @@ class LabelMatcher:
             if self.pool.label[row] == new:
                 self.pool.reported[row] = reported
 
+    # For callers in Python.
+
+    def reconcile_labels(self):
+        """Give present labels that cannot be told apart one label."""
+        self.reconcile()
+
+    def report_label(self):
+        """Set the reported label, and how many are known and remembered."""
+        self.vote()
+
+    def present_shares(self):
+        """Return the weight of the particles that are in each label now, by label."""
+        self.write_weights()
+        n = self.present_labels()
+        return {int(self.labels[a]): float(self.shares[a]) for a in range(n)}
+
 
 def find(labels, n, label):
     """Return the place of a label among the first n, or n."""

@@ -40,6 +40,11 @@ class Resampler:
                 self.points[i] = (self.points[i] + i) / n
         self.select(log_weight, first, n)
 
+    def draw_parents(self, log_weight, random):
+        """Return the parents (n,) of n particles with normalized weights, for callers in Python."""
+        self.draw(log_weight, 0, len(log_weight), random)
+        return np.array(self.parents[: len(log_weight)])
+
     def select(self, log_weight, first, n):
         """Find the particle whose share of the unit interval contains each ascending point."""
         parent: cython.Py_ssize_t = 0

@@ -1,11 +1,17 @@
 """The state of the filter as JSON values and arrays, and back.
 
 Free rows and unused slots are not stored. What follows from the rest is computed again, to the same
-bit: which rows are candidates, their prior and posterior masses.
+bit: which rows are in use, which are candidates, their prior and posterior masses.
+
+A snapshot may come from anywhere, and the kernels index without bounds checks. So every array is
+compared with limits that no stream can cross: features are at most 1e50, residuals 1e100, variances
+of the settings lie between 1e-50 and 1e50, and learning only ever shrinks a covariance. So
+coefficients stay below 1e155, and sums of squares are finite and positive.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -15,40 +21,51 @@ from regimekit.core.exceptions import SnapshotError
 from regimekit.ihmm.algorithm import RegimeFilter
 from regimekit.serialization import schema
 from regimekit.serialization.schema import COUNT, FLOAT, INTEGER, Field
-from regimekit.serialization.validation import LATEST, Arrays, Values
+from regimekit.serialization.validation import LATEST, Arrays, Values, affordable
 
-MAX_STATISTIC = 1e155  # of any stored statistic of a row
+Named = Mapping[str, NDArray[Any]]
+
+MAX_STATISTIC = 1e300  # of any stored statistic of a row
+MAX_COEFFICIENT = 1e155
+MIN_SCALE = 1e-145  # standard deviation, in the units of y: its square must not vanish
+MAX_DIRECTION = 1e150  # of a step: features times the root of a covariance, in units of the noise
+MAX_MOVE = 1e128  # of a mean by one step, in standard deviations of the row
 MAX_DESIGN = 1e50
+MAX_TABLES = 1e8  # drawn at the end of one batch: more would take minutes
+TOLERANCE = 1e-6  # of sums that must be one
+# Coordinates of a GARCH cloud are cut to these (`emissions.garch`).
+MIN_GARCH_COEFFICIENT, MIN_GARCH_LOSS, MAX_GARCH_LEVEL = 1e-11, 5e-6, 120.2
 _CONCENTRATION = (1e-300, 1e300)
+_STEPS = ("u", "shrink", "gain")
 
 PARTICLES = (
-    Field("log_weight", ("N",), FLOAT, -1e300, 1e-6),
+    Field("log_weight", ("N",), FLOAT, -1e300, TOLERANCE),
     Field("alpha", ("N",), FLOAT, *_CONCENTRATION),
     Field("gamma", ("N",), FLOAT, *_CONCENTRATION),
-    Field("current", ("N",), INTEGER, -1, "C"),  # type: ignore[arg-type]
-    Field("n_regimes", ("N",), INTEGER, 0, "C"),  # type: ignore[arg-type]
+    Field("current", ("N",), INTEGER, -1, "C"),
+    Field("n_regimes", ("N",), INTEGER, 0, "C"),
 )
 SLOTS = (
-    Field("slots", ("N", "C1"), INTEGER, *COUNT),
+    Field("slots", ("N", "C1"), INTEGER, 0, "R"),
     Field("counts", ("N", "C", "C"), INTEGER, *COUNT),
     Field("start", ("N", "C"), INTEGER, *COUNT),
-    Field("log_beta", ("N", "C1"), FLOAT, high=1e-6, infinite=True),
+    Field("log_beta", ("N", "C1"), FLOAT, high=TOLERANCE, infinite=True),
 )
 POOL = (
-    Field("label", ("R",), INTEGER, -1, LATEST),
+    Field("label", ("R",), INTEGER, -1, "labels"),
     Field("reported", ("R",), INTEGER, 0, 1),
-    Field("first_seen", ("R",), INTEGER, -LATEST, LATEST),
-    Field("last_seen", ("R",), INTEGER, -LATEST, LATEST),
-    Field("visits", ("R",), INTEGER, *COUNT),
-    Field("batches", ("R",), INTEGER, *COUNT),
+    Field("first_seen", ("R",), INTEGER, 0, "time"),
+    Field("last_seen", ("R",), INTEGER, 0, "time"),
+    Field("visits", ("R",), INTEGER, 0, "time"),
+    Field("batches", ("R",), INTEGER, 0, "time"),
 )
 CLOCK = (
-    Field("size", ("G",), INTEGER, 1, 20_000),
-    Field("position", ("G",), INTEGER, 0, 20_000),
-    Field("observed", ("G",), INTEGER, 0, 20_000),
-    Field("commits", ("G",), INTEGER, *COUNT),
-    Field("ess", ("G",), FLOAT, 0.0, 1e6),
-    Field("outliers", (2,), FLOAT, 0.0, 1e6),
+    Field("size", ("G",), INTEGER, 1, "longest"),
+    Field("position", ("G",), INTEGER, 0, "longest"),
+    Field("observed", ("G",), INTEGER, 0, "longest"),
+    Field("commits", ("G",), INTEGER, 0, "time"),
+    Field("ess", ("G",), FLOAT, 0.0, "particles"),
+    Field("outliers", (2,), FLOAT, 1e-300, 1e12),
     Field("batch_outliers", (2,), FLOAT, 0.0, float(LATEST)),
 )
 COUNTERS = ("time", "next_label", "reported", "n_known", "n_remembered")
@@ -74,7 +91,6 @@ def pack(filter: RegimeFilter) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]
     used = np.arange(most) < np.asarray(p.n_regimes)[:, None]
     arrays["particles.counts"] = np.where(used[:, :, None] & used[:, None, :], counts, 0)
     live = np.flatnonzero(pool.owners)
-    arrays["pool.rows"] = live
     arrays |= {name: array[live] for name, array in schema.pack(pool, POOL, "pool.").items()}
     arrays |= schema.pack(clock, CLOCK, "clock.")
     places = _places(filter)
@@ -82,7 +98,11 @@ def pack(filter: RegimeFilter) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]
     arrays["candidates.outliers"] = np.asarray(filter.candidates.outliers)[places]
     emission = filter.emission
     arrays |= {f"row.{n}": np.asarray(getattr(emission, n))[live] for n in emission.row_arrays}
-    arrays |= {f"work.{n}": array[places] for n, array in emission.work_state().items()}
+    work = {name: array[places] for name, array in emission.work_state().items()}
+    for name in work.keys() & set(_STEPS):  # without steps that earlier batches left behind
+        later = np.arange(work[name].shape[1]) >= work["taken"][:, None]
+        work[name][later] = 0.0
+    arrays |= {f"work.{name}": array for name, array in work.items()}
     y, designs = filter.recent()
     return values, arrays | {"recent_y": y, "recent_design": designs}
 
@@ -105,27 +125,27 @@ def unpack(filter: RegimeFilter, values: Values, arrays: Arrays) -> None:
     Raises:
         SnapshotError: If the arrays are not a state that the filter could have been in.
     """
-    clock, p, pool, emission = filter.clock, filter.particles, filter.pool, filter.emission
-    n, groups = int(p.alpha.shape[0]), filter.islands
-    n_slots = arrays.form("particles.counts")[1]
-    if len(n_slots) != 3 or not 0 <= n_slots[1] <= filter.settings.max_regimes:
-        raise SnapshotError(f"Invalid snapshot: transition counts have shape {n_slots}.")
-    most = n_slots[1]
-    sizes = {"N": n, "C": most, "C1": most + 1, "G": groups}
-    fields = [f._replace(high=most) if f.high == "C" else f for f in PARTICLES]
-    particles = schema.unpack(arrays, [*fields, *SLOTS], sizes, "particles.")
-    live = arrays.wholes("pool.rows", (None,), 0, 10_000_000)
-    _check_particles(particles, live)
-    sizes["R"] = live.size
-    rows = schema.unpack(arrays, POOL, sizes, "pool.")
-    state = schema.unpack(arrays, CLOCK, sizes, "clock.")
-    _check_clock(filter, state)
-    for name in COUNTERS:
-        setattr(clock, name, values.whole(name, -1 if name == "reported" else 0))
-    if live.size and int(rows["label"].max()) >= clock.next_label:
-        raise SnapshotError("Invalid snapshot: a regime label has not been given out yet.")
-    filter.reserve_slots(most + 2)
-    filter.reserve_rows(int(live.max(initial=0)) + 1)
+    clock, p, pool = filter.clock, filter.particles, filter.pool
+    time = values.whole("time")
+    labels = values.whole("next_label") - 1
+    limits = {
+        "time": time,
+        "labels": labels,
+        "longest": filter.longest,
+        "particles": p.alpha.shape[0] * (1.0 + TOLERANCE),
+    }
+    state = schema.unpack(arrays, CLOCK, {"G": filter.islands}, "clock.", limits)
+    _check_clock(state, time)
+    particles = _read_particles(filter, arrays)
+    _check_particles(filter, particles, state)
+    live = _live_rows(filter, particles)
+    rows = schema.unpack(arrays, POOL, {"R": live.size}, "pool.", limits)
+    clock.time, clock.next_label = time, labels + 1
+    clock.reported = values.whole("reported", -1, max(labels, -1))
+    clock.n_known = values.whole("n_known", 0, live.size)
+    clock.n_remembered = values.whole("n_remembered", 0, live.size)
+    filter.reserve_slots(particles["start"].shape[1] + 2)
+    filter.reserve_rows(int(live.max()) + 1)
     for name, array in particles.items():
         target = np.asarray(getattr(p, name))
         target[tuple(slice(0, k) for k in array.shape)] = array
@@ -133,49 +153,158 @@ def unpack(filter: RegimeFilter, values: Values, arrays: Arrays) -> None:
         np.asarray(getattr(pool, name))[live] = array
     for name, array in state.items():
         np.asarray(getattr(clock, name))[:] = array
-    for name in emission.row_arrays:
-        target = np.asarray(getattr(emission, name))
-        kind = target.dtype.kind
-        shape = (live.size, *target.shape[1:])
-        if kind == "f":
-            target[live] = arrays.floats(f"row.{name}", shape, -MAX_STATISTIC, MAX_STATISTIC)
-        else:
-            target[live] = arrays.wholes(f"row.{name}", shape, -LATEST, LATEST)
-    emission.check_rows(live)
+    _check_labels(filter)
+    prior = _restore_rows(filter, arrays, live)
     pool.count_owners_of(p)
-    _restore_candidates(filter, arrays)
+    _restore_candidates(filter, arrays, prior)
     _restore_recent(filter, arrays)
-    filter.changed = values.whole("changed", -1)
-    filter.since = values.whole("since", -1)
-    filter.reported = values.whole("last_reported", -1)
-    filter.reported_ever = set(values.wholes("reported_ever", None, 0))
+    filter.changed = values.whole("changed", -1, time)
+    filter.since = values.whole("since", -1, time)
+    filter.reported = values.whole("last_reported", -1, max(labels, -1))
+    filter.reported_ever = set(values.wholes("reported_ever", None, 0, max(labels, 0)))
     filter.regime, filter.n_regimes = clock.reported, clock.n_known
     _restore_random(filter, values["rng"])
 
 
-def _check_particles(particles: dict[str, NDArray[Any]], live: NDArray[np.int64]) -> None:
-    n_regimes, current, slots = (particles[name] for name in ("n_regimes", "current", "slots"))
-    if (current >= n_regimes).any() or ((current < 0) & (n_regimes > 0)).any():
-        raise SnapshotError("Invalid snapshot: a particle is in a regime that it does not have.")
-    used = np.arange(slots.shape[1]) <= n_regimes[:, None]
-    if not np.isin(slots[used], live).all():
-        raise SnapshotError("Invalid snapshot: a particle points at a row that is not stored.")
-    if np.unique(live).size < live.size:
-        raise SnapshotError("Invalid snapshot: a row is stored twice.")
-    shares = np.where(used, np.exp(particles["log_beta"]), 0.0).sum(axis=1)
-    if not np.allclose(shares, 1.0, atol=1e-6, rtol=0.0):
-        raise SnapshotError("Invalid snapshot: the shares of regimes must sum to one.")
+def _read_particles(filter: RegimeFilter, arrays: Arrays) -> dict[str, NDArray[Any]]:
+    n, most = filter.particles.alpha.shape[0], filter.settings.max_regimes
+    shape = arrays.form("particles.counts")[1]
+    if len(shape) != 3 or not 0 <= shape[1] <= most:
+        raise SnapshotError(f"Invalid snapshot: particles.counts has shape {shape}.")
+    width = shape[1]
+    # A row number is below the largest number of rows that are in use at once.
+    limits = {"C": width, "R": 2 * (n * (most + 4) + 64) - 1}
+    sizes = {"N": n, "C": width, "C1": width + 1}
+    return schema.unpack(arrays, PARTICLES + SLOTS, sizes, "particles.", limits)
 
 
-def _check_clock(filter: RegimeFilter, state: dict[str, NDArray[Any]]) -> None:
+def _live_rows(filter: RegimeFilter, particles: Named) -> NDArray[np.int64]:
+    """The rows that a particle stores; there must be memory for all of them."""
+    slots = particles["slots"]
+    used = np.arange(slots.shape[1]) <= particles["n_regimes"][:, None]
+    live = np.unique(slots[used])
+    emission = filter.emission
+    row = sum(np.asarray(getattr(emission, name))[0].size for name in emission.row_arrays)
+    affordable("particles.slots", 2.0 * float(live.max()) * row)
+    return live
+
+
+def _check_clock(state: Named, time: int) -> None:
     size, position, observed = state["size"], state["position"], state["observed"]
-    if (size > filter.longest).any() or (position >= size).any() or (observed > position).any():
-        raise SnapshotError("Invalid snapshot: a batch is longer than the settings allow.")
+    _demand((position < size).all(), "clock.position is beyond the end of a batch")
+    _demand((observed <= position).all(), "clock.observed exceeds clock.position")
+    _demand((position <= time).all(), "clock.position exceeds the number of observations")
 
 
-def _restore_candidates(filter: RegimeFilter, arrays: Arrays) -> None:
+def _check_particles(filter: RegimeFilter, particles: Named, state: Named) -> None:
+    """Shares must sum to one, and a batch must be one transition."""
+    first = np.asarray(filter.clock.first)
+    weights = np.add.reduceat(np.exp(particles["log_weight"]), first[:-1])
+    _demand(_is_one(weights), "particles.log_weight are not shares of an island")
+    n_regimes, current, log_beta = (particles[n] for n in ("n_regimes", "current", "log_beta"))
+    absent = (current >= n_regimes) | ((current < 0) & (n_regimes > 0))
+    _demand(not absent.any(), "a particle is in a regime that it does not have")
+    used = np.arange(log_beta.shape[1]) <= n_regimes[:, None]
+    last = np.take_along_axis(log_beta, n_regimes[:, None], 1)
+    shares = np.where(used, np.exp(log_beta), 0.0).sum(axis=1)
+    _demand(np.isfinite(last).all() and _is_one(shares), "particles.log_beta are not shares")
+    # As floats, because a sum of whole numbers may overflow. Pruning adds a table to the start.
+    made = particles["counts"].sum(axis=(1, 2), dtype=float) + particles["start"].sum(1, float)
+    commits = np.repeat(state["commits"], np.diff(first))
+    _demand((made <= 2.0 * commits + n_regimes + 1.0).all(), "particles.counts exceed the batches")
+    _check_tables(filter, particles)
+
+
+def _check_tables(filter: RegimeFilter, particles: Named) -> None:
+    """The tables of a structure sweep: at most one per transition, few unless alpha is large."""
+    counts = np.concatenate([particles["start"][:, None], particles["counts"]], axis=1)
+    beta = np.exp(particles["log_beta"][:, : counts.shape[2]])
+    share = np.maximum(particles["alpha"][:, None, None] * beta[:, None], 1e-300)
+    with np.errstate(all="ignore"):
+        tables = np.minimum(counts, 1.0 + share * np.log1p(counts / share))
+    most = float(tables.sum()) * max(filter.settings.sweeps, 1)
+    _demand(most <= MAX_TABLES, "particles.alpha and particles.counts do not belong together")
+
+
+def _check_labels(filter: RegimeFilter) -> None:
+    """Exactly the opened regimes have labels; the others are the row of the prior (D9)."""
+    slots, n = np.asarray(filter.particles.slots), np.asarray(filter.particles.n_regimes)
+    place, label = np.arange(slots.shape[1]), np.asarray(filter.pool.label)
+    opened = label[slots[place < n[:, None]]]
+    last = slots[place == n[:, None]]
+    _demand((opened >= 0).all() and (label[last] < 0).all(), "pool.label and the opened regimes")
+    if filter.settings.shared_prior:
+        _demand((last == 0).all(), "particles have priors of their own")
+
+
+def _restore_rows(filter: RegimeFilter, arrays: Arrays, live: NDArray[np.int64]) -> Named:
+    """Set the statistics of the rows; return those of the prior."""
+    emission = filter.emission
+    own = {name: np.asarray(getattr(emission, name)) for name in emission.row_arrays}
+    prior = {name: array[0].copy() for name, array in own.items()}
+    found = {
+        name: _statistic(arrays, f"row.{name}", array, live.size) for name, array in own.items()
+    }
+    _check_statistics(found, prior)
+    if live[0] == 0 and emission.timeless:
+        same = all(array[0].tobytes() == prior[name].tobytes() for name, array in found.items())
+        _demand(same, "row 0 is not the prior of the settings")
+    for name, array in found.items():
+        own[name][live] = array
+    emission.check_rows(live)
+    return prior
+
+
+def _statistic(
+    arrays: Arrays, name: str, like: NDArray[Any], n: int, most: int = LATEST
+) -> NDArray[Any]:
+    """An array of n statistics that are like those of the emission."""
+    shape = (n, *like.shape[1:])
+    if like.dtype.kind == "f":
+        return arrays.floats(name, shape, -MAX_STATISTIC, MAX_STATISTIC)
+    return arrays.wholes(name, shape, 0, most)
+
+
+def _check_statistics(own: Named, prior: Named) -> None:
+    """Compare the statistics of rows or candidates with what learning can lead to."""
+    if "mean" in own:
+        _demand((np.abs(own["mean"]) <= MAX_COEFFICIENT).all(), f"mean exceeds {MAX_COEFFICIENT}")
+    if "root" in own:
+        with np.errstate(over="ignore"):
+            size = np.sqrt((own["root"] ** 2).sum(axis=2))
+        most = 2.0 * np.sqrt((prior["root"] ** 2).sum())
+        valid = (size >= MIN_SCALE).all() and (size <= most).all()
+        _demand(valid, "root is singular or exceeds the covariance of the prior")
+    if "factor" in own:
+        factor = own["factor"]
+        positive = (np.einsum("kii->ki", factor) >= MIN_SCALE).all()
+        _demand(positive and not np.triu(factor, 1).any(), "factor: the noise is not positive")
+    if "dof" in own:  # they grow by at most one per observation
+        least = float(prior["dof"]) * (1.0 - TOLERANCE)
+        valid = (own["dof"] >= least).all() and (own["dof"] <= LATEST + least).all()
+        _demand(valid, "dof: degrees of freedom are below those of the prior")
+    if "parameters" in own:
+        _check_cloud(own, prior)
+
+
+def _check_cloud(own: Named, prior: Named) -> None:
+    """A cloud of GARCH coefficients (omega, a, b) with variances and shares."""
+    omega, a, b = np.moveaxis(own["parameters"], -1, 0)
+    lost = 1.0 - a - b
+    valid = (np.minimum(a, b) >= MIN_GARCH_COEFFICIENT).all() and (lost >= MIN_GARCH_LOSS).all()
+    _demand(valid and (omega > 0.0).all(), "parameters: no volatility has these coefficients")
+    centre = np.log(prior["parameters"][:, 0] / (1.0 - prior["parameters"][:, 1:].sum(axis=1)))
+    level = np.log(omega / lost)
+    near = (level >= centre.min() - MAX_GARCH_LEVEL) & (level <= centre.max() + MAX_GARCH_LEVEL)
+    _demand(near.all(), "parameters: the volatility is too far from that of the prior")
+    _demand((own["variance"] >= 1e-300).all(), "variance must be positive")
+    valid = (own["log_weight"] <= TOLERANCE).all() and _is_one(np.exp(own["log_weight"]).sum(-1))
+    _demand(valid, "log_weight are not shares of a cloud")
+
+
+def _restore_candidates(filter: RegimeFilter, arrays: Arrays, prior: Named) -> None:
     """Begin the batches under way again and set what the candidates had learnt."""
-    clock = filter.clock
+    clock, emission = filter.clock, filter.emission
     position, observed = np.array(clock.position), np.array(clock.observed)
     counts = filter.count_candidates()
     filter.reserve_candidates(2 * int(max(counts)) + 1 + filter.extra_rows())
@@ -183,36 +312,58 @@ def _restore_candidates(filter: RegimeFilter, arrays: Arrays) -> None:
         filter.restart_batch(g)
     np.asarray(clock.position)[:], np.asarray(clock.observed)[:] = position, observed
     places = _places(filter)
-    n, emission = places.size, filter.emission
+    n = places.size
     score = arrays.floats("candidates.score", (n,), -1e300, 1e300)
-    np.asarray(filter.candidates.score)[places] = score
-    np.asarray(filter.candidates.outliers)[places] = arrays.wholes(
-        "candidates.outliers", (n,), 0, filter.longest
-    )
+    outliers = arrays.wholes("candidates.outliers", (n,), 0, filter.longest)
+    seen = np.repeat(observed, counts)
+    _demand((outliers <= seen).all(), "candidates.outliers exceed the observations of the batch")
     work = emission.work_state()
-    found: dict[str, NDArray[Any]] = {}
-    for name, array in work.items():
-        shape = (n, *array.shape[1:])
-        if array.dtype.kind == "f":
-            found[name] = arrays.floats(f"work.{name}", shape, -MAX_STATISTIC, MAX_STATISTIC)
-        else:
-            found[name] = arrays.wholes(f"work.{name}", shape, 0, emission.most_steps())
+    found = {
+        name: _statistic(arrays, f"work.{name}", array, n, emission.most_steps())
+        for name, array in work.items()
+    }
+    _check_statistics({name.removeprefix("work_"): array for name, array in found.items()}, prior)
+    if "taken" in found:
+        _check_steps(found, seen * (emission.most_steps() // filter.longest))
+    np.asarray(filter.candidates.score)[places] = score
+    np.asarray(filter.candidates.outliers)[places] = outliers
     for name, array in found.items():
         work[name][places] = array
     for g in range(filter.islands):
         filter.refresh_masses(g)
 
 
+def _check_steps(work: Named, most: NDArray[np.int64]) -> None:
+    """A candidate learns at most what was observed, and every step shrinks its covariance."""
+    taken, u, shrink, gain = (work[name] for name in ("taken", "u", "shrink", "gain"))
+    _demand((taken <= most).all(), "work.taken: a candidate has learnt more than was observed")
+    own = np.arange(shrink.shape[1]) < taken[:, None]
+    with np.errstate(all="ignore"):
+        length = np.sqrt((u**2).sum(axis=2))
+        valid = (np.abs(u) <= MAX_DIRECTION).all(axis=2) & (shrink >= 0.0)
+        valid &= shrink * length * length <= 1.0 + TOLERANCE
+        valid &= (np.abs(gain) * length[..., None] <= MAX_MOVE).all(axis=2)
+    _demand(valid[own].all(), "work.u, work.shrink, work.gain: no observation leads to these steps")
+
+
 def _restore_recent(filter: RegimeFilter, arrays: Arrays) -> None:
     length, dim = filter.recent_y.shape
-    y = arrays.floats("recent_y", (None, dim), missing=True)
-    if len(y) > length:
-        raise SnapshotError(f"Invalid snapshot: {len(y)} recent observations, at most {length}.")
-    shape = (len(y), *filter.recent_design.shape[1:])
+    n = min(length, filter.clock.time)
+    y = arrays.floats("recent_y", (n, dim), missing=True)
+    shape = (n, *filter.recent_design.shape[1:])
     designs = arrays.floats("recent_design", shape, -MAX_DESIGN, MAX_DESIGN)
-    np.asarray(filter.recent_y)[: len(y)] = y
-    np.asarray(filter.recent_design)[: len(y)] = designs
-    filter.n_recent = len(y)
+    np.asarray(filter.recent_y)[:n] = y
+    np.asarray(filter.recent_design)[:n] = designs
+    filter.n_recent = n
+
+
+def _is_one(sums: NDArray[Any]) -> bool:
+    return bool((np.abs(sums - 1.0) < TOLERANCE).all())
+
+
+def _demand(valid: object, words: str) -> None:
+    if not valid:
+        raise SnapshotError(f"Invalid snapshot: {words}.")
 
 
 def _restore_random(filter: RegimeFilter, state: Any) -> None:

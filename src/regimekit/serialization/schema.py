@@ -28,7 +28,7 @@ class Field(NamedTuple):
         shape: lengths as numbers or as names that the caller resolves; None for any length.
         kind: FLOAT, INTEGER or FLAG.
         low: smallest valid value.
-        high: largest valid value.
+        high: largest valid value, or the name of a limit that the caller resolves.
         missing: whether NaN is valid.
         infinite: whether infinities within the range are valid.
     """
@@ -37,7 +37,7 @@ class Field(NamedTuple):
     shape: tuple[int | str | None, ...] = ()
     kind: str = FLOAT
     low: float = -math.inf
-    high: float = math.inf
+    high: float | str = math.inf
     missing: bool = False
     infinite: bool = False
 
@@ -58,7 +58,11 @@ def pack(state: Any, fields: Iterable[Field], prefix: str = "") -> dict[str, NDA
 
 
 def unpack(
-    arrays: Arrays, fields: Iterable[Field], sizes: Mapping[str, int], prefix: str = ""
+    arrays: Arrays,
+    fields: Iterable[Field],
+    sizes: Mapping[str, int],
+    prefix: str = "",
+    limits: Mapping[str, float] | None = None,
 ) -> dict[str, NDArray[Any]]:
     """Return the validated arrays of a state object by field name.
 
@@ -67,6 +71,7 @@ def unpack(
         fields: the schema.
         sizes: lengths for the names that occur in shapes.
         prefix: before the names.
+        limits: largest valid values for the names that occur as `high`.
 
     Raises:
         SnapshotError: If an array is absent, or has the wrong kind, shape or range.
@@ -75,13 +80,14 @@ def unpack(
     for field in fields:
         name = prefix + field.name
         shape = tuple(sizes[n] if isinstance(n, str) else n for n in field.shape)
+        top = (limits or {})[field.high] if isinstance(field.high, str) else field.high
         if field.kind == FLOAT:
             found[field.name] = arrays.floats(
-                name, shape, field.low, field.high, field.missing, field.infinite
+                name, shape, field.low, top, field.missing, field.infinite
             )
         elif field.kind == INTEGER:
             low = -LATEST if field.low == -math.inf else int(field.low)
-            high = LATEST if field.high == math.inf else int(field.high)
+            high = LATEST if top == math.inf else int(top)
             found[field.name] = arrays.wholes(name, shape, low, high)
         else:
             found[field.name] = arrays.flags(name, shape)

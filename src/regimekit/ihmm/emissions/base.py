@@ -266,8 +266,8 @@ class Emission:
             (scores, weights, locations, spreads, dofs), with shapes (R, T), (R, T), (R, T, d),
             (R, T, d, d), (R, T): the predictive distributions before each observation.
         """
-        values = np.ascontiguousarray(y, np.float64)
-        design = np.ascontiguousarray(designs, np.float64)
+        values = np.array(y, np.float64, order="C")
+        design = np.array(designs, np.float64, order="C")
         n = len(values)
         score, weight, dof = (np.zeros((len(rows), n)) for _ in range(3))
         location = np.zeros((len(rows), n, self.dim))

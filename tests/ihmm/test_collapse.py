@@ -6,7 +6,8 @@ is a mixture of 2^n Gaussians. Two ways to keep one Gaussian, observation by obs
     tempered   learn y with noise R / r, r the probability that y is no outlier
     matched    mean and variance of the two-component mixture
 
-Here both are held against the exact mixture on streams drawn from the model itself.
+Here both are compared with the exact mixture on streams drawn from the model itself, and the
+emission with the first.
 """
 
 from __future__ import annotations
@@ -17,7 +18,11 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from rows import LONGEST, Follower, scoring
 from scipy import stats
+
+from regimekit.ihmm.emissions.base import Shape
+from regimekit.ihmm.emissions.linear_gaussian import GaussianSettings, LinearGaussian
 
 Array = NDArray[np.float64]
 NOISE, WIDE = 1.0, 20.0
@@ -95,22 +100,22 @@ def stream(rng: np.random.Generator, n: int, spread: float, eps: float) -> Array
     return np.where(bad, WIDE * rng.standard_t(2, n), y)
 
 
-def losses(spread: float, eps: float, runs: int, n: int = 6, sure: bool = True) -> Array:
+def losses(spread: float, eps: float, runs: int, n: int = 6, known: bool = True) -> Array:
     """(runs, 2) divergence of tempered and of matched after n observations.
 
-    `sure`: the first observation is believed, as a newborn's branch does (D10).
+    `known`: the first observation is known to be regular.
     """
     rng = np.random.default_rng(5)
     found = np.empty((runs, 2))
     for run in range(runs):
         y = stream(rng, n, spread, eps)
         start = Gaussian(0.0, spread)
-        if sure:
+        if known:
             gain = spread / (spread + NOISE)
             start = Gaussian(gain * y[0], spread * (1 - gain))
         exact = Mixture(np.zeros(1), np.array([start.mean]), np.array([start.variance]))
         one, two = start, start
-        for value in y[1:] if sure else y:
+        for value in y[1:] if known else y:
             exact = exactly(exact, value, eps)
             one, two = tempered(one, value, eps), matched(two, value, eps)
         found[run] = divergence(exact, one), divergence(exact, two)
@@ -119,7 +124,7 @@ def losses(spread: float, eps: float, runs: int, n: int = 6, sure: bool = True) 
 
 @pytest.mark.parametrize(("spread", "eps"), [(4.0, 0.02), (4.0, 0.1), (100.0, 0.1)])
 def test_matching_moments_is_closer_once_a_regime_is_known(spread: float, eps: float) -> None:
-    """With one observation believed for sure (D10), as every opened regime has.
+    """With one observation that is known to be regular.
 
     Mean divergence after 6 observations, 300 streams each (tempered, matched):
     P0 / R = 4, eps = 0.02: 0.0027, 0.0014;  4, 0.1: 0.0085, 0.0014;  100, 0.1: 0.0114, 0.0024.
@@ -135,10 +140,31 @@ def test_matched_is_the_best_gaussian_for_one_observation() -> None:
 
 
 def test_neither_is_close_while_nothing_is_known() -> None:
-    """Without a believed first observation a doubtful one leaves two posteriors far apart.
+    """If the first observation may be an outlier, it leaves two posteriors far apart."""
+    known_first = losses(4.0, 0.1, 60, n=2)
+    collapsed_first = losses(4.0, 0.1, 60, n=2, known=False)
+    assert (collapsed_first.mean(axis=0) > 2 * known_first.mean(axis=0)).all()
 
-    This is what a newborn's branches are for: their divergence is less than half.
-    """
-    believed_first = losses(4.0, 0.1, 60, n=2)
-    collapsed_first = losses(4.0, 0.1, 60, n=2, sure=False)
-    assert (collapsed_first.mean(axis=0) > 2 * believed_first.mean(axis=0)).all()
+
+@pytest.mark.parametrize("eps", [0.02, 0.1])
+def test_the_emission_collapses_by_tempering(eps: float) -> None:
+    """The filter learns y with noise R / r: `tempered` to rounding, observation by observation."""
+    rule = scoring("contamination")
+    rule.log_rate, rule.log_regular = math.log(eps), math.log1p(-eps)
+    settings = GaussianSettings(noise=NOISE, prior_var=4.0)
+    row = Follower(LinearGaussian(Shape(1, 1), settings, rule, LONGEST))
+    expected = Gaussian(0.0, 4.0)
+    for y in (0.3, -1.2, 9.0, 60.0, 4.0, 0.1):
+        rule.log_density = float(stats.t.logpdf(y / WIDE, 2)) - math.log(WIDE)
+        row.learn(y, 1.0)
+        expected = tempered(expected, y, eps)
+        assert row.weight == pytest.approx(believed(Gaussian(*before(row)), y, eps), rel=1e-10)
+        row.end_batch()
+        mean, root = row.closed().values()
+        assert mean[0, 0] == pytest.approx(expected.mean, rel=1e-10)
+        assert root[0, 0] ** 2 == pytest.approx(expected.variance, rel=1e-10)
+
+
+def before(row: Follower) -> tuple[float, float]:
+    """Mean and variance of the level at the start of the batch."""
+    return row.emission.mean[0, 0, 0], row.emission.root[0, 0, 0] ** 2

@@ -27,7 +27,6 @@ import numpy as np
 from reference_lags import Doubts, Part
 from reference_parts import (
     Array,
-    Candidate,
     Happened,
     Island,
     Particle,
@@ -135,8 +134,7 @@ class Reference:
         for island in self.islands:
             for p in island.particles:
                 for regime in p.everyone():
-                    for c in regime.candidates:
-                        self._advance(c, regime, y, design, log_broad, island.observed)
+                    self._advance(regime, y, design, log_broad)
         self.time += 1
         for island in self.islands:
             island.observed += not np.isnan(y).all()
@@ -185,11 +183,9 @@ class Reference:
         for j, share in enumerate((1.0 - weight, weight)):
             self.rate[j] = prior[j] + 0.999 * (self.rate[j] - prior[j]) + share
 
-    def _advance(
-        self, c: Candidate, regime: Regime, y: Array, design: Array, log_broad: float, observed: int
-    ) -> None:
-        """Let a candidate see one observation: score it, then learn it."""
-        s, seen = self.settings, ~np.isnan(y)
+    def _advance(self, regime: Regime, y: Array, design: Array, log_broad: float) -> None:
+        """Let the candidate of a regime see one observation: score it, then learn it."""
+        s, seen, c = self.settings, ~np.isnan(y), regime.candidate
         if not seen.any():
             c.weights.append(1.0)
             return
@@ -200,7 +196,7 @@ class Reference:
         residual = y - design @ mean
         spread = design @ covariance @ design.T + noise
         if self.mixed:
-            score, w2 = self._mixed(log_normal(residual, spread), log_broad, c.certainty(observed))
+            score, w2 = self._mixed(log_normal(residual, spread), log_broad)
         else:
             z2 = squared_length(residual, spread if self._on("D2") else noise)
             score, w2 = self._score(residual, spread, z2), weight2(s.weight, z2, s.threshold)
@@ -211,14 +207,10 @@ class Reference:
         if w2 > 1e-280:  # below nothing moves, and R / w^2 is too large to be told
             c.mean, c.covariance = kalman(c.mean, c.covariance, y, design, noise / w2)
 
-    def _mixed(self, log_plain: float, log_broad: float, certainty: str) -> tuple[float, float]:
+    def _mixed(self, log_plain: float, log_broad: float) -> tuple[float, float]:
         """log ((1 - eps) f + eps q), and the probability of the first."""
         eps = self._eps()
         regular, outlier = math.log(1.0 - eps) + log_plain, math.log(eps) + log_broad
-        if certainty == "regular":
-            return regular, 1.0
-        if certainty == "outlier":
-            return outlier, 0.0
         both = float(np.logaddexp(regular, outlier))
         return both if self.settings.weigh_regimes else log_plain, math.exp(regular - both)
 
@@ -250,7 +242,7 @@ class Reference:
             if blind and p.regimes:
                 rest = log_sum(prior[:-1])
                 prior = [v - rest for v in prior[:-1]] + [-math.inf]
-            scores = [regime.score(island.observed) for regime in p.everyone()]
+            scores = [regime.candidate.score for regime in p.everyone()]
             p.log_nu = [v + score for v, score in zip(prior, scores, strict=True)]
 
     def _change_probability(self) -> float:
@@ -283,11 +275,9 @@ class Reference:
     def _begin(self, island: Island) -> None:
         island.position = island.observed = 0
         self.happened.sizes.append(island.size)
-        branches = self.mixed and self._on("D10") and self._on("D9")
         for p in island.particles:
-            for regime in p.regimes:
-                regime.begin(0)
-            p.unopened.begin(island.size // 2 if branches else 0)
+            for regime in p.everyone():
+                regime.begin()
         self._weigh(island)
 
     def _commit(self, island: Island) -> None:
@@ -347,12 +337,10 @@ class Reference:
         born = [regime for regime in chosen if regime.identity is None]
         for regime in born:
             regime.identity = self.next_id
-            self.happened.late_births += (regime.best(island.observed).branch or 0) > 0
         self.next_id += bool(born)
         self.happened.births += bool(born)
         for regime in chosen:
-            best = regime.best(island.observed)
-            regime.mean, regime.covariance = best.mean, best.covariance
+            regime.mean, regime.covariance = regime.candidate.mean, regime.candidate.covariance
             regime.visits += island.observed
             regime.batches += 1
             regime.last_seen = self.time - 1
@@ -556,7 +544,7 @@ class Reference:
         if not isinstance(rule, dict):
             return
         for p, regime in zip(island.particles, chosen, strict=True):
-            weights = regime.best(island.observed).weights
+            weights = regime.candidate.weights
             outliers = sum(w2 < rule["outlier_weight"] for w2 in weights)
             self.outliers += math.exp(p.log_weight) * outliers
         self.observations += island.observed
@@ -640,23 +628,14 @@ class Reference:
 
     def _ahead(self, island: Island, h: int) -> list[tuple[float, Array, Array]]:
         batches = (island.position + h) // island.size if self._on("D8") else 0
-        parts, branches = [], self._branch_shares(island)
+        parts = []
         for p, shares in zip(island.particles, island.shares(), strict=True):
             mass = np.array(shares)
             for _ in range(batches):
                 mass = mass @ self.transition_matrix(p)
             for share, regime in zip(mass, p.everyone(), strict=True):
-                each = branches if len(regime.candidates) > 1 else [1.0]
-                for part, c in zip(each, regime.live(island.observed), strict=True):
-                    parts.append((float(share) * part, c.mean, c.covariance))
+                parts.append((float(share), regime.candidate.mean, regime.candidate.covariance))
         return parts
-
-    def _branch_shares(self, island: Island) -> list[float]:
-        """What a newborn makes of the batch so far; the same for every particle."""
-        unopened = island.particles[0].unopened
-        live = unopened.live(island.observed)
-        total = log_sum([c.score for c in live])
-        return [math.exp(c.score - total) for c in live]
 
     def transition_matrix(self, p: Particle) -> Array:
         """P(l | s); a regime not opened yet has no counts."""

@@ -7,10 +7,10 @@ import pytest
 from scipy import stats
 
 import regimekit as rk
-from regimekit.ihmm.batch_schedule import Schedule, next_size, read_schedule
+from regimekit.ihmm.batch_schedule import ADAPTIVE_SETTINGS, BatchSchedule, read_schedule
 
 
-def chance_of_half(size: int, rule: Schedule, outliers: float, seen: float) -> float:
+def chance_of_half(size: int, rule: BatchSchedule, outliers: float, seen: float) -> float:
     """P(at least half of `size` observations are outliers), by summing Poissons over the rate."""
     rate = stats.gamma(rule.shape + outliers, scale=1 / (rule.rate + seen))
     most = np.ceil(size / 2) - 1
@@ -19,8 +19,8 @@ def chance_of_half(size: int, rule: Schedule, outliers: float, seen: float) -> f
 
 @pytest.mark.parametrize(("outliers", "seen"), [(0, 0), (3, 500), (40, 400), (10, 20)])
 def test_next_size_is_the_smallest_batch_that_is_safe(outliers: float, seen: float) -> None:
-    rule = Schedule(tolerance=0.01)
-    size = next_size(rule, np.array([outliers, seen], float))
+    rule = BatchSchedule(tolerance=0.01)
+    size = rule.next_size_after(outliers, seen)
     safe = [chance_of_half(b, rule, outliers, seen) < rule.tolerance for b in range(1, 33)]
     assert size == (1 + safe.index(True) if any(safe) else rule.largest)
 
@@ -34,13 +34,15 @@ def test_a_dirtier_stream_gets_longer_batches() -> None:
         model = rk.br_ihmm(batch="adaptive", particles=20)
         model.run(y)
         assert model.engine is not None
-        sizes.append(int(model.engine.state.clock.size[0]))
+        sizes.append(int(model.engine.clock.size[0]))
     assert sizes == sorted(sizes) and sizes[0] < sizes[-1], sizes
 
 
 def test_adaptive_settings_are_read_and_refused() -> None:
-    assert read_schedule({"largest": 9}) == Schedule(largest=9)
-    assert next_size(read_schedule(4), np.array([3.0, 4.0])) == 4
+    found, expected = read_schedule({"largest": 9}), BatchSchedule(largest=9)
+    for name in ("fixed", *ADAPTIVE_SETTINGS):
+        assert getattr(found, name) == getattr(expected, name)
+    assert read_schedule(4).next_size_after(3.0, 4.0) == 4
     assert (read_schedule(4).longest, read_schedule("adaptive").longest) == (4, 32)
     for bad, word in (("adaptiv", "adaptive"), ({"larges": 3}, "largest"), ({"rate": 0}, "rate")):
         with pytest.raises(rk.RegimekitError, match=word):

@@ -42,24 +42,12 @@ class Settings:
 
 
 class Candidate:
-    """What a batch under way would make of a regime.
+    """What a batch under way would make of a regime."""
 
-    `branch` is how many observations a newborn disbelieves before it believes one (D10), and
-    `last` the branch that never does so for sure; None for a regime that asks no such thing.
-    """
-
-    def __init__(self, mean: Array, covariance: Array, branch: int | None, last: int) -> None:
+    def __init__(self, mean: Array, covariance: Array) -> None:
         self.mean, self.covariance = mean.copy(), covariance.copy()
-        self.branch, self.last = branch, last
         self.score = 0.0
         self.weights: list[float] = []
-
-    def certainty(self, observed: int) -> str:
-        if self.branch is None or observed > self.branch:
-            return "unsure"
-        if observed < self.branch:
-            return "outlier"
-        return "regular" if self.branch < self.last else "unsure"
 
 
 class Regime:
@@ -71,12 +59,11 @@ class Regime:
         self.visits = self.batches = 0
         self.first_seen: int | None = None
         self.last_seen = 0
-        self.candidates: list[Candidate] = []
+        self.candidate: Candidate
 
-    def begin(self, last: int) -> None:
-        """A new batch: one candidate, or the branches 0 .. last of a newborn."""
-        branches = range(last + 1) if last else [None]
-        self.candidates = [Candidate(self.mean, self.covariance, j, last) for j in branches]
+    def begin(self) -> None:
+        """Start the candidate of a new batch."""
+        self.candidate = Candidate(self.mean, self.covariance)
 
     def like(self, other: Regime) -> bool:
         """Whether it is another particle's copy of the same posterior."""
@@ -100,16 +87,6 @@ class Regime:
         gap = self.mean - other.mean
         length = math.sqrt(gap @ np.linalg.solve(self.covariance + other.covariance, gap))
         return self.apart(other) <= most and length - math.sqrt(gap.size - 1) <= most
-
-    def live(self, observed: int) -> list[Candidate]:
-        """Branches that have parted: the others have disbelieved everything, as one more does."""
-        return self.candidates[: observed + 1] if len(self.candidates) > 1 else self.candidates
-
-    def score(self, observed: int) -> float:
-        return log_sum([c.score for c in self.live(observed)])
-
-    def best(self, observed: int) -> Candidate:
-        return max(self.live(observed), key=lambda c: c.score)
 
 
 class Particle:
@@ -145,14 +122,12 @@ class Island:
         return [[math.exp(p.log_weight + v - total) for v in p.log_nu] for p in self.particles]
 
     def candidate_shares(self) -> list[tuple[float, Regime, Candidate]]:
-        """The same for each candidate: a newborn's share goes to its branches."""
-        found = []
-        for p, shares in zip(self.particles, self.shares(), strict=True):
-            for share, regime in zip(shares, p.everyone(), strict=True):
-                whole = regime.score(self.observed)
-                for c in regime.live(self.observed):
-                    found.append((share * math.exp(c.score - whole), regime, c))
-        return found
+        """The same for each candidate."""
+        return [
+            (share, regime, regime.candidate)
+            for p, shares in zip(self.particles, self.shares(), strict=True)
+            for share, regime in zip(shares, p.everyone(), strict=True)
+        ]
 
 
 @dataclass
@@ -178,7 +153,6 @@ class Happened:
     reconciled: int = 0
     disagreed: int = 0
     parted: int = 0
-    late_births: int = 0
     sizes: list[int] = field(default_factory=list)
 
 

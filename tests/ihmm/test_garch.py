@@ -257,7 +257,7 @@ def test_the_papers_rules_work_too(rule: object) -> None:
     assert np.isfinite(plain.log_score).all()
 
 
-def test_without_the_compiler() -> None:
+def test_uncompiled_kernels_give_the_same_numbers() -> None:
     code = (
         "from regimekit.ihmm.makers import garch_ihmm\n"
         "model = garch_ihmm(particles=4, cloud=16, batch=3)\n"
