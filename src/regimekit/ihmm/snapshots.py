@@ -62,7 +62,7 @@ def pack(filter: RegimeFilter) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]
         "changed": int(filter.changed),
         "since": int(filter.since),
         "last_reported": int(filter.reported),
-        "reported_ever": sorted(filter.reported_ever),
+        "reported_ever": sorted(int(label) for label in filter.reported_ever),
         "rng": filter.random.generator.bit_generator.state,
     }
     most = int(np.asarray(p.n_regimes).max())
@@ -81,7 +81,7 @@ def pack(filter: RegimeFilter) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]
     arrays["candidates.score"] = np.asarray(filter.candidates.score)[places]
     arrays["candidates.outliers"] = np.asarray(filter.candidates.outliers)[places]
     emission = filter.emission
-    arrays |= {f"row.{n}": np.asarray(getattr(emission, n))[live] for n in emission.row_arrays}
+    arrays |= {f"row.{n}": array[live] for n, array in emission.row_state().items()}
     arrays |= {f"work.{n}": array[places] for n, array in emission.work_state().items()}
     y, designs = filter.recent()
     return values, arrays | {"recent_y": y, "recent_design": designs}
@@ -133,8 +133,7 @@ def unpack(filter: RegimeFilter, values: Values, arrays: Arrays) -> None:
         np.asarray(getattr(pool, name))[live] = array
     for name, array in state.items():
         np.asarray(getattr(clock, name))[:] = array
-    for name in emission.row_arrays:
-        target = np.asarray(getattr(emission, name))
+    for name, target in emission.row_state().items():
         kind = target.dtype.kind
         shape = (live.size, *target.shape[1:])
         if kind == "f":
