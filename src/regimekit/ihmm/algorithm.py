@@ -1047,15 +1047,16 @@ class RegimeFilter:
         self.change = None
 
     def raise_error(self):
-        """Raise what an emission written in Python raised inside the loop."""
-        if isinstance(self.emission, PythonEmission) and self.emission.error is not None:
-            error = self.emission.error
-            self.emission.error = None
-            raise error
+        """Raise what an emission or a weight written in Python raised inside the loop."""
+        for part in (self.emission, self.scoring):
+            error = getattr(part, "error", None)
+            if error is not None:
+                part.error = None
+                raise error
 
     def record_change(self):
         """Record that the reported regime or the remembered regimes changed, and date it."""
-        now, before = self.clock.reported, self.reported
+        now, before = int(self.clock.reported), int(self.reported)
         self.reported = now
         held = self.remembered()
         lost = tuple(sorted(self.reported_ever - held))
@@ -1109,8 +1110,7 @@ class RegimeFilter:
     def probe(self):
         """Return an emission beside the filter that shares its rows."""
         probe = self.build_probe()
-        for name in probe.row_arrays:
-            setattr(probe, name, getattr(self.emission, name))
+        probe.share_rows(self.emission)
         probe.resize_candidates(1, 1)
         return probe
 

@@ -79,7 +79,7 @@ def pack(filter: RegimeFilter) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]
         "changed": int(filter.changed),
         "since": int(filter.since),
         "last_reported": int(filter.reported),
-        "reported_ever": sorted(filter.reported_ever),
+        "reported_ever": sorted(int(label) for label in filter.reported_ever),
         "rng": filter.random.generator.bit_generator.state,
     }
     most = int(np.asarray(p.n_regimes).max())
@@ -97,7 +97,7 @@ def pack(filter: RegimeFilter) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]
     arrays["candidates.score"] = np.asarray(filter.candidates.score)[places]
     arrays["candidates.outliers"] = np.asarray(filter.candidates.outliers)[places]
     emission = filter.emission
-    arrays |= {f"row.{n}": np.asarray(getattr(emission, n))[live] for n in emission.row_arrays}
+    arrays |= {f"row.{n}": array[live] for n, array in emission.row_state().items()}
     work = {name: array[places] for name, array in emission.work_state().items()}
     for name in work.keys() & set(_STEPS):  # without steps that earlier batches left behind
         later = np.arange(work[name].shape[1]) >= work["taken"][:, None]
@@ -184,7 +184,7 @@ def _live_rows(filter: RegimeFilter, particles: Named) -> NDArray[np.int64]:
     used = np.arange(slots.shape[1]) <= particles["n_regimes"][:, None]
     live = np.unique(slots[used])
     emission = filter.emission
-    row = sum(np.asarray(getattr(emission, name))[0].size for name in emission.row_arrays)
+    row = sum(array[0].size for array in emission.row_state().values())
     affordable("particles.slots", 2.0 * float(live.max()) * row)
     return live
 
@@ -240,7 +240,7 @@ def _check_labels(filter: RegimeFilter) -> None:
 def _restore_rows(filter: RegimeFilter, arrays: Arrays, live: NDArray[np.int64]) -> Named:
     """Set the statistics of the rows; return those of the prior."""
     emission = filter.emission
-    own = {name: np.asarray(getattr(emission, name)) for name in emission.row_arrays}
+    own = emission.row_state()
     prior = {name: array[0].copy() for name, array in own.items()}
     found = {
         name: _statistic(arrays, f"row.{name}", array, live.size) for name, array in own.items()

@@ -16,6 +16,13 @@ cdef class Scoring:
     cdef (double, double) judge_contamination(self, double log_plain) noexcept nogil
 
 
+cdef class PythonScoring(Scoring):
+    cdef public object function, error
+    cdef (double, double, double) judge(
+        self, double log_plain, double z, double length, double log_scale, Py_ssize_t dim, bint fresh
+    ) noexcept with gil
+
+
 cpdef double log_weight2(int kind, double z, double threshold) noexcept nogil
 cpdef double update_weight2(int kind, double z, double threshold) noexcept nogil
 cpdef double log_score(double z, double log_scale, double log_w2, Py_ssize_t dim) noexcept nogil

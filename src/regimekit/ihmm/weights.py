@@ -127,6 +127,10 @@ class Scoring:
             return log_score(z, log_scale, log_w2, dim), w2, learnt
         return exp(log_w2) * log_plain, w2, learnt
 
+    def judge_in_python(self, log_plain, z, length, log_scale, dim, fresh):
+        """Return what `judge` returns, for emissions written in Python."""
+        return self.judge(log_plain, z, length, log_scale, dim, fresh)
+
     def judge_contamination(self, log_plain):
         """Return the score under contamination and r, the probability of no outlier."""
         regular: cython.double = self.log_regular + log_plain
@@ -142,6 +146,44 @@ class Scoring:
 def outlier_constants():
     """Return the degrees of freedom of q and the largest outlier rate, for Python code."""
     return OUTLIER_DOF, MAX_OUTLIER_RATE
+
+
+class PythonScoring(Scoring):
+    """A weight written in plain Python, used for scores and updates alike.
+
+    Args:
+        scoring: the settings; its kind must not be `contamination`, whose weight is a probability.
+        log_weight2: function of z / c that returns log w^2. w^2 and w^2 z^2 must be bounded.
+    """
+
+    def __init__(self, scoring, log_weight2):
+        Scoring.__init__(
+            self,
+            scoring.kind,
+            scoring.threshold,
+            scoring.weigh_regimes,
+            scoring.unit_free,
+            scoring.predictive,
+            scoring.weigh_births,
+            scoring.sequential,
+        )
+        self.function = log_weight2
+        self.error = None
+
+    def judge(self, log_plain, z, length, log_scale, dim, fresh):
+        log_w2: cython.double = 0.0
+        try:
+            log_w2 = min(float(self.function(length / self.threshold)), 0.0)
+        except Exception as error:
+            # Kernels cannot raise: the filter raises the first error after the loop.
+            self.error = self.error or error
+        w2: cython.double = exp(log_w2)
+        learnt: cython.double = 1.0 if fresh and not self.weigh_births else w2
+        if not self.weigh_regimes:
+            return log_plain, w2, learnt
+        if self.unit_free:
+            return log_score(z, log_scale, log_w2, dim), w2, learnt
+        return w2 * log_plain, w2, learnt
 
 
 def weight_code(name):

@@ -216,6 +216,15 @@ class Emission:
             array[array == 0.0] = np.inf
             setattr(predictive, name, array)
 
+    def row_state(self):
+        """Return the arrays by row that the statistics of regimes consist of."""
+        return {name: np.asarray(getattr(self, name)) for name in self.row_arrays}
+
+    def share_rows(self, other):
+        """Use the rows of another emission of the same kind."""
+        for name in self.row_arrays:
+            setattr(self, name, getattr(other, name))
+
     def work_state(self):
         """Return the arrays by place that a candidate inside a batch consists of."""
         return {name: np.asarray(getattr(self, name)) for name in self.candidate_arrays}
@@ -310,16 +319,24 @@ class Emission:
 class PythonEmission(Emission):
     """An emission written in plain Python, behind the compiled interface.
 
+    A subclass of `Emission` in Python cannot replace the C methods that the filter calls. This
+    class calls the Python methods of the same names instead.
+
     Args:
-        inner: an object with the methods of `Emission`. It reads `self.observation` and writes
-            `self.predictive`, which are set here, returns the
-            score from `update` and sets its own `weight`.
+        inner: an instance of a subclass of `Emission`. It reads `self.observation`, writes
+            `self.predictive`, returns the score from `update` and sets `self.weight`. The methods
+            `begin`, `predict`, `update` and `finalize` are required.
+
+    Raises:
+        TypeError: If one of them is missing.
     """
 
     def __init__(self, inner):
-        Emission.__init__(
-            self, inner.shape, inner.scoring, inner.design_shape, getattr(inner, "timeless", True)
-        )
+        for name in ("begin", "predict", "update", "finalize"):
+            if not hasattr(inner, name):
+                raise TypeError(f"{type(inner).__name__} must have the method {name}.")
+        design_shape = np.asarray(inner.observation.design).shape
+        Emission.__init__(self, inner.shape, inner.scoring, design_shape, inner.timeless)
         self.inner = inner
         self.error = None
         inner.observation = self.observation
@@ -327,8 +344,12 @@ class PythonEmission(Emission):
 
     def call(self, name, *arguments):
         """Call a method of the inner emission; keep the first exception for the filter."""
+        method = getattr(self.inner, name, None)
+        if method is None:
+            # C methods of the base class are not visible from Python; they do nothing.
+            return None
         try:
-            return getattr(self.inner, name)(*arguments)
+            return method(*arguments)
         except Exception as error:
             self.error = self.error or error
             return None
@@ -371,8 +392,17 @@ class PythonEmission(Emission):
         Emission.resize_candidates(self, islands, capacity)
         self.inner.resize_candidates(islands, capacity)
 
+    def row_state(self):
+        return self.inner.row_state()
+
+    def share_rows(self, other):
+        self.inner.share_rows(other.inner)
+
     def work_state(self):
         return self.inner.work_state()
+
+    def most_steps(self):
+        return self.inner.most_steps()
 
     def write_prior(self, row):
         self.inner.write_prior(row)
