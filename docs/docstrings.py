@@ -1,4 +1,4 @@
-"""The house writes `Example:` in docstrings, the reader of docstrings wants `Examples:`."""
+"""Extension for mkdocstrings: docstrings have `Example:`, its parser expects `Examples:`."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from griffe import Extension
 
 
 class Examples(Extension):
-    """Lets examples be shown as code."""
+    """Show examples as code."""
 
     def on_object(self, *, obj: Any, **_: Any) -> None:
-        """Rename the section in the docstring of whatever was found."""
+        """Rename the section in the docstring of an object."""
         if obj.docstring is not None:
             obj.docstring.value = re.sub(
                 r"^Example:$", "Examples:", obj.docstring.value, flags=re.M

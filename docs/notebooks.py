@@ -1,8 +1,7 @@
-"""Writes the cookbook's pages as notebooks to examples/: python -m docs.notebooks
+"""Write the pages of the cookbook as notebooks to examples/: python -m docs.notebooks
 
-The prose becomes Markdown cells and the code code cells; a picture is left out, because the
-notebook draws its own. Nothing is executed: the tests run the pages, and the notebooks are the
-pages.
+Prose becomes Markdown cells and code becomes code cells. Figures are left out, because the notebook
+draws them. Nothing is executed: the tests run the pages and check that the notebooks agree.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ _LINK = re.compile(r"\]\((?!http)([^)]+)\)")
 
 
 def recipes() -> list[Path]:
-    """The pages that become notebooks."""
+    """Return the pages that become notebooks."""
     return sorted(p for p in (DOCS / "cookbook").glob("*.md") if p.name != "README.md")
 
 
 def notebook(page: Path) -> str:
-    """A page as the text of a notebook."""
+    """Return a page as the text of a notebook."""
     cells: list[dict[str, Any]] = []
     text, last = page.read_text(), 0
     for match in _FENCE.finditer(text):
@@ -51,7 +50,7 @@ def notebook(page: Path) -> str:
 
 
 def _prose(cells: list[dict[str, Any]], text: str, page: Path) -> None:
-    """A Markdown cell with links as seen from examples/; nothing where there is nothing to say."""
+    """Append a Markdown cell with links relative to examples/, unless the text is empty."""
     here = page.parent.relative_to(ROOT).as_posix()
 
     def moved(link: re.Match[str]) -> str:
@@ -63,7 +62,7 @@ def _prose(cells: list[dict[str, Any]], text: str, page: Path) -> None:
 
 
 def _code(cells: list[dict[str, Any]], language: str, code: str) -> None:
-    """A code cell; one that the tests do not run is shown and not run here either."""
+    """Append a code cell, or a Markdown cell if the tests do not run the code."""
     if code.startswith("# Not run by the tests"):
         said = f"```{language}\n{code}```"
         cells.append({"cell_type": "markdown", "metadata": {}, "source": _lines(said)})
@@ -85,7 +84,7 @@ def _lines(text: str) -> list[str]:
 
 
 def main() -> None:
-    """Write every recipe's notebook."""
+    """Write the notebook of every recipe."""
     FOLDER.mkdir(exist_ok=True)
     for page in recipes():
         path = FOLDER / f"{page.stem}.ipynb"

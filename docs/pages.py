@@ -1,10 +1,10 @@
-"""The pages' own code: found, run in order, and turned into pictures and notebooks.
+"""Find and run the code of the documentation pages.
 
-A fenced block of `python` or `sh` is run by the tests, from the top of its page to the bottom: the
+The tests run the fenced blocks of `python` and `sh` of a page from top to bottom: the
 Python blocks of a page share one namespace, all blocks share one folder. A block that cannot be run
-there says so, and why, in its first line, where a reader sees it too:
+states the reason in its first line:
 
-    # Not run by the tests: it waits for ever.
+    # Not run by the tests: it never ends.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class Block(NamedTuple):
 
     Attributes:
         page: relative to the top folder.
-        line: of the page, where the code begins.
-        language: as the fence says.
+        line: line of the page where the code begins.
+        language: language of the fence.
         code: without the fences.
         picture: the file shown right below the block, relative to its page, or "".
     """
@@ -46,7 +46,7 @@ class Block(NamedTuple):
 
     @property
     def excuse(self) -> str:
-        """Why it is not run, or ""."""
+        """The reason why it is not run, or ""."""
         found = _EXCUSE.match(self.code)
         return found[1] if found else ""
 
@@ -56,13 +56,13 @@ class Block(NamedTuple):
 
 
 def pages() -> list[str]:
-    """README and every page of the documentation that a person wrote."""
+    """Return README and every page of the documentation that is not generated."""
     written = [p for p in DOCS.rglob("*.md") if "reproduction" not in p.parts]
     return ["README.md", *sorted(str(p.relative_to(ROOT)) for p in written)]
 
 
 def blocks(page: str) -> list[Block]:
-    """The fenced blocks of a page, in order."""
+    """Return the fenced blocks of a page, in order."""
     text = (ROOT / page).read_text()
     found = []
     for match in _FENCE.finditer(text):
@@ -75,12 +75,12 @@ def blocks(page: str) -> list[Block]:
 def run_page(
     page: str, folder: Path, after: Callable[[Block], None] = lambda block: None, **given: Any
 ) -> int:
-    """Run the blocks of a page inside `folder`; how many were run.
+    """Run the blocks of a page inside `folder`; return how many were run.
 
     Args:
         page: relative to the top folder.
-        folder: where the blocks find themselves; they may write there.
-        after: called when a block has been run.
+        folder: working directory of the blocks; they may write there.
+        after: function that is called after each block.
         **given: names that the Python blocks may use.
     """
     namespace: dict[str, Any] = {"__name__": "__main__", **given}
@@ -97,7 +97,7 @@ def run_page(
 
 
 def run_shell(block: Block, folder: Path) -> None:
-    """Run the commands of a block; those that set up a machine are looked up instead."""
+    """Run the commands of a block; `make` and `pip install` are only checked."""
     lines = [line for line in block.code.splitlines() if not looked_up(line, block)]
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
@@ -116,7 +116,7 @@ def run_shell(block: Block, folder: Path) -> None:
 
 
 def looked_up(line: str, block: Block) -> bool:
-    """Whether a line is `make` or `pip install`; their targets and extras must exist."""
+    """Return whether a line is `make` or `pip install`; their targets and extras must exist."""
     words = line.split("#")[0].replace("'", "").split()
     if words[:1] == ["make"]:
         rules = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.M)

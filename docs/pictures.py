@@ -1,7 +1,6 @@
-"""Draws the pictures of the pages anew: python -m docs.pictures [PAGE ..]
+"""Draw the figures of the pages: python -m docs.pictures [PAGE ..]
 
-A picture right below a block of Python is the figure that the block drew last. So what a page shows
-is what its code makes.
+An image right below a block of Python is the last figure of that block.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from docs.pages import ROOT, Block, blocks, pages, run_page
 
 
 def draw(page: str) -> list[Path]:
-    """Run a page and save its figures; the files written."""
+    """Run a page and save its figures; return the files written."""
     from matplotlib import pyplot as plt
 
     written: list[Path] = []
@@ -35,7 +34,7 @@ def draw(page: str) -> list[Path]:
 
 
 def main() -> None:
-    """Draw the pictures of the pages named, or of all pages that draw any."""
+    """Draw the figures of the given pages, or of all pages that have any."""
     matplotlib.use("Agg")
     drawn = [p for p in pages() if any(b.picture and not b.excuse for b in blocks(p))]
     for page in sys.argv[1:] or drawn:
