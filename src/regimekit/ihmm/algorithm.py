@@ -1054,7 +1054,8 @@ class RegimeFilter:
 
     def record_change(self):
         """Record that the reported regime or the remembered regimes changed, and date it."""
-        now, before = self.clock.reported, self.reported
+        # Labels are Python integers in uncompiled code too, because they go into snapshots.
+        now, before = int(self.clock.reported), int(self.reported)
         self.reported = now
         held = self.remembered()
         lost = tuple(sorted(self.reported_ever - held))
