@@ -1056,6 +1056,7 @@ class RegimeFilter:
 
     def record_change(self):
         """Record that the reported regime or the remembered regimes changed, and date it."""
+        # Labels are Python integers in uncompiled code too, because they go into snapshots.
         now, before = int(self.clock.reported), int(self.reported)
         self.reported = now
         held = self.remembered()
