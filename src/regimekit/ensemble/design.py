@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from regimekit.core.exceptions import RegimekitError, SnapshotError, whole
 from regimekit.core.registry import make
-from regimekit.ensemble.members import MEAN_SEASONS
 from regimekit.ensemble.ensemble import DEPTH
+from regimekit.ensemble.members import MEAN_SEASONS
 from regimekit.ihmm.algorithm import RegimeFilter
 from regimekit.ihmm.emissions.base import Shape
 from regimekit.preprocessing import features as feature_maps
@@ -139,7 +139,9 @@ def make_filter(spec: Spec, dim: int, seed: int, begin: bool = True) -> RegimeFi
         seed: of its draws.
         begin: draw its first particles; otherwise its state must be restored.
     """
-    return _regime_model(spec, dim, seed)._engine(Shape(dim, 1 + len(spec.steps) * dim + spec.width), begin)
+    return _regime_model(spec, dim, seed)._engine(
+        Shape(dim, 1 + len(spec.steps) * dim + spec.width), begin
+    )
 
 
 @lru_cache(maxsize=64)
