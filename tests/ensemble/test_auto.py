@@ -273,7 +273,8 @@ def test_run_and_update_give_identical_results(rng: np.random.Generator, dim: in
     assert [step.regime for _, step in steps] == run.regime.tolist()
     np.testing.assert_array_equal([step.log_score for _, step in steps], run.log_score)
     np.testing.assert_array_equal([step.weight for _, step in steps], run.weight)
-    np.testing.assert_allclose([forecast.mean for forecast, _ in steps], run.mean, rtol=1e-13)
+    later = [forecast.mean for forecast, _ in steps[1:]]  # before the first the dimension is open
+    np.testing.assert_allclose(later, run.mean[1:], rtol=1e-13)
     assert [event for _, step in steps for event in step.events] == run.events
     again = rk.from_bytes(whole.to_bytes())
     for row in y[:30]:

@@ -62,7 +62,9 @@ def test_least_squares_finds_the_coefficients(rng: np.random.Generator) -> None:
     for _ in range(400):
         x = rng.standard_normal(2)
         learn(members, 2.0 + x @ [-1.0, 0.5] + 0.1 * rng.standard_normal(), x=x)
-    np.testing.assert_allclose(np.asarray(members.coefficient)[0, 0, 0], [2.0, -1.0, 0.5], atol=0.03)
+    np.testing.assert_allclose(
+        np.asarray(members.coefficient)[0, 0, 0], [2.0, -1.0, 0.5], atol=0.03
+    )
     assert np.sqrt(members.square_variance[0, 0, 0]) == pytest.approx(0.1, rel=0.3)
 
 

@@ -9,7 +9,9 @@ from regimekit.serialization.schema import pack_state, unpack_state
 from regimekit.serialization.validation import Arrays, Values
 
 
-def hear(selection: RegimeSelection, time: int, regimes: list[int], scores: list[float]) -> list[str]:
+def hear(
+    selection: RegimeSelection, time: int, regimes: list[int], scores: list[float]
+) -> list[str]:
     for i, regime in enumerate(regimes):
         selection.observe(i, regime)
     return [event.kind for event in selection.hear(time, np.array(scores))]

@@ -7,7 +7,13 @@ import pytest
 
 import regimekit as rk
 from regimekit.ensemble.design import Lineup, Spec, make_filter
-from regimekit.ensemble.members import MEAN_SEASONS, SEASON_RATES, SEASONAL, RegimeMember, SeasonalProfile
+from regimekit.ensemble.members import (
+    MEAN_SEASONS,
+    SEASON_RATES,
+    SEASONAL,
+    RegimeMember,
+    SeasonalProfile,
+)
 from regimekit.ensemble.seasonality import propose
 from regimekit.preprocessing.lag_buffer import LagBuffer
 

@@ -28,16 +28,6 @@ def seasonal(n: int, seed: int = 0) -> np.ndarray:
     return np.tile(pattern, n // 12 + 1)[:n] + 0.5 * np.random.default_rng(seed).standard_normal(n)
 
 
-def asleep_after(y: np.ndarray) -> int:
-    """Number of observations during which the member slept."""
-    model, asleep = rk.auto(), 0
-    for value in y:
-        model.update(value)
-        assert model.engine is not None
-        asleep += not model.engine.ensemble.sleeping.active[2]
-    return asleep
-
-
 def test_who_is_not_heard_for_a_whole_trial_rests_and_wakes(short: None) -> None:
     own = SleepingExperts(MAY_SLEEP)
     seen = []
@@ -76,7 +66,8 @@ def test_a_season_lets_short_lags_rest_and_costs_nothing(
     watched, rested = rk.auto(), []
     for part in np.split(y, 36):
         watched.run(part)
-        rested.append(not watched.stream.ensemble.parking.awake[2])
+        assert watched.engine is not None
+        rested.append(not watched.engine.ensemble.sleeping.active[2])
     assert any(rested) and not rested[0]
     assert model.weights[SLEEPING] < aggregation.MIN_WEIGHT
     assert model.regret[SLEEPING] < 0.5  # it would have been far worse, where it was asked

@@ -108,4 +108,6 @@ def test_a_later_check_agrees_with_the_full_estimate(rng: np.random.Generator) -
             due = (units.count + 1) % 20 == 0 and abs(np.log(ratio)) > np.log(30.0)
             assert units.update(np.array([value])) == due
             changed |= due
+            if changed:  # the count begins again, and with it the refinements
+                break
         assert changed == (units.scale[0] != before)

@@ -162,7 +162,9 @@ class Calibration:
                 out.share[m] = self.part_share[p] * law.share[k]
                 out.dof[m] = law.dof[k]
                 for i in range(self.dim):
-                    away: cython.double = self.part_factor[p] * (law.location[k, i] - self.centre[i])
+                    away: cython.double = self.part_factor[p] * (
+                        law.location[k, i] - self.centre[i]
+                    )
                     if self.part_narrow[p] == _NARROW:
                         for j in range(i + 1):
                             away += self.root[i, j] * self.part_offset[p, j]

@@ -6,6 +6,7 @@ standardized by medians.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,8 +14,8 @@ from numpy.typing import NDArray
 
 from regimekit.core.exceptions import RegimekitError, SnapshotError, whole
 from regimekit.core.registry import make
-from regimekit.ensemble.members import MEAN_SEASONS
 from regimekit.ensemble.ensemble import DEPTH
+from regimekit.ensemble.members import MEAN_SEASONS
 from regimekit.ihmm.algorithm import RegimeFilter
 from regimekit.ihmm.emissions.base import Shape
 from regimekit.preprocessing import features as feature_maps
@@ -138,8 +139,15 @@ def make_filter(spec: Spec, dim: int, seed: int, begin: bool = True) -> RegimeFi
         seed: of its draws.
         begin: draw its first particles; otherwise its state must be restored.
     """
-    model: Any = make("student_t_ihmm", **regime_settings(spec, dim, seed))
-    return model._engine(Shape(dim, 1 + len(spec.steps) * dim + spec.width), begin)
+    return _regime_model(spec, dim, seed)._engine(
+        Shape(dim, 1 + len(spec.steps) * dim + spec.width), begin
+    )
+
+
+@lru_cache(maxsize=64)
+def _regime_model(spec: Spec, dim: int, seed: int) -> Any:
+    """Return the model that builds the filters of a member; it has no observations."""
+    return make("student_t_ihmm", **regime_settings(spec, dim, seed))
 
 
 class FeatureMap:

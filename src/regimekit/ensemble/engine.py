@@ -60,7 +60,7 @@ class Columns:
         self.regime, self.n_regimes, self.outlier = (np.zeros(n, np.int64) for _ in range(3))
         self.weight, self.regime_probability = np.zeros(n), np.zeros(n)
         self.change_probability, self.ess = np.zeros(n), np.zeros(n)
-        self.parts = Mixture(dim, 64 * max(n, 1))
+        self.parts = Mixture(dim, max(64 * n, 160))
 
     def add_room(self, n):
         """Make room for n more components."""
@@ -385,9 +385,7 @@ class Engine:
     def rebuild(self):
         """Begin again in the new units, from the observations in the buffer."""
         self.selection.restart(len(self.models))
-        self.covariate_scaler.fit(
-            self.rows, self.scaling.spread(), self.lineup.prior_variance
-        )
+        self.covariate_scaler.fit(self.rows, self.scaling.spread(), self.lineup.prior_variance)
         self.ensemble = self.fresh_ensemble()
         z = np.ascontiguousarray(self.scaling.to_units(self.scaling.buffer))
         x = np.ascontiguousarray(self.covariate_scaler.scaled(self.rows))
@@ -465,9 +463,7 @@ class Engine:
             # A season that no calendar has, or that would replace another, is proposed twice.
             return
         self.seasons = found
-        newcomers = self.make_ensemble(
-            self.lineup.season(found, self.n_x), self.seed + 7, found[0]
-        )
+        newcomers = self.make_ensemble(self.lineup.season(found, self.n_x), self.seed + 7, found[0])
         z = np.ascontiguousarray(self.scaling.to_units(self.scaling.buffer))
         x = np.ascontiguousarray(self.covariate_scaler.scaled(self.rows))
         for i in range(max(0, len(z) - REPLAY - max(found)), len(z)):

@@ -143,7 +143,9 @@ class Ensemble:
     @property
     def present(self):
         """Flags of the active members."""
-        return np.append(np.asarray(self.sleeping.active), np.ones(len(self.simple.names), np.int64))
+        return np.append(
+            np.asarray(self.sleeping.active), np.ones(len(self.simple.names), np.int64)
+        )
 
     def tidy(self):
         """Make the unused state of the simple members equal to the used one, before packing."""
@@ -261,9 +263,7 @@ class Ensemble:
         n: cython.Py_ssize_t = self.parts.size
         total: cython.double = 0.0
         for k in range(n):
-            self.weight[k] = (
-                self.parts.share[k] * self.aggregation.weight[self.parts.owner[k]]
-            )
+            self.weight[k] = self.parts.share[k] * self.aggregation.weight[self.parts.owner[k]]
             total += self.weight[k]
         for k in range(n):
             self.weight[k] /= total
@@ -299,9 +299,7 @@ class Ensemble:
                 self.column[k] = self.parts.location[k, j]
             middle: cython.double = median_of(self.column, self.weight, 0, n, self.order)
             for k in range(n):
-                self.along[k] = max(
-                    self.along[k], fabs(self.column[k] - middle) / self.noise[j]
-                )
+                self.along[k] = max(self.along[k], fabs(self.column[k] - middle) / self.noise[j])
         total: cython.double = 0.0
         for k in range(n):
             m = self.parts.owner[k]

@@ -337,7 +337,7 @@ class SimpleMembers:
         return names + (list(SEASONAL) if self.period else [])
 
     def join(self, period, other):
-        """Take over the last least-squares member of `other`, replacing its namesake, and its season."""
+        """Take over the last least-squares member of `other`, for its namesake, and its season."""
         if other.specs:
             newcomer = len(other.specs) - 1
             spec = other.specs[newcomer]
@@ -349,7 +349,11 @@ class SimpleMembers:
             self.set_specs([self.specs[i] for i in kept] + [spec])
             for name, array in old.items():
                 new = np.asarray(getattr(self, name))
-                w = min(array.shape[array.ndim - 1], new.shape[new.ndim - 1]) if array.ndim > 3 else 0
+                w = (
+                    min(array.shape[array.ndim - 1], new.shape[new.ndim - 1])
+                    if array.ndim > 3
+                    else 0
+                )
                 for place, i in enumerate(kept):
                     _copy_corner(array[:, i], new[:, place], w)
                 last = np.asarray(getattr(other, name))[:1, newcomer]

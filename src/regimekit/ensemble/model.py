@@ -89,7 +89,7 @@ class Auto(Model):
 
     def _predict(self, x: Row | None) -> Forecast:
         engine = self.engine or self._fresh(self.dim or 1, x)
-        engine.expect(self.lineup.covariates(x, self.time))
+        engine.expect(self.lineup.covariate_rows([x], self.time)[0])
         return _forecast(engine.forecast)
 
     def _block(self, y: Array, rows: list[Row | None]) -> Block:
@@ -132,6 +132,9 @@ class Auto(Model):
         block = self._block(y.reshape(1, -1), [x])
         return block.forecasts[0], block.step(0)
 
+    def _update(self, y: Array, x: Row | None) -> Step:
+        return self._block(y.reshape(1, -1), [x]).step(0)
+
     def _forecast(self, rows: list[Any]) -> list[Forecast]:
         engine = self.engine or self._fresh(self.dim or 1, rows[0])
         raw = self.lineup.covariate_rows(rows, self.time)
@@ -143,7 +146,8 @@ class Auto(Model):
         later = multistep.simulate(engine.ensemble, engine.covariate_scaler.scaled(raw), rng)
         engine.predicted = False
         laws = [engine.calibration.corrected(_mixture(law), far=True) for law in later]
-        return [first, *(engine.scaling.forecast(_forecast(law)) for law in laws)]
+        inside = [Forecast.mixture(*_components(law)) for law in laws]
+        return [first, *map(engine.scaling.forecast, inside)]
 
     def regimes(self) -> list[Regime]:
         if self.engine is None:
@@ -268,13 +272,14 @@ def _regimes(filter: RegimeFilter) -> list[Regime]:
 
 def _forecast(law: Mixture) -> Forecast:
     """Return a mixture of the core as a forecast."""
+    return Forecast(*_components(law))
+
+
+def _components(law: Mixture) -> multistep.Component:
+    """Return copies of share, location, spread and dof of a mixture of the core."""
     n = law.size
-    return Forecast.mixture(
-        np.array(law.share)[:n],
-        np.array(law.location)[:n],
-        np.array(law.spread)[:n],
-        np.array(law.dof)[:n],
-    )
+    share, location = np.array(law.share[:n]), np.array(law.location[:n])
+    return share, location, np.array(law.spread[:n]), np.array(law.dof[:n])
 
 
 def _mixture(components: multistep.Component) -> Mixture:

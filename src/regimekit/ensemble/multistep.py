@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from regimekit.ensemble.design import Spec
 from regimekit.ensemble.ensemble import Ensemble
 from regimekit.ensemble.members import (
     DOF,
@@ -36,7 +37,6 @@ from regimekit.ensemble.members import (
     SimpleMembers,
     smoothing_gains,
 )
-from regimekit.ensemble.design import Spec
 from regimekit.ihmm.multistep import rows_ahead
 from regimekit.preprocessing import features as feature_maps
 from regimekit.preprocessing.frames import Row
@@ -52,9 +52,7 @@ _MIN_ORIGINS = 30  # with fewer, weights are not corrected
 _RATES = np.array(list(SMOOTHERS.values()))
 
 
-def simulate(
-    ensemble: Ensemble, covariates: Array, rng: np.random.Generator
-) -> list[Component]:
+def simulate(ensemble: Ensemble, covariates: Array, rng: np.random.Generator) -> list[Component]:
     """Return the laws of the observations after the next one, in units.
 
     Args:

@@ -44,7 +44,7 @@ cdef class RegimeFilter:
     cdef public FilterSettings settings
     cdef public Scoring scoring
     cdef public RandomSource random
-    cdef public object build_probe
+    cdef public object build_probe, cached_probe
     cdef public Py_ssize_t islands, longest
     cdef public double[:, ::1] noise, outlier_scale
     cdef public Particles particles

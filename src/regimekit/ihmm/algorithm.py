@@ -204,6 +204,7 @@ class RegimeFilter:
         self.scoring = emission.scoring
         self.random = RandomSource(generator)
         self.build_probe = build_probe
+        self.cached_probe = None
         self.islands = islands
         self.noise = np.ascontiguousarray(emission.noise_covariance(), np.float64)
         self.outlier_scale = np.ascontiguousarray(emission.outlier_scale(), np.float64)
@@ -1110,7 +1111,9 @@ class RegimeFilter:
 
     def probe(self):
         """Return an emission beside the filter that shares its rows."""
-        probe = self.build_probe()
+        if self.cached_probe is None:
+            self.cached_probe = self.build_probe()
+        probe = self.cached_probe
         probe.share_rows(self.emission)
         probe.resize_candidates(1, 1)
         return probe

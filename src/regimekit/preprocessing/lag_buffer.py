@@ -59,7 +59,7 @@ _MIN_ROOM = 64  # rows between two moves of the window within its storage
 
 
 class LagBuffer:
-    """The latest values of a stream, latest last, in two versions that differ while one is suspected.
+    """The latest values of a stream, latest last, in two versions that differ under suspicion.
 
     A missing value repeats the one before it, or 0.
 

@@ -149,9 +149,12 @@ class Standardizer:
             changed = self.refine()
         elif not self.all_alive and self.moves_again():
             changed = self.restart()
-        elif self.count > _LAST_REFINEMENT and self.count % _CHECK_INTERVAL == 0:
-            if not self.still_fits():
-                changed = self.check_again()
+        elif (
+            self.count > _LAST_REFINEMENT
+            and self.count % _CHECK_INTERVAL == 0
+            and not self.still_fits()
+        ):
+            changed = self.check_again()
         self.set_reported_scale()
         return changed
 
@@ -416,7 +419,7 @@ def _from_steps(steps, moves):
 
 
 def _rounding(steps, moves):
-    """Return half the step of a lattice that the values are on, if they move on it often; else 0."""
+    """Return half the step of a lattice that the values move on often; 0 if there is none."""
     grain = float(moves.min())
     often = moves.size > max(5.0, 0.1 * steps.size)
     if not often or grain < MIN_SCALE or np.unique(moves).size > moves.size / 2:
