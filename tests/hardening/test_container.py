@@ -106,13 +106,13 @@ def test_wrong_sizes_of_a_compact_snapshot_are_refused(version: int) -> None:
         assert refused_cheaply(crafted.sealed(text, bytes(8), noise=noise))
     whole = crafted.stored("bocd")
     assert "truncated" in refused(whole + b"more")
-    assert "newer format" in refused(whole[:8] + b"\x04" + whole[9:])
+    assert "newer format" in refused(whole[:9] + b"\x04" + whole[10:])
 
 
 def test_what_is_not_deflated_has_a_checksum() -> None:
     """Also in large arrays, of which each has its own."""
     whole = crafted.stored("bocd")
-    for at in range(25, 200, 7):
+    for at in range(26, 200, 7):
         damaged = bytearray(whole)
         damaged[at] ^= 1
         assert "checksum" in refused(bytes(damaged))
