@@ -75,9 +75,9 @@ def models() -> Iterator[tuple[str, Any]]:
 def dense(data: bytes) -> tuple[float, float]:
     """Regimes that a particle knows, and bytes of their matrices if each particle had its own."""
     _, arrays = compact.read(data)
-    if "particle_n_regimes" not in arrays:
+    if "particles.n_regimes" not in arrays:
         return float("nan"), float("nan")
-    known, (_, _, m) = arrays["particle_n_regimes"], arrays["row_root"].shape
+    known, (_, _, m) = arrays["particles.n_regimes"], arrays["row.root"].shape
     return float(known.mean()), 8.0 * known.sum() * (m + m * m)
 
 

@@ -384,8 +384,8 @@ def test_missing_values_are_none_or_nan(case: Case) -> None:
 
 def coefficients(engine: Any) -> set[bytes]:
     """Posterior means of the coefficients of every row that is held."""
-    held = np.flatnonzero(engine.state.ledger.owners)
-    return {engine.emission.coefficients(engine.rows, row)[0].tobytes() for row in held}
+    live = np.flatnonzero(engine.pool.owners)
+    return {engine.emission.coefficients(row)[0].tobytes() for row in live}
 
 
 def test_missing_values_move_no_coefficient(case: Case, stream: np.ndarray) -> None:

@@ -22,7 +22,7 @@ import sys, time, types
 from pathlib import Path
 sys.modules["regimekit"] = package = types.ModuleType("regimekit")
 package.__path__ = [sys.argv[4]]
-from regimekit.snapshot import write_file
+from regimekit.serialization.snapshot import write_file
 path, letter, seconds = Path(sys.argv[1]), sys.argv[2].encode(), float(sys.argv[3])
 end = time.monotonic() + seconds
 print("ready", flush=True)
@@ -31,7 +31,7 @@ while time.monotonic() < end:
 """
 
 SIZE = 4_000_000  # long enough to be met half written
-PACKAGE = str(Path(snapshot.__file__).parent)
+PACKAGE = str(Path(snapshot.__file__).parent.parent)
 
 
 def writer(path: Path, letter: str, seconds: float) -> subprocess.Popen[str]:

@@ -129,7 +129,7 @@ def mixed_cases() -> list[Any]:
         case("islands-adaptive", **many, batch=ADAPTIVE, islands=2, seed=91),
         case("mixed-wolf", **mixed, batch=1, weigh_regimes=False, seed=92),
         case("mixed-covariates-lag", **WIDE, **many, lags=(2,), batch=3, islands=2, seed=201),
-        case("mixed-lags", **wide(4), **many, lags=(1, 2), batch=3, islands=2, seed=204),
+        case("mixed-lags", **wide(4), **many, lags=(1, 2), batch=3, islands=2, seed=206),
         case("mixed-lags", 3, **wide(15), **many, lags=(1,), batch=3, islands=2, seed=96),
         case("mixed-lags-raw", **WIDE, **many | {"paper": {"D13"}}, lags=(1,), batch=3, seed=97),
         case("mixed-paper", **many | {"paper": ALL}, batch=3, seed=94),

@@ -70,6 +70,15 @@ def in_turn(method: Method) -> Method:
     return cast(Method, marked)
 
 
+def _unpickled(data: bytes, beside: dict[str, Any]) -> Model:
+    """Return the model of a pickle."""
+    from regimekit.core.registry import from_bytes
+
+    model = from_bytes(data)
+    model.__dict__ |= beside
+    return model
+
+
 class Model(ABC):
     """An online forecaster that may also know regimes."""
 
@@ -94,6 +103,26 @@ class Model(ABC):
                 getattr(Model, name, None), "in_turn"
             ):  # an override waits like the original
                 setattr(cls, name, in_turn(own))
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Pickle a model of the registry as its snapshot; the state of kernels has no pickle."""
+        from regimekit.core.registry import REGISTRY
+
+        if getattr(self, "name", None) not in REGISTRY:
+            return super().__reduce_ex__(protocol)
+        return _unpickled, (self.to_bytes(), self._beside_snapshot())
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self.copy()
+
+    def __copy__(self) -> Self:
+        twin = type(self).__new__(type(self))
+        twin.__dict__ |= self.__dict__
+        return twin
+
+    def _beside_snapshot(self) -> dict[str, Any]:
+        """Attributes that a copy keeps and a snapshot does not store."""
+        return {name: getattr(self, name) for name in ("advised", "_said", "outliers", "_calendar")}
 
     @in_turn
     def predict(self, x: Any = None) -> Forecast:

@@ -47,8 +47,17 @@ _REGIMES = (
     '"large":[]}'
 )
 _LATER = (
-    '"format":3,"particle_shares":[100,4],"particle_told":[2,100],"work_learnt":[6,15],'
-    '"work_step_shrink":[100],"work_step_off":[100],"distinct f8":{"candidate_score":[30,6,15],'
-    '"recent_design":[1,24,1,1]'
+    '"format":3,"time":"next_label":4,"reported":0,"n_known":4,"n_remembered":4,"changed":"since":'
+    '"last_reported":"reported_ever":[0,1,2,3],"i1":{"particles.current":[100],'
+    '"particles.n_regimes":[100],"particles.slots":[100,5],"particles.counts":[100,4,4],'
+    '"particles.start":[100,4],"pool.label":[40],"pool.reported":[40],"pool.batches":[40],'
+    '"clock.size":[6],"clock.position":[6],"clock.observed":[6],"candidates.outliers":[60],'
+    '"work.taken":[60],"i2":{"pool.first_seen":[40],"pool.last_seen":[40],"pool.visits":[40],'
+    '"clock.commits":[6]},"f8":{"particles.log_weight":[100],"particles.log_beta":[100,5],'
+    '"particles.alpha":[100],"particles.gamma":[100],"clock.ess":[6],"clock.outliers":[2],'
+    '"clock.batch_outliers":[2],"row.mean":[40,1,1],"row.root":[40,1,1],"row.factor":[40,1,1],'
+    '"row.dof":[40],"work.work_factor":[60,1,1],"work.work_dof":[60],"recent_y":[24,1]},'
+    '"sparse f8":{"work.u":[60,60,12,1],"work.shrink":[60,60,12],"work.gain":[60,60,12,1],'
+    '"distinct f8":{"candidates.score":[30,60],"recent_design":[1,24,1,1]'
 )
 WORDS = {2: (_PLAIN + _REGIMES).encode(), 3: (_PLAIN + _REGIMES + _LATER).encode()}
