@@ -4,20 +4,19 @@ BIN := .venv/bin
 REGIMEKIT_DATA ?= $(abspath ../shared/data)
 export REGIMEKIT_DATA
 
-# Witness 1: these run again without the compiler.
-NOJIT_TESTS := tests/test_agreement.py tests/test_bocd.py tests/test_emission.py \
-  tests/test_enumeration.py tests/test_garch.py tests/test_hdp.py tests/test_mixture.py \
-  tests/test_student_t.py tests/test_work.py
+# These run again on the source of the kernels, without compiled code.
+UNCOMPILED_TESTS := tests/ihmm/test_reference.py tests/ihmm/test_hdp.py tests/ihmm/test_resampling.py \
+  tests/ihmm/test_linear_gaussian.py tests/ihmm/test_label_matching.py tests/ihmm/test_batch_schedule.py \
+  tests/ihmm/test_enumeration.py tests/preprocessing/test_lag_buffer.py tests/preprocessing/test_scaling.py
 
-
-.PHONY: venv demo test check lint types imports nojit bench bench-public bench-venv soak soak-model soak-serve \
+.PHONY: venv demo test check lint types imports uncompiled checked bench bench-public bench-venv soak soak-model soak-serve \
   tune replay reproduce quick docs dist wheel-test lock clean
 
 venv: .venv/.made
 
 .venv/.made: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-	  { echo "regimekit needs Python 3.11 or newer; say which with: make PYTHON=python3.11 ..."; exit 1; }
+	  { echo "regimekit needs Python 3.11 or newer. Choose one with: make PYTHON=python3.11 ..."; exit 1; }
 	$(PYTHON) -m venv .venv
 	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
 	@touch $@
@@ -28,7 +27,7 @@ demo: venv
 test: venv
 	$(BIN)/python -m pytest -n 2
 
-check: test lint types imports nojit
+check: test lint types imports uncompiled
 
 lint: venv
 	$(BIN)/ruff check .
@@ -40,8 +39,14 @@ types: venv
 imports: venv
 	$(BIN)/lint-imports
 
-nojit: venv
-	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -n 2 -m 'not slow' $(NOJIT_TESTS)
+uncompiled: venv
+	REGIMEKIT_UNCOMPILED=1 $(BIN)/python -m pytest -n 2 -m 'not slow' -p no:doctest $(UNCOMPILED_TESTS)
+
+# The tests of the kernels with bounds checks compiled in; `make venv` afterwards builds them without.
+checked: venv
+	REGIMEKIT_BUILD=checked $(BIN)/python setup.py build_ext --inplace --force
+	$(BIN)/python -m pytest -n 2 -m 'not slow' tests/goldens tests/ihmm tests/ensemble tests/baselines
+	$(BIN)/python setup.py build_ext --inplace --force
 
 # Two hundred times kill -9 under load; every observation once, outputs as without.
 soak-serve: venv

@@ -19,7 +19,7 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 SOURCE = Path("src")
-# No contraction: the same bits wherever it is compiled. Loops are vectorized, sums are not reordered.
+# No contraction: the same bits wherever it is compiled. Sums are not reordered.
 FLAGS = ["-O2", "-g0", "-ffp-contract=off", "-ftree-vectorize", "-fvect-cost-model=dynamic"]
 RUNTIME = ["numpy>=1.26", "scipy>=1.11", "narwhals>=1.20"]
 MODE = os.environ.get("REGIMEKIT_BUILD", "compiled")

@@ -85,7 +85,7 @@ class Uniform(Rule):
 
 
 class Bernstein(Rule):
-    """`regimekit.ensemble.aggregation`, on the derivative or on the plain loss, with a share for all."""
+    """The aggregation of `auto`, on the derivative or on the loss itself, with a share for all."""
 
     def __init__(
         self, memory: float, linear: bool = True, share: float = 0.0, known: bool = False

@@ -132,7 +132,7 @@ def impossible(part: Part) -> str:
         return ""
     if part.pending:
         return "not run: its settings are not searched yet (python -m paper tune)"
-    if part.model not in regimekit.core.models():
+    if part.model not in regimekit.models():
         return f"not run: this version has no model {part.model}"
     return "" if data_state(part) else _missing_data(part.stream)
 

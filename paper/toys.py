@@ -10,7 +10,7 @@ from scipy import stats
 from paper import drawing
 from paper.tables import Item, Made, Results, Table, Value
 from regimekit import robustness as influence
-from regimekit.ihmm.weights import BROAD_SCALE, log_broad
+from regimekit.ihmm.weights import OUTLIER_SCALE, log_outlier_density
 from regimekit.plotting import PALETTE, pyplot
 
 # The score of each rule: the paper's, the unit-free one (D1), the density of the second edition.
@@ -52,9 +52,9 @@ def contamination(y: Any, means: tuple[float, ...], sds: tuple[float, ...]) -> A
         (True, True)
     """
     plain = stats.norm.logpdf(np.asarray(y)[..., None], means, sds)
-    scale = BROAD_SCALE * sds[0]
+    scale = OUTLIER_SCALE * sds[0]
     away = np.abs(np.asarray(y) - means[0]) / scale
-    broad = np.vectorize(log_broad)(away, float(np.log(scale)), 1)[..., None]
+    broad = np.vectorize(log_outlier_density)(away, float(np.log(scale)), 1)[..., None]
     return np.logaddexp(np.log1p(-OUTLIER_RATE) + plain, np.log(OUTLIER_RATE) + broad)
 
 

@@ -21,8 +21,8 @@ from regimekit.core.maker import ByUnits
 from regimekit.core.registry import REGISTRY
 from regimekit.ensemble.model import Auto
 from regimekit.ihmm.emissions.garch import GarchSettings
-from regimekit.ihmm.emissions.linear_gaussian import GaussianSpec
-from regimekit.ihmm.emissions.normal_inverse_gamma import StudentSpec
+from regimekit.ihmm.emissions.linear_gaussian import GaussianSettings as GaussianSpec
+from regimekit.ihmm.emissions.student_t import StudentTSettings as StudentSpec
 from regimekit.ihmm.settings import RegimeSettings
 
 # Where each maker's settings live, and where its own defaults differ on purpose.

@@ -1,4 +1,4 @@
-"""Where series come from: `regimekit.datasets.load`, and files that ship inside installed packages."""
+"""Sources of series: `regimekit.datasets.load`, and files inside installed packages."""
 
 from __future__ import annotations
 

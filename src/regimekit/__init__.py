@@ -86,9 +86,9 @@ else:
 __all__ = [
     "Event",
     "Forecast",
+    "Regime",
     "RegimekitError",
     "RegimekitWarning",
-    "Regime",
     "Run",
     "SnapshotError",
     "Step",

@@ -22,7 +22,7 @@ from regimekit.cli import commands
 from regimekit.cli.output import read_rows
 from regimekit.cli.pipeline import PipelineOptions
 from regimekit.core import registry
-from regimekit.integrations import making
+from regimekit.integrations import _common
 from regimekit.io import ColumnChoice, TableRequest
 from regimekit.metrics import comparison
 from regimekit.results import Transitions
@@ -106,7 +106,7 @@ def test_inspect_regimes_with_different_coefficients(
 def test_the_default_model_is_one_constant() -> None:
     assert registry.DEFAULT_MODEL in rk.models()
     assert inspect.signature(rk.run_many).parameters["model"].default == registry.DEFAULT_MODEL
-    assert making.default_model() == registry.DEFAULT_MODEL
+    assert _common.DEFAULT_MODEL == registry.DEFAULT_MODEL
     options = PipelineOptions(TableRequest("x.csv"), ColumnChoice())
     assert options.model_name == registry.DEFAULT_MODEL
 

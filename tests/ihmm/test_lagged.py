@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 import regimekit as rk
-from regimekit.preprocessing import two_pasts as pasts
-from regimekit.preprocessing.two_pasts import CLEAN, RAW, TwoPasts
+from regimekit.preprocessing.lag_buffer import CLEAN, RAW, LagBuffer, log_outlier
 
 LAGS = rk.features.intercept() + rk.features.lags(1)
 RAW_LAGS = {"D13": "paper"}
@@ -162,7 +161,7 @@ def test_a_missing_value_decides_nothing():
 def test_the_chance_of_a_jump_falls_with_its_size():
     chance = []
     for error in (6.0, 10.0, 30.0, 1e3, 1e300):
-        past = TwoPasts(1, 1)
+        past = LagBuffer(1, 1)
         past.doubt(np.zeros(1), np.ones(1), error, 0.02)
         chance.append(past.p_raw)
     assert chance == sorted(chance, reverse=True)
@@ -170,7 +169,7 @@ def test_the_chance_of_a_jump_falls_with_its_size():
 
 
 def test_what_was_real_is_remembered_by_its_size():
-    past = TwoPasts(1, 1)
+    past = LagBuffer(1, 1)
     for _ in range(12):
         past.doubt(np.zeros(1), np.full(1, 15.0), 15.0, 0.05)
         past.decide(-10.0, -1.0)
@@ -183,7 +182,7 @@ def test_what_was_real_is_remembered_by_its_size():
 
 def test_the_broad_density_is_one():
     errors = np.linspace(-4000, 4000, 400_001)
-    total = np.exp([pasts.log_broad(e) for e in errors]).sum() * (errors[1] - errors[0])
+    total = np.exp([log_outlier(e) for e in errors]).sum() * (errors[1] - errors[0])
     assert total == pytest.approx(1.0, abs=2e-4)  # 2 / 40 000 lie beyond
 
 

@@ -41,7 +41,7 @@ def test_without_the_library_comes_the_hint(module, monkeypatch):
 
 
 def test_the_default_model_is_a_model():
-    assert _common.default_model() in rk.models()
+    assert _common.DEFAULT_MODEL in rk.models()
 
 
 def test_covariates_are_regressed_on_unless_features_are_given():

@@ -6,7 +6,12 @@ compiled kernels, uncompiled kernels and a plain-Python reference can be compare
 
 from __future__ import annotations
 
+import os
+import warnings
+
 import cython
+
+from regimekit.core.warnings import RegimekitWarning
 
 if cython.compiled:
     from cython.cimports.cpython.pycapsule import PyCapsule_GetPointer
@@ -64,3 +69,12 @@ class RandomSource:
         if cython.compiled:
             return random_beta(self.state, a, b)
         return self.generator.beta(a, b)
+
+
+if not cython.compiled and not os.environ.get("REGIMEKIT_UNCOMPILED"):
+    warnings.warn(
+        "regimekit runs uncompiled and slowly, because it was installed without a C compiler. "
+        "Install a wheel, or a C compiler and reinstall.",
+        RegimekitWarning,
+        stacklevel=2,
+    )

@@ -33,14 +33,13 @@ from typing import NamedTuple
 
 import cython
 import numpy as np
-from cython.cimports.libc.math import exp, isnan, log, sqrt
+from cython.cimports.libc.math import exp, log, sqrt
 
 if not cython.compiled:
     from regimekit.core.logspace import draw_index, logaddexp, logsumexp, normalize
     from regimekit.core.random import RandomSource
     from regimekit.distributions.mixture import Mixture
     from regimekit.distributions.student_t import log_mixture
-    from regimekit.ihmm.emissions.base import PythonEmission
     from regimekit.ihmm.hdp import (
         count_transition,
         least_used,
@@ -327,9 +326,7 @@ class RegimeFilter:
     def learn_candidate(self, place):
         """Add the score of the observation to that of the batch, Eq. (12), and update the row."""
         row: cython.Py_ssize_t = self.candidates.row[place]
-        self.candidates.score[place] += self.emission.update(
-            place, row, self.pool.visits[row] == 0
-        )
+        self.candidates.score[place] += self.emission.update(place, row, self.pool.visits[row] == 0)
         self.candidates.weight[place] = self.emission.weight
         if self.emission.weight < self.settings.schedule.outlier_weight:
             self.candidates.outliers[place] += 1

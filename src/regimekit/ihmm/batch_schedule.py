@@ -1,7 +1,7 @@
 """The size of the next batch: fixed, or from the rate of outliers observed so far.
 
 The paper sketches (Limitations, "Fixed batch size") a rate of outliers lambda ~ Gamma(a, b) that is
-updated by Delta outliers in a batch of B as lambda | Delta, B ~ Gamma(a + Delta, b + B). With lambda
+updated by Delta outliers in a batch of B: lambda | Delta, B ~ Gamma(a + Delta, b + B). With lambda
 integrated out, the number of outliers of a batch is negative binomial. The next batch is the
 smallest one for which the probability that at least half of it are outliers is below a tolerance.
 """

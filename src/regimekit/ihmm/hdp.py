@@ -5,12 +5,12 @@
 A particle stores the transition counts n, the shares beta of its L regimes and, last, of all
 regimes not opened yet, and alpha and gamma. With pi integrated out,
 
-    P(l | s) = (n_sl + alpha beta_l) / (n_s. + alpha)                  Eq. (28), form:transition_prob
+    P(l | s) = (n_sl + alpha beta_l) / (n_s. + alpha)               Eq. (28), form:transition_prob
 
 and given table counts m ~ Antoniak(n, alpha beta), Eq. (31), the other conditionals are closed
-form, Eqs. (32) to (37). A finite `sticky` kappa adds kappa to the self-transition (Fox et al. 2008);
-the paper's degenerate sticky prior, Eqs. (13) and (14), is the batch itself: kappa is infinite inside
-a batch.
+form, Eqs. (32) to (37). A finite `sticky` kappa adds kappa to the self-transition (Fox et al.
+2008); the paper's degenerate sticky prior, Eqs. (13) and (14), is the batch itself: kappa is
+infinite inside a batch.
 """
 
 from __future__ import annotations

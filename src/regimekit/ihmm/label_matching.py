@@ -148,10 +148,7 @@ class LabelMatcher:
                 continue
             for i in range(self.clock.first[g], self.clock.first[g + 1]):
                 if self.particles.current[i] != START:
-                    if (
-                        self.pool.label[self.particles.slots[i, self.particles.current[i]]]
-                        == label
-                    ):
+                    if self.pool.label[self.particles.slots[i, self.particles.current[i]]] == label:
                         total += exp(self.particles.log_weight[i]) / islands
         return min(1.0, total)
 

@@ -265,7 +265,9 @@ def _ask(engine: RegimeFilter) -> Ask:
     return lambda design: Law(*engine.predict_one(design))
 
 
-def _remember_all(engine: RegimeFilter, past: LagBuffer, y: Array, track: Outputs, doubt: float) -> None:
+def _remember_all(
+    engine: RegimeFilter, past: LagBuffer, y: Array, track: Outputs, doubt: float
+) -> None:
     """Push observations that were learnt; only the last one can be doubtful."""
     if not past.depth:
         return

@@ -53,7 +53,7 @@ def check_room(emission: Any, shared_prior: bool, particles: int, islands: int) 
 
 
 def within_reach(emission: Any, features: Array) -> Array:
-    """Return features (.., k), none of them so large that learning one would leave nothing to learn.
+    """Return features (.., k), cut where learning one would make the covariance singular.
 
     A feature that the prior spread of its coefficient takes MAX_MOVE noise scales away shrinks that
     spread by as much in one step; 1e16 are more than a float can distinguish from a singular

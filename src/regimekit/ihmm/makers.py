@@ -40,9 +40,7 @@ MAX_POINTS = 100_000  # points of the cloud of a GARCH regime
 Maker = Callable[..., RegimeModel]
 
 
-def make_maker(
-    name: str, emission: type[EmissionSettings], text: str, **defaults: Any
-) -> Maker:
+def make_maker(name: str, emission: type[EmissionSettings], text: str, **defaults: Any) -> Maker:
     """Return the maker of a model: a function with one keyword argument per setting.
 
     Args:
@@ -54,9 +52,11 @@ def make_maker(
     by_units = BY_UNITS[emission]
     chosen: dict[str, Any] = {}
     docs: dict[str, str] = {}
+    types: dict[str, Any] = {}
     for f in (*fields(emission), *fields(RegimeSettings)):
         chosen[f.name] = by_units.get(f.name, defaults.get(f.name, f.default))
         docs[f.name] = f.metadata["doc"]
+        types[f.name] = "ArrayLike" if f.type == "Any" else f.type
     chosen["units"] = None
 
     def make(**settings: Any) -> RegimeModel:
@@ -69,7 +69,9 @@ def make_maker(
     make.__doc__ = _docstring(text, docs)
     make.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
         [
-            inspect.Parameter(key, inspect.Parameter.KEYWORD_ONLY, default=value)
+            inspect.Parameter(
+                key, inspect.Parameter.KEYWORD_ONLY, default=value, annotation=types[key]
+            )
             for key, value in chosen.items()
         ],
         return_annotation=RegimeModel,

@@ -21,22 +21,21 @@ from regimekit.core.covariates import (
     pack_lags,
     read_dim,
     read_first,
-    read_shape,
     read_lags,
+    read_shape,
 )
 from regimekit.core.exceptions import RegimekitError, SnapshotError, share, unknown, whole
 from regimekit.core.maker import json_value
 from regimekit.core.model import Array, Model
 from regimekit.core.recorder import Block
 from regimekit.distributions.forecast import Forecast, Forecasts
-from regimekit.ihmm import lagged
-from regimekit.ihmm.deviations import read_rule, write_rule
-from regimekit.ihmm.emissions.base import Emission, EmissionSettings, PythonEmission, Shape
-from regimekit.ihmm import snapshots
+from regimekit.ihmm import lagged, snapshots
 from regimekit.ihmm.algorithm import RegimeFilter
+from regimekit.ihmm.deviations import read_rule
+from regimekit.ihmm.emissions.base import Emission, EmissionSettings, PythonEmission, Shape
+from regimekit.ihmm.label_matching import KNOWN_SHARE
 from regimekit.ihmm.limits import check_room, check_scales, within_reach
 from regimekit.ihmm.multistep import paths_ahead, rows_ahead
-from regimekit.ihmm.label_matching import KNOWN_SHARE
 from regimekit.ihmm.reporting import Reporter
 from regimekit.ihmm.settings import RegimeSettings
 from regimekit.preprocessing import features as feature_maps
@@ -243,7 +242,10 @@ class RegimeModel(Model):
         p, identity = self.engine.particles, np.asarray(self.engine.pool.label)
         names = self.reporter.names
         for i in range(p.alpha.shape[0]):
-            own = [names.get(a, -1) for a in identity[np.asarray(p.slots)[i, : p.n_regimes[i]]].tolist()]
+            own = [
+                names.get(a, -1)
+                for a in identity[np.asarray(p.slots)[i, : p.n_regimes[i]]].tolist()
+            ]
             at = [(own.index(a), j) for j, a in enumerate(ids) if a in own]
             rows = self.engine.transitions_of(i)
             omega = math.exp(p.log_weight[i])

@@ -92,7 +92,7 @@ def _design(engine: RegimeFilter, features: Features, x: Row | None, h: int) -> 
 def paths_ahead(
     engine: RegimeFilter, features: Features, past: LagBuffer, rows: list[Row | None]
 ) -> list[Forecast]:
-    """Return mixtures over simulated paths; the draws depend on the state alone, and change none."""
+    """Return mixtures over simulated paths; the draws depend on the state and do not change it."""
     rng = np.random.default_rng([engine.clock.time, 7])
     island, candidate = _first_candidates(engine, rng)
     pasts = past.values[_versions(past, rng)]
@@ -103,9 +103,7 @@ def paths_ahead(
             candidate = _move(engine, matrices, island, candidate, h, rng)
         phi = within_reach(engine.emission, features.many(x, engine.clock.time + h, pasts))
         places = island * engine.candidates.capacity + candidate
-        location, spread, dof = engine.predict_places(
-            places.tolist(), engine.emission.designs(phi)
-        )
+        location, spread, dof = engine.predict_places(places.tolist(), engine.emission.designs(phi))
         share = np.full(PATHS, 1.0 / PATHS)
         found.append(_with_outliers(engine, share, location, spread, dof))
         pasts = np.concatenate([pasts[:, 1:], _draw(location, spread, dof, rng)[:, None]], axis=1)

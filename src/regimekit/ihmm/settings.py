@@ -73,9 +73,7 @@ class RegimeSettings:
         'learnt, from one broad density), "imq", "huber", "mahalanobis" or "none".',
     )
     weigh_regimes: bool = setting(True, "weight the evidence for regimes, too.")
-    outlier_rate: float = setting(
-        0.05, "first guess of the share of outliers under contamination."
-    )
+    outlier_rate: float = setting(0.05, "first guess of the share of outliers under contamination.")
     particles: int = setting(100, "number of hypotheses about the path of regimes.")
     islands: int | None = setting(
         None,
@@ -237,7 +235,7 @@ class RegimeSettings:
         return RATE_OBSERVATIONS * rate, RATE_OBSERVATIONS * (1 - rate)
 
     def n_islands(self) -> int:
-        """Return the number of islands; by default one per place of the batch, 10 particles each."""
+        """Return the number of islands; by default one per place of the batch."""
         particles = whole("particles", self.particles, most=MOST_PARTICLES)
         if self.islands is not None:
             return whole("islands", self.islands, most=particles)

@@ -1,10 +1,10 @@
 """A regime model that estimates the units of its stream, so that nothing need be known about y.
 
-With `units="auto"`, y is standardized by its own noise (`regimekit.preprocessing.scaling`) around its
-own centre. The model inside works in these units, with noise 1 and levels of variance 100; its
-outputs are converted to the user's units. While the units are still being refined, over the first 80
-observations, and if the stream turns out to have changed them later, the model is rebuilt on the
-stored observations; the regime that was reported last keeps its id.
+With `units="auto"`, y is standardized by its own noise around its own centre (`scaling`). The model
+inside works in these units, with noise 1 and levels of variance 100; its outputs are converted to
+the user's units. While the units are refined, over the first 80 observations, and if the stream
+turns out to have changed them later, the model is rebuilt on the stored observations; the regime
+that was reported last keeps its id.
 """
 
 from __future__ import annotations

@@ -319,7 +319,7 @@ def _match(forecasts: ForecastLike, y: ArrayLike) -> tuple[Forecasts, Array]:
     dim = stack.location.shape[1] if len(stack) else observed.shape[1]
     if observed.shape != (len(stack), dim):
         raise RegimekitError(
-            f"y must have shape {(len(each), dim)} to match the forecasts, got {observed.shape}."
+            f"y must have shape {(len(stack), dim)} to match the forecasts, got {observed.shape}."
         )
     return stack, observed
 

@@ -114,7 +114,7 @@ class Observation:
 class Predictive:
     """One-step predictive distributions of all candidates, by place.
 
-    The `start_` fields are those of the rows at the start of the batch (D4, D7 of the paper's text).
+    The `start_` fields are those of the rows at the start of the batch (used if D4 or D7 is off).
 
     Attributes:
         location: (P, d) centre.

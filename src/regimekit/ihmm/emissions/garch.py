@@ -77,23 +77,32 @@ class GarchSettings(EmissionSettings):
 
     variance_prior: Any = field(
         default=(1.0, 1.5),
-        metadata={"doc": '(median, spread of the log) of the long-run variance omega / (1 - a - b) of a regime, in the units of y^2.'},
+        metadata={
+            "doc": "(median, spread of the log) of the long-run variance omega / (1 - a - b) of "
+            "a regime, in the units of y^2."
+        },
     )
     persistence_prior: Any = field(
         default=(0.9, 0.5),
-        metadata={"doc": '(median, spread of the logit) of a + b.'},
+        metadata={"doc": "(median, spread of the logit) of a + b."},
     )
     reaction_prior: Any = field(
         default=(0.1, 0.5),
-        metadata={"doc": '(median, spread of the logit) of a / (a + b), the part of the persistence due to the latest observation.'},
+        metadata={
+            "doc": "(median, spread of the logit) of a / (a + b), the part of the persistence "
+            "due to the latest observation."
+        },
     )
     cloud: int = field(
         default=192,
-        metadata={"doc": 'number of points per regime; the cost is proportional to it, the error to the inverse of its square root.'},
+        metadata={
+            "doc": "number of points per regime; the cost is proportional to it, the error to "
+            "the inverse of its square root."
+        },
     )
     bandwidth: float = field(
         default=0.7,
-        metadata={"doc": 'h of the kernel that smooths redrawn points, between 0 and 1.'},
+        metadata={"doc": "h of the kernel that smooths redrawn points, between 0 and 1."},
     )
 
     def build(self, shape, scoring, longest):

@@ -44,15 +44,21 @@ class GaussianSettings(EmissionSettings):
 
     noise: Any = field(
         default=0.25,
-        metadata={"doc": 'R, the variance of one observation around its regime: a number or a (d, d) matrix; by default 1 if the units are estimated, else 0.25.'},
+        metadata={
+            "doc": "R, the variance of one observation around its regime: a number or a (d, d) "
+            "matrix; by default 1 if the units are estimated, else 0.25."
+        },
     )
     prior_mean: Any = field(
         default=0.0,
-        metadata={"doc": 'mu0 of the coefficients: a number or a vector.'},
+        metadata={"doc": "mu0 of the coefficients: a number or a vector."},
     )
     prior_var: Any = field(
         default=1.0,
-        metadata={"doc": 'Sigma0 of the coefficients: a number, a vector or a matrix; by default 100 if the units are estimated, else 1.'},
+        metadata={
+            "doc": "Sigma0 of the coefficients: a number, a vector or a matrix; by default 100 "
+            "if the units are estimated, else 1."
+        },
     )
 
     def build(self, shape, scoring, longest):
@@ -197,7 +203,7 @@ class LinearGaussian(Emission):
         return score
 
     def whiten(self, place, at_start):
-        """Write residuals and A' F' of the observed coordinates in units where R is the identity."""
+        """Write residuals and A' F' of the observed coordinates, whitened by R."""
         n: cython.Py_ssize_t = self.observation.n_seen
         at: cython.Py_ssize_t
         location: cython.double
@@ -207,9 +213,7 @@ class LinearGaussian(Emission):
                 location = self.predictive.start_location[place, at]
             else:
                 location = self.predictive.location[place, at]
-            self.residual[j] = (
-                min(max(self.observation.y[at], -MAX_LENGTH), MAX_LENGTH) - location
-            )
+            self.residual[j] = min(max(self.observation.y[at], -MAX_LENGTH), MAX_LENGTH) - location
             for a in range(self.lines.shape[1]):
                 if at_start:
                     self.lines[j, a] = self.steps.raw[place, at, a]

@@ -100,23 +100,34 @@ class StudentTSettings(EmissionSettings):
 
     prior_mean: Any = field(
         default=0.0,
-        metadata={"doc": 'mean of the coefficients: a number or a vector.'},
+        metadata={"doc": "mean of the coefficients: a number or a vector."},
     )
     prior_var: Any = field(
         default=1.0,
-        metadata={"doc": 'scale of the coefficients around their mean, in the units of y^2, as for `br_ihmm`: a number, or a vector or matrix over the features; by default 100 if the units are estimated, else 1.'},
+        metadata={
+            "doc": "scale of the coefficients around their mean, in the units of y^2, as for "
+            "`br_ihmm`: a number, or a vector or matrix over the features; by default 100 "
+            "if the units are estimated, else 1."
+        },
     )
     noise_shape: float = field(
         default=3.0,
-        metadata={"doc": 'a0; the guess of the noise counts as 2 a0 observations. Above 1 the standard deviation of a forecast is finite. By default 5 if the units are estimated, else 3.'},
+        metadata={
+            "doc": "a0; the guess of the noise counts as 2 a0 observations. Above 1 the standard "
+            "deviation of a forecast is finite. By default 5 if the units are estimated, "
+            "else 3."
+        },
     )
     noise_scale: Any = field(
         default=0.75,
-        metadata={"doc": 'b0; b0 / a0 is the guess of the noise variance of a regime: a number, or a (d, d) matrix. By default 5 if the units are estimated, else 0.75.'},
+        metadata={
+            "doc": "b0; b0 / a0 is the guess of the noise variance of a regime: a number, or a "
+            "(d, d) matrix. By default 5 if the units are estimated, else 0.75."
+        },
     )
     consistent: bool = field(
         default=True,
-        metadata={"doc": 'correct the learnt variance for the effect of the weight.'},
+        metadata={"doc": "correct the learnt variance for the effect of the weight."},
     )
 
     def build(self, shape, scoring, longest):
@@ -218,16 +229,22 @@ class StudentT(Emission):
         self.q[place] = dot(self.steps.ahead[place, 0], self.steps.ahead[place, 0])
         self.predictive.dof[place] = self.work_dof[place]
         self.write_spread(
-            self.work_factor, place, (1.0 + self.q[place]) / self.work_dof[place],
-            self.predictive.spread, place,
+            self.work_factor,
+            place,
+            (1.0 + self.q[place]) / self.work_dof[place],
+            self.predictive.spread,
+            place,
         )
         if self.scoring.sequential and not self.need_start:
             return
         self.start_q[place] = dot(self.steps.raw[place, 0], self.steps.raw[place, 0])
         self.predictive.start_dof[place] = self.dof[row]
         self.write_spread(
-            self.factor, row, (1.0 + self.start_q[place]) / self.dof[row],
-            self.predictive.start_spread, place,
+            self.factor,
+            row,
+            (1.0 + self.start_q[place]) / self.dof[row],
+            self.predictive.start_spread,
+            place,
         )
 
     def write_spread(self, factor, at, scale, out, place):
@@ -423,11 +440,15 @@ class StudentT(Emission):
                 for k in range(m):
                     self.covariance[j, k] = 0.0
             add_covariance(
-                self.root, a, dot(self.factor[a, i], self.factor[a, i]) / self.dof[a],
+                self.root,
+                a,
+                dot(self.factor[a, i], self.factor[a, i]) / self.dof[a],
                 self.covariance,
             )
             add_covariance(
-                self.root, b, dot(self.factor[b, i], self.factor[b, i]) / self.dof[b],
+                self.root,
+                b,
+                dot(self.factor[b, i], self.factor[b, i]) / self.dof[b],
                 self.covariance,
             )
             farthest = max(farthest, squared_mahalanobis(self.covariance, self.gap))
