@@ -42,8 +42,6 @@ def taken_from_second(stream: str) -> dict[str, Any]:
         "islands: one grid": {"islands": 1},
         "kappa: no sticky bias": {"sticky": 0.0},
         "gamma's prior: the paper's": {"gamma_prior": [1.0, 1.0]},
-        "newborns (D10)": {"rule": {"D10": "paper"}},
-        "merge (D11)": {"rule": {"D11": "paper"}},
         "names (D12)": {"rule": {"D12": "paper"}},
         **({"lags (D13)": {"rule": {"D13": "paper"}}} if stream in settings.LAGGED else {}),
         DATES: {},
@@ -146,9 +144,8 @@ ITEMS = (
         "The second edition with one piece taken away",
         "our own (docs/deviations.md)",
         _SHARED + "Without the contamination score the islands and gamma's prior are kept, so "
-        "that one thing changes; D10 and D11 act under contamination only, so they go with it. The "
-        "last row of a stream scores the same runs by what was known at the time, without the "
-        "dates that changes get afterwards.",
+        "that one thing changes. The last row of a stream scores the same runs by what was known "
+        "at the time, without the dates that changes get afterwards.",
         partial(_ablation, edition=SECOND),
         partial(_all, edition=SECOND),
     ),

@@ -82,7 +82,7 @@ def _attempt(results: Results) -> Made:
 
 def mended_parts(plan: Plan, stream: str, mended: Mended) -> list[Part]:
     """A few runs of the paper's rule with some of the nine mended, R as searched."""
-    rule = {f"D{k}": "paper" for k in range(1, 13)} | dict.fromkeys(mended, "default")
+    rule = dict.fromkeys((*NINE, "D12"), "paper") | dict.fromkeys(mended, "default")
     changes: dict[str, Any] = {"rule": rule, "weight": "imq", "resampling": "multinomial"}
     variant = PRINTED if stream == "iid_gauss" else PAPER_R
     return plan.parts(stream, MODEL, variant, changes, short=True)[:SEEDS]

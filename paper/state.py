@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
+from types import ModuleType
 
 import regimekit
 from regimekit.core.registry import REGISTRY
@@ -22,6 +23,7 @@ from regimekit.core.registry import REGISTRY
 SOURCE = Path(regimekit.__file__).parents[1]
 _PACKAGE = "regimekit"
 _REGISTRY = "regimekit.core.registry"
+_MODEL = "regimekit.core.model"  # asks the registry for pickles alone, which decide no number
 # What is shown, said or stored, to the bit: no number of a run comes from there.
 _SPEAKING = (
     "regimekit.core.display",
@@ -30,12 +32,8 @@ _SPEAKING = (
     "regimekit.serialization.snapshot",
     "regimekit.serialization",
     "regimekit.ihmm.snapshots",
-    "regimekit.ihmm.state_validation",
-    "regimekit.ihmm.delta_encoding",
-    "regimekit.ihmm.simplex_encoding",
     "regimekit.core.advice",
     "regimekit.core.explain",
-    "regimekit.ensemble.advice",
     "regimekit.ensemble.explain",
 )
 
@@ -83,7 +81,8 @@ def reached(
         if name in found or _speaks(name):
             continue
         found.add(name)
-        queue += imported(_path(name, root))
+        further = imported(_path(name, root))
+        queue += [one for one in further if (name, one) != (_MODEL, _REGISTRY)]
         if name == _REGISTRY:
             queue += models
     return found
@@ -141,7 +140,10 @@ def _home(name: str) -> str:
     package, _, attribute = name.rpartition(".")
     if package != _PACKAGE:
         return package
-    return str(getattr(getattr(regimekit, attribute), "__module__", _PACKAGE))
+    public = getattr(regimekit, attribute)
+    if isinstance(public, ModuleType):
+        return public.__name__
+    return str(getattr(public, "__module__", _PACKAGE))
 
 
 def _path(module: str, root: Path) -> Path:

@@ -245,8 +245,8 @@ def _influence(model: Model, values: Array, clean: Array, position: Any = 0) -> 
     engine = getattr(model, "engine", None)
     if engine is None:
         return np.array([_forecast_shift(model, value, clean[0]) for value in values])
-    clock = engine.state.clock
-    left = int((clock.size - clock.position).min())
+    clock = engine.clock
+    left = int((np.asarray(clock.size) - np.asarray(clock.position)).min())
     known_noise = "noise" in model.settings()
     measure = influence.joint_pif if known_noise else influence.state_pif
     return np.asarray(measure(model, values, clean=clean[:left], position=position))

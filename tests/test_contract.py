@@ -392,7 +392,7 @@ def test_missing_values_move_no_coefficient(case: Case, stream: np.ndarray) -> N
     """After 64 missing observations every regime is one that was there before, as it was."""
     model = case.make()
     model.run(stream[:60])
-    if getattr(model, "engine", None) is None:
+    if not hasattr(getattr(model, "engine", None), "pool"):
         pytest.skip(f"{case.name} keeps no rows of regimes")
     model.run(np.full(32, np.nan))  # finish the batches that had begun
     before = coefficients(model.engine)

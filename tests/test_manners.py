@@ -70,7 +70,7 @@ def test_words_fit_a_terminal(name: str, met: Any) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_explained_before_and_after(name: str, met: Any) -> None:
-    assert "has seen no" in small(name).explain()
+    assert "no observations yet" in small(name).explain()
     model, _ = met[name]
     text = model.explain()
     assert f"{name} after 60 observations" in text

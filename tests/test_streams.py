@@ -76,6 +76,7 @@ def test_dates_of_closer_levels_are_near() -> None:
     assert max(off) <= 3 and np.mean(off) <= 0.5
 
 
+@pytest.mark.xfail(strict=True, reason="a cost of removing newborn branches: see ADR 4")
 def test_a_first_observation_far_off_is_repaired() -> None:
     """Ten standard deviations off: after six ordinary values the forecast is theirs."""
     extra, error = [], []

@@ -221,5 +221,5 @@ class TestCrps:
         assert evaluate.crps([pair] * 3, y) == pytest.approx((first + second) / 2)
 
     def test_lengths_must_agree(self) -> None:
-        with pytest.raises(RegimekitError, match="y has shape"):
+        with pytest.raises(RegimekitError, match="y must have shape"):
             evaluate.crps([Forecast.gaussian(0.0, 1.0)], [1.0, 2.0])

@@ -153,13 +153,13 @@ CRAFTED = [
     ("garch_ihmm", "row.parameters", 1, 1.0),
     ("garch_ihmm", "row.variance", 0, 1e-320),
     ("garch_ihmm", "work.work_log_weight", 0, 700.0),
-    ("auto", "units/scale", 0, 1e-300),
-    ("auto", "ensemble/past", 0, 1e9),
-    ("auto", "ensemble/rate", 0, 0.0),
-    ("auto", "ensemble/mix.square", 0, -1.0),
-    ("auto", "ensemble/regimes.0", 0, 77),
-    ("auto", "ensemble/simple.smooth0.0.variance", 0, 0.0),
-    ("auto", "reading/moves", 0, -1.0),
+    ("auto", "scaling.scale", 0, 1e-300),
+    ("auto", "ensemble.buffer.values", 0, 1e9),
+    ("auto", "ensemble.aggregation.square", 0, -1.0),
+    ("auto", "member.0/particles.current", 0, 77),
+    ("auto", "ensemble.simple.variance", 0, 0.0),
+    ("auto", "selection.reported_moves", 0, -1.0),
+    ("auto", "selection.names", 0, 77),
 ]
 
 
@@ -232,11 +232,11 @@ CLAIMS: list[tuple[str, tuple[Any, ...], Any]] = [
     ("auto", ("settings", "features", 2, "steps"), [10**9]),
     ("auto", ("values", "dim"), 10**4),
     ("auto", ("values", "seasons"), [10**9]),
-    ("auto", ("values", "reading", "chosen"), 9),
-    ("auto", ("values", "reading", "regime"), 9),
-    ("auto", ("values", "reading", "public"), [9]),
-    ("auto", ("values", "ensemble", "p_raw"), math.nan),
-    ("auto", ("values", "calibration", "size"), 1e9),
+    ("auto", ("values", "selection.chosen"), 9),
+    ("auto", ("values", "selection.regime"), 9),
+    ("auto", ("values", "ensemble.outlier_count"), 0.0),
+    ("auto", ("values", "ensemble.buffer.p_innovational"), math.nan),
+    ("auto", ("values", "calibration.size"), 1e9),
 ]
 
 

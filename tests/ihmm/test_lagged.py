@@ -109,11 +109,11 @@ def test_a_forecast_in_doubt_mixes_both_pasts():
     y = autoregression(5)
     model = fitted(y[:200])
     model.update(y[199] + 12.0)
-    assert model.past.pending and 0 < model.past.p_raw < 1
+    assert model.past.pending and 0 < model.past.p_innovational < 1
     clean, raw = model.copy(), model.copy()
     clean.past.settle(CLEAN)
     raw.past.settle(RAW)
-    share, mean = model.past.p_raw, model.predict().mean
+    share, mean = model.past.p_innovational, model.predict().mean
     expected = (1 - share) * clean.predict().median + share * raw.predict().mean
     assert mean == pytest.approx(expected, abs=0.2)
     assert model.forecast(1)[0].mean == mean
@@ -125,7 +125,7 @@ def test_what_is_in_doubt_is_stored():
     model = fitted(y[:200])
     model.update(y[199] + 15.0)
     loaded = rk.from_bytes(model.to_bytes())
-    assert loaded.past.pending and loaded.past.p_raw == model.past.p_raw
+    assert loaded.past.pending and loaded.past.p_innovational == model.past.p_innovational
     for value in y[200:230]:
         assert loaded.predict().mean == model.predict().mean
         model.update(value)
@@ -148,9 +148,9 @@ def test_a_missing_value_decides_nothing():
     y = autoregression(7)
     model = fitted(y[:200])
     model.update(y[199] + 15.0)
-    chance = model.past.p_raw
+    chance = model.past.p_innovational
     model.update(np.nan)
-    assert model.past.pending and model.past.p_raw == chance
+    assert model.past.pending and model.past.p_innovational == chance
     model.update(y[200])
     assert not model.past.pending
 
@@ -163,7 +163,7 @@ def test_the_chance_of_a_jump_falls_with_its_size():
     for error in (6.0, 10.0, 30.0, 1e3, 1e300):
         past = LagBuffer(1, 1)
         past.doubt(np.zeros(1), np.ones(1), error, 0.02)
-        chance.append(past.p_raw)
+        chance.append(past.p_innovational)
     assert chance == sorted(chance, reverse=True)
     assert chance[1] == pytest.approx(0.5, abs=0.2) and chance[3] * 1e3 < 1.5
 
@@ -174,10 +174,10 @@ def test_what_was_real_is_remembered_by_its_size():
         past.doubt(np.zeros(1), np.full(1, 15.0), 15.0, 0.05)
         past.decide(-10.0, -1.0)
     past.doubt(np.zeros(1), np.full(1, 15.0), 15.0, 0.05)
-    usual = past.p_raw
+    usual = past.p_innovational
     past.decide(-10.0, -1.0)
     past.doubt(np.zeros(1), np.full(1, 1e4), 1e4, 0.05)
-    assert usual > 0.99 and past.p_raw * 1e4 < 20
+    assert usual > 0.99 and past.p_innovational * 1e4 < 20
 
 
 def test_the_broad_density_is_one():

@@ -40,7 +40,7 @@ MONTH_ENDS = [month - timedelta(days=1) for month in months(20, 1)]
         (months(9, 3), "quarterly", 4),
         (months(9, 12), "yearly", None),
         (MONTH_ENDS, "monthly", 12),
-        (WEEKDAYS, "daily but at weekends", 5),
+        (WEEKDAYS, "daily except weekends", 5),
         ([1.0, 2.0, 3.0, 4.0], "every 1", None),
     ],
 )

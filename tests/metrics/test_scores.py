@@ -307,7 +307,7 @@ class TestPrequential:
         hours = pd.date_range("2024-01-01", periods=60, freq="h")
         model = rk.auto()
         evaluate.prequential(model, pd.Series(stream[:60], hours))
-        assert model.plan.seasons == (24, 168)
+        assert model.lineup.seasons == (24, 168)
 
     def test_without_forecasts_only_the_run_is_scored(self) -> None:
         y = self.stream()

@@ -47,41 +47,40 @@ FAMILY = {"br_ihmm", "student_t_ihmm", "garch_ihmm", "auto"}
 @pytest.mark.parametrize(
     ("file", "models"),
     [
-        ("regimes/commit.py", FAMILY),  # a kernel; auto makes its members by name
-        ("regimes/resampling.py", FAMILY),
-        ("models/ihmm.py", {"br_ihmm", "garch_ihmm", "auto"}),
-        ("models/bocd.py", {"bocd", "auto"}),
-        ("emissions/garch.py", {"garch_ihmm", "auto"}),
-        ("bank/mixing.py", {"auto"}),
-        ("units.py", FAMILY),
-        ("score.py", set(RUNS)),
-        ("features/past.py", set(RUNS)),
-        ("mixture.py", set(RUNS)),
+        ("ihmm/algorithm.py", FAMILY),  # a kernel; auto makes its members by name
+        ("ihmm/resampling.py", FAMILY),
+        ("ihmm/makers.py", FAMILY),
+        ("baselines/bocd.py", {"bocd", "auto"}),
+        ("ihmm/emissions/garch.py", FAMILY),
+        ("ensemble/aggregation.py", {"auto"}),
+        ("preprocessing/scaling.py", FAMILY),
+        ("ihmm/weights.py", set(RUNS)),
+        ("preprocessing/raw_lags.py", set(RUNS)),
+        ("distributions/mixture.py", set(RUNS)),
     ],
 )
 def test_an_edit_of_what_decides_numbers_is_noticed(source: Path, file: str, models: set[str]):
     line = "from __future__ import annotations\n"
     found = changed(source, file, line, line + "\n_EDITED = 1\n")
-    assert found >= models and (file.startswith("models/ihmm") or found == models)
+    assert found == models
 
 
 @pytest.mark.parametrize(
     "file",
     [
-        "cli/app.py",
-        "cli/upkeep.py",
+        "cli/commands.py",
+        "cli/snapshots.py",
         "report/__init__.py",
-        "plot/__init__.py",
-        "display.py",
-        "errors.py",
-        "notices.py",
-        "snapshot.py",
-        "containers/lanes.py",
-        "models/explaining.py",
-        "models/advice.py",
-        "bank/explain.py",
-        "bank/advice.py",
-        "many.py",
+        "plotting/__init__.py",
+        "core/display.py",
+        "core/exceptions.py",
+        "core/warnings.py",
+        "serialization/snapshot.py",
+        "serialization/lanes.py",
+        "core/explain.py",
+        "core/advice.py",
+        "ensemble/explain.py",
+        "panel.py",
         "tuning/__init__.py",
         "__init__.py",
     ],
@@ -92,7 +91,7 @@ def test_an_edit_of_what_only_speaks_is_harmless(source: Path, file: str):
 
 
 def test_comments_docstrings_and_layout_do_not_count(source: Path):
-    kernel = "regimes/commit.py"
+    kernel = "ihmm/algorithm.py"
     line = "from __future__ import annotations\n"
     assert changed(source, kernel, line, f"# A comment.\n\n\n{line}") == set()
     said = (source / "regimekit" / kernel).read_text().split('"""')
@@ -105,12 +104,13 @@ def test_types_alone_are_no_import(tmp_path: Path):
     file.write_text(
         "from typing import TYPE_CHECKING\nimport regimekit as rk\n"
         "if TYPE_CHECKING:\n    from regimekit.report import page\n"
-        "def f():\n    from regimekit import units\n    return rk.features, rk.bocd\n"
+        "def f():\n    from regimekit.preprocessing import scaling\n"
+        "    return rk.features, rk.bocd\n"
     )
     assert state.imported(file) == (
         "regimekit",
-        "regimekit.preprocessing.features",
         "regimekit.baselines.bocd",
+        "regimekit.preprocessing.features",
         "regimekit.preprocessing.scaling",
     )
 
@@ -126,10 +126,10 @@ def test_the_code_of_a_model_is_what_it_imports():
 def test_a_probe_depends_on_the_models_it_asks():
     for name in ("untuned", "bursts", "auto"):
         found = state.reached(state.imported(probes.PROBES[name].source))
-        assert {"regimekit.ihmm.batch_update", "regimekit.ihmm.makers"} <= found, name
+        assert {"regimekit.ihmm.algorithm", "regimekit.ihmm.makers"} <= found, name
     tortured = probes.PROBES["torture"]
     assert set(tortured.models) == {model for model, _ in probes.TORTURED.values()}
     found = state.reached(
         [*state.imported(tortured.source), *(MODULES[name] for name in tortured.models)]
     )
-    assert "regimekit.ihmm.batch_update" in found and "regimekit.ensemble.aggregation" not in found
+    assert "regimekit.ihmm.algorithm" in found and "regimekit.ensemble.aggregation" not in found

@@ -107,8 +107,8 @@ class BeamSettings:
         shape, scale = read_pair("noise_prior", self.noise_prior, "scale")
         noise = self.known_noise()
         unit = scale / shape if noise is None else noise
-        precision = unit * np.linalg.inv(covariance)
-        root = np.linalg.cholesky(covariance / unit)
+        precision = np.asarray(unit * np.linalg.inv(covariance), np.float64)
+        root = np.asarray(np.linalg.cholesky(covariance / unit), np.float64)
         known = noise is not None
         return Prior(mean, precision, root, known, unit, shape, scale, self.concentration())
 

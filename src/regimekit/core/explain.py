@@ -75,8 +75,14 @@ def changed_settings(model: Any) -> str:
     # By name: the registry imports every model, and every model imports this module.
     registry = import_module("regimekit.core.registry")
     registered = model.name in registry.REGISTRY
+    settings = model.settings()
     usual = registry.make(model.name).settings() if registered else {}
-    changed = {k: v for k, v in model.settings().items() if k not in usual or v != usual[k]}
+    changed = {k: v for k, v in settings.items() if k not in usual or v != usual[k]}
+    if registered and changed:
+        # Settings that follow from the changed ones are not changes themselves.
+        given = registry.given_settings(model.name, changed)
+        follows = registry.make(model.name, **given).settings() if given else usual
+        changed = {k: v for k, v in changed.items() if k in given or v != follows.get(k)}
     if "features" in changed and hasattr(model, "features"):
         changed["features"] = model.features
         # The default "no features given" resolves to an intercept: that is no change.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import json
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -100,6 +101,13 @@ _PATTERNS: dict[str, Model] = {}  # models that have seen nothing, by name and s
 
 REGISTRY = {entry.name: entry for entry in _ENTRIES}
 DEFAULT_MODEL = "auto"  # used wherever the caller names no model
+
+
+def given_settings(name: str, settings: dict[str, Any]) -> dict[str, Any]:
+    """Return those of some settings whose default does not depend on other settings."""
+    maker_of_model = getattr(importlib.import_module(REGISTRY[name].module), name)
+    parameters = inspect.signature(maker_of_model).parameters
+    return {k: v for k, v in settings.items() if parameters[k].default is not None}
 
 
 def models() -> dict[str, str]:

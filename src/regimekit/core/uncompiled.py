@@ -38,4 +38,4 @@ def prefer_source() -> None:
     """
     if find_spec("cython") is None:
         raise ImportError("REGIMEKIT_UNCOMPILED needs Cython: pip install cython")
-    sys.meta_path.insert(0, SourceFinder())  # type: ignore[arg-type]
+    sys.meta_path.insert(0, SourceFinder())

@@ -119,7 +119,8 @@ class Forecast:
     @classmethod
     def from_mixture(cls, mixture: Mixture, outlier: float = 0.0) -> Forecast:
         """Return a forecast with copies of the components of a mixture of the core."""
-        return cls(*mixture.components(), outlier=outlier)
+        share, location, spread, dof = mixture.components()
+        return cls(share, location, spread, dof, outlier)
 
     def __repr__(self) -> str:
         return display.short(f"Forecast({', '.join(f'{k} {v}' for k, v in self._summary())})")
@@ -302,10 +303,14 @@ class Forecasts(Sequence[Forecast]):
         sizes = [forecast.share.size for forecast in forecasts]
         names = ("share", "location", "spread", "dof")
         columns = ([getattr(forecast, name) for forecast in forecasts] for name in names)
+        share, location, spread, dof = (np.concatenate(column) for column in columns)
         return cls(
             np.concatenate([[0], np.cumsum(sizes)]),
-            *(np.concatenate(column) for column in columns),
-            outlier=np.array([forecast.outlier for forecast in forecasts]),
+            share,
+            location,
+            spread,
+            dof,
+            np.array([forecast.outlier for forecast in forecasts]),
         )
 
     def __len__(self) -> int:

@@ -229,6 +229,7 @@ class Auto(Model):
         if not kept.flag("started"):
             return
         dim = kept.whole("dim", 1, MOST_COORDINATES)
+        stored.floats("scaling.centre", (dim,))  # before an engine of that size is allocated
         self.lineup.unpack(kept, stored)
         n_x = self.lineup.width(self.lineup.like)
         kept.whole("n_x", n_x, n_x)
@@ -265,8 +266,11 @@ def _regimes(filter: RegimeFilter) -> list[Regime]:
         if held[rows].sum() >= KNOWN_SHARE - 1e-9:
             # The version that most of the weight shares.
             row = int(rows[np.argmax(held[rows])])
-            counts = (int(c[row]) for c in (pool.visits, pool.first_seen, pool.last_seen))
-            known.append(Regime(own, *counts, *filter.emission.coefficients(row)))
+            visits, first, last = (
+                int(c[row]) for c in (pool.visits, pool.first_seen, pool.last_seen)
+            )
+            mean, sd = filter.emission.coefficients(row)
+            known.append(Regime(own, visits, first, last, mean, sd))
     return known
 
 

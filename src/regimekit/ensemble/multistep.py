@@ -138,7 +138,7 @@ def _without_lags(member: RegimeMember, covariates: Array) -> list[Component]:
         features = features + feature_maps.columns()
     return [
         _thinned(f.share, f.location, f.spread, f.dof)
-        for f in rows_ahead(member.filter, features, rows)[1:]
+        for f in rows_ahead(member.filter, features, list(rows))[1:]
     ]
 
 

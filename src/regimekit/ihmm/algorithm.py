@@ -962,10 +962,17 @@ class RegimeFilter:
         value: cython.double[::1] = y
         features: cython.double[:, ::1] = design
         score: cython.double = float("nan")
+        total: cython.double
         with cython.nogil:
             if not self.predicted or not self.same_design(features):
                 self.predict(features)
             if self.emission.dim == 1:
+                # As in a run, where the shares are normalized first.
+                total = 0.0
+                for k in range(self.forecast.size):
+                    total += self.forecast.share[k]
+                for k in range(self.forecast.size):
+                    self.forecast.share[k] /= total
                 score = log_mixture(
                     value[0],
                     self.forecast.share,

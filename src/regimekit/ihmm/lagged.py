@@ -81,7 +81,7 @@ class Outputs(NamedTuple):
             np.asarray(getattr(trace.components, name))[:end]
             for name in ("share", "location", "spread", "dof")
         )
-        return cls(*own, offset, *components, trace.changes)
+        return cls(*own, offset, *components, trace.changes)  # type: ignore[arg-type, call-arg]
 
     @classmethod
     def joined(cls, parts: list[Outputs]) -> Outputs:

@@ -124,8 +124,8 @@ class RegimeModel(Model):
         if self.features.depth:
             self._check_width(self.engine, x)
             return self._mixture(self.engine, self.past, x)
-        components = self.engine.predict_one(self._design(self.engine, x))
-        return Forecast.normalized(*components, outlier=self.engine.rate())
+        share, location, spread, dof = self.engine.predict_one(self._design(self.engine, x))
+        return Forecast.normalized(share, location, spread, dof, self.engine.rate())
 
     def _observe(self, y: Array, x: Row | None) -> tuple[Forecast, Step]:
         block = self._learn(y[None], [x])
@@ -228,9 +228,11 @@ class RegimeModel(Model):
                 continue
             row = int(rows[np.argmax(held[rows])])  # the version that most of the weight shares
             mean, sd = engine.emission.coefficients(row)
-            counts = (int(c[row]) for c in (pool.visits, pool.first_seen, pool.last_seen))
+            visits, first, last = (
+                int(c[row]) for c in (pool.visits, pool.first_seen, pool.last_seen)
+            )
             total = min(1.0, float(held[rows].sum()))
-            known.append(Regime(name, *counts, mean, sd, total))
+            known.append(Regime(name, visits, first, last, mean, sd, total))
         return known
 
     def transitions(self) -> Transitions:

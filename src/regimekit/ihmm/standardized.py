@@ -9,7 +9,6 @@ that was reported last keeps its id.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Self
@@ -25,7 +24,7 @@ from regimekit.ihmm.model import CHUNK, RegimeModel
 from regimekit.ihmm.reporting import Reporter
 from regimekit.ihmm.settings import RegimeSettings
 from regimekit.preprocessing.frames import Row
-from regimekit.preprocessing.scaling import MAX_VALUE, Standardizer
+from regimekit.preprocessing.scaling import Standardizer
 from regimekit.results import NO_REGIME, OPENED, OUTLIER, Event, Regime, Step
 from regimekit.serialization import schema
 from regimekit.serialization.validation import Arrays, Values
@@ -65,20 +64,7 @@ class InUnits(RegimeModel):
         return block.forecasts[0], block.step(0)
 
     def _update(self, y: Array, x: Row | None) -> Step:
-        engine, units = self.engine, self.units
-        if engine is None or self.features.depth or not units.is_stable() or _is_extreme(y):
-            return next(self._stretches(y[None], [x])).step(0)
-        # The next observation cannot change the units, so it is learnt without a rebuild.
-        design = self._design(engine, x)
-        measured = units.to_units(y)
-        log_scale = sum(
-            math.log(scale)
-            for scale, value in zip(units.scale, y.tolist(), strict=True)
-            if not math.isnan(value)
-        )
-        self._append(y, x)
-        step = self._step(engine, measured, design)
-        return step._replace(log_score=step.log_score - log_scale)
+        return next(self._stretches(y[None], [x])).step(0)
 
     def _append(self, y: Array, x: Row | None) -> bool:
         """Store an observation with its covariates; return whether the units changed."""
@@ -172,11 +158,6 @@ class InUnits(RegimeModel):
         if self._like is not None:
             table = stored.floats("covariates", (n, *self._like.values.shape))
             self.rows = [Row(line, self._like.names) for line in table]
-
-
-def _is_extreme(y: Array) -> bool:
-    """Return whether a value is so large that it is cut when it is standardized."""
-    return bool(np.abs(y).max() > MAX_VALUE)
 
 
 def _clear_outlier(block: Block) -> None:

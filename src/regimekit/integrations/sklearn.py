@@ -6,9 +6,10 @@ Cross-validate with `TimeSeriesSplit`.
 Example:
     >>> import numpy as np
     >>> from regimekit.integrations.sklearn import RegimeSegmenter
-    >>> y = np.repeat([-3.0, 3.0], 30) + 0.1 * np.sin(np.arange(60))
-    >>> labels = RegimeSegmenter(model="br_ihmm").fit_predict(y[:, None])
-    >>> len(set(labels[:24])), bool(labels[20] != labels[50])
+    >>> y = np.repeat([-3.0, 3.0], 60) + 0.1 * np.sin(np.arange(120))
+    >>> segmenter = RegimeSegmenter(model="br_ihmm", settings={"noise": 0.25})
+    >>> labels = segmenter.fit_predict(y[:, None])
+    >>> len(set(labels[:50])), bool(labels[40] != labels[110])
     (1, True)
 """
 
