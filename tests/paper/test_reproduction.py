@@ -439,9 +439,7 @@ def test_ablation_takes_one_piece_at_a_time():
     whole = settings.of("iid_t", "br_ihmm", SECOND)
     without = rk.make("br_ihmm", **whole | pieces["contamination score: IMQ, c = 2"])
     islands = rk.make("br_ihmm", **whole).settings()["islands"]
-    assert (
-        without.settings()["islands"] == islands > 1
-    )
+    assert without.settings()["islands"] == islands > 1
 
 
 def test_mending_starts_from_the_text_and_ends_with_the_first_edition():
