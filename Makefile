@@ -40,7 +40,7 @@ imports: venv
 	$(BIN)/lint-imports
 
 uncompiled: venv
-	REGIMEKIT_UNCOMPILED=1 $(BIN)/python -m pytest -n 2 -m 'not slow' -p no:doctest $(UNCOMPILED_TESTS)
+	REGIMEKIT_UNCOMPILED=1 $(BIN)/python -m pytest -n 2 -m 'not slow' $(UNCOMPILED_TESTS)
 
 # The tests of the kernels with bounds checks compiled in; `make venv` afterwards builds them without.
 checked: venv
