@@ -1,9 +1,9 @@
-"""`make bench`: what it costs beside others, what the engine filters, how time and memory grow.
+"""`make bench`: what it costs beside others, how time and memory grow.
 
     python -m benchmarks                  everything, on the terminal
     python -m benchmarks peers            beside others, and what is felt
     python -m benchmarks peers --write    the same, kept in benchmarks/RESULTS.md
-    python -m benchmarks inside           rows filtered, a long stream, every model
+    python -m benchmarks inside           a long stream, every model
 
 Times are processor times on one core; read the ratios, which come from one run each.
 """
@@ -27,61 +27,11 @@ from rich.table import Table
 
 import regimekit as rk
 from benchmarks import results, same_law, speed
-from benchmarks.spy import spied_rows
 from regimekit import datasets as data
-from regimekit.core.exceptions import RegimekitError
 from regimekit.datasets import standardise
 
 console = Console()
 RESULTS = Path(__file__).with_name("RESULTS.md")
-
-
-def rows_filtered() -> None:
-    """Distinct rows filtered against regimes owned by all particles together."""
-    table = Table("stream", "n", "filtered", "distinct", "owned", "prototype", box=None)
-    for name, make, prototype in _streams():
-        try:
-            y, X, model = make()
-        except RegimekitError as error:
-            table.add_row(name, "", "", "", "", f"skipped: {error}")
-            continue
-        filtered, distinct, owned = spied_rows(model, y, X)
-        table.add_row(
-            name, str(len(y)), f"{filtered:.0f}", f"{distinct:.0f}", f"{owned:.0f}", prototype
-        )
-    console.print("rows per observation, mean over the stream, 100 particles")
-    console.print(table)
-
-
-def _streams():
-    linear = {"features": rk.features.columns(), "noise": 1.0, "batch": 4, "threshold": 8**0.5}
-
-    def synthetic():
-        stream = data.synthetic_regression(0)
-        return stream.y, stream.X, rk.br_ihmm(**linear)
-
-    def electricity():
-        stream = standardise(data.load("electricity"))
-        weather = ("temperature", "pressure", "humidity", "wind_speed")
-        columns = [c for c in stream.columns if c.startswith(weather)]
-        stream = stream.select(*columns)
-        features = rk.features.intercept() + rk.features.powers(2)
-        features = features + rk.features.season(24) + rk.features.season(24 * 182)
-        model = rk.br_ihmm(features=features, noise=0.1, prior_var=10.0, batch=3, threshold=4.0)
-        return stream.y[:8000], stream.X[:8000], model
-
-    def well_log():
-        stream = standardise(data.load("well_log"), train=1700)
-        return stream.y, None, rk.br_ihmm(noise=0.03, batch=3, threshold=4.0)
-
-    def iid():
-        stream = data.iid_regimes(0, noise="t")
-        return stream.y, None, rk.br_ihmm(noise=0.25, prior_var=4.0)
-
-    yield "synthetic, m = 100", synthetic, "15 of 275"
-    yield "electricity, first 8000", electricity, "46 of 554"
-    yield "well-log", well_log, "65 of 1449"
-    yield "iid, t noise", iid, "84 of 284"
 
 
 def long_stream(n: int = 200_000) -> None:
@@ -158,7 +108,6 @@ def main() -> None:
     if told.part != "inside":
         beside_others(told.write, told.rounds)
     if told.part != "peers":
-        rows_filtered()
         synthetic_time()
         long_stream()
         every_model()

@@ -176,13 +176,6 @@ def snarimax(case: Case) -> Job:
     return _river(case, lambda: time_series.SNARIMAX(p=1, d=0, q=0))
 
 
-def wolf(case: Case) -> Job:
-    from benchmarks.wolf import run
-
-    run(case.y[:3], case.X[:3], NOISE, 4.0, 2.0)
-    return lambda: run(case.y, case.X, NOISE, 4.0, 2.0)
-
-
 # Name, what prepares it, how many times fewer observations it is given.
 PEERS: tuple[tuple[str, Callable[[Case], Job], int], ...] = (
     ("regimekit", regimekit, 1),
@@ -193,5 +186,4 @@ PEERS: tuple[tuple[str, Callable[[Case], Job], int], ...] = (
     ("particles, two known levels", particles, 1),
     ("river Holt-Winters", holt_winters, 1),
     ("river SNARIMAX(1, 0, 0)", snarimax, 1),
-    ("one WoLF filter", wolf, 1),
 )

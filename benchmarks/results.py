@@ -16,7 +16,7 @@ LARGEST = (
     "At m = 100 the dense version holds 240 MB of covariances. Its time there is far above that of "
     "one pass over them, and why is not known: take its ratios in that column as upper bounds."
 )
-PACKAGES = ("numpy", "numba", "jax", "particles", "river", "scipy")
+PACKAGES = ("numpy", "jax", "particles", "river", "scipy")
 
 
 def page(costs: Sequence[Cost], things: Sequence[Felt], law: Sequence[Agreement] | str) -> str:

@@ -4,8 +4,7 @@
 
 Streams are made, then clients send as fast as they are answered, first one observation per
 request, then twenty. The waiting time is from sending to the acknowledgement, which comes after
-the observation and its outputs are durable. `benchmarks.serve_parallel` says why the service uses
-processes and not threads.
+the observation and its outputs are durable.
 """
 
 from __future__ import annotations

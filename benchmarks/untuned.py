@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-import numba
 import numpy as np
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
@@ -263,7 +262,7 @@ def ask_all(questions: dict[str, Question], module: str, title: str, seeds: int)
             print(line, flush=True)
     if given.out:
         made = f"regimekit {rk.__version__}, Python {platform.python_version()}, "
-        made += f"NumPy {np.__version__}, Numba {numba.__version__}, seeds 0 .. n - 1"
+        made += f"NumPy {np.__version__}, seeds 0 .. n - 1"
         told = f"Made by `python -m {module} --out FILE` with {made}.\n\n"
         given.out.write_text(f"# {title}\n\n{told}" + "\n".join(lines) + "\n", "utf-8")
 

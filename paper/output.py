@@ -22,7 +22,7 @@ from regimekit.core.registry import REGISTRY
 
 TARGETS = "targets"  # the item whose table stands in the index too
 _NOTE = ("<!-- note: begin -->", "<!-- note: end -->")
-_PACKAGES = ("numpy", "scipy", "numba")
+_PACKAGES = ("numpy", "scipy")
 _QUICK = (
     "Made with `--quick`: few rows, few particles, one run. It shows that everything runs; "
     "its numbers say nothing about the models."

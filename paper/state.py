@@ -4,7 +4,7 @@ From a module, or from a file beside the library, imports are followed through t
 reaches the registry may make any model, so all of them are followed, unless it is said which are
 made. Of each file the meaning counts: comments, docstrings and layout may change, and modules that
 only speak (`_SPEAKING`) may change altogether, without throwing hours of runs away. The versions of
-NumPy and Numba belong to the state.
+NumPy and SciPy belong to the state.
 """
 
 from __future__ import annotations
@@ -171,4 +171,4 @@ def _speaks(module: str) -> bool:
 
 @lru_cache
 def _versions() -> str:
-    return " ".join(metadata.version(name) for name in ("numpy", "numba"))
+    return " ".join(metadata.version(name) for name in ("numpy", "scipy"))

@@ -15,7 +15,7 @@ import pytest
 import regimekit as rk
 
 ROOT = Path(__file__).resolve().parents[1]
-HEAVY = {"numpy", "scipy", "numba", "narwhals", "duckdb", "pandas", "matplotlib", "pooch", "optuna"}
+HEAVY = {"numpy", "scipy", "narwhals", "duckdb", "pandas", "matplotlib", "pooch", "optuna"}
 
 
 def modules_after(code: str) -> set[str]:

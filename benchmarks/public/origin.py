@@ -33,7 +33,7 @@ OURS = {
     "least_squares",
 }
 LIBRARIES = ("river", "statsforecast", "ruptures")  # a guest's name begins with its library's
-COMPUTE = ("numpy", "numba")
+COMPUTE = ("numpy", "scipy")
 ABSENT = "absent"
 _FILES = {
     "changes": ("tasks", "series", "detectors"),

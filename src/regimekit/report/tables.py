@@ -31,7 +31,7 @@ METRICS: dict[str, tuple[str, bool | None]] = {
 _SECONDS = "seconds_per_observation"
 _MAX_CHANGES = 60
 _MISSING = "\N{EN DASH}"
-_PACKAGES = ("regimekit", "numpy", "scipy", "numba")
+_PACKAGES = ("regimekit", "numpy", "scipy")
 
 
 def plain_scores(run: Run, y: Array) -> tuple[dict[str, float], int]:
