@@ -5,6 +5,7 @@ The public name of this package is `regimekit.evaluate`.
 
 from __future__ import annotations
 
+from regimekit.metrics.backtest import Backtest, backtest
 from regimekit.metrics.oracle import Oracle, oracle
 from regimekit.metrics.prequential import (
     Prequential,
@@ -44,6 +45,7 @@ from regimekit.metrics.segmentation import (
 )
 
 __all__ = [
+    "Backtest",
     "Calibration",
     "Matching",
     "Oracle",
@@ -51,6 +53,7 @@ __all__ = [
     "RunningCalibration",
     "RunningScores",
     "adjusted_rand",
+    "backtest",
     "calibration",
     "changepoints",
     "coverage",

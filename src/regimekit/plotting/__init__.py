@@ -3,6 +3,7 @@
     plot_run(run, y)              observations, forecast band, outliers, ribbon of regimes
     plot_regimes(model)           coefficients of each regime
     plot_forecast(model, y)       forecasts of the next steps
+    plot_backtest(result)         error by steps ahead
     plot_calibration(result)      PIT histogram and coverage by level
     plot_influence(model, grid)   influence of one contaminated observation on the posterior
     run_figure(run, y)            a figure of a run, with the true regimes if they are known
@@ -15,7 +16,7 @@ the same colour in every figure. The public name of this package is `regimekit.p
 from __future__ import annotations
 
 from regimekit.plotting.forecasts import plot_forecast
-from regimekit.plotting.quality import plot_calibration, plot_influence
+from regimekit.plotting.quality import plot_backtest, plot_calibration, plot_influence
 from regimekit.plotting.regimes import plot_regimes
 from regimekit.plotting.runs import plot_run, run_figure
 from regimekit.plotting.style import PALETTE, NoPictures, pyplot, save
@@ -23,6 +24,7 @@ from regimekit.plotting.style import PALETTE, NoPictures, pyplot, save
 __all__ = [
     "PALETTE",
     "NoPictures",
+    "plot_backtest",
     "plot_calibration",
     "plot_forecast",
     "plot_influence",

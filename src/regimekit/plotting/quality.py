@@ -72,6 +72,37 @@ def _draw_pit(axes: Any, found: Calibration) -> None:
     legend_above(axes)
 
 
+def plot_backtest(result: Any, ax: Any = None) -> Any:
+    """Plot the mean absolute error by steps ahead, beside the reference forecasters.
+
+    Args:
+        result: output of `metrics.backtest`.
+        ax: axes to draw into; by default a new figure.
+
+    Returns:
+        The axes.
+
+    Example:
+        >>> import regimekit as rk
+        >>> done = rk.metrics.backtest(rk.make("last_value"), range(60), horizon=3, step=10)
+        >>> [line.get_label() for line in plot_backtest(done).lines]
+        ['model', 'last value']
+    """
+    ax = new_axes(ax, 7.0, 4.0)
+    steps = np.unique(result.step)
+    forecasters = {"model": result.mean} | result.references
+    for j, (name, forecast) in enumerate(forecasters.items()):
+        errors = np.abs(forecast - result.y)
+        values = [np.nanmean(errors[result.step == step]) for step in steps]
+        style = {"lw": 1.8} if name == "model" else {"lw": 1.2, "ls": "--"}
+        ax.plot(steps, values, color=PALETTE[j], label=name.replace("_", " "), **style)
+    ax.set_xlabel("steps ahead")
+    ax.set_ylabel("mean absolute error")
+    ax.set_ylim(bottom=0)
+    legend_above(ax)
+    return ax
+
+
 def plot_influence(
     model: Any, contamination: Any, ax: Any = None, *, clean: Any, x: Any = None, position: Any = 0
 ) -> Any:

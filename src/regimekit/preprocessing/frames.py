@@ -142,6 +142,13 @@ def chosen(index: Any) -> bool:
     return index is not None and not counted
 
 
+def take(labels: Any, rows: NDArray[np.int64]) -> Any:
+    """Return the labels of some rows; an index or a series keeps its type and its time zone."""
+    if isinstance(labels, (list, tuple)):
+        return np.asarray(labels)[rows]
+    return labels.take(rows) if hasattr(labels, "take") else labels[rows]
+
+
 def _checked(table: Table, length: int | None) -> Table:
     if length is not None and len(table.values) != length:
         raise RegimekitError(f"X has {len(table.values)} rows but y has {length}.")
