@@ -86,7 +86,17 @@ def simulate(ensemble: Ensemble, covariates: Array, rng: np.random.Generator) ->
     for version, mass in enumerate(ensemble.masses):
         if mass > 0:
             _add_smooth(pieces, ensemble, version, mass * rest)
-    return [_components(piece) for piece in pieces]
+    reach = Reach(ensemble)
+    return [_bounded_law(_components(piece), *reach.at(h)) for h, piece in enumerate(pieces, 1)]
+
+
+def _bounded_law(law: Component, low: Array, high: Array) -> Component:
+    """Return a mixture whose locations lie within reach, and whose scales are at most as wide."""
+    share, location, spread, dof = law
+    variance = np.diagonal(spread, axis1=1, axis2=2)
+    largest = np.maximum(0.25 * (high - low), 1e-6) ** 2
+    factor = np.sqrt(np.minimum(1.0, largest / variance).min(axis=1))[:, None, None]
+    return share, np.clip(location, low, high), spread * factor**2, dof
 
 
 def _weights(ensemble: Ensemble, affine: dict[int, tuple[Array, ...]], horizon: int) -> Array:
@@ -151,6 +161,38 @@ def _thinned(share: Array, location: Array, spread: Array, dof: Array) -> Compon
     return kept / kept.sum(), location[keep], spread[keep], dof[keep]
 
 
+class Reach:
+    """Plausible values h steps ahead: the range of the past, and its largest changes in h steps.
+
+    With R the range of the past and U_h the largest rise within h steps so far, a value is expected
+    below max(largest value + R / 4, latest value + 5 U_h / 4), and above the mirror image of that.
+    Changes over more than half of the past grow as those of a random walk.
+    """
+
+    def __init__(self, ensemble: Ensemble) -> None:
+        past = ensemble.buffer.values[0]
+        self.past = past[len(past) - max(ensemble.buffer.count, 1) :]
+        low, high = self.past.min(axis=0), self.past.max(axis=0)
+        # As for the next observation (`LagBuffer.bounded`).
+        margin = 0.25 * (high - low) + 1.0
+        self.low, self.high = low - margin, high + margin
+
+    def at(self, h: int) -> tuple[Array, Array]:
+        """Return the (d,) smallest and largest plausible value h steps after the next."""
+        steps = h + 1
+        lag = min(steps, max(1, len(self.past) // 2))
+        change = self.past[lag:] - self.past[:-lag]
+        if not len(change):
+            return self.low, self.high
+        growth = 1.25 * np.sqrt(steps / lag)
+        rise, fall = np.maximum(change.max(axis=0), 0.0), np.minimum(change.min(axis=0), 0.0)
+        latest = self.past[-1]
+        return (
+            np.minimum(self.low, latest + growth * fall),
+            np.maximum(self.high, latest + growth * rise),
+        )
+
+
 class _Paths:
     """Pasts of n paths: those of the stream, then what each path drew."""
 
@@ -159,6 +201,7 @@ class _Paths:
         past = ensemble.buffer.values[self.version, -depth:]
         self.values = np.concatenate([past, np.zeros((n, horizon, ensemble.dim))], axis=1)
         self.depth, self.n, self.count = depth, n, ensemble.buffer.count
+        self.reach = Reach(ensemble)
 
     def lags(self, steps: NDArray[np.int64], h: int) -> Array:
         """(n, k, d) lags of the observation h steps after the next, as the members know them."""
@@ -168,11 +211,13 @@ class _Paths:
         return np.asarray(values)
 
     def draw(self, h: int, location: Array, spread: Array, dof: Array, rng: Any) -> None:
+        """Draw the value h steps after the next; locations and draws stay within reach."""
+        np.clip(location, *self.reach.at(h), out=location)
         root = np.linalg.cholesky(spread)
         noise = np.einsum("nij,nj->ni", root, rng.standard_normal(location.shape))
         finite = np.isfinite(dof)
         noise[finite] /= np.sqrt(rng.chisquare(dof[finite]) / dof[finite])[:, None]
-        self.values[:, self.depth + h] = location + noise
+        self.values[:, self.depth + h] = np.clip(location + noise, *self.reach.at(h))
 
 
 def _count(weight: float) -> int:
@@ -191,8 +236,12 @@ def _regime_paths(
     paths = _Paths(ensemble, n, int(steps.max()), len(covariates), rng)
     base, slopes, share, spread, dof = affine
     component = rng.choice(share.size, n, p=share)
+    batch = member.spec.prior.batch
     out = []
     for h, now in enumerate(covariates):
+        # Once per batch a path may move to another regime, by the probability of being in it.
+        moves = (rng.random(n) < 1.0 / batch) & (h > 0)
+        component = np.where(moves, rng.choice(share.size, n, p=share), component)
         lags = paths.lags(steps, h).reshape(n, -1)
         extra = np.broadcast_to(now[slice(*member.spec.columns)], (n, member.spec.width))
         x = np.concatenate([lags, extra], axis=1)
