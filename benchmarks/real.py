@@ -91,7 +91,7 @@ def order_flow(seed: int) -> dict[str, float]:
 
 
 def regression(seed: int) -> dict[str, float]:
-    stream = rk.data.synthetic_regression(seed)
+    stream = rk.data.synthetic_regression(seed, signal_sd=10.0)
     run = rk.auto(seed=seed).run(stream.y, stream.X)
     clean = stream.y if stream.clean is None else stream.clean
     oracle = rk.evaluate.rmse(clean, rk.evaluate.oracle(stream, 1.0, 1.0).mean)

@@ -125,7 +125,7 @@ def told_all_but_the_path(stream: rk.data.Dataset, noise: str) -> Array:
 
 
 def synthetic(seed: int) -> dict[str, float]:
-    stream = rk.data.synthetic_regression(seed)
+    stream = rk.data.synthetic_regression(seed, signal_sd=10.0)
     model = rk.br_ihmm(noise=1.0, prior_var=1.0, batch=2, features=rk.features.columns(), seed=seed)
     run = model.run(stream.y, stream.X)
     told = rk.evaluate.oracle(stream, 1.0, 1.0)

@@ -12,6 +12,7 @@ from paper.plan import Plan
 from paper.settings import FIRST, SECOND, STARTS
 from paper.tables import Cell, Item, Made, Results, Table, Value, measure, untuned
 from regimekit.core.exceptions import RegimekitError
+from regimekit.ihmm import published
 from regimekit.plotting import PALETTE, pyplot
 
 WHOLE = "nothing taken away"
@@ -34,7 +35,7 @@ _KNOWN = {"adjusted_rand", "ppv", "tpr", "delay"}  # scores that also exist by w
 def taken_from_second(stream: str) -> dict[str, Any]:
     """What to change for each piece, so that all others stay as they are."""
     chosen = settings.of(stream, "br_ihmm", SECOND)
-    islands = max(1, min(int(chosen.get("batch", 6)), settings.PARTICLES // 10))
+    islands = max(1, min(int(chosen.get("batch", 6)), published.PARTICLES // 10))
     others = {"islands": islands, "gamma_prior": [1.0, 10.0]}
     return {
         WHOLE: {},

@@ -17,7 +17,8 @@ from paper.outcomes import run_part
 from paper.parts import Part
 from paper.plan import COSTS, ROWS, Plan, costs, kind
 from paper.probes import PROBES
-from paper.settings import BEAM_ITERATIONS, PARTICLES
+from paper.settings import BEAM_ITERATIONS
+from regimekit.ihmm.published import PARTICLES
 
 _FEW_ROWS = {"synthetic": 400, "garch": 150}
 _USUAL_ROWS = 1000

@@ -7,10 +7,10 @@ from typing import Any
 from paper import drawing
 from paper.drawing import Track
 from paper.outcomes import SHOWN, WINDOW
-from paper.settings import ONLINE
 from paper.streams import stream
 from paper.tables import Item, Line, Made, Results, comparison, parts_of
 from regimekit import metrics as evaluate
+from regimekit.ihmm.published import MODELS as ONLINE
 from regimekit.plotting import PALETTE
 
 _LOCKDOWN = 1085 * 24  # hours from 2017-03-18, the first row, to 2020-03-07, where load falls

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from paper.outcomes import ALL_ROWS
-from paper.settings import ONLINE
 from paper.tables import Item, Line, Made, Results, comparison, parts_of, trivial
+from regimekit.ihmm.published import MODELS as ONLINE
 
 _PAPER_RMSE = {
     ("synthetic", "br_ihmm"): "46.1 ± 0.00301",

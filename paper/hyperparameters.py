@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from paper import settings, tuning
-from paper.settings import FITTED, ONLINE, title
+from paper.settings import title
 from paper.tables import NO_VALUE, Item, Made, Results, Table, Value
+from regimekit.ihmm.published import FITTED, printed
+from regimekit.ihmm.published import MODELS as ONLINE
 
 _SYMBOLS = {
     "tau_ess": "tau_ESS",
@@ -30,10 +32,10 @@ def _printed_rows() -> list[list[Value]]:
     rows: list[list[Value]] = []
     for stream, names in _LISTED.items():
         for name in names:
-            printed = [getattr(FITTED[stream][model], name) for model in ONLINE]
-            cells = [NO_VALUE if value is None else str(value) for value in printed]
+            values = [getattr(FITTED[stream][model], name) for model in ONLINE]
+            cells = [NO_VALUE if value is None else str(value) for value in values]
             rows.append([stream, _SYMBOLS[name], *cells])
-        taken = [settings.printed(stream, model)["noise"] for model in ONLINE]
+        taken = [printed(stream, model)["noise"] for model in ONLINE]
         rows.append([stream, "R", *(f"not stated, {value:.4g} taken" for value in taken)])
     return rows
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from paper import drawing
 from paper.drawing import Track
-from paper.settings import ONLINE
 from paper.tables import Item, Line, Made, Results, comparison, parts_of, trivial
+from regimekit.ihmm.published import MODELS as ONLINE
 
 _SCORES = (
     "regimes",

@@ -9,9 +9,9 @@ import numpy as np
 from paper import drawing
 from paper.drawing import Track
 from paper.forecasting import ON_MSFT
-from paper.settings import ONLINE
 from paper.tables import Item, Line, Made, Results, comparison, parts_of, trivial
 from regimekit import metrics as evaluate
+from regimekit.ihmm.published import MODELS as ONLINE
 from regimekit.plotting import PALETTE
 
 _PAPER = {"br_ihmm": "0.616 ± 0.082", "wolf_ihmm": "0.623 ± 0.089", "ihmm": "0.620 ± 0.080"}

@@ -20,6 +20,7 @@ from typing import Any
 from paper import settings
 from paper.parts import Part
 from paper.probes import PROBES
+from regimekit.ihmm import published
 
 MANY, FEW = 20, 5
 SEEDS = {
@@ -137,7 +138,7 @@ def seconds(part: Part) -> float:
     if part.stream in PROBES:
         return costs().get(kind(part), _UNMEASURED)
     rows = ROWS[part.stream]
-    share = float(part.settings.get("particles", settings.PARTICLES)) / settings.PARTICLES
+    share = float(part.settings.get("particles", published.PARTICLES)) / published.PARTICLES
     return row_seconds(part) * min(part.rows or rows, rows) * share
 
 
@@ -151,7 +152,7 @@ def kind(part: Part) -> str:
     rule = part.settings.get("rule", "default")
     drawn = rule == "paper" or (isinstance(rule, dict) and rule.get("D9") == "paper")
     words = [part.stream, part.model]
-    if part.model in (*settings.ONLINE, "student_t_ihmm") and part.stream not in PROBES:
+    if part.model in (*published.MODELS, "student_t_ihmm") and part.stream not in PROBES:
         weighted = part.settings.get("weight") or ("threshold" in part.settings and "imq")
         words.append("prior means drawn" if drawn else str(weighted or "own weight"))
     return " ".join(words)

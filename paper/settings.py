@@ -25,6 +25,8 @@ from typing import Any
 
 from paper.parts import Part
 from regimekit.core.exceptions import unknown
+from regimekit.ihmm.published import FITTED, MAX_REGIMES, PARTICLES, printed
+from regimekit.ihmm.published import MODELS as ONLINE
 
 Settings = dict[str, Any]
 
@@ -44,14 +46,10 @@ TITLES = COLUMNS | {
     HINDSIGHT: "paper's rule, chosen in hindsight for the printed numbers",
 }
 
-PARTICLES = 100
-MAX_STATES = 30
-ONLINE = ("br_ihmm", "wolf_ihmm", "ihmm")  # the paper's three, on which the rule bears
 WITH_PARTICLES = (*ONLINE, "student_t_ihmm", "garch_ihmm")
 BEAM_ITERATIONS = 1000
 TUNED = Path(__file__).parent / "tuned"
 _HELD_FILES: dict[Path, dict[str, Any]] | None = None  # what was read of `TUNED` while it is held
-_HELD = 1e-12  # prior variance of a coefficient that is given, not learnt
 _EDITION_ONE = {"D12": "paper"}  # the rest as regimekit
 LAGGED = ("ofi",)  # streams whose features look back on y: there D13 bears on the rule
 
@@ -80,52 +78,6 @@ VARIANTS: dict[str, tuple[str, ...]] = {
 
 
 @dataclass(frozen=True)
-class Fitted:
-    """A column of the paper's table of fitted hyper-parameters; None where it prints a dash."""
-
-    tau_ess: int
-    c2: float | None = None
-    batch: int | None = None
-    sigma0: float = 1.0  # "For the Well-log and Synthetic experiment, Sigma_0 is set to 1."
-    rho: float | None = None
-    degree: int | None = None
-
-
-FITTED: dict[str, dict[str, Fitted]] = {
-    "well_log": {
-        "br_ihmm": Fitted(10, 2.124, 21),
-        "wolf_ihmm": Fitted(10, 1.657),
-        "ihmm": Fitted(54),
-    },
-    "synthetic": {
-        "br_ihmm": Fitted(2, 1.348, 2),
-        "wolf_ihmm": Fitted(1, 3.589),
-        "ihmm": Fitted(0),
-    },
-    "ofi": {
-        "br_ihmm": Fitted(80, 4.122, 1, sigma0=0.001, rho=0.114),
-        "wolf_ihmm": Fitted(75, 4.334, sigma0=0.001, rho=0.087),
-        "ihmm": Fitted(73, sigma0=0.107, rho=0.030),
-    },
-    "electricity": {
-        "br_ihmm": Fitted(26, 1.0, 6, sigma0=90.482, degree=2),
-        "wolf_ihmm": Fitted(50, 3.909, sigma0=99.619, degree=1),
-        "ihmm": Fitted(14, sigma0=31.334, degree=1),
-    },
-}
-
-# The paper prints no fitted values for its iid streams, whose R = 0.25 it does state. Taken:
-# half the particles for tau_ESS, the batch just longer than a burst, c^2 = 2 as on well-log.
-_IID = {"br_ihmm": Fitted(50, 2.0, 6), "wolf_ihmm": Fitted(50, 2.0), "ihmm": Fitted(50)}
-UNPRINTED: dict[str, dict[str, Fitted]] = {"iid_gauss": _IID, "iid_t": _IID}
-STATED_NOISE = {"iid_gauss": 0.25, "iid_t": 0.25}  # "we deliberately underestimate R = 0.25"
-
-# R where the paper does not state it (item `unstated_noise` varies it): 1 is the variance of the
-# generated noise; the others are about the variance of the standardised series within a regime.
-PAPER_NOISE = {"synthetic": 1.0, "electricity": 0.02, "well_log": 0.03} | STATED_NOISE
-
-
-@dataclass(frozen=True)
 class Start:
     """Where a search begins on a stream, whatever the model: what is left out is its default."""
 
@@ -142,27 +94,6 @@ STARTS: dict[str, Start] = {
     "electricity": Start(noise=0.02, prior_var=10.0),
     "ofi": Start(),
 }
-
-
-def printed(stream: str, model: str) -> Settings:
-    """Settings of an online model as the paper fitted them, under its rule.
-
-    Example:
-        >>> given = printed("well_log", "br_ihmm")
-        >>> given["batch"], round(given["threshold"] ** 2, 3), given["ess_threshold"]
-        (21, 2.124, 0.1)
-    """
-    fitted = (FITTED | UNPRINTED)[stream][model]
-    settings = _family(model) | {"rule": "paper", "ess_threshold": fitted.tau_ess / PARTICLES}
-    if fitted.rho is not None:
-        settings |= ofi_prior(fitted.rho, fitted.sigma0)
-    else:
-        settings |= {"noise": PAPER_NOISE[stream], "prior_var": fitted.sigma0}
-    if fitted.c2 is not None:
-        settings["threshold"] = fitted.c2**0.5
-    if fitted.batch is not None:
-        settings["batch"] = fitted.batch
-    return settings
 
 
 def start(stream: str, model: str, variant: str) -> Settings:
@@ -204,17 +135,6 @@ def of(stream: str, model: str, variant: str) -> Settings:
         told = of(stream, "ihmm", SECOND)
         found = {name: told[name] for name in ("noise", "prior_var")}
     return start(stream, model, variant) | found
-
-
-def ofi_prior(rho: float, sigma0: float) -> Settings:
-    """Priors that hold the lag's coefficient at rho: y_t = rho y_{t-1} + (1 - rho) theta + e_t.
-
-    The paper's sigma^2 is "known" and not stated; 1 is taken, the variance of the standardised
-    series, so that the noise is 1 - rho^2. Where a search finds the settings the lag's
-    coefficient is learnt like any other.
-    """
-    spread = [(1 - rho) ** 2 * sigma0, _HELD]
-    return {"prior_mean": [0.0, rho], "prior_var": spread, "noise": 1 - rho**2}
 
 
 def degree(stream: str, model: str, variant: str) -> int:
@@ -294,5 +214,5 @@ def _found(path: Path) -> dict[str, Any]:
 
 def _family(model: str) -> Settings:
     """What all models with particles share in the experiments."""
-    shared = {"particles": PARTICLES, "max_regimes": MAX_STATES}
+    shared = {"particles": PARTICLES, "max_regimes": MAX_REGIMES}
     return shared if model in WITH_PARTICLES else {}

@@ -19,13 +19,13 @@ from numpy.typing import NDArray
 from regimekit import datasets as data
 from regimekit.core.exceptions import RegimekitError, unknown
 from regimekit.datasets import Dataset, standardise
+from regimekit.ihmm.published import electricity_design
 from regimekit.preprocessing import features
 from regimekit.preprocessing.features import Features
 
 Array = NDArray[np.float64]
 
 OFI_BUCKET = 60  # ticks per bucket: 8333 sums, beside the paper's 8273
-SEMI_ANNUAL = 24 * 182
 
 
 class Truth(NamedTuple):
@@ -130,7 +130,8 @@ def names() -> list[str]:
 
 
 def _synthetic(seed: int, _: int) -> Stream:
-    made = data.synthetic_regression(seed)
+    # The stored runs and tuned settings belong to this scale of the signal.
+    made = data.synthetic_regression(seed, signal_sd=10.0)
     truth = Truth(noise=1.0, prior_var=1.0)
     return Stream("synthetic", made, features.columns(), 700, generated=True, truth=truth)
 
@@ -155,15 +156,13 @@ def _electricity(_: int, degree: int) -> Stream:
     loaded = data.load("electricity")
     chosen = loaded.select(*loaded.columns[:4])
     scaled = standardise(chosen)
-    design = features.intercept() + features.powers(degree)
-    design = design + features.season(24) + features.season(SEMI_ANNUAL)
-    return Stream("electricity", scaled, design, train=12_000, generated=False)
+    return Stream("electricity", scaled, electricity_design(degree), train=12_000, generated=False)
 
 
 def _ofi(_: int, __: int) -> Stream:
     """y_t = rho y_{t-1} - (1 - rho) theta + e, the paper's model of order flow.
 
-    Under the printed settings the lag's coefficient is held at rho (`settings.ofi_prior`).
+    Under the printed settings the lag's coefficient is held at rho (`published.ofi_prior`).
     """
     scaled = standardise(data.load("ofi_es", bucket=OFI_BUCKET))
     design = features.intercept() + features.lags(1)

@@ -26,6 +26,7 @@ from paper.tables import (
     untuned,
 )
 from regimekit.core.exceptions import RegimekitError
+from regimekit.ihmm import published
 from regimekit.plotting import PALETTE, pyplot
 
 _BESIDE = ("delay", "switches", "coverage")
@@ -141,7 +142,7 @@ def _noise(results: Results) -> Made:
 
 
 def _regime_lines() -> list[Line]:
-    return [Line(stream, model, "ppv") for stream in _SEGMENTED for model in settings.ONLINE]
+    return [Line(stream, model, "ppv") for stream in _SEGMENTED for model in published.MODELS]
 
 
 def _thresholds(results: Results) -> Made:

@@ -9,9 +9,9 @@ import numpy as np
 from paper import drawing, sweeps
 from paper.drawing import Track
 from paper.outcomes import WINDOW
-from paper.settings import ONLINE
 from paper.tables import Item, Line, Made, Results, comparison, parts_of, trivial
 from regimekit import metrics as evaluate
+from regimekit.ihmm.published import MODELS as ONLINE
 
 _PAPER = {
     "br_ihmm": ("0.963 ± 0.001", "0.996 ± 0.001", "3.4 ± 0.0"),

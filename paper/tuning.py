@@ -33,13 +33,11 @@ from paper.recovery import GOALS, Goal
 from paper.settings import (
     FIRST,
     HINDSIGHT,
-    ONLINE,
     PAPER,
     PAPER_R,
     PLAIN,
     SECOND,
     STARTS,
-    STATED_NOISE,
     WITH_PARTICLES,
     start,
     tuned,
@@ -51,6 +49,9 @@ from paper.streams import Stream, stream
 from regimekit import metrics as evaluate
 from regimekit.core.exceptions import RegimekitError
 from regimekit.core.registry import REGISTRY
+from regimekit.ihmm import published
+from regimekit.ihmm.published import MODELS as ONLINE
+from regimekit.ihmm.published import STATED_NOISE
 from regimekit.tuning import TuneResult, tune
 from regimekit.tuning.search import OBJECTIVES, Objective
 
@@ -142,7 +143,7 @@ class Search(NamedTuple):
         """About how long it takes on one core, from a run that was measured."""
         seen = training_part(stream(self.stream), self.variant == HINDSIGHT)
         trial = settings.part(*self)
-        share = PARTICLES / settings.PARTICLES if self.model in WITH_PARTICLES else 1.0
+        share = PARTICLES / published.PARTICLES if self.model in WITH_PARTICLES else 1.0
         return budget * row_seconds(trial) * len(seen.y) * share / 60
 
     def done(self, budget: int = BUDGET) -> bool:

@@ -7,9 +7,10 @@ from typing import Any
 from paper import drawing, sweeps
 from paper.drawing import Track
 from paper.outcomes import ALL_ROWS
-from paper.settings import ONLINE, PLAIN
+from paper.settings import PLAIN
 from paper.streams import stream
 from paper.tables import Item, Line, Made, Results, comparison, parts_of
+from regimekit.ihmm.published import MODELS as ONLINE
 
 _PAPER = {
     "br_ihmm": ("0.4739 ± 0.0636", "0.5797 ± 0.0885", "78.06 ± 46.95"),

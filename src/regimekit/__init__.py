@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from regimekit.distributions.forecast import Forecast
     from regimekit.ensemble import auto
     from regimekit.ihmm.makers import br_ihmm, garch_ihmm, ihmm, student_t_ihmm, wolf_ihmm
+    from regimekit.ihmm.published import paper
     from regimekit.panel import run_many
     from regimekit.preprocessing import features
     from regimekit.results import Event, Regime, Run, Step, Transitions
@@ -59,6 +60,7 @@ else:
         "distributions.forecast": ("Forecast",),
         "ensemble": ("auto",),
         "ihmm.makers": ("br_ihmm", "garch_ihmm", "student_t_ihmm", "wolf_ihmm"),
+        "ihmm.published": ("paper",),
         "panel": ("run_many",),
         "results": ("Event", "Regime", "Run", "Step", "Transitions"),
         "robustness.sensitivity": ("sensitivity",),
@@ -110,6 +112,7 @@ __all__ = [
     "make",
     "metrics",
     "models",
+    "paper",
     "plot",
     "plotting",
     "robustness",

@@ -25,6 +25,7 @@ GENERATORS = [
     data.two_state_sandbox,
     data.garch_regimes,
     data.regime_stream,
+    data.ihmm_prior,
 ]
 
 
@@ -69,11 +70,47 @@ class TestGenerators:
         assert len(stream.changepoints) <= 27
         assert np.abs(stream.y[stream.outliers]).max() <= 600
         signal = np.einsum("td,td->t", stream.X, stream.info["theta"][stream.regimes])
+        # |theta|^2 / 100 of three regimes has relative sd sqrt(2 / 100 / 3) = 0.082: 4 sd
+        assert np.std(signal) == pytest.approx(100.0, rel=0.33)
         noise = stream.clean - signal
         # t(3) scaled to sd 1 has quartiles at 0.7649 / sqrt 3; the relative sd of a median of 2500
         # absolute errors is about 0.023
         quartile = np.median(np.abs(noise)) / (0.7649 / math.sqrt(3))
         assert quartile == pytest.approx(1.0, abs=0.1)
+
+    def test_ihmm_prior_opens_regimes_as_the_urn_predicts(self) -> None:
+        # With alpha -> infinity and no stickiness the path is a Chinese restaurant process with
+        # concentration gamma: E[K] = sum_t gamma / (gamma + t). 200 streams of 50 observations;
+        # K has variance below its mean, so 4 standard errors are 4 sqrt(6.0 / 200) = 0.69.
+        counts = [
+            data.ihmm_prior(seed=s, n=50, alpha=1e9, gamma=2.0, sticky=0.0).regimes.max() + 1
+            for s in range(200)
+        ]
+        expected = sum(2.0 / (2.0 + t) for t in range(50))
+        assert np.mean(counts) == pytest.approx(expected, abs=0.69)
+
+    def test_ihmm_prior_is_sticky(self) -> None:
+        # From one regime that is left for the first time at t, P(stay) = (sticky + t) / (alpha +
+        # sticky + t) at least: with sticky 1000 and 100 rows fewer than one change is expected.
+        changes = [
+            len(data.ihmm_prior(seed=s, n=100, sticky=1000.0).changepoints) for s in range(40)
+        ]
+        # expected below 0.1 per stream: Poisson(4) exceeds 13 with probability 1e-4
+        assert sum(changes) <= 13
+
+    def test_signal_sd_scales_the_features_only(self) -> None:
+        small, large = (
+            data.synthetic_regression(seed=3, n=50, signal_sd=sd) for sd in (10.0, 40.0)
+        )
+        np.testing.assert_allclose(large.X, 4.0 * small.X)
+        np.testing.assert_array_equal(large.regimes, small.regimes)
+        np.testing.assert_array_equal(large.info["theta"], small.info["theta"])
+
+    def test_zero_forecast_has_the_rmse_of_the_papers_models_without_weights(self) -> None:
+        # The paper prints 101.7 (iHMM) and 103.8 (WoLF-iHMM). Ten streams: the sd of one stream's
+        # figure is about 5, so 4 standard errors are 6.5.
+        errors = [np.sqrt(np.mean(data.synthetic_regression(seed=s).y ** 2)) for s in range(10)]
+        assert np.mean(errors) == pytest.approx(104.0, abs=6.5)
 
     @pytest.mark.parametrize(("noise", "median"), [("gauss", 0.5 * 0.6745), ("t", 0.7649 / 1.633)])
     def test_iid_regimes_is_the_papers(self, noise: str, median: float) -> None:

@@ -121,7 +121,7 @@ def test_a_particle_holds_an_id_twice_only_if_it_opened_a_regime_twice(agree: st
 
 def test_a_new_regime_has_one_name_however_soon_particles_see_it() -> None:
     """With 100 coefficients it is opened over several batches, in islands of their own."""
-    stream = data.synthetic_regression(5, n=600)
+    stream = data.synthetic_regression(5, n=600, signal_sd=10.0)
     model = rk.br_ihmm(noise=0.33, prior_var=0.4, features=rk.features.columns(), seed=5)
     run = model.run(stream.y, stream.X)
     births = int(model.engine.clock.next_label)

@@ -361,7 +361,7 @@ class TestOracle:
     def test_learning_a_hundred_coefficients_is_most_of_the_error(self) -> None:
         # sum over n < 100 of (100 - n) for each of three regimes, noise and its echo on top:
         # between 2.2 (the learning alone) and 3.5
-        stream = data.synthetic_regression(seed=0)
+        stream = data.synthetic_regression(seed=0, signal_sd=10.0)
         error = evaluate.rmse(stream.clean, evaluate.oracle(stream, noise=1.0).mean)
         assert 2.2 < error < 3.5
 

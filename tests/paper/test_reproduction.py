@@ -40,6 +40,7 @@ from regimekit import cli
 from regimekit import datasets as data
 from regimekit import metrics as evaluate
 from regimekit.core.exceptions import RegimekitError
+from regimekit.ihmm import published
 from regimekit.tuning import search as trials
 
 QUICK = Plan(quick=True)
@@ -69,25 +70,25 @@ def small_item(*lines: Line) -> Item:
 
 def test_fitted_values_are_the_printed_ones():
     # Typed by hand from the paper's Table "Summary of fitted hyperparameters".
-    br = settings.printed("well_log", "br_ihmm")
+    br = published.printed("well_log", "br_ihmm")
     assert (br["batch"], br["ess_threshold"], br["prior_var"]) == (21, 0.10, 1.0)
     assert br["threshold"] ** 2 == pytest.approx(2.124)
     assert br["rule"] == "paper" and br["max_regimes"] == 30
-    wolf = settings.printed("electricity", "wolf_ihmm")
+    wolf = published.printed("electricity", "wolf_ihmm")
     assert (wolf["ess_threshold"], wolf["prior_var"]) == (0.5, 99.619)
     assert wolf["threshold"] ** 2 == pytest.approx(3.909)
     assert settings.degree("electricity", "wolf_ihmm", PRINTED) == 1
     assert settings.degree("electricity", "br_ihmm", PRINTED) == 2
-    assert settings.printed("electricity", "br_ihmm")["threshold"] == 1.0
-    assert settings.printed("electricity", "ihmm")["prior_var"] == 31.334
-    assert settings.printed("synthetic", "ihmm")["ess_threshold"] == 0.0
-    assert settings.printed("synthetic", "br_ihmm")["threshold"] ** 2 == pytest.approx(1.348)
-    assert "batch" not in settings.printed("synthetic", "wolf_ihmm")
+    assert published.printed("electricity", "br_ihmm")["threshold"] == 1.0
+    assert published.printed("electricity", "ihmm")["prior_var"] == 31.334
+    assert published.printed("synthetic", "ihmm")["ess_threshold"] == 0.0
+    assert published.printed("synthetic", "br_ihmm")["threshold"] ** 2 == pytest.approx(1.348)
+    assert "batch" not in published.printed("synthetic", "wolf_ihmm")
 
 
 def test_order_flow_prior_is_the_paper_equation():
     # rho 0.114 and Sigma_0 0.001: y = rho y' - (1 - rho) theta, theta ~ N(0, Sigma_0).
-    given = settings.printed("ofi", "br_ihmm")
+    given = published.printed("ofi", "br_ihmm")
     assert given["prior_mean"] == [0.0, 0.114]
     assert given["prior_var"][0] == pytest.approx((1 - 0.114) ** 2 * 0.001)
     assert given["noise"] == pytest.approx(1 - 0.114**2)
@@ -96,7 +97,7 @@ def test_order_flow_prior_is_the_paper_equation():
 def test_order_flow_prior_holds_the_lag(rng: np.random.Generator):
     y = np.cumsum(rng.standard_normal(200)) / 10  # a walk would pull the coefficient to 1
     features = rk.features.intercept() + rk.features.lags(1)
-    model = rk.ihmm(features=features, particles=5, **settings.ofi_prior(0.3, 1.0))
+    model = rk.ihmm(features=features, particles=5, **published.ofi_prior(0.3, 1.0))
     model.run(y)
     for regime in model.regimes():
         assert regime.mean[1] == pytest.approx(0.3, abs=1e-6)
@@ -148,7 +149,7 @@ def test_every_tuned_column_has_a_search_over_what_its_model_has():
     found = tuning.searches()
     assert len(found) == len(set(found))
     for stream in settings.STARTS:
-        for model in (*settings.ONLINE, "student_t_ihmm"):
+        for model in (*published.MODELS, "student_t_ihmm"):
             for variant in settings.VARIANTS[model]:
                 searched = tuning.Search(stream, model, variant) in found
                 assert searched == (variant not in (PRINTED, UNTUNED))
@@ -160,7 +161,7 @@ def test_every_tuned_column_has_a_search_over_what_its_model_has():
             and "paper" not in settings.TITLES[search.variant]
         )
     noise = {s.stream for s in found if "noise" in s.space()}
-    assert not noise & set(settings.STATED_NOISE)  # told by the paper, so nobody searches
+    assert not noise & set(published.STATED_NOISE)  # told by the paper, so nobody searches
 
 
 def test_a_search_sees_no_row_that_is_scored():
@@ -329,7 +330,7 @@ def test_a_key_follows_all_that_the_outcome_depends_on(monkeypatch: pytest.Monke
 
 def test_the_code_of_a_model_is_what_it_imports():
     bank, bocd = Part("iid_t", "auto"), Part("iid_t", "bocd")
-    family = {parts.code_state(Part("iid_t", model)) for model in settings.ONLINE}
+    family = {parts.code_state(Part("iid_t", model)) for model in published.MODELS}
     assert len({parts.code_state(bank), parts.code_state(bocd), *family}) == 3
     asked = {parts.code_state(Part(name, "x")) for name in probes.PROBES}
     assert len(asked) == len(probes.PROBES)

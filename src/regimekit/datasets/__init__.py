@@ -9,6 +9,7 @@ from regimekit.datasets.base import Dataset, standardise
 from regimekit.datasets.contamination import KINDS, Contaminated, contaminate, duplicate
 from regimekit.datasets.generators import (
     garch_regimes,
+    ihmm_prior,
     iid_regimes,
     regime_stream,
     synthetic_regression,
@@ -24,6 +25,7 @@ __all__ = [
     "contaminate",
     "duplicate",
     "garch_regimes",
+    "ihmm_prior",
     "iid_regimes",
     "load",
     "names",

@@ -36,7 +36,7 @@ from regimekit.ihmm.emissions.base import Emission, EmissionSettings, PythonEmis
 from regimekit.ihmm.label_matching import KNOWN_SHARE
 from regimekit.ihmm.limits import check_room, check_scales, within_reach
 from regimekit.ihmm.multistep import paths_ahead, rows_ahead
-from regimekit.ihmm.reporting import Reporter
+from regimekit.ihmm.reporting import Particle, Reporter
 from regimekit.ihmm.settings import RegimeSettings
 from regimekit.preprocessing import features as feature_maps
 from regimekit.preprocessing.features import Features
@@ -234,6 +234,44 @@ class RegimeModel(Model):
             total = min(1.0, float(held[rows].sum()))
             known.append(Regime(name, visits, first, last, mean, sd, total))
         return known
+
+    def particles(self) -> list[Particle]:
+        """Return the particles of the filter with what each believes about regimes.
+
+        Returns:
+            One `Particle` per particle; empty before the first observation.
+
+        Example:
+            >>> import regimekit as rk
+            >>> model = rk.br_ihmm(noise=0.25, particles=20)
+            >>> run = model.run([0.0, 0.1, -0.2, 0.1, 0.0, 0.2, 0.1])
+            >>> round(sum(particle.weight for particle in model.particles()), 9)
+            1.0
+        """
+        if self.engine is None:
+            return []
+        p, emission = self.engine.particles, self.engine.emission
+        weight = np.exp(np.asarray(p.log_weight))
+        weight /= weight.sum()
+        label = np.asarray(self.engine.pool.label)
+        found = []
+        for i, omega in enumerate(weight.tolist()):
+            k, at = int(p.n_regimes[i]), int(p.current[i])
+            rows = np.asarray(p.slots)[i, :k]
+            names = [self.reporter.names.get(a, -1) for a in label[rows].tolist()]
+            found.append(
+                Particle(
+                    weight=omega,
+                    current=names[at] if at >= 0 else -1,
+                    regimes=names,
+                    mean=np.array([emission.coefficients(int(row))[0] for row in rows]),
+                    alpha=float(p.alpha[i]),
+                    gamma=float(p.gamma[i]),
+                    beta=np.exp(np.asarray(p.log_beta)[i, : k + 1]),
+                    counts=np.asarray(p.counts)[i, :k, :k].copy(),
+                )
+            )
+        return found
 
     def transitions(self) -> Transitions:
         ids = [regime.id for regime in self.regimes()]

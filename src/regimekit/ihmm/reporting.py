@@ -7,7 +7,7 @@ the first observation that belongs to it (`since`).
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,30 @@ from regimekit.results import NO_REGIME, OPENED, OUTLIER, PRUNED, RETURNED, Even
 from regimekit.serialization.validation import Values
 
 Array = NDArray[np.float64]
+
+
+class Particle(NamedTuple):
+    """One weighted hypothesis of the filter, as it was at the end of the last finished batch.
+
+    Attributes:
+        weight: weight; the weights of all particles sum to 1.
+        current: label of the present regime (Step.regime), -1 if it has not been reported.
+        regimes: label of each of its K regimes, -1 where a regime has not been reported.
+        mean: (K, m) posterior mean of the coefficients, in the units of the filter.
+        alpha: concentration of the transition rows.
+        gamma: concentration of beta.
+        beta: (K + 1,) shares of the regimes; the last one belongs to all unopened regimes.
+        counts: (K, K) transitions between batches, from row to column.
+    """
+
+    weight: float
+    current: int
+    regimes: list[int]
+    mean: Array
+    alpha: float
+    gamma: float
+    beta: Array
+    counts: NDArray[np.int64]
 
 
 class Reporter:
