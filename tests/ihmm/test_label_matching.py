@@ -12,9 +12,9 @@ from rows import scoring
 import regimekit as rk
 from regimekit import datasets as data
 from regimekit import metrics as evaluate
-from regimekit.ihmm.algorithm import RegimeFilter
 from regimekit.ihmm.emissions.base import Shape
 from regimekit.ihmm.emissions.linear_gaussian import GaussianSettings, LinearGaussian
+from regimekit.ihmm.regime_filter import RegimeFilter
 
 AGREE, DIFFER = 3.0, 5.0  # posterior standard deviations
 

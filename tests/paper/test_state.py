@@ -47,7 +47,7 @@ FAMILY = {"br_ihmm", "student_t_ihmm", "garch_ihmm", "auto"}
 @pytest.mark.parametrize(
     ("file", "models"),
     [
-        ("ihmm/algorithm.py", FAMILY),  # a kernel; auto makes its members by name
+        ("ihmm/batch_update.py", FAMILY),  # a kernel; auto makes its members by name
         ("ihmm/resampling.py", FAMILY),
         ("ihmm/makers.py", FAMILY),
         ("baselines/bocd.py", {"bocd", "auto"}),

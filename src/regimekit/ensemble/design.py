@@ -16,8 +16,8 @@ from regimekit.core.exceptions import RegimekitError, SnapshotError, whole
 from regimekit.core.registry import make
 from regimekit.ensemble.ensemble import DEPTH
 from regimekit.ensemble.members import MEAN_SEASONS
-from regimekit.ihmm.algorithm import RegimeFilter
 from regimekit.ihmm.emissions.base import Shape
+from regimekit.ihmm.regime_filter import RegimeFilter
 from regimekit.preprocessing import features as feature_maps
 from regimekit.preprocessing.features import Features
 from regimekit.preprocessing.frames import Row

@@ -1,7 +1,7 @@
 cimport cython
 from libc.stdint cimport int64_t
 from regimekit.distributions.mixture cimport Mixture
-from regimekit.ihmm.algorithm cimport RegimeFilter
+from regimekit.ihmm.regime_filter cimport RegimeFilter
 from regimekit.preprocessing.lag_buffer cimport ADDITIVE, LagBuffer
 
 cdef double SMOOTHING_DOF

@@ -19,8 +19,8 @@ from regimekit.ensemble.engine import Engine
 from regimekit.ensemble.ensemble import DEPTH
 from regimekit.ensemble.explain import Advice, explain
 from regimekit.ihmm import snapshots
-from regimekit.ihmm.algorithm import RegimeFilter
 from regimekit.ihmm.label_matching import KNOWN_SHARE
+from regimekit.ihmm.regime_filter import RegimeFilter
 from regimekit.preprocessing.frames import Row, Series, Table
 from regimekit.preprocessing.time_index import seasons_of_labels
 from regimekit.results import Regime, Run, Step, Transitions

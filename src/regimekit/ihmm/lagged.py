@@ -17,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regimekit.distributions.forecast import Forecast
-from regimekit.ihmm.algorithm import Change, RegimeFilter
+from regimekit.ihmm.changepoint_dating import Change
 from regimekit.ihmm.limits import within_reach
+from regimekit.ihmm.regime_filter import RegimeFilter
 from regimekit.preprocessing.features import Features
 from regimekit.preprocessing.frames import Row
 from regimekit.preprocessing.lag_buffer import CLEAN, RAW, LagBuffer, log_outlier, unmoved

@@ -30,12 +30,12 @@ from regimekit.core.model import Array, Model
 from regimekit.core.recorder import Block
 from regimekit.distributions.forecast import Forecast, Forecasts
 from regimekit.ihmm import lagged, snapshots
-from regimekit.ihmm.algorithm import RegimeFilter
 from regimekit.ihmm.deviations import read_rule
 from regimekit.ihmm.emissions.base import Emission, EmissionSettings, PythonEmission, Shape
 from regimekit.ihmm.label_matching import KNOWN_SHARE
 from regimekit.ihmm.limits import check_room, check_scales, within_reach
 from regimekit.ihmm.multistep import paths_ahead, rows_ahead
+from regimekit.ihmm.regime_filter import RegimeFilter
 from regimekit.ihmm.reporting import Particle, Reporter
 from regimekit.ihmm.settings import RegimeSettings
 from regimekit.preprocessing import features as feature_maps

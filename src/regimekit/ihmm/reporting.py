@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from regimekit.core.exceptions import SnapshotError
 from regimekit.core.recorder import Block
 from regimekit.distributions.forecast import Forecasts, log_densities
-from regimekit.ihmm.algorithm import Change
+from regimekit.ihmm.changepoint_dating import Change
 from regimekit.ihmm.lagged import Outputs
 from regimekit.results import NO_REGIME, OPENED, OUTLIER, PRUNED, RETURNED, Event
 from regimekit.serialization.validation import Values

@@ -16,9 +16,9 @@ import numpy as np
 
 from regimekit.core.exceptions import RegimekitError, positive, share, unknown, whole
 from regimekit.core.maker import Pair, Rules, Terms
-from regimekit.ihmm.algorithm import FilterSettings
 from regimekit.ihmm.batch_schedule import BatchSchedule, read_schedule
 from regimekit.ihmm.deviations import Rule, read_rule, write_rule
+from regimekit.ihmm.filter_state import FilterSettings
 from regimekit.ihmm.hdp import Concentration
 from regimekit.ihmm.limits import (
     LARGEST_SCALE,

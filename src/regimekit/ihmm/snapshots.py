@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regimekit.core.exceptions import SnapshotError
-from regimekit.ihmm.algorithm import RegimeFilter
+from regimekit.ihmm.regime_filter import RegimeFilter
 from regimekit.serialization import schema
 from regimekit.serialization.schema import COUNT, FLOAT, INTEGER, Field
 from regimekit.serialization.validation import LATEST, Arrays, Values, affordable

@@ -28,8 +28,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from regimekit.ihmm.algorithm import rate_memory
 from regimekit.ihmm.weights import OUTLIER_SCALE, WEIGHTS, outlier_constants
+from regimekit.ihmm.within_batch import rate_memory
 
 Array = NDArray[np.float64]
 

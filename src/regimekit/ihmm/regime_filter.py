@@ -1,0 +1,311 @@
+"""The filter as the models use it: chunks of observations, and questions about its state."""
+
+from __future__ import annotations
+
+import math
+
+import cython
+import numpy as np
+
+if not cython.compiled:
+    from regimekit.distributions.mixture import Mixture
+    from regimekit.distributions.student_t import log_mixture
+    from regimekit.ihmm.algorithm import Algorithm
+    from regimekit.ihmm.hdp import transition_matrix
+
+
+class Trace:
+    """Outputs of the filter for a chunk of T observations.
+
+    Attributes:
+        weight: (T,) posterior mean of w^2.
+        change: (T,) posterior probability that the regime has just changed.
+        ess: (T,) effective sample size.
+        regime: (T,) label reported.
+        n_known: (T,) regimes known.
+        probability: (T,) of the regime reported.
+        settled: (T,) size of the largest batch that ended with the observation, or 0.
+        offset: (T + 1,) where the components of each forecast begin.
+        components: the components of all forecasts, one after another.
+        changes: list of Change.
+    """
+
+    def __init__(self, n, dim):
+        self.weight, self.change, self.ess, self.probability = np.zeros((4, n))
+        self.regime, self.n_known, self.settled = np.zeros((3, n), np.int64)
+        self.offset = np.zeros(n + 1, np.int64)
+        self.components = Mixture(dim, 8 * n + 16)
+        self.changes = []
+
+
+class RegimeFilter(Algorithm):
+    """The online infinite HMM: particles over paths, shared rows, and the batches under way.
+
+    Args:
+        emission, settings, particles, islands, generator, build_probe: see `FilterState`.
+        initialize: draw the first particles; otherwise the state must be restored.
+    """
+
+    def __init__(
+        self, emission, settings, particles, islands, generator, build_probe=None, initialize=True
+    ):
+        super().__init__(emission, settings, particles, islands, generator, build_probe)
+        if initialize:
+            self.initialize()
+
+    def predict_one(self, design):
+        """Return the components (share, location, spread, dof) of the next observation."""
+        values: cython.double[:, ::1] = np.array(design, np.float64, order="C")
+        if not (self.predicted and self.same_design(values)):
+            with cython.nogil:
+                self.predict(values)
+        self.raise_error()
+        n = self.forecast.size
+        return (
+            np.array(self.forecast.share[:n]),
+            np.array(self.forecast.location[:n]),
+            np.array(self.forecast.spread[:n]),
+            np.array(self.forecast.dof[:n]),
+        )
+
+    def step(self, y, design):
+        """Learn one observation y (d,) with its design (r, m).
+
+        Returns:
+            (log density of y under its forecast, the Change or None). The log density is NaN if y
+            is missing, and is computed for d = 1 only.
+        """
+        value: cython.double[::1] = y
+        features: cython.double[:, ::1] = design
+        score: cython.double = float("nan")
+        total: cython.double
+        with cython.nogil:
+            if not self.predicted or not self.same_design(features):
+                self.predict(features)
+            if self.emission.dim == 1:
+                # As in a run, where the shares are normalized first.
+                total = 0.0
+                for k in range(self.forecast.size):
+                    total += self.forecast.share[k]
+                for k in range(self.forecast.size):
+                    self.forecast.share[k] /= total
+                score = log_mixture(
+                    value[0],
+                    self.forecast.share,
+                    self.forecast.location[:, 0],
+                    self.forecast.spread[:, 0, 0],
+                    self.forecast.dof,
+                    self.forecast.size,
+                    0,
+                )
+            self.update(value, features)
+        self.raise_error()
+        change = self.change
+        self.change = None
+        return score, change
+
+    def run(self, y, designs, stop_below=0.0):
+        """Learn observations y (T, d) with their designs (T, r, m).
+
+        Args:
+            y: observations; NaN means missing.
+            designs: designs.
+            stop_below: stop after the first observation whose weight is below this.
+
+        Returns:
+            (number of observations learnt, Trace). The forecasts in the trace were made before
+            their observations were learnt.
+        """
+        values: cython.double[:, ::1] = np.array(y, np.float64, order="C")
+        design: cython.double[:, :, ::1] = np.array(designs, np.float64, order="C")
+        trace = Trace(values.shape[0], self.emission.dim)
+        least: cython.double = stop_below
+        with cython.nogil:
+            done = self.loop(values, design, least, trace)
+        self.raise_error()
+        return done, trace
+
+    def loop(self, y, designs, stop_below, trace):
+        """Run over a chunk; return the number of observations learnt."""
+        for t in range(y.shape[0]):
+            if not self.predicted or not self.same_design(designs[t]):
+                self.predict(designs[t])
+            self.append_forecast(trace, t)
+            self.update(y[t], designs[t])
+            trace.weight[t] = self.weight
+            trace.change[t] = self.change_probability
+            trace.ess[t] = self.ess
+            trace.regime[t] = self.regime
+            trace.n_known[t] = self.n_regimes
+            trace.probability[t] = self.regime_probability
+            trace.settled[t] = self.settled
+            if self.change is not None:
+                self.append_change(trace)
+            if self.weight < stop_below and self.emission.observation.n_seen > 0:
+                return t + 1
+        return y.shape[0]
+
+    def append_forecast(self, trace, t):
+        """Append the components of the forecast to the trace."""
+        at: cython.Py_ssize_t = trace.offset[t]
+        n: cython.Py_ssize_t = self.forecast.size
+        d: cython.Py_ssize_t = self.emission.dim
+        trace.components.size = at
+        if at + n > trace.components.share.shape[0]:
+            trace.components.reserve(at + n)
+        for k in range(n):
+            trace.components.share[at + k] = self.forecast.share[k]
+            trace.components.dof[at + k] = self.forecast.dof[k]
+            for i in range(d):
+                trace.components.location[at + k, i] = self.forecast.location[k, i]
+                for j in range(d):
+                    trace.components.spread[at + k, i, j] = self.forecast.spread[k, i, j]
+        trace.offset[t + 1] = at + n
+
+    def append_change(self, trace):
+        """Move the latest change to the trace."""
+        trace.changes.append(self.change)
+        self.change = None
+
+    def raise_error(self):
+        """Raise what an emission or a weight written in Python raised inside the loop."""
+        for part in (self.emission, self.scoring):
+            error = getattr(part, "error", None)
+            if error is not None:
+                part.error = None
+                raise error
+
+    # ------------------------------------------------------------------ questions
+
+    def count_candidates(self):
+        """Return the number of distinct rows that the particles of each island store."""
+        slots, n = np.asarray(self.particles.slots), np.asarray(self.particles.n_regimes)
+        used = np.arange(slots.shape[1]) <= n[:, None]
+        first = np.asarray(self.clock.first)
+        return [
+            np.unique(slots[a:b][used[a:b]]).size
+            for a, b in zip(first[:-1], first[1:], strict=True)
+        ]
+
+    def extra_rows(self):
+        """Return how many rows a batch may need beside those of its candidates (D9)."""
+        return 0 if self.settings.shared_prior else self.particles.alpha.shape[0]
+
+    def restart_batch(self, g):
+        """Start the candidates of the batch under way again."""
+        self.begin_batch(g)
+
+    def refresh_masses(self, g):
+        """Compute the masses of the candidates of an island again; return P(change)."""
+        self.prior_masses(g, True)
+        return self.posterior_masses(g)
+
+    def recent(self):
+        """Return the latest observations (L, d) and their designs (L, r, m), in order."""
+        n = self.n_recent
+        length = self.recent_y.shape[0]
+        order = np.arange(max(n - length, 0), n) % length
+        return np.asarray(self.recent_y)[order], np.asarray(self.recent_design)[order]
+
+    def probe(self):
+        """Return an emission beside the filter that shares its rows."""
+        if self.cached_probe is None:
+            self.cached_probe = self.build_probe()
+        probe = self.cached_probe
+        probe.share_rows(self.emission)
+        probe.resize_candidates(1, 1)
+        return probe
+
+    def remembered(self):
+        """Return the labels that any particle stores."""
+        slots, n = np.asarray(self.particles.slots), np.asarray(self.particles.n_regimes)
+        used = np.arange(slots.shape[1]) < n[:, None]
+        return set(np.asarray(self.pool.label)[slots[used]].tolist())
+
+    def version_of(self, label):
+        """Return the row of a regime that most of the weight remembers, or -1."""
+        held = self.row_mass()
+        held[np.asarray(self.pool.label) != label] = 0.0
+        return int(np.argmax(held)) if held.max() > 0 else -1
+
+    def row_mass(self):
+        """Return the weight of the particles that remember each row as an opened regime."""
+        mass = np.zeros(self.pool.owners.shape[0])
+        slots, n = np.asarray(self.particles.slots), np.asarray(self.particles.n_regimes)
+        weight = np.exp(np.asarray(self.particles.log_weight)) / self.islands
+        for i in range(n.size):
+            np.add.at(mass, slots[i, : n[i]], weight[i])
+        return mass
+
+    def transitions_of(self, i):
+        """Return P(l | s) of particle i among its regimes and, last, a new one."""
+        n = int(self.particles.n_regimes[i]) + 1
+        matrix = np.empty((n, n))
+        transition_matrix(self.particles, i, self.settings.concentration.sticky, matrix)
+        return matrix
+
+    def rate(self):
+        """Return the outlier rate learnt so far; 0 without contamination."""
+        return self.outlier_rate() if self.scoring.is_contamination() else 0.0
+
+    def candidate_places(self, g):
+        """Return the places of the candidates of island g."""
+        return g * self.candidates.capacity + np.arange(self.clock.candidates[g])
+
+    def expected_moves(self, g):
+        """Return the (K, K) expected probabilities of moving between candidates per batch."""
+        n = int(self.clock.candidates[g])
+        matrix = np.zeros((n, n))
+        self.write_lookup(g)
+        lookup, slots = np.asarray(self.pool.lookup), np.asarray(self.particles.slots)
+        for i in range(int(self.clock.first[g]), int(self.clock.first[g + 1])):
+            at = lookup[slots[i, : self.particles.n_regimes[i] + 1]]
+            weight = math.exp(self.particles.log_weight[i])
+            np.add.at(matrix, (at[:, None], at[None, :]), weight * self.transitions_of(i))
+        total = matrix.sum(axis=1, keepdims=True)
+        return np.divide(matrix, total, out=np.zeros_like(matrix), where=total > 0.0)
+
+    def masses_ahead(self, g, batches):
+        """Return the masses (batches, K) of the candidates of an island after 0, 1, .. batches."""
+        n = int(self.clock.candidates[g])
+        self.weigh(g)
+        lookup, slots = np.asarray(self.pool.lookup), np.asarray(self.particles.slots)
+        first, last = int(self.clock.first[g]), int(self.clock.first[g + 1])
+        log_nu, log_weight = np.asarray(self.particles.log_nu), self.particles.log_weight
+        logs = []
+        for i in range(first, last):
+            logs.append(log_weight[i] + log_nu[i, : self.particles.n_regimes[i] + 1])
+        evidence = np.array([np.logaddexp.reduce(own) for own in logs])
+        total = np.logaddexp.reduce(evidence)
+        masses = np.zeros((batches, n))
+        for i in range(first, last):
+            own = logs[i - first]
+            at = lookup[slots[i, : own.size]]
+            here = np.exp(own - total)
+            matrix = self.transitions_of(i)
+            for j in range(batches):
+                np.add.at(masses[j], at, here)
+                here = here @ matrix
+        return masses
+
+    def predict_places(self, places, designs):
+        """Return (location, spread, dof) of candidates at some places, each with its own design."""
+        design: cython.double[:, :, ::1] = np.array(designs, np.float64, order="C")
+        n = len(places)
+        d = self.emission.dim
+        location, spread, dof = np.empty((n, d)), np.empty((n, d, d)), np.empty(n)
+        predictive = self.emission.predictive
+        for i, place in enumerate(places):
+            self.emission.observation.set_design(design[i])
+            self.emission.predict(place, self.candidates.row[place])
+            location[i] = predictive.location[place]
+            spread[i] = predictive.spread[place]
+            dof[i] = predictive.dof[place]
+        self.predicted = False
+        return location, spread, dof
+
+    def skip_candidates(self):
+        """Advance every candidate without an observation."""
+        for g in range(self.islands):
+            for k in range(self.clock.candidates[g]):
+                self.emission.skip(g * self.candidates.capacity + k)
