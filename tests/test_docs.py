@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import re
@@ -123,3 +124,24 @@ def test_the_notebooks_are_the_pages() -> None:
         prose = "".join("".join(c["source"]) for c in cells if c["cell_type"] == "markdown")
         for target in re.findall(r"\]\((?!http)([^)#]+)", prose):
             assert (notebooks.FOLDER / target).exists(), f"{name} links to {target}"
+
+
+def _defines(name: str) -> bool:
+    """Whether the source of the package defines a dotted name such as `regimekit.a.b.Class.f`."""
+    parts = name.split(".")
+    for depth in range(len(parts), 0, -1):
+        file = (ROOT / "src").joinpath(*parts[:depth]).with_suffix(".py")
+        if file.exists():
+            nodes: list[ast.AST] = [ast.parse(file.read_text())]
+            for part in parts[depth:]:
+                inside = [child for node in nodes for child in ast.iter_child_nodes(node)]
+                nodes = [node for node in inside if getattr(node, "name", None) == part]
+            return bool(nodes)
+    return False
+
+
+def test_the_map_of_the_paper_names_code_that_exists() -> None:
+    named = re.findall(r"`(regimekit[.\w]+)`", (ROOT / "docs/paper-map.md").read_text())
+    assert len(named) > 30
+    assert [name for name in named if not _defines(name)] == []
+    assert not _defines("regimekit.ihmm.hdp.antoniac")

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import regimekit as rk
+from docs import signatures
 from regimekit.baselines import least_squares, naive
 from regimekit.baselines.beam import BeamSettings
 from regimekit.baselines.bocd import BocdSettings
@@ -138,6 +139,10 @@ rk.br_ihmm(batch="six")
 rk.student_t_ihmm(noise=0.25)
 rk.auto(seed="x")
 """
+
+
+def test_the_type_stub_of_the_makers_is_up_to_date() -> None:
+    assert signatures.STUB.read_text() == signatures.stub(), "run python -m docs.signatures"
 
 
 @pytest.mark.slow

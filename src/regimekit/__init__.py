@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from regimekit.core.warnings import RegimekitWarning
     from regimekit.distributions.forecast import Forecast
     from regimekit.ensemble import auto
-    from regimekit.ihmm.makers import br_ihmm, garch_ihmm, ihmm, student_t_ihmm, wolf_ihmm
     from regimekit.ihmm.published import paper
+    from regimekit.ihmm.signatures import br_ihmm, garch_ihmm, ihmm, student_t_ihmm, wolf_ihmm
     from regimekit.panel import run_many
     from regimekit.preprocessing import features
     from regimekit.results import Event, Regime, Run, Step, Transitions
