@@ -23,7 +23,6 @@ from regimekit.core.registry import REGISTRY
 SOURCE = Path(regimekit.__file__).parents[1]
 _PACKAGE = "regimekit"
 _REGISTRY = "regimekit.core.registry"
-_MODEL = "regimekit.core.model"  # asks the registry for pickles alone, which decide no number
 # What is shown, said or stored, to the bit: no number of a run comes from there.
 _SPEAKING = (
     "regimekit.core.display",
@@ -81,8 +80,7 @@ def reached(
         if name in found or _speaks(name):
             continue
         found.add(name)
-        further = imported(_path(name, root))
-        queue += [one for one in further if (name, one) != (_MODEL, _REGISTRY)]
+        queue += imported(_path(name, root))
         if name == _REGISTRY:
             queue += models
     return found

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 import json
+import pickle
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 
 import regimekit as rk
+from regimekit.core.recorder import Block
 from regimekit.core.registry import REGISTRY
 from regimekit.results import CHANGES, NO_REGIME, Run, Step
 
@@ -517,6 +519,33 @@ def test_regimes_and_transitions_agree(case: Case, stream: np.ndarray) -> None:
         assert np.isfinite(regime.mean).all() and (regime.sd > 0).all()
     if regimes:
         assert len(regimes) == run.n_regimes[-1]
+
+
+def test_callbacks_receive_every_observation_in_order(case: Case, stream: np.ndarray) -> None:
+    blocks: list[Block] = []
+    forecasts: list[rk.Forecast] = []
+
+    def record(block: Block) -> None:
+        blocks.append(block)
+        forecasts.extend(block.forecasts)
+
+    run = case.make().run(stream, callbacks=[record])
+    assert_same(run, case.make().run(stream))
+    lengths = [len(block.regime) for block in blocks]
+    assert [block.first for block in blocks] == [0, *np.cumsum(lengths)[:-1]]
+    assert sum(lengths) == len(forecasts) == len(stream)
+    assert np.concatenate([block.regime for block in blocks]).tolist() == run.regime.tolist()
+    means = np.array([forecast.mean for forecast in forecasts])
+    np.testing.assert_allclose(means, run.mean, rtol=1e-9, atol=1e-12)
+    assert all(block.seconds > 0 for block in blocks)
+
+
+def test_a_pickle_continues_like_the_model(case: Case, stream: np.ndarray) -> None:
+    model = case.make()
+    model.run(stream[:40])
+    twin = pickle.loads(pickle.dumps(model))
+    assert type(twin) is type(model) and twin.outliers == model.outliers
+    assert_same(twin.run(stream[40:80]), model.run(stream[40:80]))
 
 
 @pytest.mark.parametrize("name", [n for n, entry in REGISTRY.items() if not entry.online])

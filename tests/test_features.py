@@ -13,9 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from regimekit.core.covariates import read_past
 from regimekit.core.exceptions import RegimekitError, SnapshotError
 from regimekit.preprocessing import features as F
 from regimekit.preprocessing.frames import Row, read_table
+from regimekit.serialization.validation import Arrays
 
 NAN = math.nan
 NONE = np.zeros((0, 1))  # the past of features without lags
@@ -199,14 +201,14 @@ def test_past_keeps_the_latest_last() -> None:
 
 def test_past_resumes_exactly() -> None:
     _, y = stream(2, seed=2)
-    whole, first, second = F.Past(5, 2), F.Past(5, 2), F.Past(5, 2)
+    whole, first = F.Past(5, 2), F.Past(5, 2)
     for value in y:
         whole.push(value)
     for value in y[:30]:
         first.push(value)
     packed = first.pack()
     first.push(y[0])
-    second.unpack(packed)
+    second = read_past(Arrays.of(packed), F.lags(5), 2)
     for value in y[30:]:
         second.push(value)
     assert np.array_equal(whole.values, second.values)
@@ -228,7 +230,7 @@ def test_past_of_depth_zero_remembers_nothing() -> None:
 
 def test_past_refuses_another_shape() -> None:
     with pytest.raises(SnapshotError, match="past"):
-        F.Past(2, 1).unpack(F.Past(3, 1).pack())
+        read_past(Arrays.of(F.Past(3, 1).pack()), F.lags(2), 1)
 
 
 def test_joining_is_associative() -> None:
@@ -450,7 +452,7 @@ def test_bad_arguments_are_named(make: Any, argument: str) -> None:
         (F.columns(), [math.inf], "x is infinite in column 0"),
         (F.columns(), [], "x is empty"),
         (F.columns(), {}, "x is empty"),
-        (F.columns(), [[1.0, 2.0]], "x must be one row"),
+        (F.columns(), [[1.0, 2.0]], "x must be a vector"),
         (F.columns(), "wind", "x must be numeric"),
         (F.columns(), object(), "x must be numeric"),
         (F.columns(), [[1.0], [1.0, 2.0]], "x must be numeric"),

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from regimekit.baselines.bocd import bocd
     from regimekit.baselines.dsm_bocd import dsm_bocd
     from regimekit.core.exceptions import RegimekitError, SnapshotError
-    from regimekit.core.registry import from_bytes, load, make, models
+    from regimekit.core.registry import from_bytes, load, make, models, register
     from regimekit.core.warnings import RegimekitWarning
     from regimekit.distributions.forecast import Forecast
     from regimekit.ensemble import auto
@@ -55,7 +55,7 @@ else:
         "baselines.bocd": ("bocd",),
         "baselines.dsm_bocd": ("dsm_bocd",),
         "core.exceptions": ("RegimekitError", "SnapshotError"),
-        "core.registry": ("from_bytes", "load", "make", "models"),
+        "core.registry": ("from_bytes", "load", "make", "models", "register"),
         "core.warnings": ("RegimekitWarning",),
         "distributions.forecast": ("Forecast",),
         "ensemble": ("auto",),
@@ -115,6 +115,7 @@ __all__ = [
     "paper",
     "plot",
     "plotting",
+    "register",
     "robustness",
     "run_many",
     "sensitivity",

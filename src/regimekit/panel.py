@@ -245,7 +245,7 @@ def _run_series(task: SeriesTask, settings: PanelSettings) -> SeriesResult:
     run = model.run(block.y, block.X, level=settings.level)
     scores = RunningScores(settings.season, settings.skip)
     if REGISTRY[settings.model].online:
-        scores.add(block.y, run.mean, run.lower, run.upper, run.log_score)
+        scores.add(run)
     ahead = model.forecast(settings.horizon, task.future) if settings.horizon else []
     return SeriesResult(
         task.key,

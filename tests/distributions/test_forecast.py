@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import pickle
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -197,9 +198,9 @@ def test_scalars_for_one_coordinate_and_arrays_for_more() -> None:
         ("share", lambda: Forecast.mixture(np.zeros(2), np.zeros(2), np.ones(2))),
     ],
 )
-def test_bad_questions_are_refused(word: str, call: object) -> None:
+def test_invalid_arguments_raise_an_error(word: str, call: Callable[[], object]) -> None:
     with pytest.raises(RegimekitError, match=rf"^{word} "):
-        call()  # type: ignore[operator]
+        call()
 
 
 def test_paths_ahead_feed_on_themselves() -> None:

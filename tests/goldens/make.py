@@ -544,8 +544,10 @@ def save(name: str, told: dict[str, Array]) -> None:
     alike: dict[Any, list[str]] = {}
     for key, array in told.items():
         alike.setdefault((array.dtype, array.shape), []).append(key)
-    packed = {"+".join(keys): np.stack([told[k] for k in keys]) for keys in alike.values()}
-    np.savez_compressed(HERE / f"{name}.npz", **packed)  # type: ignore[arg-type]
+    packed: dict[str, Any] = {
+        "+".join(keys): np.stack([told[k] for k in keys]) for keys in alike.values()
+    }
+    np.savez_compressed(HERE / f"{name}.npz", **packed)
 
 
 def load(name: str) -> dict[str, Array]:

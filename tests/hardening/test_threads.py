@@ -117,7 +117,7 @@ class Slow(Model):
 
 
 @pytest.mark.parametrize("method", ["predict", "update", "regimes", "to_bytes", "copy", "run"])
-def test_every_method_waits_for_its_turn(method: str) -> None:
+def test_every_method_waits_for_the_lock(method: str) -> None:
     """Also one that a subclass writes anew."""
     model = Slow()
     arguments = {"update": (0.0,), "run": ([0.0, 0.0],)}.get(method, ())
@@ -130,11 +130,11 @@ def test_every_method_waits_for_its_turn(method: str) -> None:
 
 
 @pytest.mark.parametrize("name", list(REGISTRY))
-def test_copies_and_pickles_have_a_turn_of_their_own(name: str) -> None:
+def test_copies_and_pickles_have_their_own_lock(name: str) -> None:
     model = rk.from_bytes(crafted.stored(name))
     for twin in (model.copy(), copy.deepcopy(model), pickled(model)):
-        assert twin._turn is not model._turn and twin.to_bytes() == model.to_bytes()
-    assert copy.copy(model)._turn is model._turn  # a shallow copy shares the state, and the turns
+        assert twin._lock is not model._lock and twin.to_bytes() == model.to_bytes()
+    assert copy.copy(model)._lock is model._lock  # a shallow copy shares the state and the lock
 
 
 def pickled(model: Model) -> Model:
@@ -142,7 +142,7 @@ def pickled(model: Model) -> Model:
     return twin
 
 
-def test_a_turn_costs_less_than_two_microseconds() -> None:
+def test_a_lock_costs_less_than_two_microseconds() -> None:
     """The best of many tries: what the machine does beside is not the point."""
 
     class Bare(Slow):

@@ -16,7 +16,6 @@ from regimekit import datasets as data
 from regimekit import metrics as evaluate
 from regimekit.core.exceptions import RegimekitError
 from regimekit.core.model import Model
-from regimekit.core.recorder import Recorder
 from regimekit.distributions.forecast import Forecast
 from regimekit.results import Run, Step
 
@@ -196,12 +195,12 @@ class OwnRun(Level):
 
 
 class WithoutForecasts(Level):
-    """A model that passes no forecasts to the recorder of a run."""
+    """A model that calls no callbacks, as an offline fit does."""
 
     name = "without_forecasts"
 
-    def _run(self, series: Any, table: Any, recorder: Recorder, progress: bool) -> Run:
-        return super()._run(series, table, Recorder(recorder.level), progress)
+    def _run(self, series: Any, table: Any, recorder: Any, progress: bool, callbacks: Any) -> Run:
+        return super()._run(series, table, recorder, progress, ())
 
 
 class TestPrequential:

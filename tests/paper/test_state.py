@@ -55,7 +55,7 @@ FAMILY = {"br_ihmm", "student_t_ihmm", "garch_ihmm", "auto"}
         ("ensemble/aggregation.py", {"auto"}),
         ("preprocessing/scaling.py", FAMILY),
         ("ihmm/weights.py", set(RUNS)),
-        ("preprocessing/raw_lags.py", set(RUNS)),
+        ("preprocessing/feature_terms.py", set(RUNS)),
         ("distributions/mixture.py", set(RUNS)),
     ],
 )

@@ -7,7 +7,7 @@ observation depend on all later observations, too.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, Self
 
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from regimekit.baselines.beam_fit import BeamFit, Data, Prior, Sampler, Sampling, Trace
 from regimekit.core.advice import HINDSIGHT
 from regimekit.core.covariates import (
-    LARGEST,
+    MAX_FEATURE,
     bounded,
     new_past,
     pack_first,
@@ -34,9 +34,9 @@ from regimekit.core.exceptions import (
     whole,
 )
 from regimekit.core.maker import Numbers, Pair, Terms, json_value, maker
-from regimekit.core.model import Array, Model, in_turn
+from regimekit.core.model import Array, Callback, Model, locked
 from regimekit.core.recorder import Block, Recorder
-from regimekit.core.warnings import say_once
+from regimekit.core.warnings import warn_once
 from regimekit.distributions.forecast import Forecast, Forecasts
 from regimekit.ihmm.emissions.matrices import read_covariance, read_vector
 from regimekit.preprocessing import features as feature_maps
@@ -148,7 +148,7 @@ class BeamIhmm(Model):
         self._like: Row | None = None  # first covariates: they set the order of the columns
         self._fit: BeamFit | None = None
 
-    @in_turn
+    @locked
     def fit(self, y: Any = None, X: Any = None, progress: bool = False) -> BeamFit:
         """Sample the posterior of a stream, which replaces all earlier data.
 
@@ -177,7 +177,14 @@ class BeamIhmm(Model):
             raise RegimekitError("X is given without y. Pass both, or neither.")
         return self._fitted(progress)
 
-    def run(self, y: Any, X: Any = None, progress: bool = False, level: float = 0.9) -> Run:
+    def run(
+        self,
+        y: Any,
+        X: Any = None,
+        progress: bool = False,
+        level: float = 0.9,
+        callbacks: Sequence[Callback] = (),
+    ) -> Run:
         """Append a stream, fit, and return the in-sample results.
 
         `mean`, `sd`, `lower` and `upper` describe the smoothed predictive distribution of each
@@ -190,6 +197,7 @@ class BeamIhmm(Model):
             X: covariates, one row per observation.
             progress: whether to show a progress bar.
             level: probability of the interval `lower` .. `upper`.
+            callbacks: not called, because in-sample predictives are not forecasts.
 
         Returns:
             A Run with one row per appended observation.
@@ -197,16 +205,19 @@ class BeamIhmm(Model):
         Raises:
             RegimekitError: If the data are invalid or level is not strictly between 0 and 1.
         """
-        recorder = Recorder(level)
-        series = read_series(y)
-        return self._run(series, read_table(X, length=len(series.values)), recorder, progress)
+        return self._stream(y, X, progress, level, callbacks)
 
-    def _run(self, series: Series, table: Table | None, recorder: Recorder, progress: bool) -> Run:
+    def _run(
+        self,
+        series: Series,
+        table: Table | None,
+        recorder: Recorder,
+        progress: bool,
+        callbacks: Sequence[Callback],
+    ) -> Run:
         first = len(self._y)
         self._append(series, table)
-        say_once(self._said, "hindsight", HINDSIGHT.format(name=self.name), stacklevel=6)
-        # In-sample predictives are not forecasts: `recorder` must not score them.
-        recorder = Recorder(recorder.level)
+        warn_once(self._warned, "hindsight", HINDSIGHT.format(name=self.name), stacklevel=7)
         fit = self._fitted(progress)
         steps = _steps(fit)
         for start in range(first, len(fit), BLOCK):
@@ -219,7 +230,7 @@ class BeamIhmm(Model):
             ]
             recorder.add(Block.of(forecasts, scored, start))
         run = recorder.run(series)
-        self._note(run)
+        self._remember(run)
         return run
 
     def update(self, y: Any, x: Any = None) -> Step:
@@ -337,7 +348,7 @@ class BeamIhmm(Model):
         y = stored.floats("y", (None,), missing=True)
         like = read_first(kept, stored, self.features) if y.size else None
         width = self.features.width(like, 1) if y.size else 0
-        design = stored.floats("design", (y.size, width), -LARGEST, LARGEST)
+        design = stored.floats("design", (y.size, width), -MAX_FEATURE, MAX_FEATURE)
         if y.size:
             self.chosen.prior(width)  # raises if the prior has another number of features
         self._y, self._design, self._like = y.tolist(), list(design), like

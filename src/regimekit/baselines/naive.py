@@ -18,7 +18,7 @@ values it grows with the number of steps, as for a random walk. For `least_squar
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -161,10 +161,6 @@ class Naive(Model):
 
     def settings(self) -> dict[str, Any]:
         return {"error_sd": self.error_sd, "dim": self._given_dim}
-
-    @classmethod
-    def _make(cls, settings: dict[str, Any]) -> Self:
-        return cls(**settings)
 
     def _state(self) -> dict[str, NDArray[Any]]:
         assert self.spread is not None

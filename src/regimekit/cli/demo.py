@@ -69,7 +69,7 @@ def _scores(run: Run, stream: Dataset) -> dict[str, float]:
     """Return the forecast errors against the values before outliers were added."""
     assert stream.clean is not None
     scores = metrics.RunningScores(skip=_BURN_IN)
-    scores.add(stream.y, run.mean, run.lower, run.upper, run.log_score, target=stream.clean)
+    scores.add(run, target=stream.clean)
     return scores.table()
 
 

@@ -24,7 +24,7 @@ import regimekit
 from regimekit.cli.console import to_json
 from regimekit.core.exceptions import RegimekitError
 from regimekit.core.model import Model
-from regimekit.core.recorder import in_hindsight
+from regimekit.core.recorder import retrospective_path
 from regimekit.core.registry import load
 from regimekit.io import ObservationReader
 from regimekit.io.columns import Columns
@@ -262,7 +262,7 @@ def read_rows(
     """
     columns = _read_columns(folder / f"run.{file_format}")
     events = _events(_read_columns(folder / EVENTS), columns["time"])
-    columns["path"] = in_hindsight(columns["regime"], events)
+    columns["path"] = retrospective_path(columns["regime"], events)
     parts: dict[str, Any] = {"events": events}
     for entry in fields(Run):
         if entry.name in columns:

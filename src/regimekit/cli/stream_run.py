@@ -22,7 +22,7 @@ from regimekit.core.advice import Cures, remarks
 from regimekit.core.display import count
 from regimekit.core.exceptions import RegimekitError, unknown
 from regimekit.core.model import Model
-from regimekit.core.recorder import in_hindsight
+from regimekit.core.recorder import retrospective_path
 from regimekit.core.registry import REGISTRY
 from regimekit.core.warnings import RegimekitWarning
 from regimekit.io import Block, ColumnChoice, ObservationReader, TableRequest, open_source
@@ -82,7 +82,7 @@ class RecentRows:
                 parts[entry.name] = values[0]
         if len(self.runs) > 1:
             # A change that is known in one block may have started in the block before.
-            parts["path"] = in_hindsight(parts["regime"], parts["events"], parts["first"])
+            parts["path"] = retrospective_path(parts["regime"], parts["events"], parts["first"])
         return Run(**parts)
 
 
@@ -224,7 +224,7 @@ class StreamRun:
         start = self.observations - self.recent.count
         event_file.add(event_columns(run.events, times, start))
         if self.online:
-            self.scores.add(block.y, run.mean, run.lower, run.upper, run.log_score)
+            self.scores.add(run)
             self.calibration.add(pit)
         self.outliers += int(run.outlier.sum())
 

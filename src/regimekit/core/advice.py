@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regimekit.core.display import number
-from regimekit.core.warnings import say_once
+from regimekit.core.warnings import warn_once
 from regimekit.preprocessing.frames import Series, Table, misaligned
 from regimekit.results import Run
 
@@ -77,7 +77,7 @@ HINDSIGHT = (
 )
 
 
-def labels_of(series: Series, table: Table | None, said: list[str]) -> Any:
+def labels_of(series: Series, table: Table | None, emitted: list[str]) -> Any:
     """Return the row labels of a stream: those of y, else those of X; warn if they differ."""
     if table is None:
         return series.index
@@ -85,14 +85,14 @@ def labels_of(series: Series, table: Table | None, said: list[str]) -> Any:
     if row is not None:
         one, other = series.index[row], table.index[row]
         message = MISALIGNED.format(row=row, one=str(one), other=str(other))
-        say_once(said, "misaligned", message, stacklevel=5)
+        warn_once(emitted, "misaligned", message, stacklevel=7)
     return table.index if series.index is None else series.index
 
 
-def warn_about_run(run: Run, name: str, settings: Mapping[str, Any], said: list[str]) -> None:
-    """Emit the warnings of `remarks` that are not in `said` yet."""
+def warn_about_run(run: Run, name: str, settings: Mapping[str, Any], emitted: list[str]) -> None:
+    """Emit the warnings of `remarks` that are not in `emitted` yet."""
     for key, message in remarks(run, name, settings).items():
-        say_once(said, key, message, stacklevel=5)
+        warn_once(emitted, key, message, stacklevel=5)
 
 
 def remarks(

@@ -1,7 +1,7 @@
-"""Covariates and past of a model that regresses on features: kept within bounds, stored, read back.
+"""State that models with features share: covariates and lags, clipped, packed and unpacked.
 
-A feature of 1e160 would overflow in the first product with another, and spoil every row for good.
-So features beyond LARGEST are taken for LARGEST, as residuals beyond all measure are.
+Features are clipped to MAX_FEATURE, because products of larger ones would overflow in the
+statistics of a regime.
 """
 
 from __future__ import annotations
@@ -22,39 +22,39 @@ from regimekit.serialization import schema
 from regimekit.serialization.validation import Arrays, Values, affordable
 
 Array = NDArray[np.float64]
-# Its product with the largest coefficient, 1e100, still has a finite square.
-LARGEST = 1e50
-STORED = (-1e155, 1e155)  # no row of statistics leaves this: features, residuals are bounded
-MOST_COORDINATES = 10_000
+# The square of its product with the largest coefficient, 1e100, is finite.
+MAX_FEATURE = 1e50
+STORED = (-1e155, 1e155)  # range of stored statistics, because features and residuals are clipped
+MOST_COORDINATES = 10_000  # of y
 
 
 def bounded(features: Array) -> Array:
-    """Features of one observation, none beyond LARGEST."""
-    if features.size and max(features.max(), -features.min()) > LARGEST:
-        return np.clip(features, -LARGEST, LARGEST)
+    """Clip the features of one observation to MAX_FEATURE."""
+    if features.size and max(features.max(), -features.min()) > MAX_FEATURE:
+        return np.clip(features, -MAX_FEATURE, MAX_FEATURE)
     return features
 
 
 def new_past(features: Features, dim: int) -> Past:
-    """Room for the observations that the features look back on."""
+    """Return an empty buffer for the lags of the features."""
     affordable("features", float(features.depth) * dim)
     return Past(features.depth, dim)
 
 
 def read_past(arrays: Arrays, features: Features, dim: int) -> Past:
-    """The past as it was stored."""
+    """Return the buffer of a snapshot."""
     past = new_past(features, dim)
     past.values[:] = arrays.floats("past", past.values.shape)
     return past
 
 
 def pack_lags(past: LagBuffer) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Return the lag buffer for a snapshot; nothing if no feature is a lag."""
+    """Pack the lag buffer; empty if no feature is a lag."""
     return schema.pack_state(past, "past.") if past.depth else ({}, {})
 
 
 def read_lags(values: Values, arrays: Arrays, features: Features, dim: int) -> LagBuffer:
-    """Return the lag buffer as it was stored."""
+    """Return the lag buffer of a snapshot."""
     past = LagBuffer(features.depth, dim)
     if past.depth:
         schema.unpack_state(past, values, arrays, "past.")
@@ -62,46 +62,48 @@ def read_lags(values: Values, arrays: Arrays, features: Features, dim: int) -> L
 
 
 def pack_first(like: Row | None) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """The first covariates, whose order later ones take, for a snapshot."""
+    """Pack the first covariates, which set the order of later ones."""
     if like is None:
         return {}, {}
     return {"columns": like.names}, {"first_x": like.values.copy()}
 
 
 def read_first(values: Values, arrays: Arrays, features: Features) -> Row | None:
-    """The first covariates as they were stored: there if and only if the features need some."""
+    """Return the first covariates of a snapshot; None if the features use none."""
     if not features.needs_x:
         return None
     _, shape = arrays.form("first_x")
     names = values.words("columns")
     row = Row(arrays.floats("first_x", shape), names)
     if len(shape) not in (1, 2) or (names is not None and len(names) != shape[-1]):
-        raise SnapshotError(f"The snapshot's first_x of shape {shape} has {names} for columns.")
+        raise SnapshotError(f"Invalid snapshot: first_x has shape {shape} but columns {names}.")
     return features.check(row)
 
 
 def read_shape(values: Values, wanted: Shape) -> Shape:
-    """The shape as it was stored, which must be the one that features and covariates give."""
+    """Check the stored shape against that of features and covariates, and return it."""
     found = values["shape"]
     if found != list(wanted):
-        raise SnapshotError(f"The snapshot's shape must be {list(wanted)}, got {str(found)[:60]}.")
+        raise SnapshotError(
+            f"Invalid snapshot: shape must be {list(wanted)}, got {str(found)[:60]}."
+        )
     return wanted
 
 
 def read_dim(values: Values) -> int:
-    """The number of coordinates of y, from the stored shape."""
+    """Return the number of coordinates of y from the stored shape."""
     shape = values["shape"]
     if not isinstance(shape, list) or not shape:
-        raise SnapshotError(f"The snapshot's shape must be a list, got {str(shape)[:60]}.")
+        raise SnapshotError(f"Invalid snapshot: shape must be a list, got {str(shape)[:60]}.")
     return Values({"shape": shape[0]}).whole("shape", 1, MOST_COORDINATES)
 
 
 def try_out(predict: Callable[[], Forecast]) -> None:
-    """Refuse a stored state that no stream could have led to: it must be able to forecast."""
+    """Raise if a stored state cannot forecast, which no stream leads to."""
     with np.errstate(all="ignore"):
         forecast = predict()
         spread = np.einsum("kii->ki", forecast.spread)
         known = (forecast.location, forecast.spread, np.atleast_1d(forecast.sd))
     finite = all(np.isfinite(part).all() for part in known)
     if not finite or not (spread > 0).all() or not (forecast.dof > 0).all():
-        raise SnapshotError("The snapshot's state cannot forecast: it is garbled.")
+        raise SnapshotError("Invalid snapshot: the forecast of its state is not finite.")

@@ -1,4 +1,4 @@
-"""What can go wrong at the facade, said so that a person can act on it."""
+"""Errors of the public interface, and checks of arguments that raise them."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from numpy.typing import NDArray
 
 
 class RegimekitError(ValueError):
-    """An argument that cannot be used. The model it was given to is unchanged."""
+    """Invalid argument. The model is unchanged."""
 
 
 class SnapshotError(RegimekitError):
-    """A file or byte string that is not a snapshot this version can read."""
+    """Invalid snapshot, or one of an unsupported version."""
 
 
 def unknown(argument: str, got: object, known: Iterable[str]) -> RegimekitError:
-    """Error for a name that is not in `known`, with the nearest one suggested."""
+    """Return the error for a name that is not in `known`, with a suggestion."""
     names = list(known)
     near = difflib.get_close_matches(str(got), names, n=1)
     hint = f" Did you mean {near[0]!r}?" if near else ""
@@ -28,7 +28,7 @@ def unknown(argument: str, got: object, known: Iterable[str]) -> RegimekitError:
 
 
 def positive(argument: str, value: Any) -> float:
-    """`value` as a float above zero (infinity allowed)."""
+    """Return `value` as a float above zero; infinity is accepted."""
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError):
@@ -39,10 +39,9 @@ def positive(argument: str, value: Any) -> float:
 
 
 def whole(argument: str, value: Any, least: int = 1, most: int = 2**53) -> int:
-    """`value` as an integer from `least` to `most`.
+    """Return `value` as an integer from `least` to `most`.
 
-    A ceiling `most` far beyond use keeps a slip of the keyboard, or a crafted snapshot, from
-    asking for hours or for all memory.
+    `most` protects from typing errors and crafted snapshots that would use all memory.
     """
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
         raise RegimekitError(f"{argument} must be a whole number, got {value!r}.")
@@ -54,14 +53,14 @@ def whole(argument: str, value: Any, least: int = 1, most: int = 2**53) -> int:
 
 
 def _short(value: object) -> str:
-    """A value as a message can show it; the digits of a huge one would drown the rest."""
+    """Format a value for a message; a huge integer by its number of bits."""
     if isinstance(value, int) and value.bit_length() > 200:
         return f"a number of {value.bit_length()} bits"
     return str(value)
 
 
 def share(argument: str, value: Any) -> float:
-    """`value` as a float in [0, 1]."""
+    """Return `value` as a float in [0, 1]."""
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError):
@@ -72,7 +71,7 @@ def share(argument: str, value: Any) -> float:
 
 
 def numbers(argument: str, value: Any) -> NDArray[np.float64]:
-    """A fresh float array (never a view of the caller's)."""
+    """Return a new float array, never a view of the argument."""
     try:
         return np.array(value, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
@@ -80,18 +79,18 @@ def numbers(argument: str, value: Any) -> NDArray[np.float64]:
 
 
 def moderate(argument: str, value: Any, most: float = 1e100) -> None:
-    """Refuse numbers so large or so small (0 aside) that their products leave the floats."""
+    """Raise if a nonzero number is so large or so small that products overflow or underflow."""
     given = np.abs(numbers(argument, value))
-    least = np.diag(given) if given.ndim == 2 else given  # beside the diagonal any zero will do
+    least = np.diag(given) if given.ndim == 2 else given  # zeros off the diagonal are accepted
     if not (given <= most).all() or not ((least == 0) | (least >= 1 / most)).all():
         raise RegimekitError(
-            f"{argument} must be from {1 / most:g} to {most:g} in size, got {value!r}. "
-            "Measure y in other units."
+            f"{argument} must have an absolute value from {1 / most:g} to {most:g}, got {value!r}. "
+            "Use other units for y."
         )
 
 
 def observation(y: Any, dim: int | None = None) -> NDArray[np.float64]:
-    """One observation as a vector of length `dim`; NaN means not observed."""
+    """Return one observation as a vector of length `dim`; NaN means not observed."""
     if type(y) is float and dim == 1 and not math.isinf(y):
         return np.array([y])
     vector = numbers("y", math.nan if y is None else y)
@@ -103,5 +102,5 @@ def observation(y: Any, dim: int | None = None) -> NDArray[np.float64]:
             return np.full(dim, math.nan)
         raise RegimekitError(f"y must have {dim} value(s) as before, got {vector.size}.")
     if np.isinf(vector).any():
-        raise RegimekitError("y is infinite; pass NaN for a value that was not observed.")
+        raise RegimekitError("y is infinite. Pass NaN for a missing value.")
     return vector

@@ -1,10 +1,9 @@
-"""Makers of models: functions whose signature says what may be told, and what holds if it is not.
+"""Functions that make models, and the types of their settings.
 
-The signature is what `help`, editors and type checkers read, so it lists every setting with its
-default, though relatives share most of them; tests/test_makers.py holds signatures and settings
-together. A setting whose default depends on others is None there, and its docstring says what None
-comes to; one that depends on the units says both (`ByUnits`). The body hands the settings on;
-`maker` adds only a better word for a misspelt name.
+The signature of a maker lists every setting with its default, for `help`, editors and type
+checkers; tests/core/test_makers.py compares signatures with settings. If a default depends on other
+settings, it is None in the signature and described in the docstring; if it depends on the units, it
+is a `ByUnits`. `maker` adds a suggestion to the error for a misspelt name.
 """
 
 from __future__ import annotations
@@ -35,14 +34,14 @@ Resampling = Literal["systematic", "stratified", "multinomial"]
 
 
 class ByUnits(NamedTuple):
-    """A default: in units that are learnt from the stream, and in those of y."""
+    """Default of a setting: in units estimated from the stream, and in the units of y."""
 
     learnt: float
     given: float
 
 
 def maker(function: Callable[Settings, Made]) -> Callable[Settings, Made]:
-    """The same function; a setting that it does not know is named, with the nearest it does."""
+    """Wrap a maker so that an unknown setting raises an error with the nearest known name."""
     known = inspect.signature(function).parameters
     if any(p.kind is p.VAR_KEYWORD for p in known.values()):
         return function
@@ -58,7 +57,7 @@ def maker(function: Callable[Settings, Made]) -> Callable[Settings, Made]:
 
 
 def json_value(value: Any) -> Any:
-    """A setting as a JSON value of its own."""
+    """Return a copy of a setting as a JSON value."""
     if isinstance(value, (np.ndarray, np.generic)):
         return value.tolist()
     if isinstance(value, (list, tuple)):

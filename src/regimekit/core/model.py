@@ -1,24 +1,26 @@
-"""What every model can do, and what a new one must write.
+"""Base class of all models.
 
-A model is `predict` (pure) and `update` (one observation). A subclass gives
+A model has two operations: `predict` (pure) and `update` (one observation). A subclass implements
 
-    _check(x)            refuses covariates it cannot use
-    _predict(x)          the forecast of the next observation
-    _observe(y, x)       that forecast and the Step of learning y
-    settings()           what it was made with, ready for JSON
-    _pack() / _unpack()  its state as JSON values and arrays
+    _check(x)            validate covariates
+    _predict(x)          forecast the next observation
+    _observe(y, x)       forecast y, then update with it
+    settings()           arguments of the constructor as JSON values
+    _pack() / _unpack()  state as JSON values and arrays
 
-and inherits running over a stream, saving, loading and the checks of the observation.
+and inherits the loop over a stream (`run`, with callbacks), saving, loading, copying, and the
+validation of observations.
 
-A model may be used from several threads: its public methods take turns. `predict` changes nothing,
-but it reads what `update` is writing, so it waits for its turn too.
+Models are thread-safe: public methods hold a lock of the model, also `predict`, because it reads
+what `update` writes.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import wraps
 from importlib import import_module
 from pathlib import Path
@@ -40,77 +42,85 @@ from regimekit.serialization import snapshot
 from regimekit.serialization.validation import Arrays, Values
 
 Array = NDArray[np.float64]
-_BLOCK = 1024  # observations summarised together
-_REMEMBERED = 100  # outliers, for `explain`
+Callback = Callable[[Block], None]
+_BLOCK = 1024  # observations per block
+_MAX_OUTLIERS = 100  # latest outliers, for `explain`
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 
-class Turn:
-    """A lock that its holder may take again. A copy of a model, or a pickled one, has a new one."""
+class Lock:
+    """A reentrant lock. A copied or unpickled model gets a new one."""
 
     __slots__ = ("lock",)
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
 
-    def __reduce__(self) -> tuple[type[Turn], tuple[()]]:
-        return Turn, ()
+    def __reduce__(self) -> tuple[type[Lock], tuple[()]]:
+        return Lock, ()
 
 
-def in_turn(method: Method) -> Method:
-    """A method that waits until no other thread is inside one of its model's."""
+def locked(method: Method) -> Method:
+    """Wrap a method so that it holds the lock of its model."""
 
     @wraps(method)
-    def taking_turns(self: Model, *args: Any, **options: Any) -> Any:
-        with self._turn.lock:
+    def hold_lock(self: Model, *args: Any, **options: Any) -> Any:
+        with self._lock.lock:
             return method(self, *args, **options)
 
-    marked: Any = taking_turns
-    marked.in_turn = True  # so that an override in a subclass waits too
-    return cast(Method, marked)
+    wrapped: Any = hold_lock
+    wrapped.locked = True  # `__init_subclass__` wraps overriding methods too
+    return cast(Method, wrapped)
 
 
-def _unpickled(data: bytes, beside: dict[str, Any]) -> Model:
-    """Return the model of a pickle."""
-    from regimekit.core.registry import from_bytes
-
-    model = from_bytes(data)
-    model.__dict__ |= beside
+def _restore(
+    recipe: tuple[Callable[..., Model], tuple[Any, ...]],
+    state: tuple[dict[str, Any], dict[str, NDArray[Any]]],
+    unsaved: dict[str, Any],
+) -> Model:
+    """Return a model from its settings, its packed state and the attributes besides."""
+    make, arguments = recipe
+    values, arrays = state
+    model = make(*arguments)
+    model._unpack(Values(values), Arrays(arrays))
+    model.__dict__ |= unsaved
     return model
 
 
 class Model(ABC):
-    """An online forecaster that may also know regimes."""
+    """An online forecaster that may also infer regimes.
+
+    Attributes:
+        name: name in the registry.
+        dim: number of coordinates of y; None before it is known.
+        state_version: version of the packed state; increase it if its meaning changes.
+        advised: whether `run` warns if the forecasts look wrong.
+        outliers: indices of the latest outliers since the model was made or loaded.
+    """
 
     name: str
-    dim: int | None = None  # coordinates of y, known at the latest after the first update
-    state_version: ClassVar[int] = 1  # of what `_pack` gives; one more when it changes its meaning
-    advised: bool = True  # whether `run` says when forecasts look wrong
-    _turn: Turn
-    _said: list[str]  # what it has been warned of
-    _calendar: Calendar | None = None  # labels of the stream, for those of the steps ahead
-    outliers: list[int]  # the latest observations not believed, since it was made or loaded
+    dim: int | None = None
+    state_version: ClassVar[int] = 1
+    advised: bool = True
+    outliers: list[int]
+    _lock: Lock
+    _warned: list[str]  # keys of the warnings emitted so far
+    _calendar: Calendar | None = None  # labels of the stream, for those of future steps
 
     def __new__(cls, *_: Any, **__: Any) -> Self:
         model = super().__new__(cls)
-        model._turn, model._said, model.outliers = Turn(), [], []
+        model._lock, model._warned, model.outliers = Lock(), [], []
         return model
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         for name, own in list(vars(cls).items()):
-            if hasattr(
-                getattr(Model, name, None), "in_turn"
-            ):  # an override waits like the original
-                setattr(cls, name, in_turn(own))
+            if hasattr(getattr(Model, name, None), "locked"):
+                setattr(cls, name, locked(own))
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        """Pickle a model of the registry as its snapshot; the state of kernels has no pickle."""
-        from regimekit.core.registry import REGISTRY
-
-        if getattr(self, "name", None) not in REGISTRY:
-            return super().__reduce_ex__(protocol)
-        return _unpickled, (self.to_bytes(), self._beside_snapshot())
+        """Pickle settings and packed state, because compiled state has no pickle."""
+        return _restore, (self._recipe(), self._pack(), self._unsaved())
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         return self.copy()
@@ -120,67 +130,126 @@ class Model(ABC):
         twin.__dict__ |= self.__dict__
         return twin
 
-    def _beside_snapshot(self) -> dict[str, Any]:
-        """Attributes that a copy keeps and a snapshot does not store."""
-        return {name: getattr(self, name) for name in ("advised", "_said", "outliers", "_calendar")}
+    def _recipe(self) -> tuple[Callable[..., Self], tuple[Any, ...]]:
+        """Return a function and its arguments that make a new model with the same settings."""
+        return type(self)._make, (self.settings(),)
 
-    @in_turn
+    def _unsaved(self) -> dict[str, Any]:
+        """Return copies of the attributes that a copy has and a snapshot does not store."""
+        return {
+            "advised": self.advised,
+            "outliers": list(self.outliers),
+            "_warned": list(self._warned),
+            "_calendar": self._calendar,
+        }
+
+    @locked
     def predict(self, x: Any = None) -> Forecast:
-        """Forecast the next observation; changes nothing, draws nothing.
+        """Forecast the next observation. The model does not change.
 
         Args:
             x: covariates of the next observation, if the features need any.
+
+        Returns:
+            The predictive distribution, in the units of y.
+
+        Raises:
+            RegimekitError: if covariates are missing or invalid.
         """
         return self._predict(self._check(x))
 
-    @in_turn
+    @locked
     def update(self, y: Any, x: Any = None) -> Step:
-        """Learn one observation.
+        """Update the model with one observation.
 
         Args:
-            y: a number, or a vector for d > 1. NaN (or None) means not observed.
+            y: a number, or a vector (d,). NaN or None means not observed.
             x: covariates of this observation, if the features need any.
+
+        Returns:
+            Regime, weight and events of this observation.
+
+        Raises:
+            RegimekitError: if y or x is invalid; the model is unchanged.
         """
         step = self._update(observation(y, self.dim), self._check(x))
         if step.outlier:
-            self._doubted([self.n_observations - 1])
+            self._add_outliers([self.n_observations - 1])
         return step
 
-    @in_turn
-    def run(self, y: Any, X: Any = None, progress: bool = False, level: float = 0.9) -> Run:
+    @locked
+    def run(
+        self,
+        y: Any,
+        X: Any = None,
+        progress: bool = False,
+        level: float = 0.9,
+        callbacks: Sequence[Callback] = (),
+    ) -> Run:
         """Predict and update along a stream.
 
         Args:
             y: observations, (T,) or (T, d): array, list, series or frame.
             X: covariates, one row per observation.
             progress: show a progress bar.
-            level: probability that the interval `lower` .. `upper` should hold.
+            level: probability of the interval `lower` .. `upper`.
+            callbacks: functions that are called with each `Block` of consecutive observations,
+                in order. An offline model makes no forecasts and calls none.
+
+        Returns:
+            One row per observation.
+
+        Raises:
+            RegimekitError: if the stream is invalid; the model is unchanged.
+
+        Example:
+            >>> import regimekit as rk
+            >>> rows = []
+            >>> run = rk.make("last_value").run(
+            ...     [1.0, 2.0, 4.0], callbacks=[lambda block: rows.extend(block.log_score)]
+            ... )
+            >>> len(rows), rows == run.log_score.tolist()
+            (3, True)
         """
-        series = read_series(y)
-        table = read_table(X, length=len(series.values))
-        recorder = Recorder(level)
-        labels = advice.labels_of(series, table, self._said)
-        run = self._run(series._replace(index=labels), table, recorder, progress)
+        run = self._stream(y, X, progress, level, callbacks)
         if self.advised:
-            advice.warn_about_run(run, self.name, self.settings(), self._said)
+            advice.warn_about_run(run, self.name, self.settings(), self._warned)
         return run
 
-    @in_turn
-    def _run(self, series: Series, table: Table | None, recorder: Recorder, progress: bool) -> Run:
-        """Run over a stream that has been read, and pass each block to `recorder`.
+    @locked
+    def _stream(
+        self, y: Any, X: Any, progress: bool, level: float, callbacks: Sequence[Callback]
+    ) -> Run:
+        """`run` without advice about the forecasts."""
+        recorder = Recorder(level)
+        series = read_series(y)
+        table = read_table(X, length=len(series.values))
+        labels = advice.labels_of(series, table, self._warned)
+        return self._run(series._replace(index=labels), table, recorder, progress, callbacks)
 
-        Everything that runs a model over a stream calls this method; a recorder that scores
-        forecasts gets them here. A model that makes no forecasts passes none to `recorder`.
-        """
+    def _run(
+        self,
+        series: Series,
+        table: Table | None,
+        recorder: Recorder,
+        progress: bool,
+        callbacks: Sequence[Callback],
+    ) -> Run:
+        """Process a stream block by block: the only loop over a stream of the library."""
         rows = self._check_stream(series.values, table)
+        begin = time.perf_counter()
         for block in self._blocks(series.values, rows, progress):
+            block.seconds = time.perf_counter() - begin
+            for callback in callbacks:
+                callback(block)
             recorder.add(block)
+            begin = time.perf_counter()
         run = recorder.run(series)
-        self._note(run)
+        self._remember(run)
         return run
 
     def _blocks(self, y: Array, rows: list[Any], progress: bool) -> Iterator[Block]:
-        """What the model says of a checked stream, some observations at a time."""
+        """Yield the outputs for a validated stream, (T, d) observations and T covariates."""
         first = begun = self.n_observations
         forecasts: list[Forecast] = []
         steps: list[Step] = []
@@ -194,12 +263,12 @@ class Model(ABC):
 
     @property
     def n_observations(self) -> int:
-        """How many observations the model has been given."""
+        """Number of observations so far."""
         return int(getattr(self, "time", 0))
 
     @staticmethod
     def _ticks(n: int, step: int, progress: bool) -> Any:
-        """0, step, 2 step, .. below n, with a progress bar if asked for."""
+        """Return 0, step, 2 step, .. below n, with a progress bar if requested."""
         places = range(0, n, step)
         if not progress:
             return places
@@ -207,15 +276,19 @@ class Model(ABC):
 
         return track(places, description="observations")
 
-    @in_turn
+    @locked
     def forecast(self, horizon: int, X: Any = None) -> Ahead:
-        """Forecast the next `horizon` observations; changes nothing.
-
-        What comes back is a list of forecasts that can show itself as a table: `.frame()`.
+        """Forecast the next `horizon` observations. The model does not change.
 
         Args:
-            horizon: how many steps ahead.
-            X: covariates of those steps, one row each, if the features need any.
+            horizon: number of steps.
+            X: covariates of these steps, one row each, if the features need any.
+
+        Returns:
+            A list of forecasts; `.frame()` returns it as a table.
+
+        Raises:
+            RegimekitError: if the covariates are invalid, or the model forecasts one step only.
         """
         table = read_table(X, length=whole("horizon", horizon))
         rows = [None if table is None else table.row(h) for h in range(horizon)]
@@ -224,32 +297,26 @@ class Model(ABC):
             return Ahead(made)
         return Ahead(made, self._calendar.ahead(self.n_observations, horizon))
 
-    def _note(self, run: Run) -> None:
-        """Remember the labels of a stream, or that it has none, and its outliers."""
+    def _remember(self, run: Run) -> None:
+        """Store the labels of a stream, if it has any, and its outliers."""
         self._calendar = None if run.index is None else Calendar(run.index, self.n_observations)
-        self._doubted((run.first + np.flatnonzero(run.outlier)).tolist())
+        self._add_outliers((run.first + np.flatnonzero(run.outlier)).tolist())
 
-    def _told_alike(self, twin: Self) -> Self:
-        """A copy that knows what was said, and the labels; a snapshot holds neither."""
-        twin.advised, twin._said = self.advised, list(self._said)
-        twin._calendar, twin.outliers = self._calendar, list(self.outliers)
-        return twin
+    def _add_outliers(self, times: list[int]) -> None:
+        self.outliers = [*self.outliers, *times][-_MAX_OUTLIERS:]
 
-    def _doubted(self, times: list[int]) -> None:
-        self.outliers = [*self.outliers, *times][-_REMEMBERED:]
-
-    @in_turn
+    @locked
     def regimes(self) -> list[Regime]:
-        """The regimes remembered now, oldest first."""
+        """Return the regimes in memory, oldest first."""
         return []
 
-    @in_turn
+    @locked
     def transitions(self) -> Transitions:
-        """Expected transition probabilities between the regimes of `regimes()`."""
+        """Return the expected transition probabilities between the regimes of `regimes()`."""
         return Transitions([], np.zeros((0, 0)))
 
     def explain(self) -> str:
-        """What it knows, in plain words: units, features, regimes by the names of coefficients."""
+        """Return a description in words: settings, units, features, regimes, outliers."""
         return explaining.explain(self)
 
     def __repr__(self) -> str:
@@ -259,58 +326,60 @@ class Model(ABC):
         return explaining.as_html(self)
 
     def plot_regimes(self, ax: Any = None, **options: Any) -> Any:
-        """Draw the coefficients of each regime remembered now, by name. Needs matplotlib.
+        """Plot the coefficients of each regime. Needs matplotlib.
 
         Args:
             ax: axes to draw into; a new figure if not given.
             **options: as for `regimekit.plotting.plot_regimes`.
+
+        Returns:
+            The axes.
         """
-        # By name: pictures stand above models, and matplotlib is not loaded without need.
+        # By name: plotting is a higher layer, and matplotlib is loaded only if needed.
         return import_module("regimekit.plotting").plot_regimes(self, ax, **options)
 
-    @in_turn
+    @locked
     def to_bytes(self) -> bytes:
-        """The whole model as bytes: settings, state, random state. No pickle."""
+        """Return settings, state and random state as bytes for `from_bytes`; not a pickle."""
         values, arrays = self._pack()
         return snapshot.write(self.name, self.settings(), values, arrays, self.state_version)
 
     def save(self, path: str | Path) -> None:
-        """Write the model to one file, to be read by `regimekit.load`."""
+        """Write the model to a file for `regimekit.load`."""
         snapshot.write_file(Path(path), self.to_bytes())
 
-    @in_turn
+    @locked
     def copy(self) -> Self:
-        """An independent model with the same state."""
+        """Return an independent model with the same state."""
         values, arrays = self._pack()
-        twin = self._make(self.settings())
-        twin._unpack(Values(values), Arrays({name: array.copy() for name, array in arrays.items()}))
-        return self._told_alike(twin)
+        copies = {name: array.copy() for name, array in arrays.items()}
+        return cast(Self, _restore(self._recipe(), (values, copies), self._unsaved()))
 
     @abstractmethod
     def settings(self) -> dict[str, Any]:
-        """What it was made with, as JSON values: `make(name, **settings)` makes its like."""
+        """Return the settings as JSON values; `make(name, **settings)` makes an equal model."""
 
     @classmethod
-    @abstractmethod
     def _make(cls, settings: dict[str, Any]) -> Self:
-        """A fresh model from what `settings` gave."""
+        """Return a new model from the output of `settings`."""
+        return cls(**settings)
 
     @abstractmethod
     def _check(self, x: Any) -> Any:
-        """`x` as this model wants it, or a RegimekitError."""
+        """Return validated covariates in the form that the model uses."""
 
     @abstractmethod
     def _predict(self, x: Any) -> Forecast: ...
 
     def _update(self, y: Array, x: Any) -> Step:
-        """Learn y when nobody asks for its forecast."""
+        """Update with y; faster than `_observe` if a model needs no forecast for it."""
         return self._observe(y, x)[1]
 
     @abstractmethod
     def _observe(self, y: Array, x: Any) -> tuple[Forecast, Step]: ...
 
     def _forecast(self, rows: list[Any]) -> list[Forecast]:
-        raise RegimekitError(f"{self.name} forecasts one step ahead only; use predict().")
+        raise RegimekitError(f"{self.name} forecasts one step ahead only. Use predict().")
 
     @abstractmethod
     def _pack(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]: ...
@@ -319,12 +388,10 @@ class Model(ABC):
     def _unpack(self, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None: ...
 
     def _check_stream(self, y: Array, table: Table | None) -> list[Any]:
-        """Refuse a stream before its first observation changes anything; its checked rows of x."""
+        """Validate a stream before the model changes; return the validated covariates."""
         if np.isinf(y).any():
-            where = int(np.flatnonzero(np.isinf(y).any(axis=1))[0])
-            raise RegimekitError(
-                f"y is infinite at row {where}; pass NaN for a value that was not observed."
-            )
+            row = int(np.flatnonzero(np.isinf(y).any(axis=1))[0])
+            raise RegimekitError(f"y is infinite at row {row}. Pass NaN for a missing value.")
         seen = y[~np.isnan(y).all(axis=1)]
         if len(seen):
             observation(seen[0], self.dim)

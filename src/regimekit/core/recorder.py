@@ -1,4 +1,4 @@
-"""What a model says along a stream, in blocks, collected into the columns of a Run."""
+"""Outputs of a model along a stream, in blocks, and their collection into a `Run`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,16 @@ Array = NDArray[np.float64]
 
 @dataclass
 class Block:
-    """What is told of some consecutive observations, (T,) each; `first` is the first one's time."""
+    """Outputs for T consecutive observations, an argument of the callbacks of `Model.run`.
+
+    Attributes:
+        forecasts: T one-step forecasts, each made before its observation.
+        events: events of these observations.
+        first: index of the first observation in the stream.
+        seconds: time that the model took for the block.
+
+    The other attributes are the fields of `Step`, (T,) each.
+    """
 
     forecasts: Sequence[Forecast]
     log_score: Array
@@ -33,11 +42,12 @@ class Block:
     settled: NDArray[np.int64]
     events: list[Event] = field(default_factory=list)
     first: int = 0
+    seconds: float = 0.0
 
     @classmethod
     def of(cls, forecasts: Sequence[Forecast], steps: list[Step], first: int) -> Block:
-        """From one forecast and one step per observation."""
-        columns = {
+        """Return the block of one forecast and one step per observation."""
+        columns: dict[str, Any] = {
             name: np.array([getattr(step, name) for step in steps], dtype=kind)
             for name, kind in _KINDS.items()
         }
@@ -45,7 +55,7 @@ class Block:
         return cls(forecasts=forecasts, **columns, events=events, first=first)
 
     def step(self, t: int) -> Step:
-        """What update returns for its t-th observation."""
+        """Return the step of its t-th observation, as `update` does."""
         return Step(
             **{name: getattr(self, name)[t].item() for name in _KINDS},
             events=tuple(e for e in self.events if e.time == self.first + t),
@@ -66,11 +76,11 @@ _KINDS: dict[str, Any] = {
 
 
 class Recorder:
-    """Collects blocks into the columns of a Run."""
+    """Collect blocks into the columns of a `Run`."""
 
     def __init__(self, level: float) -> None:
         if not 0 < level < 1:
-            raise RegimekitError(f"level must lie strictly between 0 and 1, got {level!r}.")
+            raise RegimekitError(f"level must be strictly between 0 and 1, got {level!r}.")
         self.level = level
         self.moments: list[tuple[Array, ...]] = []
         self.blocks: list[Block] = []
@@ -94,7 +104,7 @@ class Recorder:
         columns.pop("settled")
         events = [event for block in self.blocks for event in block.events]
         first = self.blocks[0].first if self.blocks else 0
-        path = in_hindsight(columns["regime"], events, first)
+        path = retrospective_path(columns["regime"], events, first)
         if chosen(index):
             events = [_labelled(event, index, first) for event in events]
         return Run(
@@ -120,17 +130,23 @@ class Recorder:
 
 
 def _labelled(event: Event, index: Any, first: int) -> Event:
-    """An event that says where it began by the caller's label, if that is in this run."""
+    """Add the caller's label of the time at which an event began, if that is in this run."""
     row = event.since - first
     return event._replace(label=index[row]) if 0 <= row < len(index) else event
 
 
-def in_hindsight(
+def retrospective_path(
     regime: NDArray[np.int64], events: list[Event], first: int = 0
 ) -> NDArray[np.int64]:
-    """The path in hindsight: each change put where it began.
+    """Return the path of regimes with each change dated back to where it began.
 
-    Before the first regime is known the path is that of the first one.
+    Args:
+        regime: (T,) regimes as reported.
+        events: events of the run.
+        first: index of the first observation in the stream.
+
+    Returns:
+        (T,) regimes. Rows before the first regime is known get the first regime.
     """
     path = regime.copy()
     for event in events:

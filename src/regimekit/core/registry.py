@@ -1,4 +1,4 @@
-"""The models by name: `make`, `models`, and reading them back from snapshots."""
+"""Registry of models: `make`, `models`, `register`, and loading from snapshots."""
 
 from __future__ import annotations
 
@@ -15,7 +15,15 @@ from regimekit.serialization import snapshot
 
 
 class Entry(NamedTuple):
-    """A model by name: where its maker lives, what it is, where it comes from."""
+    """A registered model.
+
+    Attributes:
+        name: name of the model and of its maker.
+        module: module that contains the maker.
+        summary: description in a few words.
+        reference: publication.
+        online: whether it forecasts each observation before it is known.
+    """
 
     name: str
     module: str
@@ -28,7 +36,7 @@ _ENTRIES = (
     Entry(
         "auto",
         "regimekit.ensemble",
-        "a bank of regime models and simple forecasters, mixed online; nothing to set",
+        "ensemble of regime models and simple forecasters, combined online; needs no settings",
         "Wintenberger 2017; Berrisch and Ziel 2021",
     ),
     Entry(
@@ -58,13 +66,13 @@ _ENTRIES = (
     Entry(
         "garch_ihmm",
         "regimekit.ihmm.makers",
-        "infinite HMM of GARCH(1, 1) volatilities, learnt by particle clouds",
+        "infinite HMM of GARCH(1, 1) volatilities, estimated by particle clouds",
         "Haas, Mittnik and Paolella 2004; Liu and West 2001",
     ),
     Entry(
         "beam_ihmm",
         "regimekit.baselines.beam",
-        "offline infinite HMM by beam sampling; reads the whole stream",
+        "offline infinite HMM by beam sampling; needs the whole stream",
         "Van Gael et al. 2008",
         online=False,
     ),
@@ -80,14 +88,14 @@ _ENTRIES = (
         "changepoint detection with a robust score-matching posterior",
         "Altamirano, Briol and Knoblauch 2023",
     ),
-    Entry("last_value", "regimekit.baselines.naive", "the latest observation again", "trivial"),
+    Entry("last_value", "regimekit.baselines.naive", "latest observation", "trivial"),
     Entry(
         "seasonal_last_value",
         "regimekit.baselines.naive",
-        "the observation one season ago again",
+        "observation one season ago",
         "trivial",
     ),
-    Entry("running_mean", "regimekit.baselines.naive", "the mean of all observations", "trivial"),
+    Entry("running_mean", "regimekit.baselines.naive", "mean of all observations", "trivial"),
     Entry(
         "least_squares",
         "regimekit.baselines.least_squares",
@@ -96,33 +104,81 @@ _ENTRIES = (
     ),
 )
 
-_MOST_PATTERNS = 32
-_PATTERNS: dict[str, Model] = {}  # models that have seen nothing, by name and settings
+_MAX_TEMPLATES = 32
+_TEMPLATES: dict[str, Model] = {}  # models without observations, by name and settings
 
 REGISTRY = {entry.name: entry for entry in _ENTRIES}
 DEFAULT_MODEL = "auto"  # used wherever the caller names no model
 
 
+def register(
+    name: str, module: str, summary: str, reference: str = "", *, online: bool = True
+) -> None:
+    """Register a model of another package.
+
+    `make`, snapshots, the command line and the service then find it by name. The module is
+    imported on first use.
+
+    Args:
+        name: name of the model and of the function in `module` that makes it.
+        module: name of the module.
+        summary: description in a few words.
+        reference: publication.
+        online: whether it forecasts each observation before it is known.
+
+    Raises:
+        RegimekitError: if the name is not an identifier, or another module registered it.
+
+    Example:
+        >>> import regimekit as rk
+        >>> rk.register("window_median", "my_package.models", "median of the latest values")
+        >>> rk.models()["window_median"]
+        'median of the latest values'
+        >>> del REGISTRY["window_median"]
+    """
+    entry = Entry(name, module, summary, reference, online)
+    if not str(name).isidentifier():
+        raise RegimekitError(f"name must be a Python identifier, got {name!r}.")
+    if name in REGISTRY and REGISTRY[name].module != module:
+        raise RegimekitError(
+            f"name={name!r} is registered by {REGISTRY[name].module}. Choose another name."
+        )
+    REGISTRY[name] = entry
+
+
 def given_settings(name: str, settings: dict[str, Any]) -> dict[str, Any]:
-    """Return those of some settings whose default does not depend on other settings."""
+    """Select the settings whose default does not depend on other settings."""
     maker_of_model = getattr(importlib.import_module(REGISTRY[name].module), name)
     parameters = inspect.signature(maker_of_model).parameters
     return {k: v for k, v in settings.items() if parameters[k].default is not None}
 
 
 def models() -> dict[str, str]:
-    """Every model's name with a line that says what it is and where it comes from.
+    """Return summary and reference of every model by name.
 
     Example:
         >>> import regimekit as rk
         >>> print(rk.models()["ihmm"])
         online infinite HMM by particle learning, not robust (Rodriguez 2011)
     """
-    return {entry.name: f"{entry.summary} ({entry.reference})" for entry in _ENTRIES}
+    return {
+        entry.name: f"{entry.summary} ({entry.reference})" if entry.reference else entry.summary
+        for entry in REGISTRY.values()
+    }
 
 
 def make(name: str, **settings: Any) -> Model:
     """Make a model by name; `make("br_ihmm", batch=4)` is `br_ihmm(batch=4)`.
+
+    Args:
+        name: one of `models()`.
+        **settings: settings of the model.
+
+    Returns:
+        A model without observations.
+
+    Raises:
+        RegimekitError: if the name or a setting is not known, or a value is invalid.
 
     Example:
         >>> import regimekit as rk
@@ -132,15 +188,22 @@ def make(name: str, **settings: Any) -> Model:
     if name not in REGISTRY:
         raise unknown("name", name, REGISTRY)
     found = getattr(importlib.import_module(REGISTRY[name].module), name)
-    model: Model = maker(found)(**settings)  # also where it is not marked as one
+    model: Model = maker(found)(**settings)
     return model
 
 
 def from_bytes(data: bytes) -> Model:
-    """The model that `to_bytes` packed, exactly as it was."""
+    """Return the model of a snapshot.
+
+    Args:
+        data: output of `Model.to_bytes`.
+
+    Raises:
+        SnapshotError: if the snapshot is invalid, or its model is not registered.
+    """
     content = snapshot.read(data)
     if content.model not in REGISTRY:
-        raise SnapshotError(f"The snapshot holds the model {content.model!r}, unknown here.")
+        raise SnapshotError(f"The model {content.model!r} of the snapshot is not registered.")
     try:
         model = _blank(content.model, content.settings)
         content.check_state(model.state_version)
@@ -148,28 +211,36 @@ def from_bytes(data: bytes) -> Model:
         content.refuse_unread()
     except SnapshotError:
         raise
-    except Exception as error:  # whatever a crafted file provokes is the file's fault
-        raise SnapshotError(f"The snapshot lacks or garbles something: {error}") from None
+    except Exception as error:  # a crafted file may raise anything
+        raise SnapshotError(f"The snapshot is incomplete or corrupt: {error}") from None
     return model
 
 
 def _blank(name: str, settings: dict[str, Any]) -> Model:
-    """A model as `make` makes it; where many have the same settings, these are read once."""
+    """Return a new model; equal settings of many models are read once."""
     key = f"{name} {json.dumps(settings)}"
-    if key not in _PATTERNS:
+    if key not in _TEMPLATES:
         made = make(name, **settings)
         if not hasattr(made, "blank"):
             return made
-        while len(_PATTERNS) >= _MOST_PATTERNS:
-            _PATTERNS.pop(next(iter(_PATTERNS), key), None)
-        _PATTERNS[key] = made
-    pattern: Any = _PATTERNS[key]
-    fresh: Model = pattern.blank()
+        while len(_TEMPLATES) >= _MAX_TEMPLATES:
+            _TEMPLATES.pop(next(iter(_TEMPLATES), key), None)
+        _TEMPLATES[key] = made
+    template: Any = _TEMPLATES[key]
+    fresh: Model = template.blank()
     return fresh
 
 
 def load(path: str | Path) -> Model:
-    """The model that `save` wrote to `path`."""
+    """Load the model that `Model.save` wrote.
+
+    Args:
+        path: the file.
+
+    Raises:
+        SnapshotError: if the file is not a valid snapshot.
+        RegimekitError: if the file cannot be read.
+    """
     try:
         data = Path(path).read_bytes()
     except OSError as error:

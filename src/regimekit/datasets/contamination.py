@@ -31,18 +31,20 @@ class Contaminated(NamedTuple):
     mask: Mask
 
 
-KINDS = (
-    "isolated",
-    "one_sided",
-    "burst",
-    "alternating",
-    "drift",
-    "stuck",
-    "missing",
-    "scaled",
-    "replaced",
-    "adversarial",
-)
+KINDS = {
+    "isolated": "single points shifted up or down",
+    "one_sided": "single points shifted up",
+    "burst": "windows shifted up or down",
+    "alternating": "windows shifted up, down, up, ..",
+    "drift": "windows that ramp away, then jump back",
+    "stuck": "windows that repeat their first value",
+    "missing": "windows of NaN",
+    "scaled": "windows multiplied by `factor`, as by a change of unit",
+    "replaced": "windows filled with `value`",
+    "adversarial": "`offset` added at `positions`",
+}
+_SINGLE = ("isolated", "one_sided")
+_SIGNED = ("isolated", "burst", "drift")
 
 
 def contaminate(
@@ -64,43 +66,31 @@ def contaminate(
 
     Args:
         y: (T,) or (T, d) observations; all coordinates of a row are contaminated.
-        kind: `isolated` (single points up or down), `one_sided` (single points, all up),
-            `burst` (windows shifted up or down), `alternating` (windows shifted up, down,
-            up, ..), `drift` (windows that ramp away, then jump back), `stuck` (windows that
-            repeat their first value), `missing` (windows of NaN), `scaled` (windows multiplied
-            by `factor`, as by a change of unit), `replaced` (windows filled with `value`),
-            `adversarial` (`offset` added at `positions`).
+        kind: a key of `KINDS`, which describes each fault.
         seed: an integer, or a Generator to draw from.
         positions: the points, or the first observations of the windows; drawn if not given.
         rate: probability of a point, for `isolated` and `one_sided`.
-        windows: number of windows drawn.
-        length: observations per window.
+        windows, length: number of windows drawn, and observations per window.
         size: shift in units of the noise level.
-        scale: noise level in the units of y; estimated from the differences of `y` if not given.
-        offset: shift in the units of y, instead of `size`; one number, or one per position
-            for `adversarial`.
-        factor: multiplier for `scaled`.
-        value: replacement for `replaced`.
+        scale: noise level in the units of y; estimated if not given.
+        offset: shift in the units of y instead; one per position for `adversarial`.
+        factor, value: multiplier for `scaled`, replacement for `replaced`.
 
     Returns:
         The contaminated copy and the (T,) mask.
 
     Raises:
-        RegimekitError: if `kind` is not known or an argument is invalid.
+        RegimekitError: if an argument is invalid.
 
     Example:
-        >>> import numpy as np
         >>> from regimekit import data
-        >>> y, mask = data.contaminate(np.zeros(6), "burst", positions=[2], length=2, offset=9.0)
-        >>> np.abs(y).tolist(), np.flatnonzero(mask).tolist()
+        >>> y, mask = data.contaminate([0.0] * 6, "burst", positions=[2], length=2, offset=9.0)
+        >>> abs(y).tolist(), mask.nonzero()[0].tolist()
         ([0.0, 0.0, 9.0, 9.0, 0.0, 0.0], [2, 3])
     """
     if kind not in KINDS:
         raise unknown("kind", kind, KINDS)
-    values = numbers("y", y)
-    if values.ndim not in (1, 2):
-        raise RegimekitError(f"y must have one or two dimensions, got shape {values.shape}.")
-    table = values[:, None] if values.ndim == 1 else values
+    values, table = _read(y)
     mask = np.zeros(len(table), dtype=bool)
     if kind == "adversarial":
         _shift_positions(table, mask, positions, offset)
@@ -108,15 +98,10 @@ def contaminate(
     shift = _shift(table, size, scale, offset)
     rng = np.random.default_rng(seed)
     points, starts = _where(len(table), rng, positions, rate, windows, whole("length", length))
-    if kind in ("isolated", "one_sided"):
-        signs = _signs(rng, points.size) if kind == "isolated" else np.ones(points.size)
-        table[points] += signs[:, None] * shift
-        mask[points] = True
-    else:
-        signs = _signs(rng, starts.size) if kind in ("burst", "drift") else np.ones(starts.size)
-        for start, sign in zip(starts.tolist(), signs, strict=True):
-            window = slice(start, min(start + length, len(table)))
-            _contaminate_window(kind, table, mask, window, sign * shift, length, float(value))
+    where = points if kind in _SINGLE else starts
+    n = where.size
+    signs = rng.choice([-1.0, 1.0], n) if kind in _SIGNED else np.ones(n)
+    _contaminate(kind, table, mask, where, signs[:, None] * shift, length, float(value))
     if kind == "scaled":
         # After all windows are marked, so that overlaps are scaled once.
         table[mask] *= float(factor)
@@ -144,6 +129,14 @@ def duplicate(y: Any, positions: Sequence[int]) -> Contaminated:
     mask = np.zeros(len(values) + where.size, dtype=bool)
     mask[where + 1 + np.arange(where.size)] = True
     return Contaminated(np.insert(values, where + 1, values[where], axis=0), mask)
+
+
+def _read(y: Any) -> tuple[Array, Array]:
+    """Observations as given, and as a (T, d) view."""
+    values = numbers("y", y)
+    if values.ndim not in (1, 2):
+        raise RegimekitError(f"y must have one or two dimensions, got shape {values.shape}.")
+    return values, values[:, None] if values.ndim == 1 else values
 
 
 def _where(
@@ -191,29 +184,37 @@ def _noise_level(table: Array) -> Array:
     return np.where(level > 0, level, 1.0)
 
 
-def _signs(rng: np.random.Generator, n: int) -> Array:
-    return np.asarray(rng.choice([-1.0, 1.0], n))
-
-
-def _contaminate_window(
-    kind: str, table: Array, mask: Mask, window: slice, shift: Array, length: int, value: float
+def _contaminate(
+    kind: str,
+    table: Array,
+    mask: Mask,
+    where: NDArray[np.int64],
+    shifts: Array,
+    length: int,
+    value: float,
 ) -> None:
-    """Change one window of the table in place and mark it."""
-    step = np.arange(window.stop - window.start)[:, None]
-    # The first value of a stuck sensor is correct.
-    mask[window.start + (kind == "stuck") : window.stop] = True
-    if kind == "burst":
-        table[window] += shift
-    elif kind == "alternating":
-        table[window] += (1.0 - 2.0 * (step % 2)) * shift
-    elif kind == "drift":
-        table[window] += (step + 1) / length * shift
-    elif kind == "stuck":
-        table[window] = table[window.start]
-    elif kind == "missing":
-        table[window] = np.nan
-    elif kind == "replaced":
-        table[window] = value
+    """Change points or windows of the table in place and mark them."""
+    if kind in _SINGLE:
+        table[where] += shifts
+        mask[where] = True
+        return
+    for start, shift in zip(where.tolist(), shifts, strict=True):
+        stop = min(start + length, len(table))
+        window, step = slice(start, stop), np.arange(stop - start)[:, None]
+        # The first value of a stuck sensor is correct.
+        mask[start + (kind == "stuck") : stop] = True
+        if kind == "burst":
+            table[window] += shift
+        elif kind == "alternating":
+            table[window] += (1.0 - 2.0 * (step % 2)) * shift
+        elif kind == "drift":
+            table[window] += (step + 1) / length * shift
+        elif kind == "stuck":
+            table[window] = table[start]
+        elif kind == "missing":
+            table[window] = np.nan
+        elif kind == "replaced":
+            table[window] = value
 
 
 def _shift_positions(

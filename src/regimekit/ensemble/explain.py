@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from regimekit.core.warnings import say_once
+from regimekit.core.warnings import warn_once
 from regimekit.results import Regime
 
 if TYPE_CHECKING:
@@ -42,18 +42,18 @@ class Advice:
 
     def many_outliers(self) -> None:
         """Warn that most of the latest observations are outliers."""
-        say_once(self.said, "outliers", OUTLIERS)
+        warn_once(self.said, "outliers", OUTLIERS)
 
     def wrong_coverage(self, coverage: float) -> None:
         """Warn that 90 % intervals cover another share of the values."""
-        say_once(self.said, "coverage", COVERAGE.format(coverage))
+        warn_once(self.said, "coverage", COVERAGE.format(coverage))
 
     def check_target(self, values: Array) -> None:
         """Warn if the first observations of a scalar stream look like time stamps."""
         steps = np.diff(values)
         even = bool(np.isfinite(steps).all()) and bool((steps == steps[0]).all())
         if even and steps[0] > 0 and abs(values[0]) > _MIN_TIMESTAMP:
-            say_once(self.said, "timestamp", TIMESTAMP.format(values[0]))
+            warn_once(self.said, "timestamp", TIMESTAMP.format(values[0]))
 
 
 def explain(model: Auto) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from regimekit.core.covariates import MOST_COORDINATES, try_out
 from regimekit.core.exceptions import SnapshotError, observation, whole
 from regimekit.core.model import Array, Model
-from regimekit.core.recorder import Block, Recorder
+from regimekit.core.recorder import Block
 from regimekit.distributions.forecast import Forecast, Forecasts, log_densities
 from regimekit.distributions.mixture import Mixture
 from regimekit.ensemble import design, multistep
@@ -54,20 +54,16 @@ class Auto(Model):
     def settings(self) -> dict[str, Any]:
         return self.lineup.to_json() | {"seed": self.seed}
 
-    @classmethod
-    def _make(cls, settings: dict[str, Any]) -> Self:
-        return cls(**settings)
-
     @property
     def time(self) -> int:
         """Number of observations."""
         return 0 if self.engine is None else int(self.engine.time)
 
-    def _run(self, series: Series, table: Table | None, recorder: Recorder, progress: bool) -> Run:
+    def _run(self, series: Series, *options: Any) -> Run:
         # The dates of a stream determine which seasons to expect.
         if self.lineup.seasons is None and not self.lineup.explicit:
             self.lineup.seasons = seasons_of_labels(series.index) or None
-        return super()._run(series, table, recorder, progress)
+        return super()._run(series, *options)
 
     def _check(self, x: Any) -> Row | None:
         return self.lineup.check(x)

@@ -82,7 +82,7 @@ class Outputs(NamedTuple):
             np.asarray(getattr(trace.components, name))[:end]
             for name in ("share", "location", "spread", "dof")
         )
-        return cls(*own, offset, *components, trace.changes)  # type: ignore[arg-type, call-arg]
+        return cls._make([*own, offset, *components, trace.changes])
 
     @classmethod
     def joined(cls, parts: list[Outputs]) -> Outputs:

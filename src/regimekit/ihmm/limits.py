@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from regimekit.core.covariates import LARGEST, Array
+from regimekit.core.covariates import MAX_FEATURE, Array
 from regimekit.core.exceptions import RegimekitError, moderate, positive
 from regimekit.ihmm.emissions.base import EmissionSettings
 from regimekit.serialization.validation import affordable
@@ -69,9 +69,9 @@ def _feature_limit(emission: Any) -> Array:
     """(k,) the largest value of each feature."""
     width = emission.shape.width
     if not hasattr(emission, "prior_root"):  # a GARCH regime has no mean to regress
-        return np.full(width, LARGEST)
+        return np.full(width, MAX_FEATURE)
     spread = np.sqrt((emission.prior_root**2).sum(axis=1)).reshape(-1, width)
     # Where the noise is learnt, spreads are in units of it.
     known = not hasattr(emission, "prior_factor")
     noise = np.linalg.eigvalsh(emission.noise_covariance()).min() if known else 1.0
-    return np.asarray(np.minimum(MAX_MOVE * np.sqrt(noise) / spread.max(axis=0), LARGEST))
+    return np.asarray(np.minimum(MAX_MOVE * np.sqrt(noise) / spread.max(axis=0), MAX_FEATURE))

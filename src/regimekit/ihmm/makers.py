@@ -67,7 +67,8 @@ def make_maker(name: str, emission: type[EmissionSettings], text: str, **default
 
     make.__name__ = make.__qualname__ = name
     make.__doc__ = _docstring(text, docs)
-    make.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+    made: Any = make
+    made.__signature__ = inspect.Signature(
         [
             inspect.Parameter(
                 key, inspect.Parameter.KEYWORD_ONLY, default=value, annotation=types[key]

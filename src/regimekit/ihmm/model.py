@@ -8,7 +8,7 @@ gives one regime to each batch.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from typing import Any, Self
 
@@ -85,7 +85,7 @@ class RegimeModel(Model):
         What nobody writes to is shared. Only a model that has seen nothing can be asked.
         """
         twin = type(self).__new__(type(self))
-        twin.__dict__ |= self.__dict__ | {"_turn": twin._turn}
+        twin.__dict__ |= self.__dict__ | {"_lock": twin._lock}
         twin.reporter = Reporter()
         twin._constant = None
         twin.past = LagBuffer(self.features.depth, self.dim or 1)
@@ -301,15 +301,8 @@ class RegimeModel(Model):
         chosen = asdict(self.spec) | self.chosen.to_json()
         return {key: json_value(value) for key, value in chosen.items()}
 
-    @classmethod
-    def _make(cls, settings: dict[str, Any]) -> Self:
-        raise RegimekitError("A RegimeModel is made by name; use regimekit.make.")
-
-    def copy(self) -> Self:
-        twin = type(self)(self.name, self.chosen, self.spec)
-        values, arrays = self._pack()
-        twin._unpack(values, arrays)
-        return self._told_alike(twin)
+    def _recipe(self) -> tuple[Callable[..., Self], tuple[Any, ...]]:
+        return type(self), (self.name, self.chosen, self.spec)
 
     def _build(self, dim: int, x: Row | None) -> RegimeFilter:
         return self._engine(Shape(dim, self.features.width(x, dim), not self.features.is_matrix))

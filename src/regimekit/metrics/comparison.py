@@ -135,7 +135,7 @@ def _run(
         return ComparedModel(name, {}, nothing, remark=str(error))
     if not REGISTRY[name].online:
         return ComparedModel(name, {}, nothing, len(model.regimes()), seconds, OFFLINE)
-    scores.add(y, run.mean, run.lower, run.upper, run.log_score)
+    scores.add(run)
     own = {key: value for key, value in scores.table().items() if "last_value" not in key}
     errors = np.abs(y - run.mean)
     # The first observation has no last value to compare with, so no model is scored on it.

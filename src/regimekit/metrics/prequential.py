@@ -17,12 +17,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from regimekit.core import advice
 from regimekit.core.exceptions import RegimekitError, numbers, whole
 from regimekit.core.model import Model
-from regimekit.core.recorder import Block, Recorder
+from regimekit.core.recorder import Block
 from regimekit.metrics import scores, segmentation
-from regimekit.preprocessing.frames import read_series, read_table
+from regimekit.preprocessing.frames import read_series
 from regimekit.results import Run
 
 Array = NDArray[np.float64]
@@ -102,10 +101,9 @@ def prequential(
 ) -> Prequential:
     """Run a model over a stream and score each forecast made before its observation.
 
-    The model is updated, as by `model.run`. The reference forecasters are computed from the same
-    stream and scored on the same observations; where they have no forecast yet, the forecast of
-    the model is used. If the model makes no one-step forecasts (`beam_ihmm` fits the whole
-    stream), CRPS and PIT are NaN.
+    The model is updated, as by `model.run`. The reference forecasters are scored on the same
+    observations; where they have no forecast yet, that of the model is used. For an offline model,
+    which makes no one-step forecasts, CRPS and PIT are NaN.
 
     Args:
         model: any model.
@@ -139,16 +137,17 @@ def prequential(
         raise RegimekitError(
             f"skip must be less than the number of observations {len(target)}, got {skip}."
         )
-    recorder = _ScoringRecorder(level, target)
-    run = _run(model, y, X, recorder, progress)
-    if recorder.scored:
-        log_scores, crps, pit = recorder.log_scores, recorder.crps, recorder.pit
-    else:
-        # Without forecasts only the log score of y, which the model itself reports, is known.
-        crps, pit = (np.full(target.shape, np.nan) for _ in range(2))
-        log_scores = run.log_score if clean is None else np.full(len(target), np.nan)
+    scorer = _Scorer(target)
+    begin = time.perf_counter()
+    run = model._stream(y, X, progress, level, [scorer])
+    if not scorer.scored:
+        # An offline fit: only the log score of y, which the model itself reports, is known.
+        scorer.seconds = time.perf_counter() - begin
+        scorer.log_scores = run.log_score if clean is None else scorer.log_scores
     trivial = trivial_forecasts(values, period, first=scores.as_rows(run.mean))
-    return Prequential(run, target, log_scores, crps, pit, trivial, recorder.seconds, skip)
+    return Prequential(
+        run, target, scorer.log_scores, scorer.crps, scorer.pit, trivial, scorer.seconds, skip
+    )
 
 
 def run_with_pit(model: Model, y: Any, X: Any = None, level: float = 0.9) -> tuple[Run, Array]:
@@ -170,8 +169,8 @@ def run_with_pit(model: Model, y: Any, X: Any = None, level: float = 0.9) -> tup
         >>> len(run), pit.shape, float(pit[1, 0]) > 0.5
         (3, (3, 1), True)
     """
-    recorder = _ScoringRecorder(level, read_series(y).values, pit_only=True)
-    return _run(model, y, X, recorder, progress=False), recorder.pit
+    scorer = _Scorer(read_series(y).values, pit_only=True)
+    return model._stream(y, X, False, level, [scorer]), scorer.pit
 
 
 def last_value(y: ArrayLike, period: int = 1) -> Array:
@@ -252,12 +251,11 @@ class RunningScores:
         skip: number of observations at the start that are not scored, at most half the stream.
 
     Example:
-        >>> import numpy as np
+        >>> import regimekit as rk
         >>> scores = RunningScores()
-        >>> y, mean = np.array([1.0, 2.0, 4.0]), np.array([0.0, 1.5, 3.0])
-        >>> scores.add(y, mean, mean - 1, mean + 1, np.zeros(3))
+        >>> scores.add(rk.make("running_mean").run([1.0, 2.0, 4.0]))
         >>> scores.table()["mae"], scores.table()["mae_last_value"]
-        (0.75, 1.5)
+        (1.75, 1.5)
     """
 
     def __init__(self, period: int | None = None, skip: int = 0) -> None:
@@ -268,30 +266,19 @@ class RunningScores:
         self._head = np.zeros((0, 9))
         self._sums = np.zeros(9)
 
-    def add(
-        self,
-        y: Array,
-        mean: Array,
-        lower: Array,
-        upper: Array,
-        log_score: Array,
-        target: Array | None = None,
-    ) -> None:
-        """Score the forecasts of a block of observations.
+    def add(self, run: Run, target: Array | None = None) -> None:
+        """Score the forecasts of a run, the next part of the stream.
 
         Args:
-            y: (n,) observations; NaN is not scored.
-            mean: (n,) forecast means.
-            lower: (n,) lower limits of the forecast intervals.
-            upper: (n,) upper limits of the forecast intervals.
-            log_score: (n,) log densities of y.
-            target: (n,) values to score against, if not y.
+            run: run over a scalar stream; missing observations are not scored.
+            target: (T,) values to score against, if not y.
         """
+        y = run.y
         last, seasonal = self._trivial(y)
         truth = y if target is None else target
-        errors = [np.abs(forecast - truth) for forecast in (mean, last, seasonal)]
-        inside = ((truth >= lower) & (truth <= upper)).astype(float)
-        parts = [e**2 for e in errors] + errors + [inside, log_score, np.ones(len(y))]
+        errors = [np.abs(forecast - truth) for forecast in (run.mean, last, seasonal)]
+        inside = ((truth >= run.lower) & (truth <= run.upper)).astype(float)
+        parts = [e**2 for e in errors] + errors + [inside, run.log_score, np.ones(len(y))]
         table = np.column_stack(parts)
         table[np.isnan(y) | np.isnan(last)] = 0.0
         self.rows += len(y)
@@ -350,22 +337,18 @@ class RunningScores:
         return last, seasonal
 
 
-class _ScoringRecorder(Recorder):
-    """Recorder that scores each block of forecasts before they are dropped.
+class _Scorer:
+    """Callback of a run that scores each block of forecasts before they are dropped."""
 
-    `seconds` excludes the time spent here, so that only the model is timed.
-    """
-
-    def __init__(self, level: float, target: Array, pit_only: bool = False) -> None:
-        super().__init__(level)
+    def __init__(self, target: Array, pit_only: bool = False) -> None:
         self.target, self.pit_only = target, pit_only
         self.log_scores = np.full(len(target), np.nan)
         self.crps, self.pit = np.full(target.shape, np.nan), np.full(target.shape, np.nan)
         self.scored = len(target) == 0
-        self.seconds, self.begin, self._next = 0.0, 0.0, 0
+        self.seconds, self._next = 0.0, 0
 
-    def add(self, block: Block) -> None:
-        self.seconds += time.perf_counter() - self.begin
+    def __call__(self, block: Block) -> None:
+        self.seconds += block.seconds
         part = slice(self._next, self._next + len(block.forecasts))
         self._next, self.scored = part.stop, True
         y = self.target[part]
@@ -373,20 +356,6 @@ class _ScoringRecorder(Recorder):
         if not self.pit_only:
             self.log_scores[part] = scores.log_scores(block.forecasts, y)
             self.crps[part] = scores.crps_scores(block.forecasts, y)
-        super().add(block)
-        self.begin = time.perf_counter()
-
-
-def _run(model: Model, y: Any, X: Any, recorder: _ScoringRecorder, progress: bool) -> Run:
-    """`model.run`, with each block of forecasts passed to `recorder`."""
-    series = read_series(y)
-    table = read_table(X, length=len(series.values))
-    labels = advice.labels_of(series, table, model._said)
-    recorder.begin = time.perf_counter()
-    run = model._run(series._replace(index=labels), table, recorder, progress)
-    if not recorder.scored:
-        recorder.seconds = time.perf_counter() - recorder.begin
-    return run
 
 
 def _mean(values: Array) -> float:

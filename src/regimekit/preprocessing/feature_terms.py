@@ -1,4 +1,4 @@
-"""The parts of a feature map: what each reads, writes and is called."""
+"""Terms of a feature map: what each one reads and writes, and the names of its features."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regimekit.core.exceptions import RegimekitError, positive, unknown, whole
-from regimekit.preprocessing.covariates import position
+from regimekit.preprocessing.frames import position
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
 Names = tuple[str, ...] | None
-LARGEST = float(np.finfo(np.float64).max)
-MOST = 10_000  # features of one term, and terms: more would be a slip, or a crafted file
+MAX_FLOAT = float(np.finfo(np.float64).max)
+MAX_TERMS = 10_000  # terms of a map, and features of a term; protects from crafted snapshots
 
 
 class Moment(NamedTuple):
-    """What features are made from: of one observation or, with a leading axis, of all."""
+    """Inputs of the features: of one observation or, with a leading axis, of several."""
 
     values: Any  # (.., n) covariates
     t: Any  # time index from 0
-    past: Array  # (.., depth, d) earlier y, the latest last, without gaps
+    past: Array  # (.., depth, d) earlier y, latest last, missing values filled in
 
 
 @dataclass(frozen=True, repr=False)
 class Term(ABC):
-    """A part of a feature map. Its fields are the arguments it was made with."""
+    """Part of a feature map. Its fields are the arguments of its constructor."""
 
     kind: ClassVar[str]
     needs_x: ClassVar[bool] = False
@@ -41,12 +41,12 @@ class Term(ABC):
         return 0
 
     def picks(self, names: Names, size: int) -> Index | None:
-        """Positions that it reads, of covariates or of the past; None for all."""
+        """Return the positions of the covariates or lags that it reads; None for all."""
         return None
 
     @abstractmethod
     def labels(self, columns: list[str], dim: int) -> list[str]:
-        """Names of its features, given those of the covariates it picks."""
+        """Return the names of its features, given the names of its covariates."""
 
     @abstractmethod
     def fill(self, out: Array, index: Index | None, moment: Moment) -> None:
@@ -69,7 +69,7 @@ class Term(ABC):
 
 @dataclass(frozen=True, repr=False)
 class Intercept(Term):
-    """The number 1: a level of its own for each regime."""
+    """The constant 1: each regime has its own level."""
 
     kind: ClassVar[str] = "intercept"
 
@@ -82,7 +82,7 @@ class Intercept(Term):
 
 @dataclass(frozen=True, repr=False)
 class Powers(Term):
-    """x, x^2, .. of covariates by name or position (all if none is named), power by power."""
+    """x, x^2, .. of covariates by name or position (all by default), power by power."""
 
     degree: int
     names: tuple[str | int, ...] = ()
@@ -91,12 +91,12 @@ class Powers(Term):
 
     def __post_init__(self) -> None:
         names = _distinct("names", self.names, _column)
-        self._set(degree=whole("degree", self.degree, most=MOST), names=names)
+        self._set(degree=whole("degree", self.degree, most=MAX_TERMS), names=names)
 
     @property
     def limit(self) -> float:
-        """The largest |x| whose powers are all finite, rounding included."""
-        return LARGEST if self.degree == 1 else LARGEST ** (1 / self.degree) * (1 - 1e-12)
+        """Largest |x| whose powers are finite."""
+        return MAX_FLOAT if self.degree == 1 else MAX_FLOAT ** (1 / self.degree) * (1 - 1e-12)
 
     def picks(self, names: Names, size: int) -> Index | None:
         if not self.names:
@@ -112,13 +112,14 @@ class Powers(Term):
         n = base.shape[-1]
         out[..., :n] = power = base
         for start in range(n, n * self.degree, n):
-            power = power * base  # a product is the same to the bit everywhere, pow is not
+            # Unlike pow, a product gives the same bits on every platform.
+            power = power * base
             out[..., start : start + n] = power
 
 
 @dataclass(frozen=True, repr=False)
 class Columns(Powers):
-    """Covariates as they are."""
+    """Unchanged covariates."""
 
     degree: int = field(default=1, init=False)
     kind: ClassVar[str] = "columns"
@@ -140,7 +141,7 @@ class Season(Term):
         if math.isinf(period):
             raise RegimekitError("period must be finite, got inf.")
         period = int(period) if period.is_integer() else period
-        self._set(period=period, harmonics=whole("harmonics", self.harmonics, most=MOST))
+        self._set(period=period, harmonics=whole("harmonics", self.harmonics, most=MAX_TERMS))
 
     def labels(self, columns: list[str], dim: int) -> list[str]:
         parts = ["", *(f"/{h}" for h in range(2, self.harmonics + 1))]
@@ -150,13 +151,13 @@ class Season(Term):
         if not isinstance(moment.t, np.ndarray):
             out[...] = self._waves(moment.t)
         elif moment.t.size:
-            # numpy's cosine of an array may differ from that of a number in the last bit, so
-            # the frame asks for numbers too, once for each phase.
+            # NumPy's cosine of an array may differ from that of a number in the last bit, so
+            # numbers are used here too, once for each phase.
             phases, where = np.unique(np.fmod(moment.t, self.period), return_inverse=True)
             out[...] = np.array([self._waves(phase) for phase in phases.tolist()])[where]
 
     def _waves(self, t: float) -> list[float]:
-        # fmod is exact: the phase stays sharp however long the stream
+        # fmod is exact, so the phase does not lose accuracy in long streams.
         angle = 2 * math.pi * (math.fmod(t, self.period) / self.period)
         angles = [h * angle for h in range(1, self.harmonics + 1)]
         return [wave(a) for a in angles for wave in (math.cos, math.sin)]
@@ -164,7 +165,7 @@ class Season(Term):
 
 @dataclass(frozen=True, repr=False)
 class Lags(Term):
-    """y some steps ago, every coordinate of it."""
+    """Earlier observations, all coordinates."""
 
     steps: tuple[int, ...]
     kind: ClassVar[str] = "lags"
@@ -172,7 +173,7 @@ class Lags(Term):
     def __post_init__(self) -> None:
         self._set(steps=_distinct("steps", self.steps, whole))
         if not self.steps:
-            raise RegimekitError("steps is empty; say how far back to look, as in lags(1, 24).")
+            raise RegimekitError("steps must not be empty. Pass the lags, as in lags(1, 24).")
 
     @property
     def depth(self) -> int:
@@ -191,14 +192,14 @@ class Lags(Term):
 
 @dataclass(frozen=True, repr=False)
 class Matrix(Term):
-    """x itself is the design matrix: (d, width), or `width` numbers for d = 1."""
+    """x is the design matrix: (d, width), or (width,) for d = 1."""
 
     width: int
     kind: ClassVar[str] = "matrix"
     needs_x: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        self._set(width=whole("width", self.width, most=MOST))
+        self._set(width=whole("width", self.width, most=MAX_TERMS))
 
     def labels(self, columns: list[str], dim: int) -> list[str]:
         return columns
@@ -207,15 +208,35 @@ class Matrix(Term):
         out[...] = moment.values
 
 
+class Layout(NamedTuple):
+    """Positions of the terms for covariates of one shape.
+
+    Attributes:
+        shape: of the features of one observation.
+        labels: names of the features.
+        parts: each term with the features that it writes and the inputs that it reads.
+    """
+
+    shape: tuple[int, ...]
+    labels: list[str]
+    parts: list[tuple[Term, slice, Index | None]]
+
+    def fill(self, out: Array, moment: Moment) -> Array:
+        """Write the features of every term into `out`."""
+        for term, where, index in self.parts:
+            term.fill(out[..., where], index, moment)
+        return out
+
+
 _TERMS: dict[str, type[Term]] = {
     term.kind: term for term in (Intercept, Columns, Powers, Season, Lags, Matrix)
 }
 
 
 def read_term(entry: Any) -> Term:
-    """The term that its JSON form describes."""
+    """Return the term of a JSON description."""
     if not isinstance(entry, Mapping) or not isinstance(entry.get("term"), str):
-        raise RegimekitError(f'features: a term reads {{"term": "lags", ..}}, got {entry!r}.')
+        raise RegimekitError(f'features: a term must be {{"term": "lags", ..}}, got {entry!r}.')
     if entry["term"] not in _TERMS:
         raise unknown("features", entry["term"], _TERMS)
     try:
@@ -227,11 +248,11 @@ def read_term(entry: Any) -> Term:
 def _distinct(argument: str, given: Any, tidy: Callable[[str, Any], Any]) -> tuple[Any, ...]:
     if not isinstance(given, (list, tuple)):
         raise RegimekitError(f"{argument} must be a list, got {given!r}.")
-    if len(given) > MOST:
-        raise RegimekitError(f"{argument} must be at most {MOST}, got {len(given)} of them.")
+    if len(given) > MAX_TERMS:
+        raise RegimekitError(f"{argument} must have at most {MAX_TERMS} entries, got {len(given)}.")
     tidied = tuple(tidy(argument, value) for value in given)
     if len(set(tidied)) < len(tidied):
-        raise RegimekitError(f"{argument} must differ from each other, got {tidied}.")
+        raise RegimekitError(f"{argument} must be distinct, got {tidied}.")
     return tidied
 
 

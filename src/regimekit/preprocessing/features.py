@@ -1,9 +1,9 @@
-"""What an observation is regressed on: phi_t = f(x_t, t, y_{t-1}, y_{t-2}, ...), k numbers.
+"""Regressors of an observation: phi_t = f(x_t, t, y_{t-1}, y_{t-2}, ...), k numbers.
 
-    f = f_1 + f_2 + ...        joined end to end: intercept() + powers(2) + lags(1, 24)
+    f = f_1 + f_2 + ...        concatenated: intercept() + powers(2) + lags(1, 24)
 
-x_t is known before y_t, and of y only the past goes in: no feature can look ahead. The same
-code fills one row and a whole frame, so that both give the same floats.
+x_t is known before y_t, and only earlier y are used, so features do not use future values. The same
+code computes one row and a whole frame, so both give the same bits.
 
 Example:
     >>> from regimekit import features
@@ -22,15 +22,14 @@ from typing import Any
 import numpy as np
 
 from regimekit.core.exceptions import RegimekitError, whole
-from regimekit.preprocessing.covariates import aligned, read_row
-from regimekit.preprocessing.feature_layout import Layout
 from regimekit.preprocessing.feature_terms import (
-    LARGEST,
-    MOST,
+    MAX_FLOAT,
+    MAX_TERMS,
     Array,
     Columns,
     Intercept,
     Lags,
+    Layout,
     Matrix,
     Moment,
     Names,
@@ -39,30 +38,75 @@ from regimekit.preprocessing.feature_terms import (
     Term,
     read_term,
 )
-from regimekit.preprocessing.frames import Row, Table, read_series, read_table
-from regimekit.preprocessing.raw_lags import Past as Past
+from regimekit.preprocessing.frames import (
+    Row,
+    Table,
+    aligned,
+    read_row,
+    read_series,
+    read_table,
+)
 
-_LAYOUTS = 8  # shapes of x remembered at a time
+_MAX_LAYOUTS = 8  # shapes of x whose layout is stored
+
+
+class Past:
+    """Latest observations, for lags. A missing value repeats the one before it, or 0.
+
+    Example:
+        >>> past = Past(depth=2, dim=1)
+        >>> for y in (5.0, np.nan):
+        ...     past.push(np.array([y]))
+        >>> past.values.tolist()
+        [[5.0], [5.0]]
+    """
+
+    values: Array  # (depth, d), latest last
+
+    def __init__(self, depth: int, dim: int) -> None:
+        self.values = np.zeros((whole("depth", depth, 0), whole("dim", dim)))
+
+    def push(self, y: Array) -> None:
+        """Append an observation and drop the oldest."""
+        if len(self.values):
+            self.values[:-1] = self.values[1:]
+            np.copyto(self.values[-1], y, where=~np.isnan(y))
+
+    def copy(self) -> Past:
+        """Return an independent copy."""
+        twin = Past(*self.values.shape)
+        twin.values[:] = self.values
+        return twin
+
+    def pack(self) -> dict[str, Array]:
+        """Return the arrays for a snapshot."""
+        return {"past": self.values.copy()}
 
 
 @dataclass(frozen=True, repr=False)
 class Features:
-    """A feature map; `+` joins two. Immutable."""
+    """An immutable feature map; `+` concatenates two."""
 
     terms: tuple[Term, ...]
     _layouts: dict[Any, Layout] = field(default_factory=dict, init=False, compare=False)
 
     def __post_init__(self) -> None:
         if not self.terms:
-            raise RegimekitError("features is empty; use intercept() for a level alone.")
-        if len(self.terms) > MOST:
-            raise RegimekitError(f"features must be at most {MOST} terms, got {len(self.terms)}.")
+            raise RegimekitError(
+                "features must not be empty. Use intercept() for a constant level."
+            )
+        if len(self.terms) > MAX_TERMS:
+            raise RegimekitError(
+                f"features must have at most {MAX_TERMS} terms, got {len(self.terms)}."
+            )
         if len(self.terms) > 1 and any(isinstance(term, Matrix) for term in self.terms):
-            raise RegimekitError(f"features: matrix stands alone, it cannot be joined ({self!r}).")
+            raise RegimekitError(
+                f"features: matrix cannot be combined with other terms ({self!r})."
+            )
 
     def __add__(self, other: Features) -> Features:
         if not isinstance(other, Features):
-            raise RegimekitError(f"features: {self!r} cannot be joined with {other!r}.")
+            raise RegimekitError(f"features: {other!r} cannot be added to {self!r}.")
         return Features(self.terms + other.terms)
 
     def __repr__(self) -> str:
@@ -70,12 +114,12 @@ class Features:
 
     @cached_property
     def depth(self) -> int:
-        """How far back the deepest lag reaches; 0 without lags."""
+        """Largest lag; 0 without lags."""
         return max(term.depth for term in self.terms)
 
     @cached_property
     def needs_x(self) -> bool:
-        """Whether any feature is made from covariates."""
+        """Whether any feature uses covariates."""
         return any(term.needs_x for term in self.terms)
 
     @cached_property
@@ -85,15 +129,21 @@ class Features:
 
     @cached_property
     def is_matrix(self) -> bool:
-        """Whether x itself is the design matrix."""
+        """Whether x is the design matrix."""
         return isinstance(self.terms[0], Matrix)
 
     def check(self, x: Any, like: Row | None = None) -> Row | None:
-        """Covariates of one observation, ready for `row`; None if no feature needs any.
+        """Validate the covariates of one observation.
 
         Args:
             x: number, vector, mapping of names to numbers, Row, or a row of a data frame.
-            like: an earlier row; x must offer the same covariates, and takes their order.
+            like: an earlier row; x must have the same covariates and is put into their order.
+
+        Returns:
+            The argument of `row`; None if no feature uses covariates.
+
+        Raises:
+            RegimekitError: if covariates are missing or invalid.
         """
         if not self.needs_x:
             return None
@@ -110,7 +160,7 @@ class Features:
         return row
 
     def check_all(self, table: Table | None, n: int, like: Row | None) -> list[Row | None] | None:
-        """`check` of n rows at once; None where each needs a look of its own."""
+        """`check` n rows at once; None if each row must be checked by itself."""
         if not self.needs_x:
             return [None] * n
         if table is None or n == 0 or self.is_matrix:
@@ -119,17 +169,17 @@ class Features:
             return None
         try:
             first = self.check(table.row(0), like)
-        except RegimekitError:  # whoever looks at each row says which one it was
+        except RegimekitError:  # the check of single rows reports the row
             return None
         if first is None or first.names != table.names:
             return None
         return [Row(values, first.names) for values in table.values.copy()]
 
     def row(self, x: Row | None, t: int, past: Array) -> Array:
-        """Features of one observation: (k,), or the (d, width) design of a matrix.
+        """Return the features of one observation: (k,), or the (d, width) design of a matrix.
 
         Args:
-            x: covariates as `check` gave them.
+            x: output of `check`.
             t: time index, counted from 0, missing observations included.
             past: (depth, d) earlier observations, latest last, as `Past.values`.
         """
@@ -140,13 +190,13 @@ class Features:
         return layout.fill(np.empty(layout.shape), Moment(values, t, past))
 
     def block(self, rows: Sequence[Row | None], t: int, past: Array, y: Array) -> Array:
-        """Features of consecutive observations y (T, d) from time t on: (T, k).
+        """Return the features of consecutive observations, (T, k).
 
         Args:
-            rows: covariates as `check` gave them, one each.
-            t: time index of the first.
-            past: (depth, d) the observations before it, latest last.
-            y: the observations themselves; each sees only those before it.
+            rows: outputs of `check`, one per observation.
+            t: time index of the first observation.
+            past: (depth, d) observations before it, latest last.
+            y: (T, d) the observations; the features of each use only earlier ones.
         """
         n = len(y)
         if self._constant is not None:
@@ -159,7 +209,7 @@ class Features:
         return layout.fill(np.empty((n, *layout.shape)), Moment(values, t + np.arange(n), windows))
 
     def many(self, x: Row | None, t: int, pasts: Array) -> Array:
-        """Features of one moment for many pasts (P, depth, d): (P, k)."""
+        """Return the features of one time for P pasts (P, depth, d): (P, k)."""
         values, names = (None, None) if x is None else x
         n = len(pasts)
         layout = self._layout(names, () if values is None else values.shape, pasts.shape[2])
@@ -168,12 +218,12 @@ class Features:
         return layout.fill(np.empty((n, *layout.shape)), Moment(values, np.full(n, t), pasts))
 
     def frame(self, X: Any, y: Any = None, dim: int = 1) -> Array:
-        """Features of a whole stream, (T, k); row t is what `row` gives at time t.
+        """Return the features of a whole stream, (T, k); row t equals `row` at time t.
 
         Args:
-            X: covariates, one row per observation; None if no feature needs any.
+            X: covariates, one row per observation; None if no feature uses any.
             y: observations, needed for lags.
-            dim: coordinates of y, where y is not given.
+            dim: number of coordinates of y, if y is not given.
         """
         if y is None and self.depth:
             raise RegimekitError(f"y is missing; {self!r} needs past observations.")
@@ -186,21 +236,21 @@ class Features:
         return layout.fill(np.empty((n, *layout.shape)), Moment(values, np.arange(n), past))
 
     def width(self, x: Row | None, dim: int) -> int:
-        """How many features there are, for covariates of this shape."""
+        """Return the number of features k for covariates of this shape."""
         return len(self.names(x, dim))
 
     def names(self, x: Row | None, dim: int) -> list[str]:
-        """What the features are, in words."""
+        """Return the names of the features."""
         values, names = (None, None) if x is None else x
         return list(self._layout(names, () if values is None else values.shape, dim).labels)
 
     def to_json(self) -> list[dict[str, Any]]:
-        """The map as JSON values, to be read by `from_json`."""
+        """Return the map as JSON values for `from_json`."""
         return [term.to_json() for term in self.terms]
 
     @cached_property
     def _constant(self) -> Array | None:
-        """The features, if they never change: shared by all callers, so nobody may write."""
+        """The features if they are constant; read-only, because all callers share them."""
         if not all(isinstance(term, Intercept) for term in self.terms):
             return None
         ones = np.ones(len(self.terms))
@@ -209,15 +259,15 @@ class Features:
 
     @cached_property
     def _limit(self) -> float:
-        """Covariates up to this size need no closer look."""
-        return min((t.limit for t in self.terms if isinstance(t, Powers)), default=LARGEST)
+        """Covariates up to this absolute value need no further check."""
+        return min((t.limit for t in self.terms if isinstance(t, Powers)), default=MAX_FLOAT)
 
     def _layout(self, names: Names, shape: tuple[int, ...], dim: int) -> Layout:
         key = (names, shape, dim)
         layout = self._layouts.get(key)
         if layout is None:
             layout = self._make_layout(names, shape, dim)
-            if len(self._layouts) >= _LAYOUTS:
+            if len(self._layouts) >= _MAX_LAYOUTS:
                 self._layouts.clear()
             self._layouts[key] = layout
         return layout
@@ -250,12 +300,12 @@ class Features:
             if shape != wanted:
                 raise RegimekitError(f"x must have shape {wanted} for {self!r}, got {shape}.")
         elif len(shape) != 1:
-            raise RegimekitError(f"x must be one row of numbers, got shape {shape}.")
+            raise RegimekitError(f"x must be a vector, got shape {shape}.")
         elif not shape[0]:
             raise RegimekitError(f"x is empty; {self!r} needs covariates.")
 
     def _used_only(self, values: Array, names: Names) -> Array:
-        """Covariates with 0 in the columns that no feature uses: these may hold anything."""
+        """Set columns that no feature uses to 0; they may have any content."""
         used = np.zeros(values.shape[-1], bool)
         for term in self.terms:
             if term.needs_x:
@@ -264,7 +314,7 @@ class Features:
         return values if used.all() else np.where(used, values, 0.0)
 
     def _refuse(self, row: Row, place: str = "") -> None:
-        """Raise if covariates cannot be used; large ones may still be fine."""
+        """Raise if covariates are missing, infinite or too large for a power."""
         bad = np.argwhere(~np.isfinite(row.values))
         if len(bad):
             missing = np.isnan(row.values[tuple(bad[0])])
@@ -272,8 +322,8 @@ class Features:
             at = int(bad[0][-1])
             column = at if row.names is None else row.names[at]
             raise RegimekitError(
-                f"x is {what} in column {column!r}{place}; it must be known. Fill it in, encode "
-                "text as numbers, or name the columns to use."
+                f"x is {what} in column {column!r}{place}. Fill it in, encode text as numbers, or "
+                "select the columns to use."
             )
         for term in self.terms:
             if isinstance(term, Powers):
@@ -281,16 +331,18 @@ class Features:
                 largest = np.abs(row.values if index is None else row.values[index]).max()
                 if largest > term.limit:
                     raise RegimekitError(
-                        f"x = {largest:g}{place} overflows in {term!r}; rescale x."
+                        f"x = {largest:g}{place} overflows in {term!r}. Rescale x."
                     )
 
     def _table(self, X: Any, series: Array | None) -> Table:
-        """The covariates of a whole stream, found usable."""
+        """Return the validated covariates of a whole stream."""
         if series is not None and not self.needs_x:
             return Table(np.empty((len(series), 0)))
         table = read_table(X, length=None if series is None else len(series))
         if table is None:
-            need = f"{self!r} needs covariates" if self.needs_x else "X or y must say how many rows"
+            need = (
+                f"{self!r} needs covariates" if self.needs_x else "X or y sets the number of rows"
+            )
             raise RegimekitError(f"X is missing; {need}.")
         if self.is_matrix and table.values.ndim == 3 and table.values.shape[1] == 1:
             table = Table(table.values[:, 0], table.names)
@@ -303,24 +355,24 @@ class Features:
         return table
 
     def _windows(self, series: Array, past: Array | None = None) -> Array:
-        """(T, depth, d): what `Past.values` holds before each observation, as one view."""
+        """Return `Past.values` before each observation as a view, (T, depth, d)."""
         n, dim = series.shape
         if np.isinf(series).any():
             where = int(np.flatnonzero(np.isinf(series).any(axis=1))[0])
-            raise RegimekitError(f"y is infinite at row {where}; pass NaN for a missing value.")
+            raise RegimekitError(f"y is infinite at row {where}. Pass NaN for a missing value.")
         if not self.depth:
             return np.empty((n, 0, dim))
         seen = np.where(np.isnan(series), -1, np.arange(n)[:, None])
         latest = np.maximum.accumulate(seen, axis=0)
-        carried = np.take_along_axis(series, np.maximum(latest, 0), axis=0)
+        filled = np.take_along_axis(series, np.maximum(latest, 0), axis=0)
         before = np.zeros((self.depth, dim)) if past is None else past
-        padded = np.concatenate([before, np.where(latest < 0, before[-1], carried)])
+        padded = np.concatenate([before, np.where(latest < 0, before[-1], filled)])
         windows = np.lib.stride_tricks.sliding_window_view(padded, self.depth, axis=0)
         return np.moveaxis(windows[:n], -1, 1)
 
 
 def intercept() -> Features:
-    """The constant 1: a level.
+    """Return the constant 1, the feature of a level.
 
     Example:
         >>> intercept().frame(None, [5.0, 6.0]).tolist()
@@ -330,7 +382,7 @@ def intercept() -> Features:
 
 
 def columns(*names: str | int) -> Features:
-    """Covariates by name or position; without names all of them, in order.
+    """Select covariates by name or position; all of them by default, in order.
 
     Example:
         >>> columns("wind").names(columns("wind").check({"rain": 0.0, "wind": 3.0}), dim=1)
@@ -340,7 +392,7 @@ def columns(*names: str | int) -> Features:
 
 
 def powers(degree: int, *names: str | int) -> Features:
-    """Powers 1 .. degree of covariates: all of them, then all squared, and so on.
+    """Return the powers 1 .. degree of covariates: first all of them, then their squares, ..
 
     Example:
         >>> powers(2).frame([[2.0, 3.0]]).tolist()
@@ -350,7 +402,7 @@ def powers(degree: int, *names: str | int) -> Features:
 
 
 def season(period: float, harmonics: int = 1) -> Features:
-    """cos and sin of 2 pi h t / period for h = 1 .. harmonics; t counts observations from 0.
+    """Return cos and sin of 2 pi h t / period for h = 1 .. harmonics; t counts from 0.
 
     Example:
         >>> season(4).frame(None, [0.0, 0.0, 0.0]).round(12).tolist()
@@ -360,10 +412,10 @@ def season(period: float, harmonics: int = 1) -> Features:
 
 
 def lags(*steps: int) -> Features:
-    """y that many steps ago; if it was not observed, the last one before it that was, else 0.
+    """Return the observations `steps` steps ago; a missing one repeats the one before it, or 0.
 
-    To the infinite HMMs that weigh observations, and to `auto`, an outlier is a lag only if the
-    next observation goes on from it (`regimekit.preprocessing.lag_buffer`).
+    In the infinite HMMs with a robust weight and in `auto`, an outlier is used as a lag only if
+    the next observation follows from it (`regimekit.preprocessing.lag_buffer`).
 
     Example:
         >>> lags(1, 2).frame(None, [5.0, None, 7.0]).tolist()
@@ -373,7 +425,7 @@ def lags(*steps: int) -> Features:
 
 
 def matrix(width: int) -> Features:
-    """x itself is the design matrix, (d, width); for d = 1 `width` numbers. Stands alone.
+    """Use x as the design matrix, (d, width), or (width,) for d = 1. It is the only term.
 
     Example:
         >>> matrix(3).frame([[1.0, 2.0, 3.0]]).tolist()
@@ -383,7 +435,7 @@ def matrix(width: int) -> Features:
 
 
 def from_json(spec: Any) -> Features:
-    """The map that `Features.to_json` described.
+    """Return the map of a description by `Features.to_json`.
 
     Example:
         >>> from_json([{"term": "intercept"}, {"term": "lags", "steps": [1, 24]}])
@@ -395,7 +447,7 @@ def from_json(spec: Any) -> Features:
 
 
 def read(spec: Any) -> Features:
-    """`spec` as Features: one already, its JSON, or None for `intercept()`.
+    """Return Features from Features, their JSON, or None for `intercept()`.
 
     Example:
         >>> read(None)

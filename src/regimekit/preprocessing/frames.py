@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -217,3 +218,72 @@ def _numbers_or_nan(frame: nw.DataFrame[Any]) -> Array:
         for name in frame.columns
     ]
     return np.column_stack(columns)
+
+
+def position(name: str | int, names: tuple[str, ...] | None, size: int) -> int:
+    """Return the index of a covariate, given by name or by position."""
+    if isinstance(name, int):
+        if name >= size:
+            raise RegimekitError(
+                f"x has {size} column(s), so position {name} (from 0) does not exist."
+            )
+        return name
+    if names is None:
+        raise RegimekitError(
+            f"x has no column names, but the features need {name!r}. Pass a mapping or a row of a "
+            "data frame, or choose columns by position."
+        )
+    if name not in names:
+        raise RegimekitError(f"x has no column {name!r}; it has {', '.join(map(str, names))}.")
+    return names.index(name)
+
+
+def read_row(x: Any) -> Row:
+    """Convert the covariates of one observation to a Row, never a view of the argument.
+
+    Args:
+        x: number, vector, mapping of names to numbers, Row, or a row of a data frame.
+    """
+    if isinstance(x, Row):
+        row = Row(np.atleast_1d(numbers("x", x.values)), x.names)
+        if row.names is not None and len(row.names) != row.values.shape[-1]:
+            raise RegimekitError(f"x has {len(row.names)} names for {row.values.shape[-1]} values.")
+        return row
+    if not isinstance(x, (Mapping, np.ndarray, list, tuple, float, int)):
+        x = _read_native(x)
+    if not isinstance(x, Mapping):
+        return Row(np.atleast_1d(numbers("x", x)))
+    return Row(np.array([_number(value) for value in x.values()]), tuple(x))
+
+
+def _read_native(x: Any) -> Any:
+    """Convert a row of a data frame to a mapping; return anything else unchanged."""
+    native = nw.from_native(x, pass_through=True, allow_series=True)
+    if isinstance(native, nw.DataFrame):
+        if len(native) != 1:
+            raise RegimekitError(f"x must be one row, got a frame of {len(native)}.")
+        return native.rows(named=True)[0]
+    if isinstance(native, nw.Series):
+        labels = nw.maybe_get_index(native)
+        return native.to_list() if labels is None else dict(zip(labels, native, strict=True))
+    return x
+
+
+def _number(value: Any) -> float:
+    """Convert a covariate; NaN if it is not a number. Features that use NaN raise an error."""
+    try:
+        return math.nan if value is None else float(value)
+    except (TypeError, ValueError):
+        return math.nan
+
+
+def aligned(row: Row, like: Row) -> Row:
+    """Return the covariates of `row` in the order of an earlier row."""
+    if row.names is None or like.names is None or row.names == like.names:
+        if row.values.shape != like.values.shape:
+            raise RegimekitError(
+                f"x must have shape {like.values.shape} as before, got {row.values.shape}."
+            )
+        return row
+    order = [position(name, row.names, row.values.size) for name in like.names]
+    return Row(row.values[order], like.names)

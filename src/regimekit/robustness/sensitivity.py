@@ -210,14 +210,19 @@ def sensitivity(
         (True, True)
     """
     level_model = _read_model(model)
-    shifts, batch = np.atleast_1d(numbers("shift", shift)), int(level_model.chosen.batch)
+    batch = int(level_model.chosen.batch)
     farthest = max(2 * batch, 8) if longest is None else whole("longest", longest)
-    accepted = share("risk", risk)
     situation = _read_situation(level_model, visits, openness)
+    shifts = np.atleast_1d(numbers("shift", shift))
+    return _compute(situation, shifts, np.arange(1.0, farthest + 1), share("risk", risk))
+
+
+def _compute(situation: Situation, shifts: Array, lengths: Array, risk: float) -> Sensitivity:
+    """Return the sensitivity to level shifts, and to bursts of these lengths."""
+    batch = situation.batch
     phases = np.unique(np.linspace(0, batch - 1, min(batch, _MAX_PHASES)).round().astype(int))
     horizon = max(math.ceil(_MIN_HORIZON / batch), 6)
     heights = np.geomspace(0.5, _MAX_HEIGHT, 34)
-    lengths = np.arange(1.0, farthest + 1)
     course = _shift_course(situation, shifts, phases, horizon, None)
     returned = _shift_course(situation, shifts, phases, horizon, shifts)
     opened, known = (_opened(each, batch, phases) for each in (course, returned))
@@ -228,7 +233,7 @@ def sensitivity(
         situation.rate,
         situation.visits,
         math.exp(situation.odds.enter),
-        accepted,
+        risk,
         shifts,
         whole_batch,
         _median(opened),

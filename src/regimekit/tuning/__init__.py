@@ -5,6 +5,20 @@
 Each forecast is made before its observation, and rows after the training part are not used. The
 search is sequential in batches of `jobs` points; it is reproducible for the same seed, jobs and
 library versions.
+
+Settings are searched in the units of y. The first trial uses the model's default settings for a
+known noise variance (`units="given"`), if the space contains them. The default with estimated units
+is not a point of the space: for a named objective its value is `default` in the result, and that of
+the last value is `last_value`. The objectives "crps" and "mae" are robust to outliers.
+
+Example:
+    >>> from regimekit import data
+    >>> from regimekit.tuning import tune
+    >>> stream = data.regime_stream(seed=0, n=120)
+    >>> found = tune("br_ihmm", stream.y, space={"batch": ("int", 1, 8, "log")}, budget=3,
+    ...              train=100, settings={"particles": 10, "noise": 0.16})
+    >>> len(found.trials), sorted(found.best), found.model().settings()["noise"]
+    (3, ['batch', 'noise', 'particles'], 0.16)
 """
 
 from __future__ import annotations
@@ -19,7 +33,7 @@ from regimekit.core.exceptions import RegimekitError, unknown, whole
 from regimekit.core.registry import REGISTRY, make
 from regimekit.preprocessing.frames import read_series, read_table
 from regimekit.tuning.result import Log, Trial, TuneResult, best_of
-from regimekit.tuning.search import OBJECTIVES, Objective, Task, explore, open_search
+from regimekit.tuning.search import OBJECTIVES, Objective, Search, Task, explore, open_search
 from regimekit.tuning.space import (
     Choice,
     Float,
@@ -53,32 +67,16 @@ def tune(
 ) -> TuneResult:
     """Search for the settings with the best forecasts of the training part.
 
-    Settings are searched in the units of y. The first trial uses the model's default settings for
-    a known noise variance (`units="given"`), if the space contains them. The default with
-    estimated units is not a point of the space: for a named objective its value is reported as
-    `default` in the result, and that of the last value as `last_value`. A trial that fails, or
-    whose objective is not finite, is stored with its reason. Ctrl-C ends the search and returns
-    the finished trials.
-
-    If `space` is not given, these settings are searched, unless `settings` fixes them. The ranges
-    are for a standardised series; those of variances are multiplied by the variance of y, to the
-    nearest power of ten:
-
-        br_ihmm         batch 1 .. 24, outlier_rate 0.005 .. 0.2, noise 0.003 .. 3,
-                        prior_var 0.03 .. 100, all in logs, and ess_threshold 0.05 .. 0.95
-        wolf_ihmm       threshold 1 .. 8 in place of batch and outlier_rate
-        ihmm            noise, prior_var and ess_threshold alone
-        student_t_ihmm  as br_ihmm with noise_scale 0.01 .. 10 in place of noise
-        bocd            hazard 0.0001 .. 0.2, noise, prior_var, all in logs
+    The module docstring describes the first trial and the reference values. A trial that fails is
+    stored with its reason. Ctrl-C ends the search and returns the finished trials.
 
     Args:
         model_name: one of `regimekit.models()`.
         y: observations (T,) or (T, d).
         X: covariates, one row per observation.
         space: by setting ("float", low, high[, "log"]), ("int", low, high[, "log"]) or
-            ("choice", [..]).
-        objective: "crps", "mae", "rmse", "lookahead_mae", "log_score" (negated), or a function
-            of a `Prequential` result; lower is better. The first two are robust to outliers.
+            ("choice", [..]); by default that of `tuning.space.default_space`.
+        objective: a key of `OBJECTIVES`, or a function of a `Prequential`; lower is better.
         budget: number of trials, including those in `storage`.
         backend: "optuna" (tree-structured Parzen estimator) or "bayesopt" (Gaussian process).
         train: number of rows of the training part; all by default.
@@ -96,41 +94,42 @@ def tune(
 
     Raises:
         RegimekitError: if an argument is invalid or no trial succeeds.
-
-    Example:
-        >>> from regimekit import data
-        >>> from regimekit.tuning import tune
-        >>> stream = data.regime_stream(seed=0, n=120)
-        >>> found = tune("br_ihmm", stream.y, space={"batch": ("int", 1, 8, "log")}, budget=3,
-        ...              train=100, settings={"particles": 10, "noise": 0.16})
-        >>> len(found.trials), sorted(found.best), found.model().settings()["noise"]
-        (3, ['batch', 'noise', 'particles'], 0.16)
     """
     fixed: Settings = {name: plain(value) for name, value in (settings or {}).items()}
     known = _known(model_name, fixed)
     task = _task(model_name, fixed, (y, X, clean), objective, (train, skip), _seeds(known, seeds))
-    wanted = _usual_space(task, known) if space is None else space
-    specs = read_space(wanted, known, fixed)
-    total, workers = whole("budget", budget), whole("jobs", jobs)
+    specs = read_space(_usual_space(task, known) if space is None else space, known, fixed)
+    how: dict[str, Any] = {"backend": backend, "seed": seed}
+    how |= {"jobs": whole("jobs", jobs), "budget": whole("budget", budget)}
     search = open_search(backend, specs, whole("seed", seed, 0))
     ranges = {name: spec.to_json() for name, spec in specs.items()}
-    log = Log(
-        task.identity() | {"space": ranges, "version": regimekit.__version__},
-        None if storage is None else Path(storage),
-    )
-    course = explore(task, search, log, _default_point(specs, known), total, workers)
-    trials, interrupted = _collect(course, total, progress)
+    identity = task.identity() | {"space": ranges, "version": regimekit.__version__}
+    log = Log(identity, None if storage is None else Path(storage))
+    return _search(task, search, log, _default_point(specs, known), how, progress)
+
+
+def _search(
+    task: Task,
+    search: Search,
+    log: Log,
+    first: list[Settings],
+    how: dict[str, Any],
+    progress: bool,
+) -> TuneResult:
+    """Run the trials; `how` has backend, seed, jobs and budget."""
+    course = explore(task, search, log, first, how["budget"], how["jobs"])
+    trials, interrupted = _collect(course, how["budget"], progress)
     best = best_of(trials)
-    info = log.identity | {"backend": backend, "seed": seed, "jobs": workers, "budget": total}
+    no_reference = interrupted or callable(task.objective)
     return TuneResult(
-        model_name,
-        fixed | best["settings"],
+        task.model,
+        task.fixed | best["settings"],
         best["value"],
         trials,
         task.name(),
-        info,
+        log.identity | how,
         interrupted,
-        *((None, None) if interrupted or callable(objective) else _reference_values(task)),
+        *((None, None) if no_reference else _reference_values(task)),
     )
 
 

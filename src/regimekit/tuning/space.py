@@ -155,6 +155,15 @@ _VARIANCES = ("noise", "noise_scale", "prior_var")  # in squared units of y
 def default_space(model_name: str, known: Mapping[str, Any], y: Any = (0.0,)) -> Space:
     """Return the default search space of a model.
 
+    The ranges are for a standardised series; those of variances are rescaled.
+
+        br_ihmm         batch 1 .. 24, outlier_rate 0.005 .. 0.2, noise 0.003 .. 3,
+                        prior_var 0.03 .. 100, all in logs, and ess_threshold 0.05 .. 0.95
+        wolf_ihmm       threshold 1 .. 8 in place of batch and outlier_rate
+        ihmm            noise, prior_var and ess_threshold alone
+        student_t_ihmm  as br_ihmm with noise_scale 0.01 .. 10 in place of noise
+        bocd            hazard 0.0001 .. 0.2, noise, prior_var, all in logs
+
     Args:
         model_name: name of the model.
         known: settings of the model.
