@@ -218,7 +218,7 @@ def backtest(
     table = read_table(X, length=len(series.values))
     origins = _origins(len(series.values), whole("horizon", horizon), whole("step", step), start)
     twin = model.copy()
-    series = series._replace(index=advice.labels_of(series, table, twin._said))
+    series = series._replace(index=advice.labels_of(series, table, twin._warned))
     if period is None:
         frequency = find_frequency(dates_of_labels(_head(series.index)))
         period = frequency.season if frequency else None
@@ -252,7 +252,7 @@ def _stages(
     for origin in origins:
         part = slice(known, origin)
         covariates = None if table is None else _rows(table, part)
-        model._run(_part(series, part), covariates, Recorder(0.9), False)
+        model._run(_part(series, part), covariates, Recorder(0.9), False, ())
         ahead = slice(origin, origin + horizon)
         yield list(model.forecast(horizon, None if table is None else _rows(table, ahead)))
         known = origin
