@@ -25,13 +25,14 @@ if TYPE_CHECKING:
     from regimekit.baselines.bocd import bocd
     from regimekit.baselines.dsm_bocd import dsm_bocd
     from regimekit.core.exceptions import RegimekitError, SnapshotError
+    from regimekit.core.model import Model
     from regimekit.core.registry import from_bytes, load, make, models, register
     from regimekit.core.warnings import RegimekitWarning
-    from regimekit.distributions.forecast import Forecast
+    from regimekit.distributions.forecast import Forecast, Forecasts
     from regimekit.ensemble import auto
     from regimekit.ihmm.published import paper
     from regimekit.ihmm.signatures import br_ihmm, garch_ihmm, ihmm, student_t_ihmm, wolf_ihmm
-    from regimekit.panel import run_many
+    from regimekit.panel import PanelRun, run_many
     from regimekit.preprocessing import features
     from regimekit.results import Event, Regime, Run, Step, Transitions
     from regimekit.robustness.sensitivity import sensitivity
@@ -55,13 +56,14 @@ else:
         "baselines.bocd": ("bocd",),
         "baselines.dsm_bocd": ("dsm_bocd",),
         "core.exceptions": ("RegimekitError", "SnapshotError"),
+        "core.model": ("Model",),
         "core.registry": ("from_bytes", "load", "make", "models", "register"),
         "core.warnings": ("RegimekitWarning",),
-        "distributions.forecast": ("Forecast",),
+        "distributions.forecast": ("Forecast", "Forecasts"),
         "ensemble": ("auto",),
         "ihmm.makers": ("br_ihmm", "garch_ihmm", "student_t_ihmm", "wolf_ihmm"),
         "ihmm.published": ("paper",),
-        "panel": ("run_many",),
+        "panel": ("PanelRun", "run_many"),
         "results": ("Event", "Regime", "Run", "Step", "Transitions"),
         "robustness.sensitivity": ("sensitivity",),
         "tuning": ("tune",),
@@ -88,6 +90,9 @@ else:
 __all__ = [
     "Event",
     "Forecast",
+    "Forecasts",
+    "Model",
+    "PanelRun",
     "Regime",
     "RegimekitError",
     "RegimekitWarning",

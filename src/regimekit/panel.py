@@ -28,9 +28,9 @@ from regimekit.io.columns import (
 from regimekit.io.layout import Layout
 from regimekit.io.observations import ObservationReader
 from regimekit.io.reader import Row
-from regimekit.io.time_column import TimeColumn
 from regimekit.metrics.prequential import RunningScores
 from regimekit.preprocessing.frames import Table
+from regimekit.preprocessing.time_column import TimeColumn
 from regimekit.preprocessing.time_index import find_frequency, seasons_of
 
 _SAMPLE_TIMES = 1000  # times of a frame from which their format is detected

@@ -279,6 +279,8 @@ def labelled(table: dict[str, NDArray[Any]], native: Any, index: Any, first: int
 
     if native is None:
         native = _pandas()
+    # Libraries infer the type of a list of dates with time zones, but not of an object array.
+    table = {n: c.tolist() if c.dtype == object else c for n, c in table.items()}
     times = nw.from_native(index, pass_through=True, allow_series=True)
     if isinstance(times, nw.Series):
         frame: Any = nw.from_dict(table, backend=native)

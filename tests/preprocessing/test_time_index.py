@@ -12,6 +12,7 @@ import pytest
 from regimekit import RegimekitError
 from regimekit.preprocessing.time_index import (
     Frequency,
+    dates_of_labels,
     find_frequency,
     read_times,
     seasons_of_labels,
@@ -40,11 +41,42 @@ def test_dates_of_every_kind_read_alike(times: object) -> None:
     assert index.ahead(1).labels(index) == ["2024-01-05"]
 
 
-def test_zones_become_utc() -> None:
+def test_times_with_a_zone_are_shown_in_local_time() -> None:
     east = timezone(timedelta(hours=2))
     assert read_times([datetime(2024, 1, 1, 2, 30, tzinfo=east)], 1).labels() == [
-        "2024-01-01 00:30"
+        "2024-01-01 02:30"
     ]
+
+
+def test_the_repeated_hour_in_autumn_does_not_decrease() -> None:
+    hours = pandas.date_range("2024-10-27", periods=6, freq="h", tz="Europe/Berlin")
+    index = read_times(hours, 6)
+    assert (np.diff(index.values) >= 0).all()
+    assert index.labels()[-1] == "2024-10-27 04:00"
+
+
+@pytest.mark.parametrize(("zone", "offset"), [("Europe/Berlin", "+02:00"), ("UTC", "+00:00")])
+def test_hours_follow_each_other_when_the_clock_changes(zone: str, offset: str) -> None:
+    hours = pandas.date_range("2024-03-30 12:00", periods=12, freq="h", tz=zone)
+    frequency = find_frequency(dates_of_labels(hours))
+    assert frequency == Frequency("seconds", 3600.0)
+    ahead = frequency.after(dates_of_labels(hours)[-1], 4)
+    assert ahead.isoformat().endswith(offset)
+    assert ahead == hours[-1] + pandas.Timedelta(hours=4)
+
+
+def test_days_keep_their_midnights_when_the_clock_changes() -> None:
+    days = pandas.date_range("2024-03-25", periods=12, freq="D", tz="Europe/Berlin")
+    dates = dates_of_labels(days)
+    frequency = find_frequency(dates)
+    assert frequency == Frequency("seconds", 86_400.0)
+    assert frequency.steps(dates[0], dates[-1]) == 11
+    assert frequency.after(dates[0], 11) == days[-1]
+
+
+def test_long_durations_are_in_years() -> None:
+    days = read_times(["2020-01-01", "2020-01-02"], 2)
+    assert days.duration(1030) == "2.82 years" and days.duration(400) == "400 days"
 
 
 def test_numbers_and_rows() -> None:

@@ -29,7 +29,7 @@ from regimekit.core.registry import load
 from regimekit.io import ObservationReader
 from regimekit.io.columns import Columns
 from regimekit.io.reader import connect, quote_text
-from regimekit.io.time_column import format_time
+from regimekit.preprocessing.time_column import format_time
 from regimekit.results import NO_REGIME, Event, Run
 
 RUN, EVENTS, REGIMES = "run.csv", "events.csv", "regimes.csv"

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from regimekit.core.display import number
 from regimekit.core.warnings import warn_once
-from regimekit.preprocessing.frames import Series, Table, misaligned
 from regimekit.results import Run
 
 Array = NDArray[np.float64]
@@ -67,26 +66,10 @@ TIMESTAMP = (
     "The target increases by the same step each time, starting at {first:.0f}: it looks like a "
     "time stamp or a row number. Choose another column as y."
 )
-MISALIGNED = (
-    "The indexes of y and X differ, first at row {row} ({one!r} and {other!r}). Rows are matched "
-    "by position; to match them by label, pass X.reindex(y.index)."
-)
 HINDSIGHT = (
     "{name} fits the whole stream at once: mean, lower and upper are in-sample, not forecasts, and "
     "cannot be compared with those of a forecaster."
 )
-
-
-def labels_of(series: Series, table: Table | None, emitted: list[str]) -> Any:
-    """Return the row labels of a stream: those of y, else those of X; warn if they differ."""
-    if table is None:
-        return series.index
-    row = misaligned(series.index, table.index)
-    if row is not None:
-        one, other = series.index[row], table.index[row]
-        message = MISALIGNED.format(row=row, one=str(one), other=str(other))
-        warn_once(emitted, "misaligned", message, stacklevel=7)
-    return table.index if series.index is None else series.index
 
 
 def warn_about_run(run: Run, name: str, settings: Mapping[str, Any], emitted: list[str]) -> None:

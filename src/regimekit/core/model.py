@@ -31,12 +31,12 @@ from numpy.typing import NDArray
 
 from regimekit.core import advice
 from regimekit.core import explain as explaining
-from regimekit.core.ahead import Ahead
 from regimekit.core.exceptions import RegimekitError, observation, whole
 from regimekit.core.recorder import Block, Recorder
-from regimekit.distributions.forecast import Forecast
-from regimekit.preprocessing.frames import Series, Table, read_series, read_table
-from regimekit.preprocessing.time_index import Calendar
+from regimekit.distributions.forecast import Forecast, Forecasts
+from regimekit.preprocessing.alignment import Stream, read_stream
+from regimekit.preprocessing.calendar import Calendar
+from regimekit.preprocessing.frames import Series, Table, read_table
 from regimekit.results import Regime, Run, Step, Transitions
 from regimekit.serialization import snapshot
 from regimekit.serialization.validation import Arrays, Values
@@ -45,6 +45,7 @@ Array = NDArray[np.float64]
 Callback = Callable[[Block], None]
 _BLOCK = 1024  # observations per block
 _MAX_OUTLIERS = 100  # latest outliers, for `explain`
+CALENDAR = "calendar"  # value of a snapshot: labels of the steps ahead
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 
@@ -189,7 +190,9 @@ class Model(ABC):
         """Predict and update along a stream.
 
         Args:
-            y: observations, (T,) or (T, d): array, list, series or frame.
+            y: observations, (T,) or (T, d): array, list, series or frame. If its index has dates
+                at a regular step, gaps are filled with missing observations, repeated dates are
+                dropped (with a warning), and dates that decrease are an error.
             X: covariates, one row per observation.
             progress: show a progress bar.
             level: probability of the interval `lower` .. `upper`.
@@ -197,7 +200,7 @@ class Model(ABC):
                 in order. An offline model makes no forecasts and calls none.
 
         Returns:
-            One row per observation.
+            One row per observation, also for those inserted into gaps.
 
         Raises:
             RegimekitError: if the stream is invalid; the model is unchanged.
@@ -211,21 +214,38 @@ class Model(ABC):
             >>> len(rows), rows == run.log_score.tolist()
             (3, True)
         """
-        run = self._stream(y, X, progress, level, callbacks)
+        run = self._stream(read_stream(y, X, self._warned), progress, level, callbacks)
         if self.advised:
             advice.warn_about_run(run, self.name, self.settings(), self._warned)
         return run
 
     @locked
     def _stream(
-        self, y: Any, X: Any, progress: bool, level: float, callbacks: Sequence[Callback]
+        self, stream: Stream, progress: bool, level: float, callbacks: Sequence[Callback]
     ) -> Run:
-        """`run` without advice about the forecasts."""
-        recorder = Recorder(level)
-        series = read_series(y)
-        table = read_table(X, length=len(series.values))
-        labels = advice.labels_of(series, table, self._warned)
-        return self._run(series._replace(index=labels), table, recorder, progress, callbacks)
+        """`run` over a stream that has been read, without advice about the forecasts."""
+        return self._run(stream.series, stream.table, Recorder(level), progress, callbacks)
+
+    def fit(self, y: Any, X: Any = None) -> Self:
+        """Update the model with a stream; for those used to scikit-learn.
+
+        A model continues where it was: `fit` on new observations adds to what is known. Make a
+        new model to start again.
+
+        Args:
+            y: observations, as for `run`.
+            X: covariates, one row per observation.
+
+        Returns:
+            The model itself, so that `fit(y).forecast(12)` works.
+
+        Example:
+            >>> import regimekit as rk
+            >>> rk.make("last_value").fit([1.0, 2.0, 3.0]).forecast(2).mean
+            array([3., 3.])
+        """
+        self.run(y, X)
+        return self
 
     def _run(
         self,
@@ -277,29 +297,34 @@ class Model(ABC):
         return track(places, description="observations")
 
     @locked
-    def forecast(self, horizon: int, X: Any = None) -> Ahead:
+    def forecast(self, horizon: int, X: Any = None) -> Forecasts:
         """Forecast the next `horizon` observations. The model does not change.
 
         Args:
             horizon: number of steps.
-            X: covariates of these steps, one row each, if the features need any.
+            X: covariates of those steps, one row each, if the features need any.
 
         Returns:
-            A list of forecasts; `.frame()` returns it as a table.
+            A sequence of `horizon` forecasts, with `.mean`, `.quantile(q)`, `.interval(level)`,
+            `.frame()` and `.plot()`; `forecasts[0]` is the `Forecast` of the next observation.
 
         Raises:
-            RegimekitError: if the covariates are invalid, or the model forecasts one step only.
+            RegimekitError: if `horizon` or X cannot be used.
         """
         table = read_table(X, length=whole("horizon", horizon))
         rows = [None if table is None else table.row(h) for h in range(horizon)]
         made = self._forecast([self._check(row) for row in rows])
-        if self._calendar is None:
-            return Ahead(made)
-        return Ahead(made, self._calendar.ahead(self.n_observations, horizon))
+        stack = Forecasts.stack(made)
+        if self._calendar is not None:
+            stack.times = self._calendar.ahead(self.n_observations, horizon)
+            stack.native = self._calendar.native
+        return stack
 
     def _remember(self, run: Run) -> None:
         """Store the labels of a stream, if it has any, and its outliers."""
-        self._calendar = None if run.index is None else Calendar(run.index, self.n_observations)
+        self._calendar = None
+        if run.index is not None:
+            self._calendar = Calendar.of_labels(run.index, self.n_observations, run.native)
         self._add_outliers((run.first + np.flatnonzero(run.outlier)).tolist())
 
     def _add_outliers(self, times: list[int]) -> None:
@@ -342,6 +367,9 @@ class Model(ABC):
     def to_bytes(self) -> bytes:
         """Return settings, state and random state as bytes for `from_bytes`; not a pickle."""
         values, arrays = self._pack()
+        calendar = None if self._calendar is None else self._calendar.to_json()
+        if calendar is not None:
+            values = {**values, CALENDAR: calendar}
         return snapshot.write(self.name, self.settings(), values, arrays, self.state_version)
 
     def save(self, path: str | Path) -> None:

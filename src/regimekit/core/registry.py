@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 from regimekit.core.exceptions import RegimekitError, SnapshotError, unknown
 from regimekit.core.maker import maker
-from regimekit.core.model import Model
+from regimekit.core.model import CALENDAR, Model
+from regimekit.preprocessing.calendar import Calendar
 from regimekit.serialization import snapshot
 
 
@@ -207,6 +208,8 @@ def from_bytes(data: bytes) -> Model:
     try:
         model = _blank(content.model, content.settings)
         content.check_state(model.state_version)
+        if CALENDAR in content.values:
+            model._calendar = Calendar.from_json(content.values[CALENDAR])
         model._unpack(content.values, content.arrays)
         content.refuse_unread()
     except SnapshotError:

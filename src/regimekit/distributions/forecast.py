@@ -15,6 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -31,10 +33,12 @@ from regimekit.distributions.mixture import (
     fill_quantiles,
     normalize_shares,
 )
+from regimekit.results import labelled
 
 Array = NDArray[np.float64]
 # A component with a smaller fraction of the total share is dropped.
 MIN_SHARE = 1e-14
+_SHOWN_STEPS = 10  # steps that a terminal or a notebook shows
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -267,7 +271,20 @@ class Forecast:
 
 
 class Forecasts(Sequence[Forecast]):
-    """Forecasts of consecutive observations in stacked arrays.
+    """Forecasts of consecutive observations in stacked arrays; `forecasts[h]` is a `Forecast`.
+
+    `mean`, `median`, `sd`, `quantile` and `interval` are arrays, (T,) for d = 1 and (T, d)
+    otherwise, in the units of y.
+
+    Attributes:
+        times: (T,) labels of the observations, or None if they are not known.
+        native: data-frame library for `frame`; None for pandas.
+
+    Example:
+        >>> import regimekit as rk
+        >>> ahead = rk.make("last_value").fit([1.0, 2.0, 4.0]).forecast(3)
+        >>> len(ahead), ahead.mean.tolist(), ahead[0].mean
+        (3, [4.0, 4.0, 4.0], 4.0)
 
     Args:
         offset: (T + 1,) index of the first component of each forecast.
@@ -277,6 +294,9 @@ class Forecasts(Sequence[Forecast]):
         dof: (P,) degrees of freedom.
         outlier: (T,) share of the last component of each forecast if it is the outlier component.
     """
+
+    times: Any = None
+    native: Any = None
 
     def __init__(
         self,
@@ -368,8 +388,120 @@ class Forecasts(Sequence[Forecast]):
         fill_crps(y, self.offset, *self._components(), out)
         return out
 
+    @property
+    def mean(self) -> Array:
+        """Means, without outlier components."""
+        return self._squeezed(self.moments()[0])
+
+    @property
+    def sd(self) -> Array:
+        """Standard deviations, without outlier components."""
+        return self._squeezed(self.moments()[1])
+
+    @property
+    def median(self) -> Array:
+        """Medians."""
+        return self.quantile(0.5)
+
+    def quantile(self, q: float | Sequence[float]) -> Array:
+        """Return the values below which the probability is `q`.
+
+        Args:
+            q: one probability, or Q of them.
+
+        Returns:
+            (T,) for one probability and (T, Q) for several if d = 1; (T, d) and (T, Q, d)
+            otherwise.
+
+        Raises:
+            RegimekitError: If a probability is not strictly between 0 and 1.
+        """
+        if isinstance(q, (int, float, np.floating)):
+            return self._squeezed(self.quantiles([float(q)])[0])
+        found = self.quantiles([float(level) for level in q]).transpose(1, 0, 2)
+        return found[:, :, 0] if found.shape[2] == 1 else found
+
+    def interval(self, level: float = 0.9) -> tuple[Array, Array]:
+        """Return lower and upper ends of the central intervals with probability `level`.
+
+        Raises:
+            RegimekitError: If level is not strictly between 0 and 1.
+        """
+        if not 0 < level < 1:
+            raise RegimekitError(f"level must lie strictly between 0 and 1, got {level!r}.")
+        lower, upper = self.quantiles([(1 - level) / 2, (1 + level) / 2])
+        return self._squeezed(lower), self._squeezed(upper)
+
+    def columns(self, level: float = 0.9, time: Any = None) -> dict[str, NDArray[Any]]:
+        """Return one row per step as named columns: step, time, mean, median, lower, upper, sd.
+
+        Args:
+            level: probability of the interval `lower` .. `upper`.
+            time: labels of the steps, if the model does not know them.
+
+        Returns:
+            Columns of length T (`mean_0`, `mean_1`, .. for d > 1); `time` if it is known.
+        """
+        table: dict[str, NDArray[Any]] = {"step": np.arange(1, len(self) + 1)}
+        labels = self.times if time is None else np.array(list(time))
+        if labels is not None:
+            table["time"] = labels
+        mean, sd = self.moments()
+        lower, median, upper = self.quantiles([(1 - level) / 2, 0.5, (1 + level) / 2])
+        wide = {"mean": mean, "median": median, "lower": lower, "upper": upper, "sd": sd}
+        for name, values in wide.items():
+            if values.shape[1] == 1:
+                table[name] = values[:, 0]
+            else:
+                table |= {f"{name}_{j}": values[:, j] for j in range(values.shape[1])}
+        return table
+
+    def frame(self, level: float = 0.9, time: Any = None) -> Any:
+        """Return `columns` as a data frame of the caller's library (pandas for arrays)."""
+        return labelled(self.columns(level, time), self.native, None)
+
+    def plot(self, ax: Any = None, **options: Any) -> Any:
+        """Draw the median with a 50 % and a 90 % band. Needs matplotlib.
+
+        Args:
+            ax: axes to draw into; a new figure if not given.
+            **options: as for `regimekit.plotting.plot_forecast`: `y`, `times`, `level`, ..
+
+        Returns:
+            The axes.
+        """
+        # By name: figures are a layer above, and matplotlib is not loaded without need.
+        return import_module("regimekit.plotting").plot_forecast(self, ax=ax, **options)
+
+    def __repr__(self) -> str:
+        header, rows = self._cells()
+        more = [] if len(self) <= _SHOWN_STEPS else [f".. and {len(self) - _SHOWN_STEPS} more"]
+        head = f"{display.count(len(self), 'step')} ahead"
+        return "\n".join([head, display.table(header, rows), *more])
+
+    def _repr_html_(self) -> str:
+        return display.html(f"{display.count(len(self), 'step')} ahead", *self._cells())
+
+    def _cells(self) -> tuple[list[str], list[list[str]]]:
+        rows = []
+        for h, forecast in enumerate(self[:_SHOWN_STEPS]):
+            lower, upper = (display.vector(end) for end in forecast.interval(0.9))
+            label = str(h + 1) if self.times is None else _time_text(self.times[h])
+            rows.append([label, display.vector(forecast.median), f"{lower} .. {upper}"])
+        return ["step" if self.times is None else "time", "median", "90 % interval"], rows
+
+    def _squeezed(self, values: Array) -> Array:
+        return values[:, 0] if values.shape[1] == 1 else values
+
     def _components(self) -> tuple[Array, Array, Array, Array]:
         return self.share, self.location, self.spread, self.dof
+
+
+def _time_text(time: Any) -> str:
+    """Return a time as text."""
+    if isinstance(time, np.datetime64):
+        return str(time.astype("datetime64[s]")).replace("T", " ")
+    return str(time) if isinstance(time, datetime) else f"{time:.10g}"
 
 
 def log_densities(forecasts: Forecasts, y: Array) -> Array:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from regimekit.io.layout import ColumnChoice, Layout, detect_layout
 from regimekit.io.observations import Block, Observation, ObservationReader
 from regimekit.io.reader import Source, TableRequest, open_source
-from regimekit.io.time_column import TimeColumn
+from regimekit.preprocessing.time_column import TimeColumn
 
 __all__ = [
     "Block",

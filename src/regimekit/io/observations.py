@@ -19,8 +19,8 @@ from regimekit.core.exceptions import RegimekitError
 from regimekit.io import cell_parsing as cells
 from regimekit.io.layout import Layout
 from regimekit.io.reader import Row
-from regimekit.io.time_column import TimeColumn
 from regimekit.preprocessing.frames import Table
+from regimekit.preprocessing.time_column import TimeColumn
 from regimekit.preprocessing.time_index import Time
 
 BLOCK_ROWS = 4096  # observations per block, unless the caller chooses

@@ -17,13 +17,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from regimekit.core import advice, display
+from regimekit.core import display
 from regimekit.core.exceptions import RegimekitError, whole
 from regimekit.core.model import Model
 from regimekit.core.recorder import Recorder
 from regimekit.distributions.forecast import Forecast, Forecasts
 from regimekit.metrics.scores import as_rows
-from regimekit.preprocessing.frames import Series, Table, read_series, read_table, take
+from regimekit.preprocessing.alignment import read_stream
+from regimekit.preprocessing.frames import Series, Table, take
 from regimekit.preprocessing.time_index import dates_of_labels, find_frequency
 from regimekit.results import labelled
 
@@ -214,11 +215,9 @@ def backtest(
         >>> len(done), done.origins, done.scores()["mae"]
         (6, [30, 40, 50], 1.5)
     """
-    series = read_series(y)
-    table = read_table(X, length=len(series.values))
-    origins = _origins(len(series.values), whole("horizon", horizon), whole("step", step), start)
     twin = model.copy()
-    series = series._replace(index=advice.labels_of(series, table, twin._warned))
+    series, table, _ = read_stream(y, X, twin._warned)
+    origins = _origins(len(series.values), whole("horizon", horizon), whole("step", step), start)
     if period is None:
         frequency = find_frequency(dates_of_labels(_head(series.index)))
         period = frequency.season if frequency else None

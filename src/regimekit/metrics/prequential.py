@@ -21,6 +21,7 @@ from regimekit.core.exceptions import RegimekitError, numbers, whole
 from regimekit.core.model import Model
 from regimekit.core.recorder import Block
 from regimekit.metrics import scores, segmentation
+from regimekit.preprocessing.alignment import read_stream
 from regimekit.preprocessing.frames import read_series
 from regimekit.results import Run
 
@@ -129,17 +130,23 @@ def prequential(
         >>> sorted(result.trivial)
         ['last_value', 'running_mean']
     """
-    values = read_series(y).values
-    target = values if clean is None else read_series(clean).values
-    if target.shape != values.shape:
-        raise RegimekitError(f"clean must have the shape of y {values.shape}, got {target.shape}.")
+    stream = read_stream(y, X, model._warned)
+    values = stream.series.values
+    target = values
+    if clean is not None:
+        target, given = read_series(clean).values, read_series(y).values
+        if target.shape != given.shape:
+            raise RegimekitError(
+                f"clean must have the shape of y {given.shape}, got {target.shape}."
+            )
+        target = stream.expand(target)
     if whole("skip", skip, 0) >= max(len(target), 1):
         raise RegimekitError(
             f"skip must be less than the number of observations {len(target)}, got {skip}."
         )
     scorer = _Scorer(target)
     begin = time.perf_counter()
-    run = model._stream(y, X, progress, level, [scorer])
+    run = model._stream(stream, progress, level, [scorer])
     if not scorer.scored:
         # An offline fit: only the log score of y, which the model itself reports, is known.
         scorer.seconds = time.perf_counter() - begin
@@ -169,8 +176,9 @@ def run_with_pit(model: Model, y: Any, X: Any = None, level: float = 0.9) -> tup
         >>> len(run), pit.shape, float(pit[1, 0]) > 0.5
         (3, (3, 1), True)
     """
-    scorer = _Scorer(read_series(y).values, pit_only=True)
-    return model._stream(y, X, False, level, [scorer]), scorer.pit
+    stream = read_stream(y, X, model._warned)
+    scorer = _Scorer(stream.series.values, pit_only=True)
+    return model._stream(stream, False, level, [scorer]), scorer.pit
 
 
 def last_value(y: ArrayLike, period: int = 1) -> Array:

@@ -1,8 +1,12 @@
 """Time index of a stream: time stamps, their frequency, seasons, and labels of future steps.
 
 `read_times` converts dates, texts that are dates, or numbers into a `TimeIndex`: floats for an
-axis and text for people. `find_frequency` infers the step between observations, `Frequency.seasons`
-the season lengths that a calendar suggests, and `Calendar` continues the labels of a stream.
+axis and text for people. `find_frequency` infers the step between observations and
+`Frequency.seasons` the season lengths that a calendar suggests.
+
+Time zones: steps shorter than a day are counted in absolute time, days, weeks and months by the
+clock on the wall. So a series of days keeps its midnights, and a series of hours has 23 or 25 of
+them, when the clock changes.
 """
 
 from __future__ import annotations
@@ -11,8 +15,9 @@ import itertools
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta, tzinfo
 from typing import Any, NamedTuple
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import narwhals as nw
 import numpy as np
@@ -26,7 +31,13 @@ DATES, NUMBERS, ROWS = "dates", "numbers", "rows"
 
 _MINUTE, _HOUR, _DAY, _WEEK = 60, 3600, 86_400, 604_800  # seconds
 _RESOLUTIONS = (("D", _DAY), ("m", _MINUTE), ("s", 1))  # coarsest first
-_DURATIONS = (("days", 86_400.0), ("hours", 3600.0), ("minutes", 60.0), ("seconds", 1.0))
+_DURATIONS = (
+    ("years", 365.25 * 86_400),
+    ("days", 86_400.0),
+    ("hours", 3600.0),
+    ("minutes", 60.0),
+    ("seconds", 1.0),
+)
 _STEP_NAMES = {
     1: "every second",
     60: "every minute",
@@ -39,14 +50,14 @@ _SEASONS = {60: 1440, 300: 288, 600: 144, 900: 96, 1800: 48, 3600: 24, 86400: 7,
 _MIN_REGULAR_SHARE = 0.6  # share of equal steps from which a stream counts as regular
 _MIN_SEASON = 4  # observations
 _FIRST_LABELS = 200  # labels from which the frequency of a series is inferred
-_LAST_LABELS = 100  # labels from which future labels are extrapolated
 
 
 class TimeIndex(NamedTuple):
     """Times of T observations.
 
     Attributes:
-        values: (T,) seconds since 1970 (UTC) for dates, the given numbers, or 0 .. T - 1.
+        values: (T,) seconds since 1970 for dates, by the clock on the wall if they have a time
+            zone; the given numbers; or 0 .. T - 1.
         kind: "dates", "numbers" or "rows".
     """
 
@@ -80,7 +91,9 @@ class TimeIndex(NamedTuple):
         if self.kind != DATES:
             return ""
         seconds = n * self.step
-        name, length = next((s for s in _DURATIONS if seconds >= s[1]), _DURATIONS[-1])
+        # Up to two years are given in days.
+        units = _DURATIONS[0 if seconds >= 2 * _DURATIONS[0][1] else 1 :]
+        name, length = next((unit for unit in units if seconds >= unit[1]), units[-1])
         amount = f"{seconds / length:.3g}"
         return f"{amount} {name[:-1] if amount == '1' else name}"
 
@@ -93,7 +106,7 @@ def read_times(times: Any, length: int) -> TimeIndex:
         length: number of observations.
 
     Returns:
-        The time index; dates with a time zone are converted to UTC.
+        The time index; dates with a time zone are in local time.
 
     Raises:
         RegimekitError: if the length differs, a time is missing, or times decrease.
@@ -120,21 +133,53 @@ def read_times(times: Any, length: int) -> TimeIndex:
 
 def _parse_dates(plain: list[Any]) -> TimeIndex:
     try:
-        stamps = np.array([_naive_utc(t) for t in plain], dtype="datetime64[us]")
+        local = [_wall_clock(t) for t in plain]
+        stamps = np.array(local, dtype="datetime64[us]")
     except (TypeError, ValueError):
         raise RegimekitError(
             f"times must be dates or numbers, got {plain[0]!r}. Write dates as 2024-01-31 12:00."
         ) from None
-    seconds = stamps.astype(np.int64) / 1e6
-    return TimeIndex(np.where(np.isnat(stamps), np.nan, seconds), DATES)
+    seconds = np.where(np.isnat(stamps), np.nan, stamps.astype(np.int64) / 1e6)
+    if any(getattr(t, "tzinfo", None) is not None for t in plain):
+        _check_order(np.array([_absolute(t).timestamp() for t in plain]))
+        # In autumn the clock on the wall repeats an hour; an axis must not go back.
+        seconds = np.maximum.accumulate(seconds)
+    return TimeIndex(seconds, DATES)
 
 
-def _naive_utc(time: Any) -> Any:
+def _wall_clock(time: Any) -> Any:
+    """Return a time without its zone, as a clock there shows it."""
     if isinstance(time, str):
         time = datetime.fromisoformat(time)
-    if isinstance(time, datetime) and time.tzinfo is not None:
-        return time.astimezone(UTC).replace(tzinfo=None)
-    return time
+    return time.replace(tzinfo=None) if isinstance(time, datetime) else time
+
+
+def _absolute(time: datetime) -> datetime:
+    """Return a time in UTC; a time without a zone is unchanged."""
+    return time if time.tzinfo is None else time.astimezone(UTC)
+
+
+def instant(time: Time) -> Time:
+    """Return a time that can be compared with others of its stream.
+
+    Two times with the same zone are compared by the clock on the wall, which repeats an hour in
+    autumn; two times in UTC are compared as they follow each other.
+    """
+    return _absolute(time) if isinstance(time, datetime) else time
+
+
+def find_zone(name: str) -> tzinfo:
+    """Return a time zone by its name.
+
+    Raises:
+        RegimekitError: if the name is not known.
+    """
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise RegimekitError(
+            f"The time zone {name!r} is not known. Write it as Europe/Berlin or UTC."
+        ) from None
 
 
 def _check_order(values: Array) -> None:
@@ -194,8 +239,15 @@ class Frequency:
         exact = [length / self.size for length in (*hours, _DAY, _WEEK)]
         return tuple(int(steps) for steps in exact if steps >= _MIN_SEASON and steps.is_integer())
 
+    @property
+    def _by_calendar(self) -> bool:
+        """Whether steps are counted by the clock on the wall."""
+        return self.unit != "seconds" or self.size % _DAY == 0
+
     def steps(self, before: Time, after: Time) -> int | None:
         """Return the number of steps from `before` to `after`; None if it is not whole."""
+        convert = _wall_clock if self._by_calendar else instant
+        before, after = convert(before), convert(after)
         if self.unit == "months":
             assert isinstance(before, datetime) and isinstance(after, datetime)
             return _round_ratio(_months(before, after) / self.size)
@@ -212,7 +264,10 @@ class Frequency:
             return _add_months(time, round(steps * self.size))
         if self.unit == "business days":
             return _add_business_days(time, steps)
-        return time + timedelta(seconds=steps * self.size)
+        step = timedelta(seconds=steps * self.size)
+        if time.tzinfo is None or self._by_calendar:
+            return time + step
+        return (_absolute(time) + step).astimezone(time.tzinfo)
 
 
 def find_frequency(times: Sequence[Time]) -> Frequency | None:
@@ -229,8 +284,11 @@ def find_frequency(times: Sequence[Time]) -> Frequency | None:
         >>> str(find_frequency(day))
         'hourly'
     """
-    gaps = [_distance(a, b) for a, b in itertools.pairwise(times)]
-    gaps = [gap for gap in gaps if gap > 0]
+    local = [_wall_clock(time) for time in times]
+    gaps = [gap for a, b in itertools.pairwise(local) if (gap := _distance(a, b)) > 0]
+    by_calendar = bool(gaps) and isinstance(local[0], datetime) and not any(g % _DAY for g in gaps)
+    times = local if by_calendar else [instant(time) for time in times]
+    gaps = [gap for a, b in itertools.pairwise(times) if (gap := _distance(a, b)) > 0]
     if not gaps:
         return None
     calendar = _find_calendar_frequency(times, gaps)
@@ -248,17 +306,45 @@ def seasons_of(frequency: Frequency | None) -> tuple[int, ...]:
 
 
 def dates_of_labels(labels: Any) -> list[datetime]:
-    """Convert the labels of a series to dates; [] if they are not dates or not sorted."""
+    """Convert the labels of a series to dates with their zones.
+
+    Args:
+        labels: index or column of times of any library, or a list of dates or texts. A pandas
+            PeriodIndex is represented by the start of each period.
+
+    Returns:
+        The dates; [] if the labels are not dates or not sorted.
+    """
     try:
-        # A pandas PeriodIndex is represented by the start of each period.
         started = getattr(labels, "start_time", labels)
-        index = read_times(started, len(started))
-    except (RegimekitError, TypeError, KeyError):
+        native = nw.from_native(started, pass_through=True, allow_series=True, series_only=True)
+        plain = native.to_list() if isinstance(native, nw.Series) else list(started)
+        dates = [_date(label) for label in plain]
+    except (RegimekitError, TypeError, KeyError, ValueError):
         return []
-    epoch = datetime(1970, 1, 1)
-    if index.kind != DATES:
-        return []
-    return [epoch + timedelta(seconds=float(s)) for s in index.values]
+    ordered = all(instant(a) <= instant(b) for a, b in itertools.pairwise(dates))
+    return dates if ordered else []
+
+
+def _date(label: Any) -> datetime:
+    """Return a label as a date.
+
+    Raises:
+        ValueError: if it is none.
+    """
+    if isinstance(label, str):
+        return datetime.fromisoformat(label)
+    if isinstance(label, np.datetime64):
+        label = label.astype("datetime64[us]").item()
+    if isinstance(label, datetime) and label == label:  # NaT is a datetime that equals nothing
+        rounded = getattr(label, "floor", None)
+        found = rounded("us").to_pydatetime() if rounded else label
+        # Arithmetic with zones of pytz would keep the offset when the clock changes.
+        name = getattr(found.tzinfo, "zone", None)
+        return found.astimezone(find_zone(name)) if name else found
+    if isinstance(label, date) and label == label:
+        return datetime(label.year, label.month, label.day)
+    raise ValueError(f"{label!r} is not a date")
 
 
 def seasons_of_labels(labels: Any) -> tuple[int, ...]:
@@ -274,44 +360,6 @@ def seasons_of_labels(labels: Any) -> tuple[int, ...]:
     if labels is None:
         return ()
     return seasons_of(find_frequency(dates_of_labels(labels[:_FIRST_LABELS])))
-
-
-class Calendar:
-    """Labels of the steps after a stream.
-
-    Dates continue at their inferred frequency, including months and days without weekends.
-    Numbers continue if they are evenly spaced. Other labels are not continued.
-
-    Args:
-        index: labels of the stream.
-        at: number of observations seen at the last label.
-    """
-
-    def __init__(self, index: Any, at: int) -> None:
-        self.at = at
-        latest = index[-_LAST_LABELS:]
-        self.dates = dates_of_labels(latest)
-        self.frequency = find_frequency(self.dates)
-        try:
-            self.index = read_times(latest, len(latest))
-        except (RegimekitError, TypeError):  # labels that are no times, such as names
-            self.index = read_times(None, 0)
-
-    def ahead(self, seen: int, n: int) -> NDArray[Any] | None:
-        """Return the labels of the `n` steps after observation `seen`; None if not known."""
-        past = seen - self.at
-        if self.frequency is not None:
-            steps = range(past + 1, past + n + 1)
-            after = [self.frequency.after(self.dates[-1], k) for k in steps]
-            return np.array(after, "datetime64[us]")
-        gaps = np.diff(self.index.values)
-        even = gaps.size > 0 and gaps[0] > 0 and np.allclose(gaps, gaps[0], rtol=1e-6, atol=0.0)
-        if not even or self.index.kind == ROWS:
-            return None
-        values = self.index.ahead(past + n).values[past:]
-        if self.index.kind == NUMBERS:
-            return values
-        return np.round(values * 1e6).astype(np.int64).astype("datetime64[us]")
 
 
 def _distance(a: Time, b: Time) -> float:

@@ -10,7 +10,7 @@ import pytest
 
 from regimekit.core.exceptions import RegimekitError
 from regimekit.io import TimeColumn
-from regimekit.io.time_column import DETECTION_ROWS, MAX_GAP
+from regimekit.preprocessing.time_column import DETECTION_ROWS, MAX_GAP
 from regimekit.preprocessing.time_index import Frequency, find_frequency
 
 START = datetime(2024, 1, 1)

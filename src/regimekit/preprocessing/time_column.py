@@ -18,7 +18,7 @@ from datetime import datetime
 from typing import Any
 
 from regimekit.core.exceptions import RegimekitError
-from regimekit.preprocessing.time_index import Frequency, Time, find_frequency
+from regimekit.preprocessing.time_index import Frequency, Time, find_frequency, instant
 
 MAX_GAP = 10_000  # missing observations inserted into one gap
 DETECTION_ROWS = 10  # rows from which the frequency of a live stream is detected
@@ -48,12 +48,13 @@ class TimeColumn:
     between: int = 0
     first: list[Time] | None = None
 
-    def advance(self, time: Time, row: str) -> int | None:
+    def advance(self, time: Time, row: str, remedy: str = "Sort the rows by time.") -> int | None:
         """Move to the time of the next row.
 
         Args:
             time: time of the row.
             row: name of the row in error messages.
+            remedy: what to do if rows are out of order.
 
         Returns:
             Number of missing observations before the row; None if the row is a repeat.
@@ -61,12 +62,14 @@ class TimeColumn:
         Raises:
             RegimekitError: if `time` is earlier than the last one. The state is unchanged.
         """
-        previous: Any = self.last
+        previous = self.last
         # Times of one column are all numbers or all dates, so they can be compared.
-        if previous is not None and time < previous:
+        now: Any = instant(time)
+        before: Any = None if previous is None else instant(previous)
+        if previous is not None and now < before:
             raise RegimekitError(
                 f"{row}: time {format_time(time)} is earlier than {format_time(previous)} in the "
-                "row above. Sort the rows by time, or pass --sort."
+                f"row above. {remedy}"
             )
         self.last = time
         if self.first is not None:
@@ -75,7 +78,7 @@ class TimeColumn:
                 self.frequency, self.first = find_frequency(self.first), None
         if previous is None:
             return 0
-        if time == previous:
+        if now == before:
             self.repeats += 1
             return None
         return self._count_missing(previous, time)
