@@ -31,7 +31,7 @@ from regimekit.io.reader import Row
 from regimekit.metrics.prequential import RunningScores
 from regimekit.preprocessing.frames import Table
 from regimekit.preprocessing.time_column import TimeColumn
-from regimekit.preprocessing.time_index import find_frequency, seasons_of
+from regimekit.preprocessing.time_index import find_frequency, instant, seasons_of
 
 _SAMPLE_TIMES = 1000  # times of a frame from which their format is detected
 
@@ -325,8 +325,8 @@ def _sorted(rows: list[Row], layout: Layout) -> list[Row]:
     position = layout.used.index(layout.time)
     if any(cells.is_missing(row[position]) for row in rows):
         return rows
-    parse = cells.time_parser(layout.time_format)
-    return sorted(rows, key=lambda row: parse(row[position]))
+    parse = layout.parse_time()
+    return sorted(rows, key=lambda row: instant(parse(row[position])))
 
 
 def _with_future(

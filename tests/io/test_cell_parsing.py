@@ -59,7 +59,10 @@ def test_decimal_sign_is_detected(column: list[str], separator: str, sign: str) 
     ("column", "first"),
     [
         (["2024-01-02", "2024-01-03"], datetime(2024, 1, 2)),
-        (["2024-01-02T03:04:05Z", "2024-01-02 04:04:05+01:00"], datetime(2024, 1, 2, 3, 4, 5)),
+        (
+            ["2024-01-02T03:04:05Z", "2024-01-02 04:04:05+01:00"],
+            datetime(2024, 1, 2, 3, 4, 5, tzinfo=UTC),
+        ),
         (["02.01.2024 10:30", "03.01.2024 10:30"], datetime(2024, 1, 2, 10, 30)),
         (["1/2/2024", "1/3/2024"], datetime(2024, 1, 2)),
         (["31/12/2023", "01/01/2024"], datetime(2023, 12, 31)),
@@ -67,7 +70,19 @@ def test_decimal_sign_is_detected(column: list[str], separator: str, sign: str) 
         (["20240102", "20240103"], datetime(2024, 1, 2)),
         (["2024-01", "2024-02"], datetime(2024, 1, 1)),
         ([date(2024, 1, 2)], datetime(2024, 1, 2)),
-        ([datetime(2024, 1, 2, 1, tzinfo=timezone(timedelta(hours=1)))], datetime(2024, 1, 2)),
+        (
+            [datetime(2024, 1, 2, 1, tzinfo=timezone(timedelta(hours=1)))],
+            datetime(2024, 1, 2, tzinfo=UTC),
+        ),
+        (["Jan 1 2000", "Feb 1 2000"], datetime(2000, 1, 1)),
+        (["January 1, 2000", "February 1, 2000"], datetime(2000, 1, 1)),
+        (["1990Q1", "1990Q2"], datetime(1990, 1, 1)),
+        (["Q4 1990", "Q1 1991"], datetime(1990, 10, 1)),
+        (["13/01/2000", "2000-02-13", "13/03/2000"], datetime(2000, 1, 13)),
+        (
+            ["2024-01-02", *(f"2024-01-{d:02d}" for d in range(3, 20)), "Total"],
+            datetime(2024, 1, 2),
+        ),
     ],
 )
 def test_time_formats_are_detected(column: list[Any], first: datetime) -> None:
@@ -93,3 +108,36 @@ def test_epoch_units(values: list[int], form: str) -> None:
     if form == "epoch seconds":
         found = cells.time_parser(form)(values[0])
         assert found == datetime.fromtimestamp(values[0], UTC).replace(tzinfo=None)
+
+
+def test_a_zone_applies_to_local_times_and_to_offsets() -> None:
+    parse = cells.time_parser(cells.ISO, "Europe/Berlin")
+    assert parse("2024-07-01 12:00").isoformat() == "2024-07-01T12:00:00+02:00"
+    assert parse("2024-07-01 12:00Z").isoformat() == "2024-07-01T14:00:00+02:00"
+    parse = cells.time_parser("epoch seconds", "Europe/Berlin")
+    assert parse("1704067200").isoformat() == "2024-01-01T01:00:00+01:00"
+
+
+@pytest.mark.parametrize(
+    ("cell", "unit", "value"),
+    [("$1,200.50", "$", 1200.5), ("-40%", "%", -40.0), ("12.5 kWh", "kWh", 12.5), ("7", "%", 7.0)],
+)
+def test_units_are_left_out(cell: str, unit: str, value: float) -> None:
+    assert cells.parse_number(cell, ".", unit) == value
+
+
+def test_another_unit_is_refused() -> None:
+    with pytest.raises(ValueError, match="could not convert"):
+        cells.parse_number("5 s", ".", "ms")
+
+
+def test_units_are_detected_only_if_all_agree() -> None:
+    assert cells.detect_unit(["5 ms", "7 ms", None, "8"]) == "ms"
+    assert cells.detect_unit(["5 ms", "7 s"]) == "" == cells.detect_unit(["1", "2"])
+
+
+def test_other_missing_cells() -> None:
+    missing = cells.parse_missing("-9999, n.d.")
+    for cell in ("-9999", "-9999.0", -9999, "N.D."):
+        assert math.isnan(cells.parse_number(cell, missing=missing))
+    assert cells.parse_number("-999", missing=missing) == -999.0

@@ -9,16 +9,40 @@ import importlib
 import sys
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 import regimekit
 from regimekit.cli.console import Console
+from regimekit.cli.options import (
+    BurnIn,
+    Columns,
+    File,
+    Future,
+    Horizon,
+    Json,
+    Lags,
+    Level,
+    Missing,
+    Model,
+    Out,
+    Query,
+    Quiet,
+    Season,
+    Setting,
+    Sheet,
+    Snapshot,
+    Sort,
+    Table,
+    Target,
+    Time,
+    TimeFormat,
+    Timezone,
+    Wide,
+    table_options,
+)
 from regimekit.core.warnings import RegimekitWarning
-
-if TYPE_CHECKING:
-    from regimekit.cli.pipeline import PipelineOptions
 
 _SUMMARY = "Infer regimes and forecast a stream online, with calibrated intervals; outlier-robust."
 _INTERRUPTED = 130  # exit code after Ctrl-C, as in shells
@@ -31,54 +55,6 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-
-def _complete_model(incomplete: str) -> list[str]:
-    """Return model names for shell completion."""
-    return [name for name in regimekit.models() if name.startswith(incomplete)]
-
-
-File = Annotated[
-    str,
-    typer.Argument(
-        help="CSV (also gzipped), Parquet, JSON lines, a duckdb or SQLite database, a SQL query, "
-        "or - for standard input; one row per time."
-    ),
-]
-Target = Annotated[
-    str | None, typer.Option(help="Column to forecast; detected if only one contains numbers.")
-]
-Time = Annotated[str | None, typer.Option(help="Column with the times; detected if there is one.")]
-Out = Annotated[Path, typer.Option("--out", help="Folder for the results.")]
-Columns = Annotated[str, typer.Option(help="Covariates: column names, comma-separated.")]
-Lags = Annotated[str, typer.Option(help="Lags of the target, comma-separated.")]
-Season = Annotated[
-    str,
-    typer.Option(
-        help="Season lengths in steps, comma-separated: candidates for auto, features for other "
-        "models."
-    ),
-]
-Table = Annotated[str | None, typer.Option(help="Table of a database.")]
-Query = Annotated[str | None, typer.Option(help="SQL query on a database.")]
-Sort = Annotated[bool, typer.Option("--sort", help="Sort the rows by time first.")]
-Model = Annotated[
-    str,
-    typer.Option(help="Name of the model; see `models`.", autocompletion=_complete_model),
-]
-Setting = Annotated[
-    list[str] | None,
-    typer.Option("--set", help="A setting of the model, as name=value; repeat for more."),
-]
-Level = Annotated[float, typer.Option(help="Probability of the intervals.")]
-BurnIn = Annotated[int, typer.Option(help="First rows that are not scored (at most half of all).")]
-Horizon = Annotated[int, typer.Option(help="Steps to forecast after the last row.")]
-Future = Annotated[
-    str | None, typer.Option(help="Table with the covariates of these steps, one row each.")
-]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
-Snapshot = Annotated[Path, typer.Argument(help="A model.regimekit, or the folder of a run.")]
 
 
 def _print_version(requested: bool) -> None:
@@ -94,32 +70,6 @@ def _root(
         typer.Option("--version", callback=_print_version, is_eager=True, help="Print version."),
     ] = False,
 ) -> None: ...
-
-
-def _options(
-    file: str,
-    table: str | None,
-    query: str | None,
-    target: str | None,
-    time: str | None,
-    columns: str,
-    lags: str,
-    season: str,
-    *,
-    by: str | None = None,
-    **others: Any,
-) -> PipelineOptions:
-    """Parse the options that describe a table."""
-    from regimekit.cli import pipeline
-    from regimekit.io import ColumnChoice, TableRequest
-
-    return pipeline.PipelineOptions(
-        TableRequest(file, table, query),
-        ColumnChoice(target, time, pipeline.parse_names(columns), by),
-        lags=pipeline.parse_steps("--lags", lags),
-        seasons=pipeline.parse_numbers("--season", season),
-        **others,
-    )
 
 
 @app.command()
@@ -142,6 +92,7 @@ def run(
     by: Annotated[
         str | None, typer.Option(help="Column with the name of the series: one model each.")
     ] = None,
+    wide: Wide = False,
     jobs: Annotated[int, typer.Option(help="Series run in parallel (--by); -1 for all cores.")] = 1,
     seed: Annotated[int, typer.Option(help="Seed of the models of the series (--by).")] = 0,
     out: Annotated[
@@ -153,6 +104,10 @@ def run(
     ] = "csv",
     burn_in: BurnIn = 50,
     sort: Sort = False,
+    time_format: TimeFormat = None,
+    timezone: Timezone = None,
+    missing: Missing = "",
+    sheet: Sheet = None,
     table: Table = None,
     query: Query = None,
     follow: Annotated[
@@ -185,7 +140,7 @@ def run(
     tuned = pipeline.read_tuned_settings(settings)
     info = tuned.info if tuned else {}
     chosen = (tuned.best if tuned else {}) | pipeline.parse_settings(set_)
-    options = _options(
+    options = table_options(
         file,
         table,
         query,
@@ -203,6 +158,11 @@ def run(
         burn_in=burn_in,
         sort=sort,
         keep_features="features" in chosen and not (columns or lags or season),
+        wide=wide,
+        time_format=time_format,
+        timezone=timezone,
+        missing=missing,
+        sheet=sheet,
     )
     console = Console(json, quiet)
     folder = out or Path("out")
@@ -210,7 +170,7 @@ def run(
         from regimekit.cli.follow import follow_stream
 
         follow_stream(options, out, snapshot_every, resume, idle, console)
-    elif by is not None:
+    elif by is not None or wide:
         from regimekit.cli.panel import run_panel
 
         run_panel(options, folder, jobs, seed, format_, console)
@@ -257,6 +217,10 @@ def compare(
     burn_in: BurnIn = 50,
     level: Level = 0.9,
     sort: Sort = False,
+    time_format: TimeFormat = None,
+    timezone: Timezone = None,
+    missing: Missing = "",
+    sheet: Sheet = None,
     table: Table = None,
     query: Query = None,
     out: Out = Path("out"),
@@ -267,14 +231,69 @@ def compare(
     from regimekit.cli import pipeline
     from regimekit.cli.model_selection import compare_models
 
-    options = _options(
+    options = table_options(
         *(file, table, query, target, time, columns, lags, season),
         settings=pipeline.parse_settings(set_),
         level=level,
         burn_in=burn_in,
         sort=sort,
+        time_format=time_format,
+        timezone=timezone,
+        missing=missing,
+        sheet=sheet,
     )
     compare_models(options, pipeline.parse_names(models), out, Console(json, quiet))
+
+
+@app.command()
+def backtest(
+    file: File,
+    target: Target = None,
+    time: Time = None,
+    columns: Columns = "",
+    lags: Lags = "",
+    season: Season = "",
+    model: Model = "",
+    set_: Setting = None,
+    horizon: Horizon = 24,
+    step: Annotated[
+        int | None, typer.Option(help="Rows between two origins (default: the horizon).")
+    ] = None,
+    start: Annotated[
+        int | None, typer.Option(help="Rows before the first origin (default: half of them).")
+    ] = None,
+    level: Level = 0.9,
+    sort: Sort = False,
+    time_format: TimeFormat = None,
+    timezone: Timezone = None,
+    missing: Missing = "",
+    sheet: Sheet = None,
+    table: Table = None,
+    query: Query = None,
+    out: Out = Path("out"),
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Forecast several steps ahead from many origins, and score the forecasts.
+
+    Covariates of the forecast steps are taken from the table. Results: backtest.csv with one row
+    per origin and step, and backtest.png.
+    """
+    from regimekit.cli import pipeline
+    from regimekit.cli.model_selection import backtest_model
+
+    options = table_options(
+        *(file, table, query, target, time, columns, lags, season),
+        model=model,
+        settings=pipeline.parse_settings(set_),
+        level=level,
+        sort=sort,
+        time_format=time_format,
+        timezone=timezone,
+        missing=missing,
+        sheet=sheet,
+    )
+    backtest_model(options, horizon, step or horizon, start, out, Console(json, quiet))
 
 
 @app.command()
@@ -304,6 +323,10 @@ def tune(
     ] = None,
     burn_in: BurnIn = 50,
     sort: Sort = False,
+    time_format: TimeFormat = None,
+    timezone: Timezone = None,
+    missing: Missing = "",
+    sheet: Sheet = None,
     table: Table = None,
     query: Query = None,
     set_: Setting = None,
@@ -314,12 +337,16 @@ def tune(
     from regimekit.cli import pipeline
     from regimekit.cli.model_selection import tune_model
 
-    options = _options(
+    options = table_options(
         *(file, table, query, target, time, columns, lags, season),
         model=model,
         settings=pipeline.parse_settings(set_),
         burn_in=burn_in,
         sort=sort,
+        time_format=time_format,
+        timezone=timezone,
+        missing=missing,
+        sheet=sheet,
     )
     tune_model(
         options,

@@ -74,7 +74,7 @@ class FollowedStream:
         return b"".join(self._update(one).encode() + b"\n" for one in observations)
 
     def _update(self, observation: Observation) -> str:
-        names = self.reader.layout.columns
+        names = self.reader.layout.covariates
         x = dict(zip(names, observation.x, strict=True)) if names else None
         forecast = self.model.predict(x)
         step = self.model.update(observation.y, x)
@@ -242,7 +242,7 @@ def _start(
     layout = detect_layout(source.names, source.sample(), options.choice, source.separator)
     for line in (*source.notes, f"target: {layout.target}; time: {layout.time or 'none'}"):
         console.warn(line)
-    model = make(options.model_name, **options.model_settings())
+    model = make(options.model_name, **options.model_settings(layout.covariates))
     time_column = TimeColumn(first=[] if layout.time else None)
     reader = ObservationReader(layout, time_column, source.first_line)
     stream = FollowedStream(model, reader, line_format, options.level)

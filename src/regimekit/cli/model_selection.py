@@ -1,4 +1,4 @@
-"""Run several models or settings on one table: `regimekit compare` and `regimekit tune`."""
+"""Compare, tune or backtest models on one table: `compare`, `tune`, `backtest`."""
 
 from __future__ import annotations
 
@@ -8,15 +8,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from regimekit import plotting
 from regimekit.cli.console import Console, format_number
-from regimekit.cli.output import COMPARISON, ResultFolder, check_writable, write_csv
+from regimekit.cli.output import BACKTEST, COMPARISON, ResultFolder, check_writable, write_csv
 from regimekit.cli.pipeline import Pipeline, PipelineOptions, open_pipeline, takes_features
 from regimekit.core.display import count
 from regimekit.core.exceptions import RegimekitError, unknown
 from regimekit.core.registry import DEFAULT_MODEL, REGISTRY, make
 from regimekit.io.columns import columns_of
-from regimekit.metrics import comparison
+from regimekit.metrics import Backtest, backtest, comparison
 from regimekit.panel import with_seasons
 from regimekit.preprocessing.time_index import seasons_of
 from regimekit.tuning import TuneResult, tune
@@ -87,12 +90,75 @@ def _settings_for(name: str, pipeline: Pipeline) -> dict[str, Any]:
     options, accepted = pipeline.options, make(name).settings()
     kept = {key: value for key, value in options.settings.items() if key in accepted}
     options = replace(options, model=name, settings=kept)
+    covariates = pipeline.layout.covariates
     if not takes_features(name):
         options = replace(options, choice=options.choice._replace(columns=()), lags=())
-    settings = options.model_settings()
+        covariates = ()
+    settings = options.model_settings(covariates)
     if "period" in accepted and pipeline.season:
         settings.setdefault("period", pipeline.season)
     return with_seasons(name, settings, seasons_of(pipeline.frequency))
+
+
+def backtest_model(
+    options: PipelineOptions,
+    horizon: int,
+    step: int,
+    start: int | None,
+    out: Path,
+    console: Console,
+) -> None:
+    """Forecast from many origins of a table, score the forecasts, and write them.
+
+    Args:
+        options: table, columns and model.
+        horizon: steps to forecast from each origin.
+        step: rows between two origins.
+        start: rows before the first origin; half of them if None.
+        out: result folder.
+        console: output.
+    """
+    with ResultFolder(out, options.request.file) as folder:
+        pipeline = open_pipeline(options, console)
+        block = pipeline.read_all(console)
+        done = backtest(
+            pipeline.model(),
+            block.y,
+            block.X,
+            horizon=horizon,
+            step=step,
+            start=start,
+            level=options.level,
+            period=pipeline.season,
+        )
+        table_file, figure_file = BACKTEST
+        columns = {name: values.tolist() for name, values in done.columns().items()}
+        times = [block.times[t] for t in done.origin + done.step - 1]
+        write_csv(folder.path(table_file), {"time": times} | columns)
+        try:
+            plotting.save(plotting.plot_backtest(done).figure, folder.path(figure_file))
+        except plotting.NoPictures as error:
+            console.warn(f"{figure_file} was not written. {error}")
+        files = folder.commit()
+    scores = done.scores()
+    console.result({"scores": scores, "origins": len(done.origins), "files": files})
+    console.info(
+        f"errors of forecasts up to {count(horizon, 'step')} ahead, in units of "
+        f"{pipeline.layout.target} ({count(len(done.origins), 'origin')})"
+    )
+    shown = sorted({1, max(horizon // 4, 1), max(horizon // 2, 1), horizon})
+    header = ["steps ahead", "MAE", *(f"MAE of the {n.replace('_', ' ')}" for n in done.references)]
+    rows = [_backtest_row(str(h), done, done.step == h) for h in shown]
+    rows.append(_backtest_row("all", done, done.step > 0))
+    console.table([*header, "CRPS", "coverage"], rows)
+    console.info(f"results in {out}: {', '.join(files)}")
+
+
+def _backtest_row(label: str, done: Backtest, rows: NDArray[np.bool_]) -> list[str]:
+    found = done.scores_of(rows)
+    names = ["mae", *(f"mae_{name}" for name in done.references), "crps"]
+    errors = [format_number(found[name]) for name in names]
+    return [label, *errors, f"{found['coverage']:.1%}"]
 
 
 def tune_model(

@@ -37,6 +37,7 @@ FORECASTS, SCORES, ERRORS = "forecasts.csv", "scores.csv", "errors.csv"
 PARQUET, RECORD, MODEL, REPORT = "run.parquet", "run.json", "model.regimekit", "report.html"
 MODELS = "models"  # folder with one snapshot per series
 COMPARISON = ("comparison.csv", "comparison.png")
+BACKTEST = ("backtest.csv", "backtest.png")
 # Files of an earlier run with these names are deleted if the next run does not write them.
 RUN_FILES = (RUN, PARQUET, EVENTS, REGIMES, FORECASTS, SCORES, ERRORS, MODEL, RECORD, REPORT)
 REPORT_ROWS = 100_000  # latest observations that a report shows
@@ -58,7 +59,7 @@ class ResultFolder:
     def __init__(self, folder: Path, table: str = "") -> None:
         if folder.is_file():
             raise RegimekitError(f"--out {folder} is a file. Name a folder.")
-        for name in (*RUN_FILES, *COMPARISON):
+        for name in (*RUN_FILES, *COMPARISON, *BACKTEST):
             target = folder / name
             is_input = bool(table) and target.resolve() == Path(table).resolve()
             # A query names its files in quotation marks.

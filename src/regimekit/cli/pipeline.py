@@ -30,11 +30,14 @@ from regimekit.io import (
     open_source,
 )
 from regimekit.io import cell_parsing as cells
-from regimekit.io.reader import Row, quote_name
+from regimekit.io.reader import Row, quote_name, quote_text
+from regimekit.io.reshaping import join_date_columns, make_long
+from regimekit.io.series_keys import check_single_series
 from regimekit.panel import with_seasons
 from regimekit.preprocessing import features
 from regimekit.preprocessing.frames import Table
-from regimekit.preprocessing.time_index import Frequency, find_frequency, seasons_of
+from regimekit.preprocessing.time_column import format_time
+from regimekit.preprocessing.time_index import Frequency, find_frequency, instant, seasons_of
 from regimekit.tuning import TuneResult
 
 _ROW_NUMBER = "regimekit_row"  # helper column that keeps the order of rows within a series
@@ -58,6 +61,7 @@ class PipelineOptions:
         burn_in: first rows that are not scored.
         sort: whether to sort the rows by time.
         keep_features: whether the settings contain features and no option asks for others.
+        wide: whether each numeric column is a series.
     """
 
     request: TableRequest
@@ -72,6 +76,7 @@ class PipelineOptions:
     burn_in: int = 0
     sort: bool = False
     keep_features: bool = False
+    wide: bool = False
 
     @property
     def model_name(self) -> str:
@@ -99,13 +104,18 @@ class PipelineOptions:
         if self.model_name not in REGISTRY:
             raise unknown("--model", self.model_name, REGISTRY)
 
-    def model_settings(self) -> dict[str, Any]:
-        """Return the settings of the model, with features and seasons from the options."""
+    def model_settings(self, covariates: tuple[str, ...] | None = None) -> dict[str, Any]:
+        """Return the settings of the model, with features and seasons from the options.
+
+        Args:
+            covariates: names of the covariates, by default those of the options; a categorical
+                column has several.
+        """
         name, chosen = self.model_name, dict(self.settings)
         accepted = make(name).settings()
         if "seasons" in accepted and self._has_only_seasons():
             return {"seasons": [int(period) for period in self.seasons]} | chosen
-        wanted = self._features()
+        wanted = self._features(self.choice.columns if covariates is None else covariates)
         if wanted is not None and takes_features(name):
             chosen["features"] = wanted
         elif wanted is not None and (self.choice.columns or self.lags):
@@ -133,13 +143,13 @@ class PipelineOptions:
         others = self.keep_features or self.choice.columns or self.lags
         return bool(self.seasons) and not others and all(s == int(s) for s in self.seasons)
 
-    def _features(self) -> Any:
+    def _features(self, covariates: tuple[str, ...]) -> Any:
         """Return the features that the options name; None for those of the model."""
         if self.keep_features or not (self.choice.columns or self.lags or self.seasons):
             return None
         parts = features.intercept()
-        if self.choice.columns:
-            parts = parts + features.columns(*self.choice.columns)
+        if covariates:
+            parts = parts + features.columns(*covariates)
         for period in self.seasons:
             parts = parts + features.season(period)
         return parts + features.lags(*self.lags) if self.lags else parts
@@ -169,7 +179,8 @@ class Pipeline:
 
     def model(self) -> Model:
         """Return a new model."""
-        name, chosen = self.options.model_name, self.options.model_settings()
+        name = self.options.model_name
+        chosen = self.options.model_settings(self.layout.covariates)
         return make(name, **with_seasons(name, chosen, seasons_of(self.frequency)))
 
     def chunks(self) -> Iterator[list[Row]]:
@@ -205,22 +216,30 @@ class Pipeline:
         except RegimekitError:
             return None
 
-    def future(self) -> Table | None:
-        """Return the covariates of the forecast steps; None without --future."""
-        return read_future(self.options.future, self.layout, self.options.horizon)
+    def future(self, clock: TimeColumn) -> Table | None:
+        """Return the covariates of the steps after `clock.last`; None without --future."""
+        return read_future(self.options.future, self.layout, self.options.horizon, clock)
 
     def _time_order(self) -> str:
         """Return a SQL expression of the time, to sort by."""
         if self.layout.time is None:
             raise RegimekitError("--sort needs a time column. Name it with --time.")
-        name, time_format = quote_name(self.layout.time), self.layout.time_format
+        name = quote_name(self.layout.time)
         if not self.source.csv_options:
             return name
-        if time_format == cells.ISO:
-            return f"CAST({name} AS TIMESTAMP)"
-        if time_format == cells.NUMBER or time_format.startswith("epoch"):
-            return f"CAST({name} AS DOUBLE)"
-        return f"strptime({name}, '{time_format}')"
+        orders = [_sql_time(name, part) for part in self.layout.time_format.split(cells.EITHER)]
+        return orders[0] if len(orders) == 1 else f"coalesce({', '.join(orders)})"
+
+
+def _sql_time(name: str, time_format: str) -> str:
+    """Return a SQL expression of a text column in a time format, to sort by."""
+    if time_format == cells.ISO:
+        return f"TRY_CAST({name} AS TIMESTAMP)"
+    if time_format == cells.NUMBER or time_format.startswith("epoch"):
+        return f"CAST({name} AS DOUBLE)"
+    if time_format == cells.QUARTER:
+        return name
+    return f"try_strptime({name}, {quote_text(time_format)})"
 
 
 def open_pipeline(options: PipelineOptions, console: Console, show_model: bool = True) -> Pipeline:
@@ -239,8 +258,16 @@ def open_pipeline(options: PipelineOptions, console: Console, show_model: bool =
     """
     options.check()
     source = open_source(options.request)
+    source, choice = join_date_columns(source, options.choice)
+    if options.wide:
+        signs = (cell for row in source.sample() for cell in row)
+        decimal = cells.detect_decimal_sign(signs, source.separator)
+        source, choice = make_long(source, choice, decimal)
     sample = source.sample()
-    layout = detect_layout(source.names, sample, options.choice, source.separator)
+    layout = detect_layout(source.names, sample, choice, source.separator)
+    if layout.zone is None and layout.time in source.zones:
+        layout = replace(layout, zone=source.zones[layout.time])
+    check_single_series(source.names, sample, layout)
     frequency = _detect_frequency(source, sample, layout)
     season = frequency.season if frequency else None
     if options.seasons:
@@ -251,14 +278,26 @@ def open_pipeline(options: PipelineOptions, console: Console, show_model: bool =
         pipeline.model()
     for line in source.notes:
         console.info(line)
-    if layout.decimal == ",":
-        console.info("Numbers have a decimal comma.")
+    for line in _notation(pipeline):
+        console.info(line)
     for name, value in _detected(pipeline).items():
         console.info(f"{name + ':':<10}{value}")
     if show_model:
         name = options.model_name
         console.info(f"model:    {name}, {models()[name]}")
     return pipeline
+
+
+def _notation(pipeline: Pipeline) -> Iterator[str]:
+    """Yield sentences about the notation of the cells."""
+    layout = pipeline.layout
+    if layout.decimal == ",":
+        yield "Numbers have a decimal comma."
+    for name, unit in layout.units.items():
+        yield f"Numbers of {name} have the unit {unit!r}, which is left out."
+    for name, levels in layout.levels.items():
+        others = ", ".join(levels[1:])
+        yield f"{name} is categorical: one covariate each for {others}; {levels[0]} is 0 in all."
 
 
 def takes_features(model: str) -> bool:
@@ -270,19 +309,25 @@ def takes_features(model: str) -> bool:
     return True
 
 
-def read_future(file: str | None, layout: Layout, horizon: int) -> Table | None:
+def read_future(
+    file: str | None, layout: Layout, horizon: int, clock: TimeColumn | None = None
+) -> Table | None:
     """Read the covariates of the next `horizon` steps.
+
+    If the table has the time column, rows up to the last time of the run are skipped, and the
+    first row after it must be the next step.
 
     Args:
         file: table with one row per step, or None.
         layout: columns of the run.
         horizon: number of steps.
+        clock: times of the run.
 
     Returns:
         (horizon, k) covariates; None without a file or without covariates.
 
     Raises:
-        RegimekitError: if the table lacks a column or has too few rows.
+        RegimekitError: if the table lacks a column, has too few rows, or starts at another time.
     """
     if file is None or not layout.columns:
         return None
@@ -290,11 +335,50 @@ def read_future(file: str | None, layout: Layout, horizon: int) -> Table | None:
     for name in layout.columns:
         if name not in source.names:
             raise unknown("--future", name, source.names)
-    rows = [row for chunk in source.rows(layout.columns) for row in chunk][:horizon]
-    if len(rows) < horizon:
-        raise RegimekitError(f"--future {file} needs {horizon} rows, got {len(rows)}.")
-    values = [[cells.parse_number(cell, layout.decimal) for cell in row] for row in rows]
-    return Table(np.array(values), layout.columns)
+    names = layout.columns
+    if clock is None or clock.last is None or layout.time not in source.names:
+        rows = [row for chunk in source.rows(names) for row in chunk][:horizon]
+        if len(rows) < horizon:
+            raise RegimekitError(f"--future {file} needs {horizon} rows, got {len(rows)}.")
+    else:
+        rows = _rows_after(source, layout, clock, horizon)
+    values = [
+        [v for n, cell in zip(names, row, strict=True) for v in layout.covariate_values(n, cell)]
+        for row in rows
+    ]
+    return Table(np.array(values), layout.covariates)
+
+
+def _rows_after(source: Source, layout: Layout, clock: TimeColumn, horizon: int) -> list[Row]:
+    """Return the covariates in the rows after the last time of a run."""
+    assert layout.time is not None and clock.last is not None
+    parse, last = layout.parse_time(), format_time(clock.last)
+    found: list[tuple[Any, Row]] = []
+    for chunk in source.rows((layout.time, *layout.columns)):
+        for number, (cell, *row) in enumerate(chunk, start=1):
+            try:
+                time: Any = parse(cell)
+            except (TypeError, ValueError, OverflowError):
+                raise RegimekitError(
+                    f"--future: row {number} has the time {cell!r}, which is not in the format of "
+                    f"the run ({layout.time_format})."
+                ) from None
+            after: Any = instant(clock.last)
+            if instant(time) > after:
+                found.append((time, tuple(row)))
+    if len(found) < horizon:
+        raise RegimekitError(
+            f"--future must have {horizon} rows after {last}, the last time of the run; it has "
+            f"{len(found)}."
+        )
+    if clock.frequency is not None:
+        expected = clock.frequency.after(clock.last, 1)
+        if instant(found[0][0]) != instant(expected):
+            raise RegimekitError(
+                f"--future starts at {format_time(found[0][0])}, but the first step after the run "
+                f"is {format_time(expected)}. Add the missing rows."
+            )
+    return [row for _, row in found[:horizon]]
 
 
 def parse_settings(given: list[str] | None) -> dict[str, Any]:
@@ -351,7 +435,7 @@ def _detect_frequency(source: Source, sample: list[Row], layout: Layout) -> Freq
         key = source.names.index(layout.by)
         sample = [row for row in sample if row[key] == sample[0][key]]
     times: list[Any] = layout.times([row[position] for row in sample])
-    return find_frequency(sorted(times))
+    return find_frequency(sorted(times, key=instant))
 
 
 def _detected(pipeline: Pipeline) -> dict[str, str]:
@@ -361,7 +445,8 @@ def _detected(pipeline: Pipeline) -> dict[str, str]:
         found["time"] = "none; rows are used in their order"
     else:
         step = str(pipeline.frequency or "no regular step")
-        found["time"] = f"{layout.time} ({layout.time_format}), {step}"
+        zone = f", {layout.zone}" if layout.zone else ""
+        found["time"] = f"{layout.time} ({layout.time_format}{zone}), {step}"
     if layout.by is not None:
         found["series"] = f"by {layout.by}, one model each"
     if pipeline.season:

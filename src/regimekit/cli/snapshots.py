@@ -109,7 +109,7 @@ def _future(saved: SavedRun, file: str | None, horizon: int) -> Table | None:
         raise RegimekitError(
             f"The model needs --future: a table with one row per step and the columns {names}."
         )
-    return read_future(file, reader.layout, horizon)
+    return read_future(file, reader.layout, horizon, reader.time_column)
 
 
 def rewrite_report(folder: Path, out: Path | None, horizon: int, console: Console) -> None:

@@ -31,7 +31,7 @@ from regimekit.io.columns import event_columns, forecast_columns, regime_columns
 from regimekit.io.observations import time_array
 from regimekit.io.reader import Row
 from regimekit.metrics import RunningCalibration, RunningScores, run_with_pit
-from regimekit.preprocessing.time_index import Time
+from regimekit.preprocessing.time_index import Time, instant
 from regimekit.results import Run
 
 REMEDIES = Cures(
@@ -169,7 +169,7 @@ class StreamRun:
         output.write_csv(folder.path(output.REGIMES), regimes)
         if options.horizon and self.observations:
             try:
-                ahead = self.model.forecast(options.horizon, self.pipeline.future())
+                ahead = self.model.forecast(options.horizon, self.pipeline.future(clock))
                 columns = forecast_columns(ahead, options.level, clock.last, clock.frequency)
                 output.write_csv(folder.path(output.FORECASTS), columns)
             except RegimekitError as error:
@@ -399,13 +399,14 @@ def _new_rows(
     layout, last = reader.layout, reader.time_column.last
     skip = 0 if other_file or layout.time is not None else reader.rows
     position = None if layout.time is None else layout.used.index(layout.time)
-    parse = cells.time_parser(layout.time_format)
+    parse = layout.parse_time()
 
     def is_new(row: Row) -> bool:
         if position is None or last is None or cells.is_missing(row[position]):
             return True
-        moment: Any = parse(row[position])
-        return bool(moment > last)
+        moment: Any = instant(parse(row[position]))
+        before: Any = instant(last)
+        return bool(moment > before)
 
     for chunk in chunks:
         yield [row for row in chunk[skip:] if is_new(row)]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
 from regimekit.core.exceptions import RegimekitError, unknown
@@ -15,8 +18,11 @@ _TIME_NAMES = {
     *("time", "timestamp", "ts", "date", "datetime", "ds", "epoch", "unix"),
     *("t", "index", "step", "year", "month", "day"),
 }
+_CLOCK_NAMES = {"time", "timestamp", "date", "datetime", "ds"}  # of columns that are no numbers
 _TARGET_NAMES = ("y", "target", "value")
 _NUMERIC_SHARE = 0.5  # share of cells that must be numbers in a numeric column
+_MAX_LEVELS = 50  # different texts that a categorical covariate may have
+NO_TIME = "none"  # value of --time: use the rows in their order
 
 
 class ColumnChoice(NamedTuple):
@@ -27,12 +33,18 @@ class ColumnChoice(NamedTuple):
         time: column with the time stamps.
         columns: covariates.
         by: column with the name of the series.
+        time_format: format of the times, as for `datetime.strptime`; None to detect it.
+        zone: time zone of the times; None to keep their own.
+        missing: cells that mean "not observed", in lower case.
     """
 
     target: str | None = None
     time: str | None = None
     columns: tuple[str, ...] = ()
     by: str | None = None
+    time_format: str | None = None
+    zone: str | None = None
+    missing: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -46,6 +58,10 @@ class Layout:
         columns: covariates.
         by: column with the name of the series, or None for a single series.
         decimal: decimal sign of text cells.
+        zone: time zone of the times; None to keep their own.
+        missing: cells that mean "not observed", in lower case.
+        units: units of the numbers by column, which are removed.
+        levels: texts of the categorical covariates by column; the first is the reference.
     """
 
     target: str
@@ -54,12 +70,50 @@ class Layout:
     columns: tuple[str, ...] = ()
     by: str | None = None
     decimal: str = "."
+    zone: str | None = None
+    missing: tuple[str, ...] = ()
+    units: dict[str, str] = field(default_factory=dict)
+    levels: dict[str, list[str]] = field(default_factory=dict)
 
     @property
     def used(self) -> tuple[str, ...]:
         """Names of the columns to read, in order: target, time, series, covariates."""
         named = (self.target, self.time, self.by, *self.columns)
         return tuple(dict.fromkeys(name for name in named if name is not None))
+
+    @property
+    def covariates(self) -> tuple[str, ...]:
+        """Names of the covariates: one per numeric column, one per level of a categorical one."""
+        found: list[str] = []
+        for name in self.columns:
+            levels = self.levels.get(name)
+            found += [name] if levels is None else [f"{name}={level}" for level in levels[1:]]
+        return tuple(found)
+
+    def number(self, name: str, cell: Any) -> float:
+        """Parse a cell of a numeric column; NaN if it is missing."""
+        unit = self.units.get(name, "")
+        return cells.parse_number(cell, self.decimal, unit, self.missing)
+
+    def covariate_values(self, name: str, cell: Any) -> list[float]:
+        """Return the covariates of a cell: a number, or 0 and 1 for each level but the first.
+
+        NaN means that the cell is missing; an unknown level is treated like a missing cell.
+        """
+        if name not in self.levels:
+            return [self.number(name, cell)]
+        levels = self.levels[name]
+        text = str(cell).strip()
+        known = not self.is_missing(cell) and text in levels
+        return [float(text == level) if known else math.nan for level in levels[1:]]
+
+    def is_missing(self, cell: Any) -> bool:
+        """Return whether a cell means "not observed"."""
+        return cells.is_missing(cell) or str(cell).strip().lower() in self.missing
+
+    def parse_time(self) -> Callable[[Any], Time]:
+        """Return a function that parses cells of the time column."""
+        return cells.time_parser(self.time_format, self.zone)
 
     def to_json(self) -> dict[str, Any]:
         """Return the layout as JSON values."""
@@ -68,12 +122,18 @@ class Layout:
     @classmethod
     def from_json(cls, state: dict[str, Any]) -> Layout:
         """Return the layout that `to_json` described."""
-        return cls(**{**state, "columns": tuple(state["columns"])})
+        tuples = {name: tuple(state.get(name, ())) for name in ("columns", "missing")}
+        return cls(**{**state, **tuples})
 
     def times(self, column: Sequence[Any]) -> list[Time]:
-        """Parse the cells of a time column; missing cells are skipped."""
-        parse = cells.time_parser(self.time_format)
-        return [parse(cell) for cell in column if not cells.is_missing(cell)]
+        """Parse the cells of a time column; cells that are missing or no times are skipped."""
+        parse = self.parse_time()
+        found = []
+        for cell in column:
+            if not cells.is_missing(cell):
+                with suppress(TypeError, ValueError, OverflowError):
+                    found.append(parse(cell))
+        return found
 
 
 def detect_layout(
@@ -110,12 +170,43 @@ def detect_layout(
     if choice.target is not None:
         _check_target(choice.target, table[choice.target], (time, choice.by))
     others = {n: column for n, column in table.items() if n not in (time, choice.by)}
-    target = choice.target or _detect_target(table, others, decimal, choice)
-    return Layout(target, time, time_format, choice.columns, choice.by, decimal)
+    units = {n: unit for n, column in others.items() if (unit := cells.detect_unit(column))}
+    target = choice.target or _detect_target(table, others, decimal, units, choice)
+    used = {target, *choice.columns}
+    levels = {
+        name: _levels(name, table[name], choice.missing)
+        for name in choice.columns
+        if not is_numeric(table[name], decimal, units.get(name, ""), choice.missing)
+    }
+    return Layout(
+        target,
+        time,
+        time_format,
+        choice.columns,
+        choice.by,
+        decimal,
+        choice.zone,
+        choice.missing,
+        {name: unit for name, unit in units.items() if name in used - levels.keys()},
+        levels,
+    )
+
+
+def _levels(name: str, column: list[Any], missing: tuple[str, ...]) -> list[str]:
+    """Return the texts of a categorical column, the most frequent first."""
+    texts = [str(cell).strip() for cell in column if not cells.is_missing(cell)]
+    counts = Counter(text for text in texts if text.lower() not in missing)
+    if len(counts) > _MAX_LEVELS:
+        raise RegimekitError(
+            f"--columns {name}: the column has {len(counts)} different texts; a categorical "
+            f"covariate may have {_MAX_LEVELS}. Use another column."
+        )
+    return sorted(counts, key=lambda text: (-counts[text], text))
 
 
 def _check_names(table: dict[str, list[Any]], choice: ColumnChoice) -> None:
-    named = {"--target": choice.target, "--time": choice.time, "--by": choice.by}
+    time = None if choice.time == NO_TIME else choice.time
+    named = {"--target": choice.target, "--time": time, "--by": choice.by}
     for option, name in [*named.items(), *(("--columns", name) for name in choice.columns)]:
         if name is not None and name not in table:
             raise unknown(option, name, table)
@@ -123,26 +214,43 @@ def _check_names(table: dict[str, list[Any]], choice: ColumnChoice) -> None:
 
 def _detect_time(table: dict[str, list[Any]], choice: ColumnChoice) -> tuple[str | None, str]:
     """Return the time column and its format."""
+    if choice.time == NO_TIME and NO_TIME not in table:
+        return None, cells.ISO
     if choice.time is not None:
-        column = table[choice.time]
-        time_format = cells.detect_time_format(column)
-        if time_format is None and all(cells.is_number(cell) for cell in column):
-            time_format = cells.detect_epoch_unit(column)
-        if time_format is None:
-            first = next((c for c in column if not cells.is_missing(c)), None)
-            raise RegimekitError(
-                f"--time {choice.time}: no time format fits all cells; the first is {first!r}. "
-                "Write times as 2024-01-31 13:45."
-            )
-        return choice.time, time_format
-    free = {n: c for n, c in table.items() if n not in (choice.target, choice.by)}
+        return choice.time, _format_of(choice.time, table[choice.time], choice.time_format)
+    free = {n: c for n, c in table.items() if n not in (choice.target, choice.by, *choice.columns)}
+    if choice.time_format is not None:
+        raise RegimekitError("--time-format needs --time: the column with the times.")
     for name, column in free.items():
         if time_format := cells.detect_time_format(column):
             return name, time_format
     for name, column in free.items():
         if _is_counter(name, column):
             return name, cells.detect_epoch_unit(column)
+    for name, column in free.items():
+        if name.lower() in _CLOCK_NAMES and not any(cells.is_number(cell) for cell in column):
+            _format_of(name, column, None)
     return None, cells.ISO
+
+
+def _format_of(name: str, column: list[Any], given: str | None) -> str:
+    """Return the format of a column that is known to contain times.
+
+    Raises:
+        RegimekitError: if no format fits.
+    """
+    if given is not None:
+        return given
+    if found := cells.detect_time_format(column):
+        return found
+    if all(cells.is_number(cell) for cell in column):
+        return cells.detect_epoch_unit(column)
+    row, first = next((r, c) for r, c in enumerate(column, 1) if not cells.is_missing(c))
+    raise RegimekitError(
+        f"Column {name!r} is named like a time, but no time format fits {first!r} in row {row}. "
+        "Pass --time with --time-format, such as %d.%m.%Y, or --time none to use the rows in "
+        "their order."
+    )
 
 
 def _check_target(target: str, column: list[Any], taken: tuple[str | None, ...]) -> None:
@@ -161,9 +269,15 @@ def _detect_target(
     table: dict[str, list[Any]],
     others: dict[str, list[Any]],
     decimal: str,
+    units: dict[str, str],
     choice: ColumnChoice,
 ) -> str:
-    free = [n for n, c in others.items() if n not in choice.columns and _is_numeric(c, decimal)]
+    free = [
+        name
+        for name, column in others.items()
+        if name not in choice.columns
+        and is_numeric(column, decimal, units.get(name, ""), choice.missing)
+    ]
     usual = [name for name in free if name.lower() in _TARGET_NAMES]
     if len(free) == 1 or len(usual) == 1:
         return (usual or free)[0]
@@ -171,16 +285,21 @@ def _detect_target(
         first = ", ".join(f"{name}={column[0]!r}" for name, column in list(table.items())[:8])
         raise RegimekitError(
             f"No column contains numbers to forecast. First row: {first}. Cells of the target "
-            "must be numbers without units."
+            "must be numbers, with at most one unit."
         )
     raise RegimekitError(
-        f"Several columns contain numbers. Pass --target with one of {', '.join(free)}."
+        f"Several columns contain numbers. Pass --target with one of {', '.join(free)}; or --wide "
+        "if each of them is a series."
     )
 
 
-def _is_numeric(column: list[Any], decimal: str) -> bool:
+def is_numeric(
+    column: list[Any], decimal: str, unit: str = "", missing: tuple[str, ...] = ()
+) -> bool:
+    """Return whether most cells of a column are numbers."""
     given = [cell for cell in column if not cells.is_missing(cell)]
-    return sum(cells.is_number(cell, decimal) for cell in given) > _NUMERIC_SHARE * len(given)
+    numeric = sum(cells.is_number(cell, decimal, unit, missing) for cell in given)
+    return numeric > _NUMERIC_SHARE * len(given)
 
 
 def _is_counter(name: str, column: list[Any]) -> bool:

@@ -21,8 +21,12 @@ from regimekit.io.layout import Layout
 from regimekit.io.reader import Row
 from regimekit.preprocessing.frames import Table
 from regimekit.preprocessing.time_column import TimeColumn
-from regimekit.preprocessing.time_index import Time
+from regimekit.preprocessing.time_index import Time, find_zone
 
+_SORT = (
+    "Sort the rows by time, or pass --sort; if the table contains several series, name their "
+    "column with --by."
+)
 BLOCK_ROWS = 4096  # observations per block, unless the caller chooses
 
 
@@ -80,7 +84,7 @@ class ObservationReader:
 
     def __post_init__(self) -> None:
         self._position = {name: j for j, name in enumerate(self.layout.used)}
-        self._parse_time = cells.time_parser(self.layout.time_format)
+        self._parse_time = self.layout.parse_time()
 
     def read(self, row: Row) -> list[Observation]:
         """Convert one row.
@@ -99,7 +103,9 @@ class ObservationReader:
         y = self._number(row, self.layout.target)
         previous = self.time_column.last
         time = self._time(row)
-        missing = 0 if time is None else self.time_column.advance(time, self._row_name())
+        missing = 0
+        if time is not None:
+            missing = self.time_column.advance(time, self._row_name(), _SORT)
         if missing is None:
             return []
         carried = self.latest
@@ -144,9 +150,13 @@ class ObservationReader:
     @classmethod
     def from_json(cls, state: dict[str, Any]) -> ObservationReader:
         """Return the reader that `to_json` described."""
+        layout = Layout.from_json(state["layout"])
+        column = TimeColumn.from_json(state["time_column"])
+        if layout.zone is not None and isinstance(column.last, datetime):
+            column.last = column.last.astimezone(find_zone(layout.zone))
         return cls(
-            Layout.from_json(state["layout"]),
-            TimeColumn.from_json(state["time_column"]),
+            layout,
+            column,
             state["first_line"],
             state["rows"],
             state["carried"],
@@ -155,7 +165,8 @@ class ObservationReader:
 
     def _block(self, observations: list[Observation]) -> Block:
         times, y, x, has_row = zip(*observations, strict=True)
-        X = Table(np.array(x), self.layout.columns) if self.layout.columns else None
+        names = self.layout.covariates
+        X = Table(np.array(x), names) if names else None
         return Block(list(times), np.array(y), X, np.array(has_row))
 
     def _fill(self, previous: Time | None, missing: int, x: tuple[float, ...]) -> list[Observation]:
@@ -173,36 +184,49 @@ class ObservationReader:
         if cells.is_missing(cell):
             raise self._error(name, "no time is given. Fill the cell in, or remove the row.")
         try:
-            return self._parse_time(cell)
+            time = self._parse_time(cell)
         except (TypeError, ValueError, OverflowError):
             raise self._error(
                 name,
-                f"{cell!r} is not a time in the format of the rows above "
-                f"({self.layout.time_format}).",
+                f"{cell!r} is not a time in the format of the other rows "
+                f"({self.layout.time_format}). Correct the cell, or remove the row.",
             ) from None
+        return _second_pass(time, self.time_column.last)
 
     def _number(self, row: Row, name: str) -> float:
-        cell = row[self._position[name]]
+        return self._parsed(name, row[self._position[name]])[0]
+
+    def _parsed(self, name: str, cell: Any) -> list[float]:
+        """Return the numbers of a cell: one, or one per level of a categorical covariate."""
+        is_target = name == self.layout.target
         try:
-            value = cells.parse_number(cell, self.layout.decimal)
+            if is_target:
+                values = [self.layout.number(name, cell)]
+            else:
+                values = self.layout.covariate_values(name, cell)
         except (TypeError, ValueError):
+            unit = self.layout.units.get(name)
+            other = f" with the unit {unit!r}, as the other rows have it" if unit else ""
             raise self._error(
                 name,
-                f"{cell!r} is not a number. Leave the cell empty if nothing was observed, or "
-                "choose another column.",
+                f"{cell!r} is not a number{other}. Leave the cell empty if nothing was observed, "
+                "or choose another column.",
             ) from None
-        if math.isinf(value):
+        if any(math.isinf(value) for value in values):
             raise self._error(
                 name, f"{cell!r} is infinite. Leave the cell empty if nothing was observed."
             )
-        return value
+        return values
 
     def _covariates(self, row: Row) -> tuple[float, ...]:
-        found = [self._number(row, name) for name in self.layout.columns]
-        for j, value in enumerate(found):
-            if math.isnan(value):
+        found: list[float] = []
+        for name in self.layout.columns:
+            values = self._parsed(name, row[self._position[name]])
+            if any(math.isnan(value) for value in values):
                 self.carried += 1
-                found[j] = self.latest[j] if self.latest else 0.0
+                part = slice(len(found), len(found) + len(values))
+                values = list(self.latest[part]) if self.latest else [0.0] * len(values)
+            found += values
         return tuple(found)
 
     def _row_name(self) -> str:
@@ -213,10 +237,30 @@ class ObservationReader:
         return RegimekitError(f"{self._row_name()}, column {column!r}: {message}")
 
 
+def _second_pass(time: Time, last: Time | None) -> Time:
+    """Return a local time of the hour that the clock repeats in autumn as the second one, if the
+    first one has passed."""
+    if not isinstance(time, datetime) or time.tzinfo is None or not isinstance(last, datetime):
+        return time
+    later = time.replace(fold=1)
+    if time.fold or later.utcoffset() == time.utcoffset():
+        return time
+    before, now = last.timestamp(), time.timestamp()
+    return later if now <= before else time
+
+
 def time_array(times: list[Time | None]) -> NDArray[Any] | None:
-    """Return times as a (T,) array of datetime64 or of numbers; None without times."""
+    """Return times as a (T,) array of datetime64, of datetimes with a zone, or of numbers.
+
+    Returns:
+        The array; None without times.
+    """
     if not times or times[0] is None:
         return None
-    if isinstance(times[0], datetime):
+    if not isinstance(times[0], datetime):
+        return np.array(times, dtype=float)
+    if times[0].tzinfo is None:
         return np.array(times, dtype="datetime64[us]")
-    return np.array(times, dtype=float)
+    found = np.empty(len(times), dtype=object)
+    found[:] = times
+    return found

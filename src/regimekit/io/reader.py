@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import json
 import shutil
 import sqlite3
 import sys
@@ -22,6 +23,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from regimekit.core.exceptions import RegimekitError, unknown
+from regimekit.io.spreadsheet import write_sheet
 
 Row = tuple[Any, ...]
 STDIN = "-"
@@ -31,6 +33,8 @@ _HEAD_BYTES = 64  # first bytes, from which the file format is detected
 _MEMORY_LIMIT = "1GB"  # of duckdb; a sort that needs more uses temporary files
 _CSV_BUFFER = 8_000_000  # bytes of a CSV file that duckdb reads at a time
 _SQL_STARTS = ("select ", "from ", "with ", "select\n", "with\n")
+_ZIP = b"PK\x03\x04"  # first bytes of an xlsx workbook
+_ZONED = "TIMESTAMP WITH TIME ZONE"
 _SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar", " ": "space"}
 
 
@@ -39,7 +43,7 @@ class TableRequest(NamedTuple):
 
     Attributes:
         file: path, "-" for standard input, or a SQL query.
-        table: table of the database `file`.
+        table: table of the database `file`, or sheet of the workbook.
         query: SQL query on the database `file`.
     """
 
@@ -70,6 +74,7 @@ class Source:
         database: duckdb file that contains the table.
         csv_options: options of `read_csv`; empty for formats with typed cells.
         scratch: temporary folder that contains the rows.
+        zones: time zones of columns, by name.
     """
 
     name: str
@@ -81,6 +86,7 @@ class Source:
     database: Path | None = None
     csv_options: dict[str, Any] = field(default_factory=dict)
     scratch: ScratchFolder | None = None
+    zones: dict[str, str] = field(default_factory=dict)
 
     def rows(
         self, columns: Sequence[str] | None = None, order: str = "", chunk: int = _CHUNK_ROWS
@@ -196,6 +202,8 @@ def open_source(request: TableRequest) -> Source:
         return _open_sqlite(path, request)
     if head[8:12] == b"DUCK":
         return _open_duckdb(path, request)
+    if head.startswith(_ZIP):
+        return _open_workbook(path, request)
     if head.strip() and (request.table or request.query):
         raise RegimekitError(
             f"--table and --query need a database; {path.name} is not one. To query a file, pass "
@@ -226,14 +234,19 @@ def _open_flat(path: Path, head: bytes, name: str) -> Source:
     if not head.strip():
         raise RegimekitError(f"{name} is empty.")
     if head.startswith(b"PAR1"):
-        return _describe(name, f"read_parquet({quote_text(path)})", f"{name} is a Parquet file.")
-    if head.startswith((b"PK\x03\x04", b"\xd0\xcf\x11\xe0")):
+        found = _describe(name, f"read_parquet({quote_text(path)})", f"{name} is a Parquet file.")
+        found.zones = _parquet_zones(path)
+        return found
+    if head.startswith((_ZIP, b"\xd0\xcf\x11\xe0")):
         raise RegimekitError(
             f"{name} is a spreadsheet or a zip archive. Save the sheet as CSV and pass that file."
         )
+    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return _open_utf16(path, name)
     packed = head.startswith(b"\x1f\x8b")
     if head.lstrip()[:1] in (b"{", b"[") or name.endswith((".jsonl.gz", ".ndjson.gz", ".json.gz")):
-        relation = f"read_json({quote_text(path)}{', compression=$$gzip$$' if packed else ''})"
+        options = ", compression=$$gzip$$" if packed else ""
+        relation = _json_relation(name, quote_text(path) + options)
         return _describe(name, relation, f"{name} contains JSON, one object per row.")
     return _open_csv(path, name, packed)
 
@@ -321,9 +334,80 @@ def _arguments(options: dict[str, Any]) -> str:
 
 def _describe(name: str, relation: str, *notes: str, database: Path | None = None) -> Source:
     """Return the source of a SQL expression with its column names."""
+    columns = _column_types(name, relation, database)
+    zoned = [column for column, kind in columns.items() if kind == _ZONED]
+    if zoned:
+        # duckdb would need pytz for such cells; as text in UTC they keep their instant.
+        texts = ", ".join(
+            f"strftime(make_timestamp(epoch_us({quote_name(c)})), '%Y-%m-%d %H:%M:%S.%f+00:00') "
+            f"AS {quote_name(c)}"
+            for c in zoned
+        )
+        relation = f"(SELECT * REPLACE ({texts}) FROM {relation})"
+    return Source(name, relation, tuple(columns), list(notes), database=database)
+
+
+def _column_types(name: str, relation: str, database: Path | None = None) -> dict[str, str]:
+    """Return the types of the columns of a SQL expression, by name."""
     with _duckdb_errors(name), connect(database) as connection:
         columns = connection.execute(f"DESCRIBE SELECT * FROM {relation}").fetchall()
-    return Source(name, relation, tuple(c[0] for c in columns), list(notes), database=database)
+    return {column[0]: column[1] for column in columns}
+
+
+def _json_relation(name: str, arguments: str) -> str:
+    """Return the SQL expression of a JSON file; times with an offset stay text."""
+    columns = _column_types(name, f"read_json({arguments})")
+    if _ZONED not in columns.values():
+        return f"read_json({arguments})"
+    kinds = ", ".join(
+        f"{quote_name(column)}: {quote_text('VARCHAR' if kind == _ZONED else kind)}"
+        for column, kind in columns.items()
+    )
+    return f"read_json({arguments}, columns={{{kinds}}})"
+
+
+def _parquet_zones(path: Path) -> dict[str, str]:
+    """Return the time zones of columns that pandas has written into a Parquet file."""
+    with _duckdb_errors(path.name), connect() as connection:
+        query = f"SELECT value FROM parquet_kv_metadata({quote_text(path)}) WHERE key = 'pandas'"
+        found = connection.execute(query).fetchone()
+    if found is None:
+        return {}
+    try:
+        columns = json.loads(found[0])["columns"]
+        return {c["name"]: c["metadata"]["timezone"] for c in columns if c["metadata"]}
+    except (KeyError, TypeError, ValueError):
+        return {}
+
+
+def _open_utf16(path: Path, name: str) -> Source:
+    """Copy a file of Excel or Windows, which has two bytes per character, to UTF-8."""
+    scratch = ScratchFolder()
+    copy = scratch.path / "table.csv"
+    try:
+        with (
+            path.open(encoding="utf-16", newline="") as source,
+            copy.open("w", encoding="utf-8", newline="") as target,
+        ):
+            shutil.copyfileobj(source, target)
+    except UnicodeError:
+        raise RegimekitError(f"{name} starts like UTF-16 text but is not valid.") from None
+    found = _open_csv(copy, name, packed=False)
+    found.notes[0] = found.notes[0].rstrip(".") + ", in UTF-16."
+    found.scratch = scratch
+    return found
+
+
+def _open_workbook(path: Path, request: TableRequest) -> Source:
+    scratch = ScratchFolder()
+    copy = scratch.path / "table.csv"
+    sheet = write_sheet(path, request.table, copy)
+    if not copy.stat().st_size:
+        raise RegimekitError(f"The sheet {sheet!r} of {path.name} is empty.")
+    source = _open_csv(copy, path.name, packed=False)
+    source.notes = [f"{path.name} is a spreadsheet; its sheet {sheet!r} is read."]
+    source.first_line, source.scratch = 0, scratch
+    return source
 
 
 def _open_duckdb(path: Path, request: TableRequest) -> Source:

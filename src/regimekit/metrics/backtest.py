@@ -120,11 +120,11 @@ class Backtest:
             RegimekitError: if `by` is not known.
         """
         if by is None:
-            return self._scores(np.ones(len(self), dtype=bool))
+            return self.scores_of(np.ones(len(self), dtype=bool))
         if by not in ("step", "origin"):
             raise RegimekitError(f'by must be "step", "origin" or None, got {by!r}.')
         group = self.step if by == "step" else self.origin
-        rows = [{by: int(key)} | self._scores(group == key) for key in np.unique(group)]
+        rows = [{by: int(key)} | self.scores_of(group == key) for key in np.unique(group)]
         columns = {name: np.array([row[name] for row in rows]) for name in rows[0]}
         return labelled(columns, self.native, None)
 
@@ -155,7 +155,12 @@ class Backtest:
             f"{found['coverage']:.0%})"
         )
 
-    def _scores(self, rows: NDArray[np.bool_]) -> dict[str, float]:
+    def scores_of(self, rows: NDArray[np.bool_]) -> dict[str, float]:
+        """Return the scores of some rows, by name as in `scores`.
+
+        Args:
+            rows: (N,) which rows.
+        """
         y = self.y[rows]
         inside = (y >= self.lower[rows]) & (y <= self.upper[rows])
         table = {
