@@ -331,8 +331,8 @@ def test_prior_predictive_of_an_empty_stream():
 
 def test_one_opened_regime_forecast_by_hand():
     model = beam_ihmm(iterations=40)
-    model.fit([0.1, 0.0, NAN, 0.2])
-    draws = model.fit().draws
+    model.sample_posterior([0.1, 0.0, NAN, 0.2])
+    draws = model.sample_posterior().draws
     centre = 0.0
     for draw in draws:
         row = draw.rows[draw.path[-1] + 1]
@@ -363,7 +363,7 @@ def agreement(path, truth):
 @pytest.mark.parametrize("noise", [0.25, "unknown"])
 def test_three_regimes_are_found(noise):
     truth, y = three_regimes()
-    fit = beam_ihmm(noise=noise, prior_var=9.0, iterations=3000).fit(y)
+    fit = beam_ihmm(noise=noise, prior_var=9.0, iterations=3000).sample_posterior(y)
     assert fit.path.max() + 1 == max(fit.n_regimes, key=lambda n: fit.n_regimes[n]) == 3
     assert min(agreement(fit.path, truth)) > 0.99
     level = np.array([-3.0, 0.0, 3.0])[truth]
@@ -398,7 +398,7 @@ def test_run_is_the_in_sample_summary():
     _, y = three_regimes(length=12)
     model = beam_ihmm(prior_var=9.0, iterations=80)
     run = model.run(y, level=0.8)
-    fit = model.fit()
+    fit = model.sample_posterior()
     np.testing.assert_allclose(run.mean, fit.fitted, rtol=1e-9)
     assert (run.lower < run.mean).all() and (run.mean < run.upper).all()
     assert (run.weight == 1).all() and np.isfinite(run.log_score).all()
@@ -434,7 +434,7 @@ def test_an_extreme_observation_poisons_nothing(noise, size):
     run = model.run(y)
     for name in ("mean", "sd", "lower", "upper", "log_score"):
         assert np.isfinite(getattr(run, name)).all(), name
-    trace = model.fit().trace
+    trace = model.sample_posterior().trace
     assert np.isfinite(trace.log_joint).all()
     assert (trace.alpha > 0).all() and (trace.gamma > 0).all()
     assert np.isfinite(model.predict().mean)
@@ -456,13 +456,13 @@ def test_nothing_at_all():
     model = beam_ihmm(iterations=10)
     assert len(model.run([])) == 0
     assert model.regimes() == [] and model.transitions().ids == []
-    fit = model.fit()
+    fit = model.sample_posterior()
     assert len(fit) == len(fit.fitted) == len(fit.one_step) == len(fit.path) == 0
     assert fit.n_regimes == {}
 
 
 def test_constant_series_is_one_regime():
-    fit = beam_ihmm(noise=0.01, prior_var=4.0, iterations=100).fit([2.0] * 40)
+    fit = beam_ihmm(noise=0.01, prior_var=4.0, iterations=100).sample_posterior([2.0] * 40)
     assert set(fit.path.tolist()) == {0}
     np.testing.assert_allclose(fit.fitted_best, 2.0, atol=0.01)
 
@@ -470,8 +470,8 @@ def test_constant_series_is_one_regime():
 def test_seed_and_chains():
     _, y = three_regimes(length=6)
     settings = {"iterations": 20, "thin": 3, "burn_in": 5, "chains": 2}
-    one, same = (beam_ihmm(seed=4, **settings).fit(y) for _ in range(2))
-    other = beam_ihmm(seed=5, **settings).fit(y)
+    one, same = (beam_ihmm(seed=4, **settings).sample_posterior(y) for _ in range(2))
+    other = beam_ihmm(seed=5, **settings).sample_posterior(y)
     np.testing.assert_array_equal(one.trace.log_joint, same.trace.log_joint)
     assert (one.trace.log_joint != other.trace.log_joint).any()
     assert (one.trace.log_joint[0] != one.trace.log_joint[1]).any()
@@ -512,18 +512,18 @@ def test_chunks_make_no_difference():
 def test_fit_replaces_and_run_appends():
     model = beam_ihmm(iterations=10)
     model.update(1.0)
-    assert len(model.fit([1.0, 2.0])) == 2
+    assert len(model.sample_posterior([1.0, 2.0])) == 2
     model.run([3.0])
-    assert len(model.fit()) == 3
+    assert len(model.sample_posterior()) == 3
     with pytest.raises(RegimekitError, match="X is given without y"):
-        model.fit(X=[1.0])
+        model.sample_posterior(X=[1.0])
 
 
 def test_lags_see_the_past_only():
     model = beam_ihmm(features=features.intercept() + features.lags(1), iterations=20)
     model.update(3.0)
     model.run([5.0, NAN, 7.0])
-    assert model.fit().data.design.tolist() == [[1, 0], [1, 3], [1, 5], [1, 5]]
+    assert model.sample_posterior().data.design.tolist() == [[1, 0], [1, 3], [1, 5], [1, 5]]
     assert len(model.forecast(4)) == 4
 
 

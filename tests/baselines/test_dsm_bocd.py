@@ -357,7 +357,7 @@ def test_training_sets_omega_at_its_end() -> None:
     model.run(gappy[:41])
     assert model.omega == 0.125 and len(model.seen) == 39
     model.run(gappy[41:])
-    assert by_hand.fit(y[:40]) == model.omega == by_hand.omega != 0.125
+    assert by_hand.fit_learning_rate(y[:40]) == model.omega == by_hand.omega != 0.125
     assert model.seen == []
     fixed = dsm_bocd(omega=0.3, training=40)
     fixed.run(y)
@@ -419,9 +419,9 @@ def test_only_one_series() -> None:
     with pytest.raises(rk.RegimekitError, match="y"):
         model.run(np.zeros((4, 2)))
     with pytest.raises(rk.RegimekitError, match="two observed"):
-        model.fit([1.0, math.nan])
+        model.fit_learning_rate([1.0, math.nan])
     with pytest.raises(rk.RegimekitError, match="one series"):
-        model.fit(np.zeros((4, 2)))
+        model.fit_learning_rate(np.zeros((4, 2)))
     assert model.to_bytes() == before
 
 

@@ -20,7 +20,7 @@ FILES = {
     "disorder.csv": "time,y\n2024-01-02,1\n2024-01-01,2\n2024-01-03,2\n",
     "no_time.csv": "time,y\n2024-01-01,1\n,2\n2024-01-03,3\n",
     "words.csv": "a,b\nred,blue\ngreen,red\n",
-    "units.csv": "t,y\n2024-01-01,3%\n2024-01-02,4%\n",
+    "units.csv": "t,y\n2024-01-01,3 s\n2024-01-02,4 min\n",
     "ragged.csv": "t,y\n" + "".join(f"{j},{j}{',' * (j == 2)}\n" for j in range(60)),
     "infinite.csv": "y\n1\ninf\n2\n",
 }
@@ -56,7 +56,7 @@ def folder(tmp_path: Path) -> Path:
         (["disorder.csv"], ["Row 2", "--sort"]),
         (["no_time.csv"], ["Row 2", "no time"]),
         (["words.csv"], ["No column contains numbers", "a='red', b='blue'"]),
-        (["units.csv"], ["No column contains numbers", "y='3%'", "without units"]),
+        (["units.csv"], ["No column contains numbers", "y='3 s'", "at most one unit"]),
         (["ragged.csv"], ["2 columns in its header", "line 4", "Correct"]),
         (["bytes.csv"], ["not text"]),
         (["infinite.csv"], ["Row 2", "infinite"]),

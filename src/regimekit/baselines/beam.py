@@ -149,7 +149,7 @@ class BeamIhmm(Model):
         self._fit: BeamFit | None = None
 
     @locked
-    def fit(self, y: Any = None, X: Any = None, progress: bool = False) -> BeamFit:
+    def sample_posterior(self, y: Any = None, X: Any = None, progress: bool = False) -> BeamFit:
         """Sample the posterior of a stream, which replaces all earlier data.
 
         Args:
@@ -166,7 +166,7 @@ class BeamIhmm(Model):
         Example:
             >>> from regimekit.baselines.beam import beam_ihmm
             >>> y = [0.0, 0.2, 0.1, 4.0, 4.1, 3.9, 4.2]
-            >>> fit = beam_ihmm(noise=0.01, prior_var=9.0, iterations=100).fit(y)
+            >>> fit = beam_ihmm(noise=0.01, prior_var=9.0, iterations=100).sample_posterior(y)
             >>> fit.path.tolist()
             [0, 0, 0, 1, 1, 1, 1]
         """
@@ -406,7 +406,7 @@ def beam_ihmm(
     Example:
         >>> from regimekit.baselines.beam import beam_ihmm
         >>> model = beam_ihmm(noise=0.01, prior_var=9.0, iterations=100)
-        >>> fit = model.fit([1.0, 1.1, 0.9, 5.0, 5.1, 4.9, 1.0, 1.1])
+        >>> fit = model.sample_posterior([1.0, 1.1, 0.9, 5.0, 5.1, 4.9, 1.0, 1.1])
         >>> fit.path.tolist()
         [0, 0, 0, 1, 1, 1, 0, 0]
         >>> [round(float(regime.mean[0]), 1) for regime in model.regimes()]

@@ -141,7 +141,7 @@ class DsmBocd(RunLengthModel):
         """The present learning rate."""
         return self.rows.setup.omega
 
-    def fit(self, y: Any) -> float:
+    def fit_learning_rate(self, y: Any) -> float:
         """Fit the learning rate to training values; the statistics so far are kept.
 
         Args:
@@ -156,7 +156,7 @@ class DsmBocd(RunLengthModel):
         Example:
             >>> from regimekit.baselines.dsm_bocd import dsm_bocd
             >>> model = dsm_bocd(variance="known", noise=1.0, training=0)
-            >>> model.fit([0.2, -0.4, 0.9, -1.3, 0.5, 0.1]) > 0.5
+            >>> model.fit_learning_rate([0.2, -0.4, 0.9, -1.3, 0.5, 0.1]) > 0.5
             True
         """
         series = read_series(y).values
@@ -175,7 +175,7 @@ class DsmBocd(RunLengthModel):
         if self._training and not np.isnan(y[0]):
             self.seen.append(float(y[0]))
             if len(self.seen) == self._training:
-                self.fit(self.seen)
+                self.fit_learning_rate(self.seen)
         return weight
 
     def _segments(self, shape: Shape) -> ScoreMatching:

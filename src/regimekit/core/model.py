@@ -314,7 +314,7 @@ class Model(ABC):
         table = read_table(X, length=whole("horizon", horizon))
         rows = [None if table is None else table.row(h) for h in range(horizon)]
         made = self._forecast([self._check(row) for row in rows])
-        stack = Forecasts.stack(made)
+        stack = Forecasts.stack(made, normalized=True)
         if self._calendar is not None:
             stack.times = self._calendar.ahead(self.n_observations, horizon)
             stack.native = self._calendar.native

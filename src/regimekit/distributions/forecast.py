@@ -288,11 +288,12 @@ class Forecasts(Sequence[Forecast]):
 
     Args:
         offset: (T + 1,) index of the first component of each forecast.
-        share: (P,) probabilities of the components of all forecasts. They are normalized.
+        share: (P,) probabilities of the components of all forecasts.
         location: (P, d) centres.
         spread: (P, d, d) scale matrices.
         dof: (P,) degrees of freedom.
         outlier: (T,) share of the last component of each forecast if it is the outlier component.
+        normalized: whether the shares of each forecast sum to one already.
     """
 
     times: Any = None
@@ -306,14 +307,16 @@ class Forecasts(Sequence[Forecast]):
         spread: Array,
         dof: Array,
         outlier: Array,
+        normalized: bool = False,
     ) -> None:
         self.offset, self.outlier = offset, outlier
         self.share, self.location, self.spread, self.dof = np.array(share), location, spread, dof
-        normalize_shares(offset, self.share)
+        if not normalized:
+            normalize_shares(offset, self.share)
 
     @classmethod
-    def stack(cls, forecasts: Sequence[Forecast]) -> Forecasts:
-        """Return a sequence of forecasts as one stack."""
+    def stack(cls, forecasts: Sequence[Forecast], normalized: bool = False) -> Forecasts:
+        """Return a sequence of forecasts as one stack; `normalized` as for the class."""
         if isinstance(forecasts, Forecasts):
             return forecasts
         if not forecasts:
@@ -331,6 +334,7 @@ class Forecasts(Sequence[Forecast]):
             spread,
             dof,
             np.array([forecast.outlier for forecast in forecasts]),
+            normalized,
         )
 
     def __len__(self) -> int:

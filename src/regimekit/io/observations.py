@@ -103,7 +103,7 @@ class ObservationReader:
         y = self._number(row, self.layout.target)
         previous = self.time_column.last
         time = self._time(row)
-        missing = 0
+        missing: int | None = 0
         if time is not None:
             missing = self.time_column.advance(time, self._row_name(), _SORT)
         if missing is None:
@@ -238,8 +238,7 @@ class ObservationReader:
 
 
 def _second_pass(time: Time, last: Time | None) -> Time:
-    """Return a local time of the hour that the clock repeats in autumn as the second one, if the
-    first one has passed."""
+    """Return a local time, in the hour that the clock repeats in autumn as the one after `last`."""
     if not isinstance(time, datetime) or time.tzinfo is None or not isinstance(last, datetime):
         return time
     later = time.replace(fold=1)

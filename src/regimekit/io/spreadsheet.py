@@ -37,7 +37,10 @@ def write_sheet(path: Path, sheet: str | None, target: Path) -> str:
     try:
         book = openpyxl.load_workbook(path, read_only=True, data_only=True)
     except Exception as error:  # openpyxl raises errors of zip files, XML and its own
-        raise RegimekitError(f"{path.name} cannot be read as a spreadsheet: {error}.") from None
+        raise RegimekitError(
+            f"{path.name} cannot be read as a spreadsheet: {str(error).rstrip('.')}. "
+            "Save the sheet as CSV and pass that file."
+        ) from None
     try:
         names = book.sheetnames
         if sheet is None and len(names) > 1:

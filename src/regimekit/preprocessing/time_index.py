@@ -322,7 +322,7 @@ def dates_of_labels(labels: Any) -> list[datetime]:
         dates = [_date(label) for label in plain]
     except (RegimekitError, TypeError, KeyError, ValueError):
         return []
-    ordered = all(instant(a) <= instant(b) for a, b in itertools.pairwise(dates))
+    ordered = all(_absolute(a) <= _absolute(b) for a, b in itertools.pairwise(dates))
     return dates if ordered else []
 
 
