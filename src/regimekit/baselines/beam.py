@@ -40,6 +40,7 @@ from regimekit.core.warnings import warn_once
 from regimekit.distributions.forecast import Forecast, Forecasts
 from regimekit.ihmm.emissions.matrices import read_covariance, read_vector
 from regimekit.preprocessing import features as feature_maps
+from regimekit.preprocessing.alignment import read_stream
 from regimekit.preprocessing.features import Features, Past
 from regimekit.preprocessing.frames import Row, Series, Table, read_series, read_table
 from regimekit.results import OPENED, RETURNED, Event, Regime, Run, Step, Transitions
@@ -205,7 +206,7 @@ class BeamIhmm(Model):
         Raises:
             RegimekitError: If the data are invalid or level is not strictly between 0 and 1.
         """
-        return self._stream(y, X, progress, level, callbacks)
+        return self._stream(read_stream(y, X, self._warned), progress, level, callbacks)
 
     def _run(
         self,
