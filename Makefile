@@ -8,7 +8,7 @@ export REGIMEKIT_DATA
 UNCOMPILED_TESTS := tests/ihmm/test_hdp.py tests/ihmm/test_resampling.py \
   tests/ihmm/test_linear_gaussian.py tests/ihmm/test_label_matching.py tests/ihmm/test_batch_schedule.py
 
-.PHONY: venv demo test check lint types imports uncompiled checked bench bench-public bench-venv soak soak-model soak-serve \
+.PHONY: venv demo test check lint types imports uncompiled coverage checked bench bench-public bench-venv soak soak-model soak-serve \
   tune replay reproduce quick docs dist wheel-test lock clean
 
 venv: .venv/.made
@@ -26,7 +26,7 @@ demo: venv
 test: venv
 	$(BIN)/python -m pytest -n 2
 
-check: test lint types imports uncompiled
+check: test lint types imports uncompiled coverage
 
 lint: venv
 	$(BIN)/ruff check .
@@ -40,6 +40,11 @@ imports: venv
 
 uncompiled: venv
 	REGIMEKIT_UNCOMPILED=1 $(BIN)/python -m pytest -n 2 -m 'not slow' $(UNCOMPILED_TESTS)
+
+# Branch coverage of the rooms without compiled code; that of the kernels: REGIMEKIT_UNCOMPILED=1 make coverage.
+COVERED_TESTS ?= tests/metrics tests/preprocessing tests/datasets tests/io
+coverage: venv
+	$(BIN)/python -m pytest -q -n 2 -m 'not slow' $(COVERED_TESTS) --cov --cov-report=term
 
 # The tests of the kernels with bounds checks compiled in; `make venv` afterwards builds them without.
 checked: venv
