@@ -1,4 +1,4 @@
-"""`auto`, told nothing, beside simple forecasters: generated streams and the series that are there.
+"""`auto` with default settings beside simple forecasters, on generated and real series.
 
     python -m benchmarks.auto [--rows 700] [--seed 77] [--real] [--only "walk with jumps,arma"]
 
@@ -92,7 +92,7 @@ def scored(model: Any, y: np.ndarray, first: int) -> tuple[float, list[float], n
 
 
 def best_simple(y: np.ndarray, first: int) -> tuple[float, str]:
-    """The best of the simple forecasters in hindsight; they are told the scale."""
+    """The best of the simple forecasters in hindsight; they know the scale."""
     sd = float(np.nanstd(np.diff(y))) or 1.0
     offset = float(np.nanmedian(y))
     found = []
@@ -121,10 +121,10 @@ def main() -> None:
         crps, cover, regimes = scored(model, y, first)
         ratios.append(crps / best)
         worst = next(iter(model.regret.items()))
-        held = " ".join(f"{c:.2f}" for c in cover)
+        covered = " ".join(f"{c:.2f}" for c in cover)
         changes = int((np.diff(regimes[first:]) != 0).sum())
-        told = f"{len(set(regimes.tolist()))}, {changes}"
-        cells = (name, f"{ratios[-1]:.2f}", peer, f"{worst[1]:.3f} ({worst[0]})", held, told)
+        found = f"{len(set(regimes.tolist()))}, {changes}"
+        cells = (name, f"{ratios[-1]:.2f}", peer, f"{worst[1]:.3f} ({worst[0]})", covered, found)
         print(" | ".join(cells), flush=True)
     print(f"geometric mean | {math.exp(np.mean(np.log(ratios))):.3f} | | | |")
 

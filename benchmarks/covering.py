@@ -1,7 +1,7 @@
-"""`python -m benchmarks.covering [--seeds 5] [--out FILE]`: what intervals of `auto` hold.
+"""`python -m benchmarks.covering [--seeds 5] [--out FILE]`: coverage of the intervals of `auto`.
 
-Intervals of 50, 80, 90 and 95 % are asked how many values they held, on the streams of
-`benchmarks.auto` and on real series, told nothing. The largest error of the four counts.
+The coverage of intervals of 50, 80, 90 and 95 % is measured on the streams of `benchmarks.auto` and
+on real series, with default settings. The largest error of the four counts.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from regimekit import datasets as data
 
 ROWS, FIRST = 1200, 100
 LARGEST = "largest error of the four, in points"
-CODES = ("rare counts",)  # values that are a few codes have no middle: 50 % cannot be held
+CODES = (
+    "rare counts",
+)  # values that are a few codes have no middle: an interval of 50 % does not exist
 SERIES = {
     "well-log": lambda: data.load("well_log").y,
     "order flow, 60 ticks": lambda: data.load("ofi_es", bucket=60).y,
@@ -27,11 +29,11 @@ SERIES = {
 
 
 def errors(y: Array, seed: int) -> dict[str, float]:
-    """How far off the share of values held is at each level, in points."""
-    _, held, _ = auto.scored(rk.auto(seed=seed), y, FIRST)
+    """Error of the coverage at each level, in percentage points."""
+    _, covered, _ = auto.scored(rk.auto(seed=seed), y, FIRST)
     off = {
         f"error at {100 * level:.0f} %, in points": 100 * (found - level)
-        for level, found in zip(auto.LEVELS, held, strict=True)
+        for level, found in zip(auto.LEVELS, covered, strict=True)
     }
     return off | {LARGEST: max(map(abs, off.values()))}
 

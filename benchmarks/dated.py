@@ -1,8 +1,8 @@
-"""`python -m benchmarks.dated [--seeds 20] [--out FILE]`: what it is worth to be told the season.
+"""`python -m benchmarks.dated [--seeds 20] [--out FILE]`: gain from a given season.
 
-Months of five years, with and without a season of twelve, by an `auto` that is told so (as the
+Months of five years, with and without a season of twelve, by an `auto` with this season (as the
 dates of a series tell it) and by one that is not. CRPS of the one-step forecasts after the first
-year: below 1 the one that is told is ahead.
+year: below 1 the one with the season is better.
 """
 
 from __future__ import annotations
@@ -50,20 +50,20 @@ def follow(model: rk.bank.Auto, y: Array) -> float:
 
 def compare(made: Made, seed: int) -> dict[str, float]:
     y = months(made, seed)
-    told, plain = rk.auto(seasons=YEAR, seed=seed), rk.auto(seed=seed)
-    ratio = follow(told, y) / follow(plain, y)
-    models = {"told": told, "not told": plain}
+    given, plain = rk.auto(seasons=YEAR, seed=seed), rk.auto(seed=seed)
+    ratio = follow(given, y) / follow(plain, y)
+    models = {"season given": given, "season not given": plain}
     found = {
         f"share of runs with the season in use, {name}": float(
             model.stream is not None and YEAR in model.stream.seasons
         )
         for name, model in models.items()
     }
-    return {"CRPS, told over not told": ratio} | found
+    return {"CRPS, season given over not given": ratio} | found
 
 
 QUESTIONS = {name: Question(name, partial(compare, made), ()) for name, made in STREAMS.items()}
 
 
 if __name__ == "__main__":
-    ask_all(QUESTIONS, "benchmarks.dated", "`auto` on months, told their season or not", 20)
+    ask_all(QUESTIONS, "benchmarks.dated", "`auto` on months, season given or not", 20)

@@ -10,7 +10,7 @@ y of one coordinate:
     learn   the chosen slot alone, unless particles are resampled: then all are copied
     sweep   as many as the batch has observations, self-transitions left out from the second on
 
-Where a dense program would be slow for no good reason, the cheapest honest way was taken. Gamma
+Where a dense program would be slow for no good reason, the cheapest comparable way was taken. Gamma
 draws are Marsaglia and Tsang's, all of a sweep in one loop. Tables are drawn per dish, from a
 binomial with the exact mean and variance of their number (`draw_tables`). `python -m
 benchmarks.same_law` shows that forecasts have the engine's distribution.
@@ -34,7 +34,7 @@ LEAST = 1e-12
 
 
 class Settings(NamedTuple):
-    """What the model is told; static for the compiler."""
+    """Settings of the model; static for the compiler."""
 
     batch: int
     particles: int = 100
@@ -62,7 +62,7 @@ class State(NamedTuple):
     log_weight: jax.Array  # (N,)
 
 
-class Told(NamedTuple):
+class Outputs(NamedTuple):
     """What comes out for every observation, (B,) per batch."""
 
     mean: jax.Array
@@ -345,7 +345,7 @@ def resample(state: State, log_nu: jax.Array, w2: jax.Array, key: jax.Array) -> 
     return copied, log_nu[parents], w2[parents]
 
 
-def commit(state: State, s: Settings, inputs: tuple[jax.Array, ...]) -> tuple[State, Told]:
+def commit(state: State, s: Settings, inputs: tuple[jax.Array, ...]) -> tuple[State, Outputs]:
     """One batch: forecast, score, weigh, resample, assign, learn, prune, structure."""
     y, x, key, time = inputs
     keys = jax.random.split(key, 4)
@@ -370,7 +370,7 @@ def commit(state: State, s: Settings, inputs: tuple[jax.Array, ...]) -> tuple[St
     state = draw_prospects(state, s, opened, keys[2])
     state = refresh(state, s, keys[3])
     size = jnp.ones(s.batch)
-    return state, Told(mean, variance, log_score, ess * size, state.n.max() * size)
+    return state, Outputs(mean, variance, log_score, ess * size, state.n.max() * size)
 
 
 def assign(
@@ -396,24 +396,24 @@ def assign(
 
 
 @partial(jax.jit, static_argnames="s")
-def _run(y: jax.Array, x: jax.Array, seed: jax.Array, s: Settings) -> Told:
+def _run(y: jax.Array, x: jax.Array, seed: jax.Array, s: Settings) -> Outputs:
     """y (T / B, B) and x (T / B, B, m)."""
     first, rest = jax.random.split(jax.random.key(seed))
     keys = jax.random.split(rest, y.shape[0])
     times = jnp.arange(y.shape[0])
     state = begin(first, s, x.shape[2])
-    _, told = lax.scan(partial(_step, s), state, (y, x, keys, times))
-    return jax.tree.map(lambda array: array.reshape(-1), told)
+    _, outputs = lax.scan(partial(_step, s), state, (y, x, keys, times))
+    return jax.tree.map(lambda array: array.reshape(-1), outputs)
 
 
-def _step(s: Settings, state: State, inputs: tuple) -> tuple[State, Told]:
+def _step(s: Settings, state: State, inputs: tuple) -> tuple[State, Outputs]:
     return commit(state, s, inputs)
 
 
-def run(y: np.ndarray, X: np.ndarray, settings: Settings, seed: int = 0) -> Told:
+def run(y: np.ndarray, X: np.ndarray, settings: Settings, seed: int = 0) -> Outputs:
     """The stream y (T,) with features X (T, m), T a multiple of the batch; results as arrays."""
     batches = len(y) // settings.batch
     used = batches * settings.batch
     shaped = y[:used].reshape(batches, -1), X[:used].reshape(batches, settings.batch, -1)
-    told = _run(*map(jnp.asarray, shaped), jnp.asarray(seed), settings)
-    return Told(*map(np.asarray, jax.block_until_ready(told)))
+    outputs = _run(*map(jnp.asarray, shaped), jnp.asarray(seed), settings)
+    return Outputs(*map(np.asarray, jax.block_until_ready(outputs)))

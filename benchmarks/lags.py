@@ -19,14 +19,14 @@ ROWS, TRAINED = 1200, 200
 LAGS = rk.features.intercept() + rk.features.lags(1)
 RAW = {"D13": "paper"}
 MODELS: dict[str, dict[str, Any]] = {
-    "br_ihmm, noise told": {"model": "br_ihmm", "noise": 1.0, "prior_var": 4.0},
+    "br_ihmm, known noise": {"model": "br_ihmm", "noise": 1.0, "prior_var": 4.0},
     "student_t_ihmm": {"model": "student_t_ihmm"},
 }
 
 
 def make(settings: dict[str, Any], **more: Any) -> Any:
-    told = {name: value for name, value in settings.items() if name != "model"}
-    return rk.make(settings["model"], features=LAGS, **told, **more)
+    chosen = {name: value for name, value in settings.items() if name != "model"}
+    return rk.make(settings["model"], features=LAGS, **chosen, **more)
 
 
 def recursion(steps: Array, phi: float) -> Array:

@@ -3,7 +3,7 @@
     regimekit          br_ihmm as it comes (contamination, islands), through `run`
     paper's rule      the same engine with the paper's rule, which the dense version computes too
     dense JAX         `dense_jax`, 30 slots padded, as the paper's algorithm is usually written
-    dense, trimmed    the same with as many slots as this stream was seen to need, known beforehand
+    dense, trimmed    the same with as many slots as this stream was seen to need, known in advance
     reference         tests/ihmm/reference.py, the paper's rule in plain Python
     particles         a bootstrap filter of that package, told levels, noise and transitions
     river             Holt-Winters and SNARIMAX: point forecasts, no regimes

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.real [--only NAME ..] [--out FILE]`: `auto` on real series, told nothing.
+"""`python -m benchmarks.real [--only NAME ..] [--out FILE]`: default `auto` on real series.
 
 Forecasts are made one step ahead and nothing is tuned. All rows but the first are scored: before
 it nothing is known, not even the order of magnitude. Errors are in standard deviations of the
@@ -95,13 +95,11 @@ def regression(seed: int) -> dict[str, float]:
     run = rk.auto(seed=seed).run(stream.y, stream.X)
     clean = stream.y if stream.clean is None else stream.clean
     oracle = rk.evaluate.rmse(clean, rk.evaluate.oracle(stream, 1.0, 1.0).mean)
-    told = rk.br_ihmm(features=rk.features.columns(), noise=1.0, prior_var=1.0, batch=2, seed=seed)
-    beside = told.run(stream.y, stream.X)
+    model = rk.br_ihmm(features=rk.features.columns(), noise=1.0, prior_var=1.0, batch=2, seed=seed)
+    beside = model.run(stream.y, stream.X)
     return {
         "RMSE over the oracle's": rk.evaluate.rmse(clean, run.mean) / oracle,
-        "the same of br_ihmm that is told noise and prior, B 2": rk.evaluate.rmse(
-            clean, beside.mean
-        )
+        "the same of br_ihmm with known noise and prior, B 2": rk.evaluate.rmse(clean, beside.mean)
         / oracle,
     }
 
@@ -113,7 +111,7 @@ QUESTIONS = {
         "electricity, 8000 hours, lags given", lags_given, (Goal("RMSE", 0.050),), 1
     ),
     "lags_found": Question(
-        "electricity, 8000 hours, told nothing", lags_found, (Goal("RMSE", 0.055),), 1
+        "electricity, 8000 hours, default settings", lags_found, (Goal("RMSE", 0.055),), 1
     ),
     "spoilt": Question(
         "the same, 1 % of loads 10 sd off, lags given",
@@ -128,7 +126,7 @@ QUESTIONS = {
         "electricity, all hours, the paper's features", weather, (Goal("RMSE", 0.22),), 1
     ),
     "regression": Question(
-        "paper's regression m = 100, told nothing",
+        "paper's regression m = 100, default settings",
         regression,
         (Goal("RMSE over the oracle's", 1.10),),
         4,
@@ -137,4 +135,4 @@ QUESTIONS = {
 
 
 if __name__ == "__main__":
-    ask_all(QUESTIONS, "benchmarks.real", "`auto` on real series, told nothing", 1)
+    ask_all(QUESTIONS, "benchmarks.real", "`auto` on real series, default settings", 1)

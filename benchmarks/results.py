@@ -43,7 +43,7 @@ def _made() -> str:
     return (
         f"Written by `make bench WRITE=1` on {today}: {', '.join(versions)}.\n\n"
         "Processor time per observation on one core, 100 particles, float64, warmed up and "
-        "compiled beforehand, best of several rounds taken in turns. All of a column comes from "
+        "compiled in advance, best of several rounds taken in turns. All of a column comes from "
         "one run: read the ratios. m is the number of features, B the batch; "
         "`benchmarks/peers.py` says what each line does."
     )

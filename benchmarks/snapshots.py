@@ -58,15 +58,19 @@ def models() -> Iterator[tuple[str, Any]]:
     """Words and a model that has learnt."""
     rng = np.random.default_rng(0)
     y, (target, x) = levels(rng), regressions(rng)
-    told = {"noise": 0.25, "prior_var": 25.0}
+    variances = {"noise": 0.25, "prior_var": 25.0}
     every = rk.features.intercept() + rk.features.columns()
     for words, model, given in (
-        ("`br_ihmm`, level, noise told", rk.br_ihmm(**told), (y,)),
-        ("`br_ihmm`, level, units learnt", rk.br_ihmm(), (y,)),
+        ("`br_ihmm`, level, known noise", rk.br_ihmm(**variances), (y,)),
+        ("`br_ihmm`, level, units estimated", rk.br_ihmm(), (y,)),
         ("`student_t_ihmm`, level, units learnt", rk.student_t_ihmm(), (y,)),
-        ("`br_ihmm`, 10 coefficients, 10 regimes", rk.br_ihmm(**told, features=every), (target, x)),
-        ("`bocd`, level", rk.bocd(**told), (y,)),
-        ("`auto`, nothing told", rk.auto(), (y[:1000],)),
+        (
+            "`br_ihmm`, 10 coefficients, 10 regimes",
+            rk.br_ihmm(**variances, features=every),
+            (target, x),
+        ),
+        ("`bocd`, level", rk.bocd(**variances), (y,)),
+        ("`auto`, default settings", rk.auto(), (y[:1000],)),
     ):
         model.run(*given)
         yield words, model

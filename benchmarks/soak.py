@@ -2,7 +2,7 @@
 
     python -m benchmarks.soak --observations 1000000
 
-Every segment has a level of its own, drawn anew within the reach of the model's prior and never
+Every segment has a level of its own, drawn again within the reach of the model's prior and never
 used again, so a model that forgets nothing would grow without end. One line per twentieth:
 processor time per observation (what else the machine does is not the point), resident memory, size
 of the snapshot, regimes known now and opened in it. The last lines compare the last tenth with the
@@ -26,7 +26,7 @@ _SEGMENT = 200  # observations of a regime before the next, never seen one
 _SD = 0.5  # of the noise
 _REACH = 50.0  # standard deviation of the levels
 _BLOCKS = 20
-_KNOWN = {"noise": _SD**2, "prior_var": _REACH**2}  # for models that are told the noise
+_KNOWN = {"noise": _SD**2, "prior_var": _REACH**2}  # for models with known noise
 
 
 class Block(NamedTuple):

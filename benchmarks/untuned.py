@@ -1,6 +1,6 @@
 """`python -m benchmarks.untuned [--seeds 20] [--only NAME ..]`: the rule's targets, nothing tuned.
 
-Every row is one question put to a model that is told nothing but its units (or, where the row says
+Every row is one question put to a model that knows only its units (or, where the row says
 so, the noise): means over seeds 0 .. n - 1, what was wanted, and whether it was reached. With
 `--out FILE` the table is written as Markdown, with versions.
 """
@@ -90,23 +90,23 @@ def iid(noise: str) -> Callable[[int], dict[str, float]]:
         stream = rk.data.iid_regimes(seed, noise=noise)
         y, centre, scale = in_units(stream.y)
         run = rk.student_t_ihmm(**UNITS, seed=seed).run(y)
-        told = rk.evaluate.oracle(stream, 0.25 if noise == "gauss" else 1.125, 4.0)
+        reference = rk.evaluate.oracle(stream, 0.25 if noise == "gauss" else 1.125, 4.0)
         error = rk.evaluate.rmse(stream.clean, centre + scale * run.mean)
         return {
             "regimes (3 true)": float(rk.evaluate.n_regimes(run.path)),
             "adjusted Rand": rk.evaluate.adjusted_rand(run.path, stream.regimes),
-            "RMSE over the oracle's": error / rk.evaluate.rmse(stream.clean, told.mean),
-            "the same of a filter told all but the path": rk.evaluate.rmse(
-                stream.clean, told_all_but_the_path(stream, noise)
+            "RMSE over the oracle's": error / rk.evaluate.rmse(stream.clean, reference.mean),
+            "the same of a filter that knows all but the path": rk.evaluate.rmse(
+                stream.clean, filter_with_known_parameters(stream, noise)
             )
-            / rk.evaluate.rmse(stream.clean, told.mean),
+            / rk.evaluate.rmse(stream.clean, reference.mean),
             "coverage of 90 %": rk.evaluate.coverage(y, run.lower, run.upper),
         }
 
     return ask
 
 
-def told_all_but_the_path(stream: rk.data.Dataset, noise: str) -> Array:
+def filter_with_known_parameters(stream: rk.data.Dataset, noise: str) -> Array:
     """One-step means of the filter that knows levels, noise, outliers' rate and how long regimes
     last: what an online method can hope for where the oracle also knows when regimes change."""
     levels = np.asarray(stream.info["means"])
@@ -128,12 +128,12 @@ def synthetic(seed: int) -> dict[str, float]:
     stream = rk.data.synthetic_regression(seed, signal_sd=10.0)
     model = rk.br_ihmm(noise=1.0, prior_var=1.0, batch=2, features=rk.features.columns(), seed=seed)
     run = model.run(stream.y, stream.X)
-    told = rk.evaluate.oracle(stream, 1.0, 1.0)
+    reference = rk.evaluate.oracle(stream, 1.0, 1.0)
     clean = stream.clean if stream.clean is not None else stream.y
     match = rk.evaluate.match_regimes(run.path, stream.changepoints, RUN_THRESHOLD)
     return {
         "RMSE over the oracle's": rk.evaluate.rmse(clean, run.mean)
-        / rk.evaluate.rmse(clean, told.mean),
+        / rk.evaluate.rmse(clean, reference.mean),
         "adjusted Rand": rk.evaluate.adjusted_rand(run.path, stream.regimes),
         "PPV": match.ppv,
         "TPR": match.tpr,
@@ -199,7 +199,7 @@ QUESTIONS = {
         (*LEVELS, Goal("RMSE over the oracle's", 1.045)),
     ),
     "synthetic": Question(
-        "paper's regression m = 100, noise told, B 2",
+        "paper's regression m = 100, known noise, B 2",
         synthetic,
         (
             Goal("RMSE over the oracle's", 1.08),
@@ -263,8 +263,8 @@ def ask_all(questions: dict[str, Question], module: str, title: str, seeds: int)
     if given.out:
         made = f"regimekit {rk.__version__}, Python {platform.python_version()}, "
         made += f"NumPy {np.__version__}, seeds 0 .. n - 1"
-        told = f"Made by `python -m {module} --out FILE` with {made}.\n\n"
-        given.out.write_text(f"# {title}\n\n{told}" + "\n".join(lines) + "\n", "utf-8")
+        reference = f"Made by `python -m {module} --out FILE` with {made}.\n\n"
+        given.out.write_text(f"# {title}\n\n{reference}" + "\n".join(lines) + "\n", "utf-8")
 
 
 if __name__ == "__main__":

@@ -56,16 +56,16 @@ def _prose(cells: list[dict[str, Any]], text: str, page: Path) -> None:
     def moved(link: re.Match[str]) -> str:
         return f"](../{posixpath.normpath(posixpath.join(here, link[1]))})"
 
-    said = _LINK.sub(moved, _PICTURE.sub("", text)).strip()
-    if said:
-        cells.append({"cell_type": "markdown", "metadata": {}, "source": _lines(said)})
+    prose = _LINK.sub(moved, _PICTURE.sub("", text)).strip()
+    if prose:
+        cells.append({"cell_type": "markdown", "metadata": {}, "source": _lines(prose)})
 
 
 def _code(cells: list[dict[str, Any]], language: str, code: str) -> None:
     """Append a code cell, or a Markdown cell if the tests do not run the code."""
     if code.startswith("# Not run by the tests"):
-        said = f"```{language}\n{code}```"
-        cells.append({"cell_type": "markdown", "metadata": {}, "source": _lines(said)})
+        prose = f"```{language}\n{code}```"
+        cells.append({"cell_type": "markdown", "metadata": {}, "source": _lines(prose)})
         return
     source = code.strip() if language == "python" else "%%bash\n" + code.strip()
     cells.append(

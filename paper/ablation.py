@@ -1,4 +1,4 @@
-"""What each piece of our rule is worth: taken away one by one, from both editions."""
+"""What each piece of our rule contributes: removed one by one, from both editions."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _ablation(results: Results, edition: str) -> Made:
     columns[2] = "RMSE, of uncontaminated values where they are known"
     caption = (
         "Each dot is a stream: its error without one piece of the rule over its error with all "
-        "of them. Above the line the piece is worth having there."
+        "of them. Above the line the piece improves the result there."
     )
     table = (
         "Each row is the whole rule without one piece of it; compare it with the first row of its "

@@ -61,8 +61,8 @@ def _ahead(results: Results) -> Made:
             mine = results.plan.parts(claim.stream, "br_ihmm", ours)
             others = results.plan.parts(claim.stream, rival, variant)
             found = results.paired(mine, others, claim.score)
-            told = title("br_ihmm", ours)
-            row: list[Value] = [claim.stream, measure(claim.score), told]
+            label = title("br_ihmm", ours)
+            row: list[Value] = [claim.stream, measure(claim.score), label]
             row.append(f"{rival}: {title(rival, variant)}")
             if found is None:
                 rows.append([*row, results.why_not(others[0]) or "not defined", ""])
@@ -77,8 +77,8 @@ def _ahead(results: Results) -> Made:
     ]
     caption = (
         "Each row compares two models run by run: the mean difference over n pairs of runs with "
-        "the same seed, and in brackets the interval that holds the true one with 95 % "
-        "confidence. *ahead* and *behind* are said where the interval does not hold 0, "
+        "the same seed, and in brackets the interval that contains the true one with 95 % "
+        "confidence. *ahead* and *behind* are printed where the interval does not contain 0, "
         "*undecided* where it does."
     )
     return Made([Table(columns, rows, f"{caption} {untuned(asked)}".strip())])
@@ -91,8 +91,8 @@ ITEMS = (
         "our own: paired differences of the tables",
         "A difference is br_ihmm's score less the rival's with the same seed, averaged; the "
         "interval is Student's over seeds, at 95 % each, without a correction for their number. "
-        "On a generated stream a seed draws stream and model anew, so the interval speaks of such "
-        "streams. On a real series only the model's draws differ, so it speaks of that series "
+        "On a generated stream a seed draws stream and model anew, so the interval refers to such "
+        "streams. On a real series only the model's draws differ, so it refers to that series "
         "alone; a rival that draws nothing enters as one number.",
         _ahead,
         _needed,

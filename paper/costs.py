@@ -2,7 +2,7 @@
 
 Writes `costs.json`: seconds of one core per 1000 rows with 100 particles, or of one answer of a
 probe. The plan counts seeds by it, and `regimekit reproduce all --estimate` says what is left to
-run. What is there already is not measured again; remove the file to begin anew.
+run. What is there already is not measured again; remove the file to start again.
 """
 
 from __future__ import annotations

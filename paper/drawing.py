@@ -89,8 +89,8 @@ def stacked(results: Results, lines: Sequence[Line], panel: Panel, heading: str)
                 continue
             panel(ax, run)
             named = lines[index].only if lines[index].only and variant == SECOND else variant
-            told = title(lines[index].model, named)
-            ax.set_title(f"{run.label}: {told}", loc="left", fontsize=8)
+            heading = title(lines[index].model, named)
+            ax.set_title(f"{run.label}: {heading}", loc="left", fontsize=8)
         lowest = [ax for ax in column if ax.axison][-1]
         lowest.tick_params(labelbottom=True)
         lowest.set_xlabel("observation")

@@ -60,7 +60,7 @@ def _rolling(results: Results) -> Made:
     )
     table = (
         "The error of one-hour forecasts of the standardised load after the first 12 000 hours, "
-        "how much of it the 90 % interval holds, and how many regimes and switches between them "
+        "how much of it the 90 % interval covers, and how many regimes and switches between them "
         "the model found."
     )
     lines = _lines("rmse_observed", "coverage", "regimes", "switches")
@@ -104,17 +104,17 @@ def _forecasts(results: Results) -> Made:
     )
     table = (
         "The mean absolute error of one-hour forecasts of the standardised load after the first "
-        "12 000 hours, and how much of it the 90 % interval holds."
+        "12 000 hours, and how much of it the 90 % interval covers."
     )
     return Made([comparison(results, _lines("mae", "coverage"), table)], draw, caption)
 
 
 def _panel(ax: Any, run: Track) -> None:
-    y, said = run.source.data.y, run.columns
+    y, outputs = run.source.data.y, run.columns
     hours = range(y.size)
     ax.plot(y, lw=1, color="0.6")
-    ax.fill_between(hours, said["lower"], said["upper"], color=run.colour, alpha=0.2, lw=0)
-    ax.plot(said["mean"], lw=0.9, color=run.colour)
+    ax.fill_between(hours, outputs["lower"], outputs["upper"], color=run.colour, alpha=0.2, lw=0)
+    ax.plot(outputs["mean"], lw=0.9, color=run.colour)
     ax.set_ylim(y.min() - 1.0, y.max() + 0.5)  # a forecast far off the data leaves the picture
     drawing.strip(ax, run)
 

@@ -1,8 +1,4 @@
-"""Goals that other commands measure, read off the pages these write: speed, size, real series.
-
-A page is the only place where such a figure stands; here it is looked up, not copied, so that all
-goals can be seen together and none can be told differently in two places.
-"""
+"""Goals measured by other commands, read from their pages: speed, size, real series."""
 
 from __future__ import annotations
 
@@ -55,7 +51,7 @@ GOALS = (
     Goal(_ENGINE, SPEED, "`regimekit --help`", "", "s of regimekit --help", 0.5),
     *(
         Goal(_STATE, SIZE, model, column, f"{column}: {model.replace('`', '')}", most)
-        for model in ("`br_ihmm`, level, noise told", "`br_ihmm`, level, units learnt")
+        for model in ("`br_ihmm`, level, known noise", "`br_ihmm`, level, units estimated")
         for column, most in (("kB", 8.0), ("ms to load", 0.3))
     ),
 )
@@ -63,7 +59,7 @@ GOALS = (
 
 def rows() -> list[list[Value]]:
     """All of them as rows of the table of targets; a page that is not here gives none."""
-    return [row for goal in GOALS if (row := _row(goal))] + _told(REAL)
+    return [row for goal in GOALS if (row := _row(goal))] + _rows_of_page(REAL)
 
 
 def _row(goal: Goal) -> list[Value] | None:
@@ -75,8 +71,8 @@ def _row(goal: Goal) -> list[Value] | None:
     return [goal.about, "", goal.words, wanted, Cell(found, None, 1), met]
 
 
-def _told(page: str) -> list[list[Value]]:
-    """The rows of a page that tells goals itself: stream, measure, wanted, mean, runs, met."""
+def _rows_of_page(page: str) -> list[list[Value]]:
+    """Rows of a page that lists goals: stream, measure, wanted, mean, runs, met."""
     lines = [cells for table in tables(page) for cells in table[1:] if len(cells) == 6 and cells[2]]
     return [
         [_AUTO, stream, measure, wanted, Cell(float(mean), None, int(runs)), met]

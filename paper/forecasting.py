@@ -77,7 +77,7 @@ def _runtime_lines() -> list[Line]:
 def _forecast(results: Results) -> Made:
     caption = (
         "The root mean square error of one-step forecasts, lower is better, and how much of the "
-        "observed values the 90 % interval holds, which should be 0.9. Real series are scored "
+        "observed values the 90 % interval covers, which should be 0.9. Real series are scored "
         "after their training part; a measure over all rows says so."
     )
     return Made([comparison(results, _forecast_lines(), caption)])
@@ -96,7 +96,8 @@ ITEMS = (
         "*Synthetic.* The paper's error is on the observed values: 1 % of them uniform on "
         "[-600, 600] put 600 √(0.01 / 3) = 34.6 into the RMSE of a perfect forecast, so most of "
         "46.1 is the outliers themselves. We print that error and, beside it, the error on the "
-        "uncontaminated values with the oracle's (the same filter told regimes and outliers). "
+        "uncontaminated values with the oracle's (the same filter with known regimes and "
+        "outliers). "
         "Every run draws its own stream; the paper's deviation of 0.003 can only be that of runs "
         "over one stream. Feature law, coefficients and R are not stated (`data."
         "synthetic_regression` names ours). *Electricity.* Scored are the hours after the first "
@@ -107,8 +108,8 @@ ITEMS = (
         "S&P 500 ticks: compare the models on it with each other, never with the paper's 0.616. "
         "The printed settings hold the lag's coefficient at rho; tuned models learn it. Both "
         "series are standardised over all rows as in the paper, for every model alike. "
-        "*beam_ihmm* has seen the whole stream before it says anything; its error is not a "
-        "forecast's, and it is told the R and Sigma_0 that tuning found for ihmm. *bocd*: the "
+        "*beam_ihmm* has seen the whole stream before its first output; its error is not a "
+        "forecast's, and it uses the R and Sigma_0 that tuning found for ihmm. *bocd*: the "
         "paper gives no settings; it is tuned like the others.",
         _forecast,
         lambda plan: parts_of(_forecast_lines())(plan),

@@ -52,9 +52,9 @@ def _found_rows() -> list[list[Value]]:
             used = chosen.get(name)
             fixed = NO_VALUE if used is None else f"({_number(used)})"
             cells.append(_number(used) if name in names and used is not None else fixed)
-        told = [search.stream, search.model, title(search.model, search.variant)]
+        labels = [search.stream, search.model, title(search.model, search.variant)]
         value = kept.get("value")
-        rows.append([*told, *cells, kept.get("degree"), _trials(kept, search), value])
+        rows.append([*labels, *cells, kept.get("degree"), _trials(kept, search), value])
     return rows
 
 

@@ -62,7 +62,7 @@ _CAPTION = (
 _TABLE = (
     "What is found of three levels that return, beside the truth in the last rows: regimes and "
     "switches between them, the error of forecasts of the values without outliers and its ratio "
-    "to that of an oracle that is told regimes and outliers, the agreement of found and true "
+    "to that of an oracle that knows regimes and outliers, the agreement of found and true "
     "regimes (adjusted Rand index, 1 is perfect), PPV and TPR (1 without false alarms, without "
     "misses), the delay of changes in observations, and how much of the values the 90 % interval "
     "holds."
@@ -88,7 +88,7 @@ def _eye_candy(results: Results) -> Made:
 
 _COMMON = (
     "The means of the three regimes are not stated; -2, 0, 2 are taken, and no fitted values are "
-    "printed: tau_ESS 50, B 6, c² 2 stand for the paper's. All tuned models are told R = 0.25 as "
+    "printed: tau_ESS 50, B 6, c² 2 stand for the paper's. All tuned models use R = 0.25 as "
     "the paper's are. Every run draws its own path; at a self-transition of 0.995 a stream has "
     "about six switches. "
 )
@@ -115,8 +115,8 @@ ITEMS = (
         "iid_t",
         "Levels with Student-t noise",
         "Figure `fig:compare_t`",
-        _COMMON + "The noise has variance 1.125 and the models are told 0.25, as the paper does "
-        "on purpose. The oracle is told 1.125.",
+        _COMMON + "The noise has variance 1.125 and the models use 0.25, as the paper does "
+        "on purpose. The oracle uses 1.125.",
         partial(_iid, stream="iid_t"),
         parts_of(_lines("iid_t")),
     ),

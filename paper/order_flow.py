@@ -57,7 +57,7 @@ def _ofi(results: Results) -> Made:
 
     table = (
         "The root mean square error of one-step forecasts of order flow after the first 2000 "
-        "observations, and how much of it the 90 % interval holds."
+        "observations, and how much of it the 90 % interval covers."
     )
     return Made([comparison(results, _lines(), table)], draw, _CAPTION)
 

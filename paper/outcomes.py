@@ -135,8 +135,8 @@ def _scores(source: Stream, columns: dict[str, NDArray[Any]]) -> dict[str, float
         true = source.data.info["variance"][: y.size]
         scores["log_variance_error"] = log_error(columns["sd"] ** 2, true)
     if source.truth is not None:
-        told = evaluate.oracle(source.data, source.truth.noise, source.truth.prior_var)
-        scores["rmse_oracle"] = evaluate.rmse(y, told.mean)
+        reference = evaluate.oracle(source.data, source.truth.noise, source.truth.prior_var)
+        scores["rmse_oracle"] = evaluate.rmse(y, reference.mean)
         scores["oracle_ratio"] = scores["rmse"] / scores["rmse_oracle"]
     return scores
 

@@ -140,8 +140,8 @@ def _groups(results: Results, parts: Sequence[Part]) -> list[dict[str, Any]]:
 
 def _section(content: dict[str, Any], tables: list[str], groups: list[dict[str, Any]]) -> str:
     """An item's page below its title."""
-    said = [f"Source: {content['source']}.", _runs(groups), _confirmed(content["confirmed"])]
-    parts = [" ".join(filter(None, said))]
+    sentences = [f"Source: {content['source']}.", _runs(groups), _confirmed(content["confirmed"])]
+    parts = [" ".join(filter(None, sentences))]
     if content["quick"] and groups:
         parts.append(f"**{_QUICK}**")
     parts += tables
@@ -166,10 +166,10 @@ def _confirmed(found: Sequence[str]) -> str:
     """Which runs replays have carried over, from which state to which (`model:made:state`)."""
     if not found:
         return ""
-    told = ["{} (made by {}, confirmed for {})".format(*one.split(":")) for one in found]
+    origins = ["{} (made by {}, confirmed for {})".format(*one.split(":")) for one in found]
     return (
         "Made by an older state of the source, and confirmed for the present one by replays of the "
-        f"first seeds, times excepted: runs of {', '.join(told)}."
+        f"first seeds, times excepted: runs of {', '.join(origins)}."
     )
 
 
@@ -179,18 +179,18 @@ def _preface(out: Path, names: Sequence[str]) -> str:
     lines = [
         "For each table and figure of the paper: what it prints, and ours in five columns. Under "
         "the paper's rule with the settings it prints; under its rule, tuned; the first and the "
-        "second edition of our rule, tuned; and told nothing. Every model and rule is tuned by "
-        "the same search (`hyperparameters` states it), on rows that the tables do not score: of "
-        "a real series only the rows after the training part count, and a generated stream is "
-        "tuned on seeds that no table uses. A cell is mean ± standard deviation over seeds (n "
-        "runs really done); seeds count from 0 and, with all settings, are in the JSON file of "
+        "second edition of our rule, tuned; and with default settings. Every model and rule is "
+        "tuned by the same search (`hyperparameters` states it), on rows that the tables do not "
+        "score: of a real series only the rows after the training part count, and a generated "
+        "stream is tuned on seeds that no table uses. A cell is mean ± standard deviation over "
+        "seeds (n runs done); seeds count from 0 and, with all settings, are in the JSON file of "
         "the same name, and every run is a line of a CSV file in the folder `runs`. Where "
         "something could not be run the cell says why.",
         "Made with " + "; ".join(made_with) + ".",
     ]
     if older := [f"`{content['name']}`" for content in contents if outdated(content["sources"])]:
         lines.append(
-            f"Made by an older state of the source, and so to be made anew: {', '.join(older)}."
+            f"Made by an older state of the source, and so to be made again: {', '.join(older)}."
         )
     if carried := [f"`{content['name']}`" for content in contents if content.get("confirmed")]:
         lines.append(

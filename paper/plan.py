@@ -34,7 +34,7 @@ SEEDS = {
     "untuned": MANY,
     "auto": MANY,
     "bursts": 60,
-    "torture": 12,
+    "stress": 12,
 }
 MINUTE, LONG = 60.0, 100.0  # seconds
 PAIR = 2  # runs of what takes long
@@ -148,7 +148,7 @@ def row_seconds(part: Part) -> float:
 
 
 def kind(part: Part) -> str:
-    """What decides how long a row takes: stream, model, whether D9 is mended, which edition."""
+    """What decides how long a row takes: stream, model, whether D9 is corrected, which edition."""
     rule = part.settings.get("rule", "default")
     drawn = rule == "paper" or (isinstance(rule, dict) and rule.get("D9") == "paper")
     words = [part.stream, part.model]

@@ -3,7 +3,7 @@
 untuned   the rule on streams that nobody tuned for (`benchmarks.untuned`)
 auto      `auto` beside the best simple forecaster in hindsight (`benchmarks.auto`)
 bursts    whether a burst of half a batch opens a regime (`benchmarks.bursts`)
-torture   what is left of a model after its sensor has lied (`torture`)
+stress   state of a model after faulty measurements (`stress`)
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import regimekit as rk
-from paper import torture
+from paper import stress
 
 Answer = dict[str, float]
 _ROOT = Path(__file__).parents[1]
@@ -24,13 +24,13 @@ BURST_HEIGHTS = (6.0, 20.0, 1e6)  # nearer ones of that length may pass for a re
 BURST_PRIORS = (4.0, 100.0)
 
 
-# The tortured are told what the stream is like, and nothing about how it will be contaminated.
+# The models know the noise of the stream, not how it will be contaminated.
 BATCH = 6
-_KNOWN = {"noise": torture.NOISE_SD**2, "prior_var": 4.0}
-_GUESSED = {"prior_var": 4.0, "noise_shape": 5.0, "noise_scale": 5.0 * torture.NOISE_SD**2}
+_KNOWN = {"noise": stress.NOISE_SD**2, "prior_var": 4.0}
+_GUESSED = {"prior_var": 4.0, "noise_shape": 5.0, "noise_scale": 5.0 * stress.NOISE_SD**2}
 _FIFTY = {"particles": 50}
 _CAREFUL = {"batch": BATCH, "weight": "imq", "threshold": 2.0}
-TORTURED: dict[str, tuple[str, dict[str, Any]]] = {
+STRESSED: dict[str, tuple[str, dict[str, Any]]] = {
     "br_ihmm": ("br_ihmm", _KNOWN | _FIFTY | {"batch": BATCH}),
     "br_ihmm, first edition": ("br_ihmm", _KNOWN | _FIFTY | _CAREFUL),
     "student_t_ihmm": ("student_t_ihmm", _GUESSED | _FIFTY | {"batch": BATCH}),
@@ -43,8 +43,8 @@ TORTURED: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-def _seeded(name: str) -> torture.Maker:
-    model, settings = TORTURED[name]
+def _seeded(name: str) -> stress.Maker:
+    model, settings = STRESSED[name]
     seeded = "seed" in rk.make(model).settings()
     return lambda seed: rk.make(model, **settings, **({"seed": seed} if seeded else {}))
 
@@ -85,9 +85,9 @@ def _bursts(name: str, seed: int) -> Answer:
     return {"opened": float(np.mean(tries))}
 
 
-def _torture(name: str, seed: int) -> Answer:
-    scene = torture.stage(seed, batch=BATCH, burst=BATCH // 2)
-    trials = torture.trials(_seeded(name), scene, list(torture.KINDS))
+def _stress(name: str, seed: int) -> Answer:
+    scene = stress.stage(seed, batch=BATCH, burst=BATCH // 2)
+    trials = stress.trials(_seeded(name), scene, list(stress.KINDS))
     return {
         f"{kind}.{field}": float(value)
         for kind, trial in trials.items()
@@ -100,5 +100,5 @@ PROBES = {
     "untuned": Probe(_untuned, _ROOT / "benchmarks/untuned.py"),
     "auto": Probe(_auto, _ROOT / "benchmarks/auto.py"),
     "bursts": Probe(_bursts, _ROOT / "benchmarks/bursts.py"),
-    "torture": Probe(_torture, _ROOT / "paper/torture.py", tuple(m for m, _ in TORTURED.values())),
+    "stress": Probe(_stress, _ROOT / "paper/stress.py", tuple(m for m, _ in STRESSED.values())),
 }

@@ -1,9 +1,9 @@
 """How near the paper's rule comes to the printed numbers, and what it takes to get there.
 
 `attempt` runs the paper's text with ever more freedom in what the paper leaves unstated.
-`mended` mends the nine places of the text: each alone, then all of them, of which it takes one away
-after the other, each time the one that is missed least, for as long as the gap to the printed
-numbers does not open. What is left is a smallest set: none of it can be done without.
+`corrections` corrects the nine places of the text: each alone, then all of them. Then it
+removes one after the other, each time the least important, as long as the gap to the printed
+numbers stays closed. The result is a minimal set: none of it can be omitted.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from paper.tables import Item, Made, Results, Table, Value, measure, untuned
 MODEL = "br_ihmm"
 NINE = tuple(f"D{k}" for k in range(1, 10))
 _TRIED = (PRINTED, PAPER_R, PAPER, HINDSIGHT)
-Mended = tuple[str, ...]
+Corrected = tuple[str, ...]
 
 
 class Goal(NamedTuple):
@@ -46,7 +46,7 @@ GOALS: dict[str, tuple[Goal, ...]] = {
 _SEARCHED = ("synthetic", "electricity", "well_log")  # R is stated for the iid streams
 NEAR = 0.02  # a gap of so little counts as closed: what is printed is rounded and one stream's
 SEEDS = 3  # of so many sets
-_ALONE: tuple[Mended, ...] = ((), *((d,) for d in NINE), NINE)
+_ALONE: tuple[Corrected, ...] = ((), *((d,) for d in NINE), NINE)
 
 
 def gap(results: Results, stream: str, parts: list[Part]) -> float:
@@ -80,17 +80,17 @@ def _attempt(results: Results) -> Made:
     return Made([Table(columns, rows, f"{caption} {untuned(searched)}".strip())])
 
 
-def mended_parts(plan: Plan, stream: str, mended: Mended) -> list[Part]:
-    """A few runs of the paper's rule with some of the nine mended, R as searched."""
-    rule = dict.fromkeys((*NINE, "D12"), "paper") | dict.fromkeys(mended, "default")
+def corrected_parts(plan: Plan, stream: str, corrected: Corrected) -> list[Part]:
+    """A few runs of the paper's rule with some of the nine corrected, R as searched."""
+    rule = dict.fromkeys((*NINE, "D12"), "paper") | dict.fromkeys(corrected, "default")
     changes: dict[str, Any] = {"rule": rule, "weight": "imq", "resampling": "multinomial"}
     variant = PRINTED if stream == "iid_gauss" else PAPER_R
     return plan.parts(stream, MODEL, variant, changes, short=True)[:SEEDS]
 
 
-def path(results: Results, stream: str) -> list[Mended]:
+def path(results: Results, stream: str) -> list[Corrected]:
     """The course from all nine down, as far as the runs go; the last set is the smallest yet."""
-    course: list[Mended] = [NINE]
+    course: list[Corrected] = [NINE]
     if _unknown(results, stream, NINE):
         return course
     most = max(NEAR, _gap(results, stream, NINE) + NEAR)
@@ -104,43 +104,45 @@ def path(results: Results, stream: str) -> list[Mended]:
     return course
 
 
-def _without_one(mended: Mended) -> list[Mended]:
-    return [tuple(d for d in mended if d != gone) for gone in mended]
+def _without_one(corrected: Corrected) -> list[Corrected]:
+    return [tuple(d for d in corrected if d != gone) for gone in corrected]
 
 
-def _unknown(results: Results, stream: str, mended: Mended) -> bool:
-    parts = mended_parts(results.plan, stream, mended)
+def _unknown(results: Results, stream: str, corrected: Corrected) -> bool:
+    parts = corrected_parts(results.plan, stream, corrected)
     return any(results.why_not(part) for part in parts)
 
 
-def _gap(results: Results, stream: str, mended: Mended) -> float:
-    return gap(results, stream, mended_parts(results.plan, stream, mended))
+def _gap(results: Results, stream: str, corrected: Corrected) -> float:
+    return gap(results, stream, corrected_parts(results.plan, stream, corrected))
 
 
-def _mended_first(plan: Plan) -> list[Part]:
-    """The text, each of the nine mended alone, and all of them."""
-    return [part for stream in GOALS for s in _ALONE for part in mended_parts(plan, stream, s)]
+def _corrections_first(plan: Plan) -> list[Part]:
+    """The text, each of the nine corrected alone, and all of them."""
+    return [part for stream in GOALS for s in _ALONE for part in corrected_parts(plan, stream, s)]
 
 
-def _mended_more(results: Results) -> list[Part]:
+def _corrections_more(results: Results) -> list[Part]:
     """The next round of taking away; none when it is only to be seen that it runs."""
     if results.plan.quick:
         return []
     tries = [(s, one) for s in GOALS for one in _without_one(path(results, s)[-1])]
-    return [part for s, one in tries for part in mended_parts(results.plan, s, one)]
+    return [part for s, one in tries for part in corrected_parts(results.plan, s, one)]
 
 
-def _mended(results: Results) -> Made:
-    alone = [_row(results, stream, mended) for stream in GOALS for mended in _ALONE]
-    down = [_row(results, stream, mended) for stream in GOALS for mended in path(results, stream)]
-    columns = ["stream", "mended", "first number", "second", "third", "gap, summed"]
+def _corrections(results: Results) -> Made:
+    alone = [_row(results, stream, corrected) for stream in GOALS for corrected in _ALONE]
+    down = [
+        _row(results, stream, corrected) for stream in GOALS for corrected in path(results, stream)
+    ]
+    columns = ["stream", "corrected", "first number", "second", "third", "gap, summed"]
     which = "; ".join(f"{s}: {', '.join(_aim(g) for g in goals)}" for s, goals in GOALS.items())
     return Made(
         [
             Table(
                 columns,
                 alone,
-                f"Each mended alone. The printed numbers, in the order of the columns: {which}.",
+                f"Each corrected alone. The printed numbers, in the order of the columns: {which}.",
             ),
             Table(
                 columns,
@@ -153,17 +155,17 @@ def _mended(results: Results) -> Made:
     )
 
 
-def _row(results: Results, stream: str, mended: Mended) -> list[Value]:
-    name = "all nine" if mended == NINE else ", ".join(mended) or "nothing: the text"
-    return [stream, name, *_cells(results, stream, mended)]
+def _row(results: Results, stream: str, corrected: Corrected) -> list[Value]:
+    name = "all nine" if corrected == NINE else ", ".join(corrected) or "nothing: the text"
+    return [stream, name, *_cells(results, stream, corrected)]
 
 
 def _aim(goal: Goal) -> str:
     return f"{measure(goal.score)} {'>=' if goal.at_least else '<='} {goal.value:g}"
 
 
-def _cells(results: Results, stream: str, mended: Mended) -> list[Value]:
-    parts = mended_parts(results.plan, stream, mended)
+def _cells(results: Results, stream: str, corrected: Corrected) -> list[Value]:
+    parts = corrected_parts(results.plan, stream, corrected)
     cells: list[Value] = [results.cell(parts, g.score + ALL_ROWS) for g in GOALS[stream]]
     return [*cells, *([None] * (3 - len(cells))), gap(results, stream, parts)]
 
@@ -177,24 +179,24 @@ ITEMS = (
         "the paper leaves out: R guessed; R alone searched by the CRPS of the training part; all "
         "settings searched so; all settings searched in hindsight, on rows that are scored (the "
         "first 1000 of the synthetic stream with seed 0, the first 16 000 hours of electricity), "
-        "for the printed numbers themselves, which no honest user could do. The gap is the sum "
+        "for the printed numbers themselves, which no user could do. The gap is the sum "
         "over the printed numbers of how far short it is of them, relative to them. What the "
         "last column does not reach, the text as we read it does not give on these streams; the "
-        "synthetic stream is drawn anew here, and the paper's own one may be easier.",
+        "synthetic stream is drawn again here, and the paper's own one may be easier.",
         _attempt,
         _attempt_parts,
     ),
     Item(
-        "mended",
-        "The paper's rule with its nine places mended, one by one",
+        "corrections",
+        "The paper's rule with its nine places corrected, one by one",
         "our own (docs/deviations.md, D1 to D9)",
         "The printed settings, with R as the search of `attempt` found it; three seeds each, all "
         "rows scored, of the synthetic stream the first 1000 and of electricity the first 16 000. "
         "Taking away is greedy, so a set as small may do elsewhere. Where even all nine leave a "
         "gap, what is sought is the smallest set that comes as near. D8 touches forecasts beyond "
         "one step only. Resampling stays multinomial throughout.",
-        _mended,
-        _mended_first,
-        _mended_more,
+        _corrections,
+        _corrections_first,
+        _corrections_more,
     ),
 )

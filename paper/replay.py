@@ -5,7 +5,7 @@ number. A replay runs the first `--seeds` of every group of stale runs (runs tha
 alone) with the present source, and compares all that the ledger has of them, times excepted, to
 the last stored digit. If nothing differs the rest of the group is carried over: it counts for the
 present state, and its lines name beside it the state that made them. If anything differs the new
-runs take the place of the old ones, and the rest stays stale: `regimekit reproduce` makes it anew.
+runs take the place of the old ones, and the rest stays stale: `regimekit reproduce` makes it again.
 Tuned settings are carried over if the chosen ones still score the same, to the bit, on the rows
 that their search saw.
 

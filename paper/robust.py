@@ -1,13 +1,13 @@
-"""What is promised, measured: the torture suite, bursts and the table to choose B from."""
+"""What is promised, measured: the stress suite, bursts and the table to choose B from."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from paper import torture
+from paper import stress
 from paper.parts import Part
 from paper.plan import Plan
-from paper.probes import BATCH, TORTURED
+from paper.probes import BATCH, STRESSED
 from paper.tables import Item, Made, Results, Table, Value
 from regimekit.robustness.sensitivity import choice_table, sensitivity
 
@@ -17,41 +17,41 @@ BATCHES = (1, 2, 4, 6, 8, 12)
 
 
 def _parts(plan: Plan) -> list[Part]:
-    return [part for name in TORTURED for part in plan.probe("torture", name)]
+    return [part for name in STRESSED for part in plan.probe("stress", name)]
 
 
-def _trials(results: Results, name: str, kind: str) -> list[torture.Trial]:
+def _trials(results: Results, name: str, kind: str) -> list[stress.Trial]:
     """The trials of a model under one contamination, from the answers that were kept."""
-    parts = [p for p in results.plan.probe("torture", name) if not results.why_not(p)]
+    parts = [p for p in results.plan.probe("stress", name) if not results.why_not(p)]
     trials = []
     for part in parts:
-        said = results.outcome(part).scores
-        told: dict[str, Any] = {f: said[f"{kind}.{f}"] for f in torture.Trial._fields[:-1]}
-        told |= {flag: int(told[flag]) for flag in _FLAGS} | {"finite": bool(told["finite"])}
-        failure = "raised" if told["rmse"] != told["rmse"] else ""
-        trials.append(torture.Trial(**told, failure=failure))
+        stored = results.outcome(part).scores
+        values: dict[str, Any] = {f: stored[f"{kind}.{f}"] for f in stress.Trial._fields[:-1]}
+        values |= {flag: int(values[flag]) for flag in _FLAGS} | {"finite": bool(values["finite"])}
+        failure = "raised" if values["rmse"] != values["rmse"] else ""
+        trials.append(stress.Trial(**values, failure=failure))
     return trials
 
 
-def _torture(results: Results) -> Made:
+def _stress(results: Results) -> Made:
     return Made([_table(results, "excess"), _table(results, "during")])
 
 
 def _table(results: Results, figure: str) -> Table:
     rows: list[list[Value]] = []
-    for kind in torture.KINDS:
+    for kind in stress.KINDS:
         row: list[Value] = [kind.replace("_", " ")]
-        for name in TORTURED:
+        for name in STRESSED:
             trials = _trials(results, name, kind)
-            cell = torture.cell_of(name, kind, trials) if trials else None
-            row.append("not run" if cell is None else torture.told(cell, figure))
+            cell = stress.cell_of(name, kind, trials) if trials else None
+            row.append("not run" if cell is None else stress.format_cell(cell, figure))
         rows.append(row)
     captions = {
         "excess": "Rise of the forecast error *after* the contamination, from two batches after "
         "its end; behind the slash the regimes that it opened, per run.",
         "during": "Rise of the forecast error *while* it lasts and two batches after.",
     }
-    return Table(["contamination", *TORTURED], rows, captions[figure])
+    return Table(["contamination", *STRESSED], rows, captions[figure])
 
 
 def _sensitivity(results: Results) -> Made:
@@ -74,15 +74,15 @@ def _sensitivity(results: Results) -> Made:
 
 ITEMS = (
     Item(
-        "torture",
-        "The torture suite",
+        "stress",
+        "The stress suite",
         "our own (docs/robustness.md)",
         "Three levels that return (-1, 1, 3; noise of standard deviation 0.5, 480 observations). "
         "The lie begins in the third level after 15 batches of it; bursts are half a batch long, "
         "spikes, bursts and drift 10 standard deviations high. Models know the noise, or have it "
         "as their first guess; B = 6, 50 particles, 12 seeds: each place of a change within a "
         "batch twice. Without a name of an edition the second one runs.",
-        _torture,
+        _stress,
         _parts,
     ),
     Item(

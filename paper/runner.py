@@ -41,7 +41,7 @@ def reproduce(
     needed: list[Part] = []
     with _Bar(_due(everything, cache, absent), progress) as bar:
         for item in items:
-            with settings.held():
+            with settings.cached_files():
                 parts = _distinct(item.parts(plan))
                 results = _completed(item, parts, plan, cache, absent, jobs, bar)
                 written.append(output.write(item, results, parts, out))

@@ -1,4 +1,4 @@
-"""Every setting of every experiment: what the paper prints, what a search found, what is told.
+"""Every setting of every experiment: what the paper prints, what a search found, what is given.
 
 A model is compared in up to five variants, which are the columns of the tables:
 
@@ -7,7 +7,7 @@ A model is compared in up to five variants, which are the columns of the tables:
     first     the first edition of our rule (weight IMQ, D1 to D9), tuned
     second    the second edition (contamination, islands, D12, D13), tuned; a model on which no
               rule bears stands here too
-    untuned   the model's own defaults, told nothing
+    untuned   the model's own defaults, default settings
 
 Tuned are all of them by one search (`tuning`); `tuned/<stream>-<model>-<variant>.json` holds what
 it found. Before there is such a file a run under that variant waits; a quick one, which proves
@@ -37,7 +37,7 @@ COLUMNS = {
     PAPER: "paper's rule, tuned",
     FIRST: "first edition, tuned",
     SECOND: "second edition or no rule, tuned",
-    UNTUNED: "told nothing",
+    UNTUNED: "default settings",
 }
 TITLES = COLUMNS | {
     SECOND: "second edition, tuned",
@@ -49,7 +49,9 @@ TITLES = COLUMNS | {
 WITH_PARTICLES = (*ONLINE, "student_t_ihmm", "garch_ihmm")
 BEAM_ITERATIONS = 1000
 TUNED = Path(__file__).parent / "tuned"
-_HELD_FILES: dict[Path, dict[str, Any]] | None = None  # what was read of `TUNED` while it is held
+_CACHED_FILES: dict[Path, dict[str, Any]] | None = (
+    None  # files of `TUNED` read inside `cached_files`
+)
 _EDITION_ONE = {"D12": "paper"}  # the rest as regimekit
 LAGGED = ("ofi",)  # streams whose features look back on y: there D13 bears on the rule
 
@@ -125,15 +127,15 @@ def start(stream: str, model: str, variant: str) -> Settings:
 
 
 def of(stream: str, model: str, variant: str) -> Settings:
-    """Settings of a variant: printed, found by the search, or nothing told."""
+    """Settings of a variant: printed, found by the search, or the defaults."""
     if variant not in TITLES:
         raise unknown("variant", variant, TITLES)
     if variant == PRINTED:
         return printed(stream, model)
     found: Settings = tuned(stream, model, variant).get("best", {})
-    if model == "beam_ihmm":  # nothing online to tune by: it is told what the plain iHMM found
-        told = of(stream, "ihmm", SECOND)
-        found = {name: told[name] for name in ("noise", "prior_var")}
+    if model == "beam_ihmm":  # nothing online to tune by: it uses the settings found for ihmm
+        searched = of(stream, "ihmm", SECOND)
+        found = {name: searched[name] for name in ("noise", "prior_var")}
     return start(stream, model, variant) | found
 
 
@@ -182,27 +184,27 @@ def tuned_path(stream: str, model: str, variant: str) -> Path:
 def tuned(stream: str, model: str, variant: str) -> dict[str, Any]:
     """What a search found, as `tuning` wrote it; nothing where there was none."""
     path = tuned_path(stream, model, variant)
-    if _HELD_FILES is None:
+    if _CACHED_FILES is None:
         return _found(path)
-    if path not in _HELD_FILES:
-        _HELD_FILES[path] = _found(path)
-    return _HELD_FILES[path]
+    if path not in _CACHED_FILES:
+        _CACHED_FILES[path] = _found(path)
+    return _CACHED_FILES[path]
 
 
 @contextmanager
-def held() -> Iterator[None]:
+def cached_files() -> Iterator[None]:
     """While an item is made, settings stay as they were first read, though a search may go on."""
-    global _HELD_FILES
-    _HELD_FILES = {}
+    global _CACHED_FILES
+    _CACHED_FILES = {}
     try:
         yield
     finally:
-        _HELD_FILES = None
+        _CACHED_FILES = None
 
 
 def unsearched(stream: str, model: str, variant: str) -> bool:
     """Whether the search for its settings is still to be done."""
-    if model == "beam_ihmm":  # it is told what was found for another
+    if model == "beam_ihmm":  # it uses the settings found for ihmm
         model, variant = "ihmm", SECOND
     return variant not in (PRINTED, UNTUNED) and not tuned(stream, model, variant)
 

@@ -36,7 +36,7 @@ from regimekit.core.warnings import RegimekitWarning
 
 RUNS = "runs"  # folder of the ledger, inside the folder of results
 PARTS = ".parts"  # folder of what is not committed
-_SAID = ("model", "settings", "seed", "rows", "degree", "data", "source")
+_IDENTITY = ("model", "settings", "seed", "rows", "degree", "data", "source")
 _MADE = "made"  # a column that ledgers from before there were replays do not have
 
 
@@ -260,11 +260,11 @@ def _sheet(lines: Iterable[Line]) -> str:
         names = [name for name in names if not name.endswith(ALL_ROWS)]
     text = io.StringIO()
     sheet = csv.writer(text, lineterminator="\n")
-    sheet.writerow([*_SAID, _MADE, *names])
+    sheet.writerow([*_IDENTITY, _MADE, *names])
     for line in ordered:
         scores = line.outcome.scores
         values = [_digits(scores[name]) if name in scores else "" for name in names]
-        sheet.writerow([*_said(line), *values])
+        sheet.writerow([*_identity(line), *values])
     return text.getvalue()
 
 
@@ -279,7 +279,7 @@ def _order(part: Part) -> tuple[Any, ...]:
     return *variant(part), part.seed
 
 
-def _said(line: Line) -> list[Any]:
+def _identity(line: Line) -> list[Any]:
     part = line.part
     settings = json.dumps(part.settings, sort_keys=True)
     rows = "" if part.rows is None else part.rows
@@ -320,22 +320,22 @@ def _read(folder: Path, stream: str) -> list[Line]:
 
 
 def _line(stream: str, row: dict[str, str], drawn: Mapping[str, dict[str, Any]]) -> Line:
-    said = {name: row.pop(name) for name in _SAID}
+    identity = {name: row.pop(name) for name in _IDENTITY}
     made = row.pop(_MADE, "")
-    rows = int(said["rows"]) if said["rows"] else None
+    rows = int(identity["rows"]) if identity["rows"] else None
     part = Part(
         stream,
-        said["model"],
-        json.loads(said["settings"]),
-        int(said["seed"]),
+        identity["model"],
+        json.loads(identity["settings"]),
+        int(identity["seed"]),
         rows,
-        int(said["degree"]),
+        int(identity["degree"]),
     )
     scores = {name: float(value) for name, value in row.items() if value}
     if stream not in PROBES and not any(name.endswith(ALL_ROWS) for name in row):
         scores |= {name + ALL_ROWS: value for name, value in scores.items()}
-    line = Line(part, said["data"], Outcome(scores, {}, said["source"]))
-    return line._replace(outcome=Kept(scores, drawn.get(line.key, {}), said["source"], made))
+    line = Line(part, identity["data"], Outcome(scores, {}, identity["source"]))
+    return line._replace(outcome=Kept(scores, drawn.get(line.key, {}), identity["source"], made))
 
 
 def _columns(path: Path) -> dict[str, dict[str, Any]]:

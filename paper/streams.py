@@ -29,7 +29,7 @@ OFI_BUCKET = 60  # ticks per bucket: 8333 sums, beside the paper's 8273
 
 
 class Truth(NamedTuple):
-    """What the oracle's filter is told beside regimes and outliers."""
+    """Parameters of the oracle's filter besides regimes and outliers."""
 
     noise: float
     prior_var: float
@@ -84,8 +84,8 @@ class Stream:
     def digest(self) -> str:
         """A short name of all that a run reads of it, so that an edited stream is another one."""
         d = self.data
-        said = [self.name, self.train, self.generated, self.truth, d.changepoints]
-        digest = hashlib.sha256(json.dumps([said, self.features.to_json()]).encode())
+        identity = [self.name, self.train, self.generated, self.truth, d.changepoints]
+        digest = hashlib.sha256(json.dumps([identity, self.features.to_json()]).encode())
         for array in (d.y, d.X, d.regimes, d.clean, d.outliers):
             digest.update(b"absent" if array is None else np.ascontiguousarray(array).tobytes())
         return digest.hexdigest()[:20]

@@ -75,7 +75,7 @@ def _made(results: Results, sweep: Sweep, title: str) -> Made:
     table = (
         "Each row is a batch size; the columns are the forecast error, the delay in observations "
         "until a change is found, how often the regime changes and how much of the values the 90 % "
-        "interval holds, for each rule in turn. "
+        "interval covers, for each rule in turn. "
         + untuned((sweep.stream, "br_ihmm", variant) for variant in DRAWN)
     )
     return Made(
@@ -134,7 +134,7 @@ def _noise(results: Results) -> Made:
     columns = ["stream", "variant", "R", "measure", "value", "coverage of 90 %", "regimes"]
     columns.append("switches")
     caption = (
-        "The same model with R, the variance of the noise that it is told, at a quarter of the "
+        "The same model with R, the variance of the noise that it is given, at a quarter of the "
         "value of the tables, at that value, and at four times it. "
         + untuned((stream, "br_ihmm", variant) for stream in _NOISY for variant in DRAWN)
     )

@@ -58,7 +58,7 @@ _CAPTION = (
     "jumps. Middle: how far the coefficients that a model forecasts with are from the true ones. "
     "Bottom: one row of colours for each model, a colour for each regime it found; a good model's "
     "colours change where the shaded background does, and nowhere else. Ticks at the bottom of a "
-    "panel are the true outliers. beam_ihmm has seen the whole stream before it says anything, so "
+    "panel are the true outliers. beam_ihmm has seen the whole stream before its first output, so "
     "its error is not that of a forecast."
 )
 
@@ -80,7 +80,7 @@ def _synthetic(results: Results) -> Made:
 
     table = (
         "The error of one-step forecasts against the values without their outliers, and how much "
-        "of the observed values the 90 % interval holds."
+        "of the observed values the 90 % interval covers."
     )
     lines = [line._replace(score=s) for s in ("rmse", "coverage") for line in _figure_lines()]
     return Made([comparison(results, lines, table)], draw, _CAPTION)

@@ -99,7 +99,7 @@ class Difference(NamedTuple):
         return f"{self.mean:+.3g} [{low:+.3g}, {high:+.3g}] (n {self.pairs})"
 
     def verdict(self, lower_is_better: bool) -> str:
-        """Whether the first is ahead; undecided where the interval holds 0."""
+        """Whether the first is ahead; undecided where the interval contains 0."""
         if abs(self.mean) <= self.half:
             return "undecided"
         return "ahead" if (self.mean < 0) == lower_is_better else "behind"
@@ -260,8 +260,8 @@ def comparison(results: Results, lines: Sequence[Line], caption: str = "") -> Ta
         shown = cells if column or not line.only else {"second": cells[line.only]}
         rows.append([*row, *(shown.get(v, NO_VALUE) for v in COLUMNS)])
     columns = ["stream", "model", "measure", "paper prints", *COLUMNS.values()]
-    said = (caption, LEGEND, _unsearched(lines))
-    return Table(columns, rows, " ".join(filter(None, said)))
+    sentences = (caption, LEGEND, _unsearched(lines))
+    return Table(columns, rows, " ".join(filter(None, sentences)))
 
 
 def _unsearched(lines: Sequence[Line]) -> str:
@@ -275,12 +275,12 @@ def untuned(asked: Iterable[tuple[str, str, str]]) -> str:
     named = list(dict.fromkeys(asked))
     absent = [" ".join(one) for one in named if unsearched(*one)]
     older = [" ".join(one) for one in named if not unsearched(*one) and outdated(*one)]
-    said = []
+    sentences = []
     if absent:
-        said.append(f"**Not tuned yet: {', '.join(absent)}.**")
+        sentences.append(f"**Not tuned yet: {', '.join(absent)}.**")
     if older:
-        said.append(f"**Tuned by an older state of the source: {', '.join(older)}.**")
-    return " ".join(said)
+        sentences.append(f"**Tuned by an older state of the source: {', '.join(older)}.**")
+    return " ".join(sentences)
 
 
 def parts_of(lines: Sequence[Line]) -> Callable[[Plan], list[Part]]:

@@ -101,14 +101,14 @@ def _pif(_: Results) -> Made:
 def _draw_pif() -> Any:
     title = "State PIF of one observation moved away from regime 0"
     figure, axes = drawing.grid(1, len(SCORES), title)
-    for ax, (rule, told) in zip(axes[0], SCORES.items(), strict=True):
+    for ax, (rule, heading) in zip(axes[0], SCORES.items(), strict=True):
         for index, (label, chosen) in enumerate(_curves()):
             curve = pif(_OFFSETS, rule, **chosen)
             style = "-" if index < len(_BATCHES) + 1 else "--"
             colour = PALETTE[index % (len(_BATCHES) + 1)]
             ax.semilogy(_OFFSETS, curve, style, lw=1, color=colour, label=label)
         ax.set_ylim(1e-10, 10)  # longer batches hear so little of one observation
-        ax.set_title(told, loc="left", fontsize=9)
+        ax.set_title(heading, loc="left", fontsize=9)
         ax.set_xlabel("offset")
     axes[0, 0].set_ylabel("state PIF")
     axes[0, 0].legend(fontsize=7, frameon=False, ncols=2)
@@ -129,12 +129,12 @@ def _preference(_: Results) -> Made:
     at = np.array([0.0, 2.5, 5.0, 20.0])
     rows: list[list[Value]] = []
     for name, path in _PATHS.items():
-        for rule, told in SCORES.items():
+        for rule, heading in SCORES.items():
             for sd in _SPREADS:
-                rows.append([name, told, sd, *(float(v) for v in _moved(at, path, sd, rule))])
+                rows.append([name, heading, sd, *(float(v) for v in _moved(at, path, sd, rule))])
     columns = ["path against staying in 0", "rule", "sd", *(f"y = {y:g}" for y in at)]
     caption = (
-        "Which of two regimes, at 0 and at 5, a batch speaks for whose first observation moves "
+        "Which of two regimes, at 0 and at 5, a batch favours whose first observation moves "
         "along the axis while the others lie at 0: above 0 the outlier pulls the batch over. A "
         "row for each rule; batches that must have one regime (right) resist."
     )
@@ -143,7 +143,7 @@ def _preference(_: Results) -> Made:
             Table(
                 columns,
                 rows,
-                "How much more a batch speaks for the path named than for staying in regime 0, in "
+                "How much more a batch favours the path named than for staying in regime 0, in "
                 "logs: below 0 it prefers to stay.",
             )
         ],
@@ -156,14 +156,14 @@ def _draw_preference() -> Any:
     y = np.linspace(-10.0, 15.0, 401)
     title = "Preference of regimes: below 0 prefers regime 0"
     figure, axes = drawing.grid(len(SCORES), 3, title, 4.5, "none")
-    for row, (rule, told) in zip(axes, SCORES.items(), strict=True):
+    for row, (rule, heading) in zip(axes, SCORES.items(), strict=True):
         for ax, (name, path) in zip(row, _PATHS.items(), strict=True):
             for colour, sd in zip(PALETTE, _SPREADS, strict=False):
                 ax.plot(y, _moved(y, path, sd, rule), lw=1, color=colour, label=f"sd {sd:g}")
             ax.axhline(0.0, color="0.6", lw=0.6)
             ax.set_title(name, loc="left", fontsize=9)
             ax.set_xlabel("first observation")
-        row[0].set_ylabel(f"difference, {told}")
+        row[0].set_ylabel(f"difference, {heading}")
     axes[0, 0].legend(fontsize=7, frameon=False)
     return figure
 

@@ -4,7 +4,7 @@ Everybody gets the same ranges, objective, number of trials, training rows, part
 models differ only in which of the settings they have. Of a real series only the training part is
 seen, of a generated one other seeds than any table uses. No label is used: judged is the CRPS of
 one-step forecasts of the observed values, which one outlier cannot run away with and which asks
-for honest intervals. The one exception says what it is: *hindsight* searches for the printed
+for calibrated intervals. The one exception says what it is: *hindsight* searches for the printed
 numbers of the paper on the very stream that is scored (`recovery`).
 
 A search that was done by the same source, on the same terms, is not done again; `--again` does it

@@ -80,12 +80,12 @@ def _garch(results: Results) -> Made:
         [measure(name), None, cell] for name, cell in zip(names, cells, strict=True)
     ]
     rows[0][1] = _single(results.plan)
-    told = (
+    text = (
         "How well the variance and the regimes are found, over streams with different seeds. The "
         "error of the log variance is that of the forecast made before each observation."
     )
     table = Table(
-        ["measure", "one GARCH, fitted to the whole stream", "garch_ihmm, online"], rows, told
+        ["measure", "one GARCH, fitted to the whole stream", "garch_ihmm, online"], rows, text
     )
     caption = (
         "Top: the stream. Middle: its true variance (grey) and what one GARCH and the regime model "

@@ -1,4 +1,4 @@
-"""What every model in the registry promises, whatever it is inside."""
+"""Contract tests: properties that every registered model has."""
 
 from __future__ import annotations
 

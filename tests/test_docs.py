@@ -52,7 +52,7 @@ def test_pages_that_are_run_elsewhere_are() -> None:
         assert f'run_page("{page}"' in (ROOT / test).read_text()
 
 
-def test_every_block_is_run_or_says_in_its_first_line_why_not() -> None:
+def test_every_block_is_run_or_states_why_not() -> None:
     for page in pages():
         for block in blocks(page):
             assert block.language, f"{block.place}: a fence without a language"
@@ -115,7 +115,7 @@ def test_the_site_is_built_without_a_broken_link(tmp_path: Path) -> None:
 def test_the_notebooks_are_the_pages() -> None:
     written = {path.stem: path.read_text() for path in notebooks.FOLDER.glob("*.ipynb")}
     made = {page.stem: notebooks.notebook(page) for page in notebooks.recipes()}
-    assert written == made, "write them anew: python -m docs.notebooks"
+    assert written == made, "write them again: python -m docs.notebooks"
     for name, text in made.items():
         cells = json.loads(text)["cells"]
         code = "".join("".join(c["source"]) for c in cells if c["cell_type"] == "code")

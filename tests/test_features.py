@@ -177,7 +177,7 @@ def test_an_empty_frame_has_its_columns() -> None:
 
 @pytest.mark.parametrize("f", MAPS, ids=repr)
 @pytest.mark.parametrize("dim", [1, 2])
-def test_no_feature_looks_ahead(f: F.Features, dim: int) -> None:
+def test_no_feature_uses_future_values(f: F.Features, dim: int) -> None:
     X, y = stream(dim, seed=1)
     if isinstance(f.terms[0], F.Matrix) and dim > 1:
         X = np.stack([X, -X], axis=1)
@@ -275,7 +275,7 @@ def test_numpy_arguments_become_plain_ones() -> None:
     json.dumps(f.to_json())
 
 
-def test_names_say_what_each_feature_is() -> None:
+def test_each_feature_has_a_name() -> None:
     f = F.intercept() + F.powers(2, "temperature") + F.season(24, 2) + F.lags(1, 24)
     x = f.check({"temperature": 20.0, "wind": 3.0})
     assert f.names(x, 1) == [

@@ -1,4 +1,4 @@
-"""Signatures of the makers: what `help`, editors and type checkers are told is what holds."""
+"""Signatures of the makers agree with their settings."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ HOMES: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "running_mean": ((naive.RunningMean,), {}),
     "least_squares": ((least_squares.LeastSquares,), {}),
 }
-# None in the signature: the default depends on the scales that are told, or on the emission.
+# None in the signature: the default depends on other settings or on the emission.
 OPEN = {
     **{name: {"units"} for name in HOMES if name.endswith("ihmm") and name != "beam_ihmm"},
     "bocd": {"noise", "noise_shape", "noise_scale", "consistent"},
@@ -110,7 +110,7 @@ def test_a_misspelt_setting_is_named_with_the_nearest(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["br_ihmm", "wolf_ihmm", "ihmm", "student_t_ihmm"])
-def test_scales_that_are_not_told_follow_the_units(name: str) -> None:
+def test_default_scales_follow_the_units(name: str) -> None:
     learnt = LEARNT_T if name == "student_t_ihmm" else LEARNT
     model = rk.make(name)
     assert {key: model.settings()[key] for key in learnt} == learnt
@@ -151,6 +151,6 @@ def test_a_type_checker_knows_the_settings(tmp_path: Path) -> None:
     script = tmp_path / "use.py"
     script.write_text(USE)
     command = [sys.executable, "-m", "mypy", "--no-error-summary", str(script)]
-    said = subprocess.run(command, capture_output=True, text=True, check=False).stdout
-    wrong = {int(line.split(":")[1]) for line in said.splitlines() if ": error:" in line}
-    assert wrong == {3, 4, 5, 6}, said
+    printed = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    wrong = {int(line.split(":")[1]) for line in printed.splitlines() if ": error:" in line}
+    assert wrong == {3, 4, 5, 6}, printed

@@ -181,67 +181,67 @@ def test_odd_streams_are_refused_in_words() -> None:
     assert model.n_observations == 0
 
 
-def told(model: Model, *given: Any) -> list[str]:
+def warnings_of(model: Model, *given: Any) -> list[str]:
     """What a run warns of."""
-    with warnings.catch_warnings(record=True) as said:
+    with warnings.catch_warnings(record=True) as messages:
         warnings.simplefilter("always")
         model.run(*given)
-    assert all(issubclass(warning.category, RegimekitWarning) for warning in said)
-    assert all(warning.filename == __file__ for warning in said)
-    return [str(warning.message) for warning in said]
+    assert all(issubclass(warning.category, RegimekitWarning) for warning in messages)
+    assert all(warning.filename == __file__ for warning in messages)
+    return [str(warning.message) for warning in messages]
 
 
 def test_advice_is_given_once_with_its_cure() -> None:
     far = 1000.0 + np.random.default_rng(1).standard_normal(500).cumsum()
     model = rk.br_ihmm(noise=1e-4, prior_var=1.0, particles=10)
-    said = told(model, far)
-    assert len(said) == 3
-    assert "as outliers" in said[0] and "Leave out `noise` and `prior_var`" in said[0]
-    assert "90% intervals of br_ihmm covered" in said[1]
-    assert "last value is the better forecast" in said[2] and "lags(1)" in said[2]
-    assert told(model, far) == []
+    messages = warnings_of(model, far)
+    assert len(messages) == 3
+    assert "as outliers" in messages[0] and "Leave out `noise` and `prior_var`" in messages[0]
+    assert "90% intervals of br_ihmm covered" in messages[1]
+    assert "last value is the better forecast" in messages[2] and "lags(1)" in messages[2]
+    assert warnings_of(model, far) == []
 
 
 def test_a_cure_is_one_that_the_model_can_take() -> None:
     far = 1000.0 + np.random.default_rng(1).standard_normal(500).cumsum()
-    said = " ".join(told(rk.make("dsm_bocd"), far))
-    assert "Pass `noise` and `prior_var` in the units of y, or use regimekit.auto()" in said
-    assert "Leave" not in said and "lags(1)" not in said
+    messages = " ".join(warnings_of(rk.make("dsm_bocd"), far))
+    assert "Pass `noise` and `prior_var` in the units of y, or use regimekit.auto()" in messages
+    assert "Leave" not in messages and "lags(1)" not in messages
 
 
-def test_a_good_run_says_nothing() -> None:
+def test_a_good_run_emits_no_warning() -> None:
     y = np.random.default_rng(2).standard_normal(500)
-    assert told(small("br_ihmm"), y) == []
-    assert told(small("running_mean"), y.cumsum()) == []  # what others are measured by
+    assert warnings_of(small("br_ihmm"), y) == []
+    assert warnings_of(small("running_mean"), y.cumsum()) == []  # what others are measured by
 
 
 def test_a_column_of_times_as_target_is_noticed() -> None:
     stamps = 1.7e9 + 60.0 * np.arange(30)
-    assert "looks like a time stamp" in told(small("br_ihmm"), stamps)[0]
-    assert told(small("br_ihmm"), np.arange(30.0)) == []
+    assert "looks like a time stamp" in warnings_of(small("br_ihmm"), stamps)[0]
+    assert warnings_of(small("br_ihmm"), np.arange(30.0)) == []
 
 
 def test_indexes_that_differ_are_noticed() -> None:
     y, X = pd.Series(Y, index=HOURS), pd.DataFrame({"x": Y}, index=HOURS[::-1])
-    (message,) = told(rk.make("least_squares"), y, X)
+    (message,) = warnings_of(rk.make("least_squares"), y, X)
     assert "first at row 0" in message and "X.reindex(y.index)" in message
-    assert told(rk.make("least_squares"), y, X.set_axis(HOURS)) == []
-    assert told(rk.make("least_squares"), y, X.reset_index(drop=True)) == []
+    assert warnings_of(rk.make("least_squares"), y, X.set_axis(HOURS)) == []
+    assert warnings_of(rk.make("least_squares"), y, X.reset_index(drop=True)) == []
 
 
-def test_a_fit_in_hindsight_is_called_one() -> None:
+def test_an_offline_fit_emits_a_warning() -> None:
     model = small("beam_ihmm")
-    (message,) = told(model, Y)
+    (message,) = warnings_of(model, Y)
     assert "in-sample, not forecasts" in message
-    assert told(model, Y) == []
+    assert warnings_of(model, Y) == []
 
 
-def test_settings_are_told_where_they_differ() -> None:
+def test_repr_lists_settings_that_differ_from_the_default() -> None:
     model = rk.br_ihmm(batch=4, features=rk.features.intercept() + rk.features.lags(1))
     assert explaining.summary(model).startswith("br_ihmm(features=intercept() + lags(1), batch=4)")
 
 
-def test_without_pandas_a_frame_of_arrays_says_what_to_do() -> None:
+def test_without_pandas_the_error_names_the_remedy() -> None:
     code = (
         "import sys; sys.modules['pandas'] = None\n"
         "import regimekit as rk, polars as pl\n"
@@ -278,9 +278,9 @@ def test_a_model_of_ones_own_shows_itself_too() -> None:
     assert "own after 60 observations" in model.explain() and "own(" in model._repr_html_()
 
 
-def test_a_copy_knows_what_was_said_and_when() -> None:
+def test_a_copy_keeps_emitted_warnings_and_labels() -> None:
     model = small("br_ihmm")
     model.run(pd.Series(1.7e9 + 60.0 * np.arange(30), index=HOURS[:30]))
     twin = model.copy()
-    assert told(twin, 1.7e9 + 60.0 * np.arange(30)) == []
+    assert warnings_of(twin, 1.7e9 + 60.0 * np.arange(30)) == []
     assert model.copy().forecast(1).times == model.forecast(1).times

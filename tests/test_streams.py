@@ -53,8 +53,8 @@ def test_every_change_is_one_event_with_its_date() -> None:
     for seed in SEEDS:
         noise = np.random.default_rng(seed).standard_normal(300)
         run = model(seed).run(noise + np.repeat([0.0, 8.0, 0.0], 100))
-        told = [(event.kind, event.regime, event.since) for event in changes(run)]
-        assert told == [
+        reported = [(event.kind, event.regime, event.since) for event in changes(run)]
+        assert reported == [
             ("regime opened", 0, 0),
             ("regime opened", 1, 100),
             ("regime returned", 0, 200),
@@ -133,7 +133,7 @@ def test_one_regime_of_unknown_noise_stays_one() -> None:
     """iid N(0, 1), the noise unknown, 20 streams of 500: false alarms are rare.
 
     A score that is a density has no reason to prefer two regimes to the true one. At most two of
-    the 20 streams may be told a change that is none: one false alarm in 5000 observations.
+    the 20 streams may be reported a change that is none: one false alarm in 5000 observations.
     """
     alarms = []
     for seed in SEEDS:

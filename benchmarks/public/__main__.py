@@ -58,8 +58,10 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
 
 
 def _several(parser: argparse.ArgumentParser, name: str, known: list[str]) -> None:
-    told = f"run only these of {', '.join(known)}"
-    parser.add_argument(name, nargs="+", choices=known, default=known, metavar="NAME", help=told)
+    help_text = f"run only these of {', '.join(known)}"
+    parser.add_argument(
+        name, nargs="+", choices=known, default=known, metavar="NAME", help=help_text
+    )
 
 
 class Asked(NamedTuple):

@@ -10,7 +10,7 @@ import regimekit as rk
 from regimekit.core.registry import DEFAULT_MODEL
 from regimekit.integrations._common import changepoints, regime_labels
 
-# In the scaled series the noise of the first tenth has variance 1, for all who must be told.
+# For models with a known noise variance: in the scaled series that of the first tenth is 1.
 KNOWN_NOISE = {"noise": 1.0, "prior_var": 10.0}
 
 

@@ -11,45 +11,45 @@ from benchmarks.public.results import Result
 
 BASE = "last_value"
 _INTRODUCTION = """\
-`make bench-public` runs regimekit and its peers on public series and writes this page. No peer has
-a setting of its own for a series, but for the season's length; some choices for peers were made
-after looking at these series, and are told below. What a peer could not do is counted under
-[failures](#failures), and means are over what a peer managed, so compare peers with equal counts.
-`regimekit` is `auto` with nothing set. Six series with changepoints, two with anomalies and
-fifteen to forecast are few: read the tables series by series, and no difference in the second
-digit as one. Seconds are processor time.
+`make bench-public` runs regimekit and its peers on public series and writes this page. Except for
+the season length, no setting of a peer depends on the series; some choices for peers were made
+after inspecting these series, and are described below. Failures of a peer are listed under
+[failures](#failures), and means are over the series without failure, so compare peers with equal
+counts. `regimekit` is `auto` with default settings. Six series with changepoints, two with
+anomalies and fifteen to forecast are few: read the tables series by series, and no difference in
+the second digit as one. Seconds are processor time.
 
-Every result is kept with the data, the source and the versions it was made by, so that what has not
-changed since is not run again: [changes](benchmarks/changes.jsonl),
-[anomalies](benchmarks/anomalies.jsonl), [forecasts](benchmarks/forecasts.jsonl)."""
+Every result is stored with its data, source and versions, so that unchanged results are not
+computed again: [changes](benchmarks/changes.jsonl), [anomalies](benchmarks/anomalies.jsonl),
+[forecasts](benchmarks/forecasts.jsonl)."""
 _CHANGES = """\
 Covering and F1 against the annotations of all annotators (one law for the seat belts). `bocd` and
-`dsm_bocd` are told the noise level, read off the first tenth of the series, and read as their
-authors do: the likeliest segmentation once all is seen. `ruptures_pelt_offline` sees the whole
-series too; its penalty is the BIC's of a change of mean, which finds far too much where noise is
-not independent or has outliers. `regimekit` reports as it goes and is told nothing. The last two
-columns are over the series that every peer managed."""
+`dsm_bocd` get the noise level, estimated from the first tenth of the series, and are evaluated as
+their authors do: by the most probable segmentation given the whole series.
+`ruptures_pelt_offline` uses the whole series too; its penalty is the BIC of a change of mean,
+which detects far too many changes if the noise is dependent or has outliers. `regimekit` reports
+online, with default settings. The last two columns are over the series on which no peer failed."""
 _ANOMALIES = """\
-Scored as the Numenta Anomaly Benchmark scores (standard profile, its windows, one threshold for all
-series chosen to each detector's best), on the two labelled series that ship with sktime: the series
-of that benchmark are not among those at hand. 100 is perfect, 0 is what silence earns; {windows}
-windows are scored. A score of 0 at the last threshold means that a detector does best when it is
-never believed."""
+Scored as the Numenta Anomaly Benchmark scores (standard profile, its windows, one threshold for
+all series chosen to each detector's best), on the two labelled series that ship with sktime: the
+series of that benchmark are not available here. 100 is perfect, 0 is the score without any alarm;
+{windows} windows are scored. A score of 0 at the last threshold means that a detector does best
+when it never raises an alarm."""
 _FORECASTS = """\
-One step ahead, after 20 rows that are learnt and not scored. Scores are relative to the last
-value's, as geometric means. `river_holt_winters` has the rates of river's example,
-`river_snarimax` two lags, one error and the season; river gives points, so both are lent a t
-distribution of their own past errors, and gaps are filled with their own forecasts.
-`statsforecast_auto_ets` is refitted to the latest 500 rows every 50 rows, oftener at the start,
-and run on in between. Holt-Winters and AutoETS see a series in its own units, where
-multiplicative seasons make sense, SNARIMAX scaled, which its gradient steps need. `borrowed` is
-the share of rows where a peer had no forecast of its own and that of the last value was taken.
+One step ahead, after 20 rows that are not scored. Scores are relative to the last value's, as
+geometric means. `river_holt_winters` has the rates of river's example, `river_snarimax` two lags,
+one error and the season; river returns point forecasts, so both get a t distribution fitted to
+their own past errors, and gaps are filled with their own forecasts. `statsforecast_auto_ets` is
+refitted to the latest 500 rows every 50 rows, more often at the start, and extrapolated in
+between. Holt-Winters and AutoETS get a series in its own units, where multiplicative seasons make
+sense, SNARIMAX a scaled one, which its gradient steps need. `borrowed` is the share of rows in
+which a peer had no forecast and that of the last value was used.
 
-Chosen after looking at scores on these series, in favour of the peers: the task was run with all
-three guests on scaled series, with all three in own units, and as it stands. CRPS relative to the
-last value's was, scaled, 2.517 for Holt-Winters (which divides by a level near zero, and then had
-gamma 0.1 instead of 0.6), 1.025 for SNARIMAX and 0.799 for AutoETS; in own units 1.246, 2.061 and
-0.802. Holt-Winters' season is additive because that did better than the multiplicative one of
+Chosen after inspecting scores on these series, in favour of the peers: the task was run with all
+three libraries on scaled series, with all three in own units, and as it stands. CRPS relative to
+the last value's was, scaled, 2.517 for Holt-Winters (which divides by a level near zero, and then
+had gamma 0.1 instead of 0.6), 1.025 for SNARIMAX and 0.799 for AutoETS; in own units 1.246, 2.061
+and 0.802. Holt-Winters' season is additive because that did better than the multiplicative one of
 river's example on the first 700 rows of five of the series. No such choice was made for regimekit
 in these runs; its defaults were developed with some of these series at hand."""
 

@@ -1,8 +1,7 @@
 """Results on disk, to be committed: a file per task with a line of JSON per series and peer.
 
-Lines are sorted, so that a renewed result is one changed line. A file is written anew, whole or not
-at all, after every result: a stopped run is taken up where it was. A line that is deleted is run
-again.
+Lines are sorted, so that a renewed result is one changed line. The whole file is replaced after
+every result, so an interrupted run can be resumed. A deleted line is computed again.
 """
 
 from __future__ import annotations

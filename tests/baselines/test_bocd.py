@@ -18,7 +18,7 @@ from regimekit.baselines.run_length import MAX_TRAIL, Trail
 HAZARD = 0.07
 
 
-# What a segment is worth, from the definition: the density of all its values at once.
+# Evidence of a segment, from the definition: the joint density of its values.
 
 
 def gaussian_segment(y: np.ndarray, phi: np.ndarray, noise: np.ndarray, prior_var: float) -> float:
@@ -183,7 +183,7 @@ def paths(n: int) -> list[list[int]]:
 
 def path_log_weights(every: list[list[int]], y: np.ndarray) -> np.ndarray:
     """log p(path, y) of each path, noise 0.25 and prior variance 3."""
-    worth = {
+    log_evidence = {
         (s, t): gaussian_segment(y[s:t], np.ones((t - s, 1)), np.array([[0.25]]), 3.0)
         for t in range(1, len(y) + 1)
         for s in range(t)
@@ -194,7 +194,7 @@ def path_log_weights(every: list[list[int]], y: np.ndarray) -> np.ndarray:
         ends = [*starts[1:], len(path)]
         stays = len(path) - len(starts)
         prior = (len(starts) - 1) * math.log(HAZARD) + stays * math.log1p(-HAZARD)
-        logs.append(prior + sum(worth[pair] for pair in zip(starts, ends, strict=True)))
+        logs.append(prior + sum(log_evidence[pair] for pair in zip(starts, ends, strict=True)))
     return np.array(logs)
 
 
@@ -216,12 +216,12 @@ def test_dropping_conditions_on_paths_never_dropped(kept: int) -> None:
     alive = paths(10)
     for t in range(10):
         model.update(y[t])
-        held = model.run_lengths()
-        alive = [path for path in alive if path[t] in held]
-        assert len(held) == min(t + 1, kept)
+        stored = model.run_lengths()
+        alive = [path for path in alive if path[t] in stored]
+        assert len(stored) == min(t + 1, kept)
     logs = path_log_weights(alive, y)
     share = np.exp(logs - special.logsumexp(logs))
-    for start, mass in held.items():
+    for start, mass in stored.items():
         expected = sum(w for path, w in zip(alive, share, strict=True) if path[-1] == start)
         assert mass == pytest.approx(expected, abs=1e-10)
     assert 0 < model.latest_dropped_mass <= model.dropped_mass
@@ -247,8 +247,8 @@ def test_dropped_mass_bounds_the_error_on_average() -> None:
         used = np.ones(len(every), bool)
         for t in range(8):
             model.update(y[t])
-            held = model.run_lengths()
-            used &= np.array([path[t] in held for path in every])
+            stored = model.run_lengths()
+            used &= np.array([path[t] in stored for path in every])
         logs = path_log_weights(every, y)
         share = np.exp(logs - special.logsumexp(logs))
         gaps.append(share[~used].sum() - model.dropped_mass)
@@ -301,7 +301,7 @@ def test_regimes_are_segments_that_never_return() -> None:
     assert [(e.previous, e.regime) for e in run.events] == [(-1, 0), (0, 1), (1, 2), (2, 3)]
 
 
-def test_probabilities_are_what_they_are_said_to_be() -> None:
+def test_probabilities_match_their_definitions() -> None:
     """Recomputed from the posterior over starts and the times at which ids were given."""
     rng = np.random.default_rng(15)
     y = np.repeat([0.0, 3.0, 0.0], 25) + 0.5 * rng.standard_normal(75)

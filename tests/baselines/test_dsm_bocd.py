@@ -373,7 +373,7 @@ def test_shifting_everything_shifts_the_forecast() -> None:
 
 
 def test_natural_prior_can_be_given() -> None:
-    """The same prior said twice: in words and in natural parameters, about a center not 0."""
+    """The same prior in two forms: moments and natural parameters, with a center other than 0."""
     words = dsm_bocd(**SETTINGS)
     d2, precision = SETTINGS["noise_doubt"] ** 2, 1 / SETTINGS["noise"]
     mean = np.array([SETTINGS["prior_mean"], 1.0]) * precision

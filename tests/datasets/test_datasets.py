@@ -252,7 +252,6 @@ class TestDataset:
             y=np.zeros(2), X=np.array([[1.0, 2.0], [3.0, 4.0]]), columns=("a", "b")
         )
         assert table.select("b").X.tolist() == [[2.0], [4.0]]
-        pytest.importorskip("pandas")
         assert list(table.frame().columns) == ["a", "b"]
         with pytest.raises(RegimekitError, match="names='c'"):
             table.select("c")
@@ -277,7 +276,7 @@ class TestLoading:
         with pytest.raises(RegimekitError, match="bucket"):
             data.load("well_log", bucket=3)
 
-    def test_without_an_address_the_error_says_where_to_look(
+    def test_without_an_address_the_error_names_the_folder(
         self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ) -> None:
         monkeypatch.delenv("REGIMEKIT_DATA", raising=False)
@@ -309,7 +308,7 @@ class TestLoading:
             data.load("well_log")
         assert waited[0] <= 10
 
-    def test_a_download_without_pooch_says_what_to_install(
+    def test_a_download_without_pooch_names_the_extra(
         self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ) -> None:
         monkeypatch.setenv("REGIMEKIT_DATA", str(tmp_path))

@@ -220,7 +220,7 @@ def test_vectors(rng: np.random.Generator) -> None:
     assert "Units" in model.explain()
 
 
-def test_it_says_once_what_is_wrong() -> None:
+def test_each_warning_is_emitted_once() -> None:
     stamps = 1_700_000_000.0 + 60.0 * np.arange(30)
     with pytest.warns(UserWarning, match="time stamp"):
         model = rk.auto()
@@ -231,7 +231,7 @@ def test_it_says_once_what_is_wrong() -> None:
     assert rk.auto().explain().startswith("auto has no observations")
 
 
-def test_the_second_forecast_admits_that_one_value_says_nothing_of_the_spread() -> None:
+def test_the_second_forecast_has_a_wide_interval() -> None:
     held = 0
     for seed in range(10):
         first, second = np.random.default_rng(seed).normal(500.0, 8.0, 2)

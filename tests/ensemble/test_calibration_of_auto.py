@@ -46,7 +46,7 @@ def test_wrong_scales_are_put_right(rng: np.random.Generator, sd: float) -> None
         assert coverage(calibration, components, fresh, level) == pytest.approx(level, abs=0.04)
 
 
-def test_intervals_far_too_short_are_half_mended_after_fifty() -> None:
+def test_short_intervals_are_half_corrected_after_fifty_observations() -> None:
     """The mean over 20 streams, whose standard error is below .01; uncorrected 59 % are held."""
     held = []
     for seed in range(20):

@@ -97,8 +97,8 @@ def test_a_shift_of_a_season_is_one_change() -> None:
     assert abs(changes[1].since - 401) <= 2 and changes[1].time < 425
 
 
-def test_months_are_forecast_as_well_as_by_who_is_told() -> None:
-    """Ten years of months, told nothing, beside the mean of the same month in earlier years."""
+def test_months_are_forecast_nearly_as_well_as_with_a_given_season() -> None:
+    """Ten years of months, default settings, beside the mean of the same month in earlier years."""
     rng, t = np.random.default_rng(2), np.arange(120)
     shape = 20 * rng.standard_normal(12)
     y = 300 + shape[t % 12] + 3 * rng.standard_normal(120)

@@ -126,8 +126,8 @@ def sealed(
     packed = packer.compress(text + body) + packer.flush()
     sizes = {"header": len(text), "lanes": len(body), "packed": len(packed)}
     sizes |= {"noise": 0} if version == 3 else {}
-    told = struct.pack(f"<{len(sizes)}I", *(sizes | claims).values())
-    return b"regimekit" + bytes([version]) + told + packed + behind
+    lengths = struct.pack(f"<{len(sizes)}I", *(sizes | claims).values())
+    return b"regimekit" + bytes([version]) + lengths + packed + behind
 
 
 def npy(array: np.ndarray, allow_pickle: bool = False) -> bytes:

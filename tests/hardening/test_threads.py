@@ -118,7 +118,7 @@ class Slow(Model):
 
 @pytest.mark.parametrize("method", ["predict", "update", "regimes", "to_bytes", "copy", "run"])
 def test_every_method_waits_for_the_lock(method: str) -> None:
-    """Also one that a subclass writes anew."""
+    """Also a method that a subclass overrides."""
     model = Slow()
     arguments = {"update": (0.0,), "run": ([0.0, 0.0],)}.get(method, ())
 

@@ -58,19 +58,19 @@ def exactly(m: Mixture, y: float, eps: float) -> Mixture:
     )
 
 
-def believed(g: Gaussian, y: float, eps: float) -> float:
+def responsibility(g: Gaussian, y: float, eps: float) -> float:
     regular, outlier = log_both(y, np.array(g.mean), np.array(g.variance), eps)
     return float(np.exp(regular - np.logaddexp(regular, outlier)))
 
 
 def tempered(g: Gaussian, y: float, eps: float) -> Gaussian:
-    r = believed(g, y, eps)
+    r = responsibility(g, y, eps)
     gain = r * g.variance / (r * g.variance + NOISE)
     return Gaussian(g.mean + gain * (y - g.mean), g.variance * (1 - gain))
 
 
 def matched(g: Gaussian, y: float, eps: float) -> Gaussian:
-    r = believed(g, y, eps)
+    r = responsibility(g, y, eps)
     gain = g.variance / (g.variance + NOISE)
     shift = gain * (y - g.mean)
     variance = g.variance * (1 - r * gain) + r * (1 - r) * shift**2
@@ -158,7 +158,9 @@ def test_the_emission_collapses_by_tempering(eps: float) -> None:
         rule.log_density = float(stats.t.logpdf(y / WIDE, 2)) - math.log(WIDE)
         row.learn(y, 1.0)
         expected = tempered(expected, y, eps)
-        assert row.weight == pytest.approx(believed(Gaussian(*before(row)), y, eps), rel=1e-10)
+        assert row.weight == pytest.approx(
+            responsibility(Gaussian(*before(row)), y, eps), rel=1e-10
+        )
         row.end_batch()
         mean, root = row.closed().values()
         assert mean[0, 0] == pytest.approx(expected.mean, rel=1e-10)

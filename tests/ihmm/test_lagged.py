@@ -54,7 +54,7 @@ def test_a_spike_is_no_covariate(name, spike):
     assert abs(dirty.predict().mean - clean.predict().mean) < 0.1 * clean.predict().sd
 
 
-def test_raw_lags_are_poisoned_as_the_switch_says():
+def test_an_outlier_moves_forecasts_with_raw_lags():
     """The same spike with D13 off: the check above can fail."""
     y = autoregression(1)
     model = fitted(y[:200], rule=RAW_LAGS)
@@ -73,7 +73,7 @@ def test_a_real_jump_is_followed_within_two_observations(name, told):
     assert abs(model.predict().median - 0.9 * y[201]) < 2.5
 
 
-def test_a_stream_whose_jumps_are_real_is_believed_at_once():
+def test_a_stream_with_real_jumps_is_followed_at_once():
     """After a dozen real jumps the forecast follows the next one immediately."""
     rng = np.random.default_rng(3)
     steps = rng.standard_normal(400)
@@ -207,7 +207,7 @@ def test_the_bound_holds_with_lags(weight, phi, position):
         assert getattr(found, name).max() <= getattr(worst, name)
 
 
-def test_the_bound_says_what_it_needs():
+def test_the_bound_names_missing_requirements():
     y = autoregression(8, 60)
     told = {"noise": 1.0, "prior_var": 4.0, "batch": 4}
     with pytest.raises(rk.RegimekitError, match="D13"):

@@ -44,7 +44,7 @@ def test_polars_comes_back_as_polars(frame):
     assert isinstance(nixtla.forecast(pl.from_pandas(frame), h=1, **CHOICE), pl.DataFrame)
 
 
-def test_one_pass_says_what_fits_to_each_cutoff_say(frame):
+def test_one_pass_equals_a_fit_to_each_cutoff(frame):
     table = nixtla.cross_validation(frame, h=2, n_windows=4, step_size=3, **CHOICE)
     assert table.groupby("unique_id", observed=True)["cutoff"].nunique().tolist() == [4, 4]
     for (key, cutoff), window in table.groupby(["unique_id", "cutoff"]):

@@ -76,7 +76,7 @@ def test_drift_detector_obeys_the_general_checks():
         getattr(checks.common, name)(detector.clone())
 
 
-def test_forecaster_says_what_the_model_says():
+def test_forecaster_equals_the_model():
     plain, ours = rk.make(**_named(SMALL)), RegimeForecaster(**SMALL)
     for y in LEVELS:
         plain.update(y)

@@ -23,7 +23,7 @@ SMALL = {
     "model": "student_t_ihmm",
     "settings": {"particles": 10, "batch": 3, "max_regimes": 5, "units": "given"},
 }
-_ORDER = "rows are a time series: what a row is told depends on the rows before it"
+_ORDER = "rows are a time series: the result of a row depends on earlier rows"
 
 EXPECTED_FAILURES = {
     "RegimeRegressor": {},
@@ -72,7 +72,7 @@ def test_partial_fit_in_pieces_is_fit(regression):
     assert pieces.model_.to_bytes() == whole.model_.to_bytes()
 
 
-def test_a_pickle_holds_bytes_and_continues(regression):
+def test_a_pickle_contains_bytes_and_continues(regression):
     X, y = regression
     model = RegimeRegressor(**SMALL).fit(X[:200], y[:200])
     twin = pickle.loads(pickle.dumps(model))

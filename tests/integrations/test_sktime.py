@@ -40,7 +40,7 @@ def test_checks_of_sktime(estimator):
     assert len(results) > 50
 
 
-def test_update_says_what_a_fit_to_all_says(y):
+def test_update_equals_a_fit_to_all_rows(y):
     fitted = RegimeForecaster(**CHOICE).fit(y[:50])
     fitted.update(y[50:])
     assert fitted.predict(fh=[1, 3]).equals(RegimeForecaster(**CHOICE).fit(y).predict(fh=[1, 3]))

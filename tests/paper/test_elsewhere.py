@@ -46,4 +46,4 @@ def test_every_goal_is_on_its_page() -> None:
     """A page whose rows were renamed must not drop out of the table of targets in silence."""
     for goal in elsewhere.GOALS:
         assert elsewhere.look_up(goal.page, goal.row, goal.column, goal.table) is not None, goal
-    assert len(elsewhere._told(elsewhere.REAL)) >= 5
+    assert len(elsewhere._rows_of_page(elsewhere.REAL)) >= 5

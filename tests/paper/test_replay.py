@@ -82,7 +82,7 @@ def tamper(out: Path, model: str, seed: int, score: str, value: str) -> None:
         sheet.writerows(rows)
 
 
-def test_what_is_equal_is_carried_over_and_says_who_made_it(ledger: Path, counted: list[Part]):
+def test_equal_runs_are_kept_with_their_origin(ledger: Path, counted: list[Part]):
     before = lines(ledger)
     assert all(line.stale() for line in before.values())
     verdicts = replay.replay(ledger, tell=quiet)
@@ -134,9 +134,9 @@ def test_one_number_that_differs_leaves_the_group_stale(ledger: Path, counted: l
     true = run_part(DRAWN[0]).scores["rmse"]
     assert found["iid_t", "ihmm", 0].outcome.scores["rmse"] == true  # the new run replaces it
     gap = abs(true - 0.5) / max(true, 0.5)
-    (said,) = (verdict.why for verdict in verdicts if verdict.kind == CHANGED)
-    assert said == f"largest relative difference {gap:.2g}"
-    assert any(said in line for line in replay.summary(verdicts))
+    (printed,) = (verdict.why for verdict in verdicts if verdict.kind == CHANGED)
+    assert printed == f"largest relative difference {gap:.2g}"
+    assert any(printed in line for line in replay.summary(verdicts))
     assert [n for n, line in found.items() if line.stale()] == [
         ("iid_t", "ihmm", 1),
         ("iid_t", "ihmm", 2),
@@ -180,15 +180,15 @@ def test_an_interrupted_replay_goes_on_where_it_stopped(
     ledger: Path, counted: list[Part], monkeypatch: pytest.MonkeyPatch
 ):
     before = states(ledger)
-    said: list[str] = []
+    printed: list[str] = []
 
     def stop(line: str) -> None:
-        said.append(line)
+        printed.append(line)
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         replay.replay(ledger, tell=stop)
-    assert len(counted) == 1 and said[0].endswith("2 replays to go")
+    assert len(counted) == 1 and printed[0].endswith("2 replays to go")
     assert states(ledger) == before  # a group that is half done is as it was
     counted.clear()
     verdicts = replay.replay(ledger, tell=quiet)
@@ -216,7 +216,7 @@ def test_a_ledger_from_before_there_were_replays_is_read(ledger: Path):
     assert states(ledger)["iid_t", "ihmm", 0] == ("old", "old")
 
 
-def test_pages_say_what_was_confirmed(tmp_path: Path, edit: Callable[[str], None]):
+def test_pages_list_what_was_confirmed(tmp_path: Path, edit: Callable[[str], None]):
     rows = [Row("iid_t", "last_value", "rmse", only=UNTUNED)]
     item = Item(
         "targets", "Small", "nowhere", "", lambda r: Made([comparison(r, rows)]), parts_of(rows)
@@ -280,14 +280,14 @@ def test_other_settings_stay_stale(searched: Path, changed: dict[str, object], k
     assert searched.read_text() == content and replay.stale_searches() == [SEARCH]
 
 
-def test_the_command_says_what_it_would_take(
+def test_the_command_estimates_the_time(
     ledger: Path, searched: Path, capsys: pytest.CaptureFixture[str]
 ):
     replay.main(["--out", str(ledger), "--estimate"])
-    said = capsys.readouterr().out
-    assert "iid_t: 2 groups, 5 stale runs, 2 replays to do" in said
-    assert "tuned settings: 1 replays to do" in said
+    printed = capsys.readouterr().out
+    assert "iid_t: 2 groups, 5 stale runs, 2 replays to do" in printed
+    assert "tuned settings: 1 replays to do" in printed
     replay.main(["--out", str(ledger), "--only", "iid_t"])
-    said = capsys.readouterr().out
-    assert "confirmed: 3 of 3 groups and tuned settings, 3 runs carried over" in said
-    assert "changed: 0" in said
+    printed = capsys.readouterr().out
+    assert "confirmed: 3 of 3 groups and tuned settings, 3 runs carried over" in printed
+    assert "changed: 0" in printed

@@ -47,7 +47,7 @@ QUICK = Plan(quick=True)
 
 
 def forget() -> None:
-    """Streams are made anew, and their data looked at again."""
+    """Streams are made again, and their data looked at again."""
     streams.made.cache_clear()
     streams.refusal.cache_clear()
     parts._data.cache_clear()
@@ -94,7 +94,7 @@ def test_order_flow_prior_is_the_paper_equation():
     assert given["noise"] == pytest.approx(1 - 0.114**2)
 
 
-def test_order_flow_prior_holds_the_lag(rng: np.random.Generator):
+def test_order_flow_prior_fixes_the_lag(rng: np.random.Generator):
     y = np.cumsum(rng.standard_normal(200)) / 10  # a walk would pull the coefficient to 1
     features = rk.features.intercept() + rk.features.lags(1)
     model = rk.ihmm(features=features, particles=5, **published.ofi_prior(0.3, 1.0))
@@ -112,7 +112,7 @@ def test_every_setting_is_one_of_its_model(stream: str):
             rk.make(model, **settings.of(stream, model, variant))  # an unknown one is an error
 
 
-def test_variants_are_the_rules_they_say():
+def test_variants_have_the_rules_of_their_names():
     def rule(variant: str, stream: str = "iid_t") -> tuple[object, str]:
         made = rk.make("br_ihmm", **settings.of(stream, "br_ihmm", variant))
         return made.settings()["rule"], made.settings()["weight"]
@@ -138,8 +138,8 @@ def test_what_a_search_found_replaces_the_start(tmp_path: Path, monkeypatch: pyt
     assert after.settings == before.settings | {"batch": 7, "noise": 0.5}
     assert after.degree == 2 and before.degree == 1
     assert settings.part("electricity", "br_ihmm", PRINTED).settings["batch"] == 6
-    told = settings.of("electricity", "beam_ihmm", SECOND)
-    assert told["noise"] == settings.of("electricity", "ihmm", SECOND)["noise"]
+    beam = settings.of("electricity", "beam_ihmm", SECOND)
+    assert beam["noise"] == settings.of("electricity", "ihmm", SECOND)["noise"]
 
 
 # ---------------------------------------------------------------------------- the search
@@ -161,7 +161,7 @@ def test_every_tuned_column_has_a_search_over_what_its_model_has():
             and "paper" not in settings.TITLES[search.variant]
         )
     noise = {s.stream for s in found if "noise" in s.space()}
-    assert not noise & set(published.STATED_NOISE)  # told by the paper, so nobody searches
+    assert not noise & set(published.STATED_NOISE)  # stated in the paper, so not searched
 
 
 def test_a_search_sees_no_row_that_is_scored():
@@ -227,7 +227,7 @@ def test_a_search_that_is_cut_off_takes_up_where_it_stopped(
     tuning._seen.cache_clear()
 
 
-def test_the_command_says_what_it_would_search(capsys: pytest.CaptureFixture[str]):
+def test_the_command_lists_its_searches(capsys: pytest.CaptureFixture[str]):
     asked = ["tune", "--estimate", "--again", "--streams", "ofi", "--models", "bocd", "ihmm"]
     main(asked)
     lines = capsys.readouterr().out.splitlines()
@@ -264,8 +264,8 @@ def test_scores_of_a_part_are_those_of_its_run():
     assert outcome.columns["mean"] == pytest.approx(mean, rel=2e-3, abs=1e-3)  # for a picture
     clean = stream.clean[: mean.size]
     assert outcome.scores["rmse"] == pytest.approx(math.sqrt(np.mean((clean - mean) ** 2)))
-    told = evaluate.oracle(stream, 1.125, 4.0).mean[: mean.size]
-    ratio = outcome.scores["rmse"] / math.sqrt(np.mean((clean - told) ** 2))
+    oracle = evaluate.oracle(stream, 1.125, 4.0).mean[: mean.size]
+    ratio = outcome.scores["rmse"] / math.sqrt(np.mean((clean - oracle) ** 2))
     assert outcome.scores["oracle_ratio"] == pytest.approx(ratio)
     assert outcome.scores["true_switches"] == np.count_nonzero(np.diff(stream.regimes[: mean.size]))
 
@@ -374,7 +374,9 @@ def test_a_run_waits_for_the_search_for_its_settings(
     monkeypatch.setattr(settings, "TUNED", tmp_path / "tuned")
     waiting = settings.part("iid_t", "last_value", UNTUNED), settings.part("iid_t", "ihmm", SECOND)
     assert [part.pending for part in waiting] == [False, True]
-    assert settings.part("synthetic", "beam_ihmm", SECOND).pending  # told what ihmm found
+    assert settings.part(
+        "synthetic", "beam_ihmm", SECOND
+    ).pending  # uses the settings found for ihmm
     item = small_item(Line("iid_t", "student_t_ihmm", "rmse"))
     (done,) = paper.reproduce([item], tmp_path / "out", Plan(runs=1))
     assert [part.settings for part in counted] == [{}] and done.runs == 1  # the untuned one alone
@@ -386,7 +388,7 @@ def test_a_run_waits_for_the_search_for_its_settings(
 def test_settings_hold_while_an_item_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(settings, "TUNED", tmp_path)
     asked = ("iid_t", "ihmm", SECOND)
-    with settings.held():
+    with settings.cached_files():
         assert settings.unsearched(*asked)
         settings.tuned_path(*asked).write_text('{"best": {"sticky": 7.0}}')
         assert settings.unsearched(*asked) and "sticky" not in settings.of(*asked)
@@ -422,7 +424,7 @@ def test_quick_cuts_rows_and_particles_of_every_item():
                 assert part.settings.get("particles", 0) <= 12
 
 
-def test_every_item_says_where_it_is_from_and_why_it_differs():
+def test_every_item_states_source_and_differences():
     assert len(paper.ITEMS) == 32
     for name, item in paper.ITEMS.items():
         assert item.name == name and item.title and item.source and len(item.note) > 40
@@ -444,8 +446,8 @@ def test_ablation_takes_one_piece_at_a_time():
 
 
 def test_mending_starts_from_the_text_and_ends_with_the_first_edition():
-    def rule(*mended: str) -> dict[str, str]:
-        part = recovery.mended_parts(QUICK, "iid_gauss", mended)[0]
+    def rule(*corrected: str) -> dict[str, str]:
+        part = recovery.corrected_parts(QUICK, "iid_gauss", corrected)[0]
         found: dict[str, str] = part.settings["rule"]
         return found
 
@@ -458,8 +460,8 @@ def test_taking_away_ends_with_what_cannot_be_done_without(monkeypatch: pytest.M
     worth = {"D1": 0.3, "D4": 0.5, "D9": 0.2}
     beyond = 0.0
 
-    def gap(results: Results, stream: str, mended: tuple[str, ...]) -> float:
-        return max(0.0, 1.0 + beyond - sum(worth.get(d, 0.0) for d in mended))
+    def gap(results: Results, stream: str, corrected: tuple[str, ...]) -> float:
+        return max(0.0, 1.0 + beyond - sum(worth.get(d, 0.0) for d in corrected))
 
     monkeypatch.setattr(recovery, "_gap", gap)
     everything = Results(QUICK, {}, {})
@@ -549,7 +551,7 @@ def test_an_estimate_counts_what_is_left_and_shared_runs_once(tmp_path: Path):
     assert [row[1] for row in paper.estimate(twice, tmp_path, QUICK)] == [0, 0]
 
 
-def test_missing_data_is_said_and_no_number_is_printed(
+def test_missing_data_is_reported_without_numbers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, counted: list[Part]
 ):
     monkeypatch.setenv("REGIMEKIT_DATA", str(tmp_path))
@@ -587,7 +589,7 @@ def test_a_download_that_fails_is_asked_for_once(tmp_path: Path, monkeypatch: py
     assert asked == ["well_log"]
 
 
-def test_a_missing_model_and_a_failed_run_are_said(tmp_path: Path, counted: list[Part]):
+def test_a_missing_model_and_a_failed_run_are_reported(tmp_path: Path, counted: list[Part]):
     bad = [Part("iid_gauss", "no_such_ihmm"), Part("iid_gauss", "ihmm", {"noise": -1.0}, rows=20)]
     item = Item("bad", "Bad", "nowhere", "", lambda _: Made([]), lambda _: bad)
     for _ in range(2):  # a failure is not kept: it is tried again
@@ -610,7 +612,7 @@ def test_processes_give_what_one_process_gives(tmp_path: Path):
 # ---------------------------------------------------------------------------- tables
 
 
-def test_cells_say_how_many_runs_they_rest_on():
+def test_cells_state_the_number_of_runs():
     assert str(Cell(0.5, 0.25, 3)) == "0.5 ± 0.25 (n 3)"
     assert str(Cell(0.5, None, 1)) == "0.5 (n 1)"
     assert Cell(None, None, 0, "not run").to_json() == {"absent": "not run"}
@@ -657,9 +659,7 @@ def test_models_without_a_rule_stand_in_the_tuned_and_the_untuned_column():
     ]
 
 
-def test_a_table_says_which_of_its_tuned_columns_are_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_table_lists_columns_that_are_not_tuned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(settings, "TUNED", tmp_path)
     lines = [Line("ofi", model, "rmse") for model in ("bocd", "beam_ihmm", "auto")]
     caption = comparison(Results(QUICK, {}, {}), lines).caption
@@ -675,17 +675,17 @@ def test_a_table_says_which_of_its_tuned_columns_are_not(
 @pytest.mark.parametrize("name", paper.ITEMS)
 def test_every_forecast_table_has_the_coverage(name: str):
     for table in paper.ITEMS[name].make(Results(QUICK, {}, {})).tables:
-        said = " ".join([*table.columns, *(str(row[2]) for row in table.rows if len(row) > 2)])
-        forecasts = any(word in said for word in ("RMSE", "MAE", "CRPS", "error"))
-        if forecasts and name not in ("ahead", "attempt", "mended", "hyperparameters"):
-            assert "coverage of" in said
+        words = " ".join([*table.columns, *(str(row[2]) for row in table.rows if len(row) > 2)])
+        forecasts = any(word in words for word in ("RMSE", "MAE", "CRPS", "error"))
+        if forecasts and name not in ("ahead", "attempt", "corrections", "hyperparameters"):
+            assert "coverage of" in words
 
 
 @pytest.mark.parametrize("name", paper.ITEMS)
-def test_every_table_and_figure_is_told_in_sentences(name: str):
+def test_every_table_and_figure_has_a_caption(name: str):
     made = paper.ITEMS[name].make(Results(QUICK, {}, {}))
-    told = [table.caption for table in made.tables] + ([made.caption] if made.draw else [])
-    for caption in told:
+    captions = [table.caption for table in made.tables] + ([made.caption] if made.draw else [])
+    for caption in captions:
         assert len(caption) > 30 and caption.rstrip("*").endswith("."), caption
 
 

@@ -85,7 +85,7 @@ def test_an_edit_of_what_decides_numbers_is_noticed(source: Path, file: str, mod
         "__init__.py",
     ],
 )
-def test_an_edit_of_what_only_speaks_is_harmless(source: Path, file: str):
+def test_an_edit_of_texts_does_not_change_the_state(source: Path, file: str):
     line = "from __future__ import annotations\n"
     assert changed(source, file, line, line + "\n_EDITED = 1\n") == set()
 
@@ -94,9 +94,9 @@ def test_comments_docstrings_and_layout_do_not_count(source: Path):
     kernel = "ihmm/algorithm.py"
     line = "from __future__ import annotations\n"
     assert changed(source, kernel, line, f"# A comment.\n\n\n{line}") == set()
-    said = (source / "regimekit" / kernel).read_text().split('"""')
-    assert changed(source, kernel, said[1], "Said in other words.") == set()
-    assert changed(source, kernel, f'"""{said[3]}"""', '"""In other words."""') == set()
+    parts = (source / "regimekit" / kernel).read_text().split('"""')
+    assert changed(source, kernel, parts[1], "Said in other words.") == set()
+    assert changed(source, kernel, f'"""{parts[3]}"""', '"""In other words."""') == set()
 
 
 def test_types_alone_are_no_import(tmp_path: Path):
@@ -127,9 +127,9 @@ def test_a_probe_depends_on_the_models_it_asks():
     for name in ("untuned", "bursts", "auto"):
         found = state.reached(state.imported(probes.PROBES[name].source))
         assert {"regimekit.ihmm.algorithm", "regimekit.ihmm.makers"} <= found, name
-    tortured = probes.PROBES["torture"]
-    assert set(tortured.models) == {model for model, _ in probes.TORTURED.values()}
+    stressed = probes.PROBES["stress"]
+    assert set(stressed.models) == {model for model, _ in probes.STRESSED.values()}
     found = state.reached(
-        [*state.imported(tortured.source), *(MODULES[name] for name in tortured.models)]
+        [*state.imported(stressed.source), *(MODULES[name] for name in stressed.models)]
     )
     assert "regimekit.ihmm.algorithm" in found and "regimekit.ensemble.aggregation" not in found

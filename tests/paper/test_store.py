@@ -196,7 +196,7 @@ def test_the_index_names_pages_of_an_older_source(tmp_path: Path, monkeypatch: p
     assert "older state" not in (tmp_path / "index.md").read_text()
     monkeypatch.setattr(output, "code_state", lambda _: "edited")
     page = output.write_index(tmp_path).read_text()
-    assert "older state of the source, and so to be made anew: `garch`." in page
+    assert "older state of the source, and so to be made again: `garch`." in page
 
 
 SCRIPT = """

@@ -69,7 +69,7 @@ def test_a_regime_keeps_its_colour(fitted: tuple[Any, Run], stream: np.ndarray) 
     assert [text.get_text() for text in figure.axes[1].get_yticklabels()] == ["true", "found"]
 
 
-def test_no_regime_looks_like_another_or_like_an_outlier() -> None:
+def test_regimes_and_outliers_have_distinct_styles() -> None:
     styles = [style.regime_style(regime) for regime in range(21)]
     assert len(set(styles)) == 21
     assert style.OUTLIER not in {one.colour for one in styles}

@@ -48,7 +48,7 @@ def test_a_constant_start_has_a_unit_and_comes_alive(
     assert 15 < units.scale[0] < 150
 
 
-def test_another_unit_is_neither_believed_at_once_nor_refused(rng: np.random.Generator) -> None:
+def test_a_change_of_units_is_accepted_after_some_observations(rng: np.random.Generator) -> None:
     units = learnt(rng.standard_normal(200))
     before = units.scale[0]
     for _ in range(5):

@@ -99,7 +99,7 @@ def test_the_columns_arrive_to_five_digits(visit: Open, case: Any) -> None:
     assert page.evaluate("regimekitReport.x[239]") == case.times[239].astype("M8[s]").astype(int)
 
 
-def test_pointing_tells_the_numbers_of_one_observation(visit: Open, case: Any) -> None:
+def test_pointing_shows_the_numbers_of_one_observation(visit: Open, case: Any) -> None:
     page = visit(case)
     page.locator("[data-zoom=end]").click()
     assert _bucket(page) == 1

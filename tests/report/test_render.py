@@ -71,7 +71,7 @@ def test_words_of_the_user_cannot_become_markup(case: Any) -> None:
     assert "alert(1)</script>" not in page
 
 
-def test_regimes_are_told_with_coefficients_stays_and_what_comes_next(case: Any) -> None:
+def test_regimes_are_listed_with_coefficients_durations_and_transitions(case: Any) -> None:
     text = _text(_page(case))
     for regime in case.model.regimes():
         assert f"Regime {regime.id}" in text
@@ -125,7 +125,7 @@ def test_scores_are_computed_where_none_are_given(case: Any) -> None:
     assert {"rmse_last_value", "mae_running_mean", "coverage"} <= set(found)
 
 
-def test_changes_are_told_once_each_with_the_latest_first(case: Any) -> None:
+def test_changes_are_listed_once_latest_first(case: Any) -> None:
     labels = read_times(case.times, len(case.y)).labels()
     found = tables.changes(case.run, labels)
     assert found["n"] == len(case.run.changepoints)

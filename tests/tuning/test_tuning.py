@@ -511,7 +511,7 @@ def test_bad_arguments_are_named(how: dict[str, Any], word: str) -> None:
     ("module", "how"),
     [("optuna", {}), ("bayes_opt", {"backend": "bayesopt"}), ("joblib", {"jobs": 2})],
 )
-def test_a_missing_package_says_how_to_get_it(
+def test_the_error_for_a_missing_package_names_the_extra(
     module: str, how: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, module, None)

@@ -1,4 +1,4 @@
-"""The torture suite: contaminations, what the robust models must withstand, what it can see."""
+"""The stress suite: contaminations, what the robust models must withstand, what it can see."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import regimekit as rk
-from paper.torture import KINDS, LEVELS, NOISE_SD, Stage, Torture, stage, told, torture
+from paper.stress import KINDS, LEVELS, NOISE_SD, Stage, Stress, format_cell, stage, stress
 from regimekit import datasets as data
 from regimekit.baselines.bocd import bocd
 from regimekit.baselines.naive import LastValue, last_value
@@ -60,7 +60,7 @@ def stated_bound() -> int:
     return rk.sensitivity(model, shift=[3.0], longest=2 * BATCH, risk=0.01).longest_burst
 
 
-def sound(result: Torture) -> None:
+def sound(result: Stress) -> None:
     """Nothing raised, nothing but numbers, nothing grown."""
     for row in result.rows:
         assert row.failure == "", row
@@ -136,18 +136,18 @@ def test_the_adversary_finds_the_value_that_hurts():
 
 
 @pytest.fixture(scope="module", params=list(ROBUST))
-def robust(request: pytest.FixtureRequest) -> Torture:
+def robust(request: pytest.FixtureRequest) -> Stress:
     """Seeds 0 .. 5: every position of a switch within a batch once.
 
     Bursts one shorter than the bound, because three of them follow each other and the bound
     speaks of one: docs/robustness.md says what repetition does at the bound itself.
     """
     label, burst = request.param, stated_bound() - 1
-    return torture({label: ROBUST[label]}, seeds=range(BATCH), batch=BATCH, burst=burst)
+    return stress({label: ROBUST[label]}, seeds=range(BATCH), batch=BATCH, burst=burst)
 
 
 @pytest.mark.slow
-def test_no_contamination_is_remembered(robust: Torture):
+def test_no_contamination_is_remembered(robust: Stress):
     """Excess <= 5 %. Between blocks of six seeds a cell's standard deviation is at most 1.2 %
     (`br_ihmm`, seeds 6 .. 23): a sound model on other seeds would fail one of the 14 cells in
     fewer than 1 of 1000 runs."""
@@ -157,7 +157,7 @@ def test_no_contamination_is_remembered(robust: Torture):
 
 
 @pytest.mark.slow
-def test_spikes_and_short_bursts_open_no_regime(robust: Torture):
+def test_spikes_and_short_bursts_open_no_regime(robust: Stress):
     for kind in ("isolated", "one_sided", "short_bursts", "adversarial_points"):
         assert robust.cell(robust.rows[0].model, kind).opened == 0, kind
 
@@ -185,13 +185,13 @@ def test_no_burst_up_to_the_stated_bound_opens_a_regime(label: str):
 
 def test_numbers_stay_numbers_in_every_model():
     kinds = ["huge", "denormal"]
-    sound(torture(ROBUST | OTHERS, kinds, seeds=[1], batch=BATCH))
+    sound(stress(ROBUST | OTHERS, kinds, seeds=[1], batch=BATCH))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("label", OTHERS)
 def test_the_rest_of_the_matrix_is_sound(label: str):
-    sound(torture({label: OTHERS[label]}, seeds=[2], batch=BATCH))
+    sound(stress({label: OTHERS[label]}, seeds=[2], batch=BATCH))
 
 
 @pytest.mark.parametrize("label", ["br_ihmm", "ihmm", "wolf_ihmm"])
@@ -216,10 +216,10 @@ def test_memory_is_bounded_under_lies_that_never_end(label: str):
 
 def test_the_suite_sees_damage():
     models = {"ihmm": OTHERS["ihmm"], "wolf_ihmm": OTHERS["wolf_ihmm"]}
-    result = torture(models, ["isolated", "unit_change"], seeds=[0], batch=BATCH)
+    result = stress(models, ["isolated", "unit_change"], seeds=[0], batch=BATCH)
     assert result.cell("ihmm", "unit_change").excess > 1
     assert result.cell("wolf_ihmm", "isolated").opened >= 1
-    forgetful = torture({"last": lambda seed: last_value()}, ["long_burst"], seeds=[0])
+    forgetful = stress({"last": lambda seed: last_value()}, ["long_burst"], seeds=[0])
     assert forgetful.rows[0].excess == 0  # it has no memory to damage
     assert forgetful.rows[0].during > 0.5  # and followed every lie
 
@@ -233,35 +233,35 @@ class Fragile(LastValue):
         return super()._observe(y, x)
 
 
-def test_a_model_that_raises_is_told_in_its_cell():
-    result = torture({"fragile": lambda seed: Fragile()}, ["huge", "missing"], seeds=[0])
+def test_an_error_of_a_model_is_shown_in_its_cell():
+    result = stress({"fragile": lambda seed: Fragile()}, ["huge", "missing"], seeds=[0])
     huge, missing = result.rows
     assert huge.failure == "OverflowError: too large"
     assert np.isnan(huge.excess) and not huge.finite
     assert missing.failure == "" and missing.finite
-    assert told(huge, "excess") == "OverflowError"
+    assert format_cell(huge, "excess") == "OverflowError"
 
 
 def test_the_same_seeds_give_the_same_cells():
-    first, again = (torture({"a": br_ihmm}, ["drift"], seeds=[4]) for _ in range(2))
+    first, again = (stress({"a": br_ihmm}, ["drift"], seeds=[4]) for _ in range(2))
     assert first == again
 
 
-def test_a_cell_is_told_in_words():
-    result = torture({"a": OTHERS["last_value"]}, ["stuck"], seeds=[0])
-    assert told(result.rows[0], "excess") == "+0.0 % / 0.0"
-    assert " / " not in told(result.rows[0], "during")
+def test_a_cell_is_formatted_as_text():
+    result = stress({"a": OTHERS["last_value"]}, ["stuck"], seeds=[0])
+    assert format_cell(result.rows[0], "excess") == "+0.0 % / 0.0"
+    assert " / " not in format_cell(result.rows[0], "during")
 
 
 def test_errors_name_the_argument():
     makers = {"a": OTHERS["last_value"]}
     for call, match in (
-        (lambda: torture(makers, ["bursts"]), "kinds='bursts'"),
-        (lambda: torture(makers, seeds=[]), "seeds"),
-        (lambda: torture(makers, ["stuck"], burst=0), "burst"),
+        (lambda: stress(makers, ["bursts"]), "kinds='bursts'"),
+        (lambda: stress(makers, seeds=[]), "seeds"),
+        (lambda: stress(makers, ["stuck"], burst=0), "burst"),
         (lambda: stage(0, size=-1.0), "size"),
-        (lambda: told(torture(makers, ["stuck"], seeds=[0]).rows[0], "rmse"), "figure"),
-        (lambda: torture(makers, ["stuck"], seeds=[0]).cell("a", "drift"), "drift"),
+        (lambda: format_cell(stress(makers, ["stuck"], seeds=[0]).rows[0], "rmse"), "figure"),
+        (lambda: stress(makers, ["stuck"], seeds=[0]).cell("a", "drift"), "drift"),
     ):
         with pytest.raises(rk.RegimekitError, match=match):
             call()

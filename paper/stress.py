@@ -1,13 +1,13 @@
-"""The torture suite: what is left of a model after its sensor has lied?
+"""Stress suite: the state of a model after faulty measurements.
 
-A stream of three levels that return is contaminated inside a regime that is well known. What
-counts comes after: the contamination has passed, two batches have gone by, and the model
-still has to know where it is and to recognise the older regimes that come back.
+A stream of three levels that return is contaminated inside a regime that is well known. The
+forecasts are scored from two batches after its end: the model must still be in the right regime and
+recognise earlier regimes that return.
 
     excess = (mean over seeds of RMSE after it) / (mean over seeds of RMSE without it) - 1
     opened = regimes reported as new from its first observation until two batches after its last,
              less those that the same model opens there on the clean stream; mean over seeds
-    during = the excess of the rows between: what it cost to follow the lie, or not to
+    during = the excess of the rows in between
 
 The RMSE is of one-step forecasts against clean values, over the same observations, by the same
 model with the same seed: numerator and denominator differ by the contamination alone.
@@ -89,7 +89,7 @@ class Cell(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Torture:
+class Stress:
     """All cells, model by model in the order given.
 
     Attributes:
@@ -106,7 +106,7 @@ class Torture:
         raise RegimekitError(f"There is no cell model={model!r}, kind={kind!r}.")
 
 
-def torture(
+def stress(
     models: Mapping[str, Maker],
     kinds: Iterable[str] | None = None,
     seeds: Iterable[int] = range(6),
@@ -114,7 +114,7 @@ def torture(
     batch: int = 6,
     burst: int = 3,
     size: float = 10.0,
-) -> Torture:
+) -> Stress:
     """Run every model through every contamination.
 
     Args:
@@ -128,10 +128,10 @@ def torture(
 
     Example:
         >>> import regimekit as rk
-        >>> from paper.torture import torture
+        >>> from paper.stress import stress
         >>> def maker(seed):
         ...     return rk.br_ihmm(noise=0.25, prior_var=4.0, particles=10, seed=seed)
-        >>> result = torture({"br_ihmm": maker}, ["isolated"], seeds=[0])
+        >>> result = stress({"br_ihmm": maker}, ["isolated"], seeds=[0])
         >>> [(row.model, row.kind, row.finite) for row in result.rows]
         [('br_ihmm', 'isolated', True)]
     """
@@ -145,7 +145,7 @@ def torture(
     for label, maker in models.items():
         tried = [trials(maker, scene, chosen) for scene in stages]
         rows += [cell_of(label, kind, [trial[kind] for trial in tried]) for kind in chosen]
-    return Torture(tuple(rows))
+    return Stress(tuple(rows))
 
 
 def stage(seed: int, *, batch: int = 6, burst: int = 3, size: float = 10.0) -> Stage:
@@ -156,7 +156,7 @@ def stage(seed: int, *, batch: int = 6, burst: int = 3, size: float = 10.0) -> S
     modulo `batch` observations later than with seed 0.
 
     Example:
-        >>> from paper.torture import stage
+        >>> from paper.stress import stage
         >>> scene = stage(1)
         >>> len(scene.y), scene.start
         (481, 241)
@@ -278,7 +278,7 @@ KINDS: dict[str, Callable[[Stage, Model], Contaminated]] = {
 
 
 class _Record(NamedTuple):
-    """What a model said along the rows from the start of the contamination on."""
+    """Outputs of a model from the start of the contamination on."""
 
     mean: Array
     finite: bool
@@ -316,7 +316,7 @@ def _trial(model: Model, scene: Stage, clean: _Record, kind: str) -> Trial:
     try:
         dirty = KINDS[kind](scene, model.copy())
         record = _record(model.copy(), dirty.y[scene.start :])
-    except Exception as error:  # whatever it is, the cell is to say so
+    except Exception as error:  # any error is reported in the cell
         return Trial(failure=f"{type(error).__name__}: {error}")
     split = int(np.flatnonzero(dirty.mask)[-1]) + 1 + _SETTLING * scene.batch - scene.start
     shift = len(record.mean) - len(target)  # second deliveries: the last rows are the same
@@ -336,8 +336,8 @@ def _record(model: Model, y: Array) -> _Record:
         opened += [event.time for event in step.events if event.kind == OPENED]
     mean, sd = np.array([(forecast.mean, forecast.sd) for forecast in forecasts]).T
     ends = [np.array([f.quantile(q) for f in forecasts[::_SPARSE]]) for q in (0.05, 0.95)]
-    said = [mean, sd, np.array(log_scores)[~np.isnan(y)], *ends]
-    finite = all(bool(np.isfinite(column).all()) for column in said)
+    outputs = [mean, sd, np.array(log_scores)[~np.isnan(y)], *ends]
+    finite = all(bool(np.isfinite(column).all()) for column in outputs)
     return _Record(mean, finite, opened, len(model.to_bytes()))
 
 
@@ -373,7 +373,7 @@ def cell_of(label: str, kind: str, trials: list[Trial]) -> Cell:
     )
 
 
-def told(cell: Cell, figure: str) -> str:
+def format_cell(cell: Cell, figure: str) -> str:
     """A cell as a table shows it.
 
     Args:
@@ -385,6 +385,6 @@ def told(cell: Cell, figure: str) -> str:
     if cell.failure:
         return cell.failure.split(":")[0]
     value = getattr(cell, figure)
-    told = f"{100.0 * value:+.1f} %" if value < 10 else f"{value + 1.0:.1e} times"
-    told += f" / {cell.opened:.1f}" if figure == "excess" else ""
-    return told + ("" if cell.finite else ", not finite")
+    text = f"{100.0 * value:+.1f} %" if value < 10 else f"{value + 1.0:.1e} times"
+    text += f" / {cell.opened:.1f}" if figure == "excess" else ""
+    return text + ("" if cell.finite else ", not finite")
