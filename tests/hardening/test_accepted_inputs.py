@@ -192,7 +192,7 @@ def test_contaminations_with_lags_and_covariates(name: str, features: str, kind:
     rng = np.random.default_rng(5)
     x = rng.standard_normal((40, 2))
     if features == "powers" and kind == "huge":
-        x, kind = x / 10, "spike"  # the square of 1e160 is refused: see test_features
+        x, kind = x / 10, "spike"  # the square of 1e160 is refused: see preprocessing/test_features
     y, x = spoilt(kind, 0.5 + 0.2 * x[:, 0] + 0.3 * rng.standard_normal(40), x)
     model = crafted.made(name, MAPS[features])
     run = model.run(y, x if model.features.needs_x else None)

@@ -23,7 +23,7 @@ from regimekit.ihmm.model import RegimeModel
 from regimekit.ihmm.settings import RegimeSettings
 from regimekit.ihmm.weights import PythonScoring
 
-EXAMPLE = Path(__file__).parents[1] / "examples" / "poisson_emission"
+EXAMPLE = Path(__file__).parents[2] / "examples" / "poisson_emission"
 COMPILED = not str(weights.__file__).endswith(".py")
 TRUE_CHANGES = [60, 120]
 
