@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from regimekit.ihmm.signatures import br_ihmm, garch_ihmm, ihmm, student_t_ihmm, wolf_ihmm
     from regimekit.panel import PanelRun, run_many
     from regimekit.preprocessing import features
+    from regimekit.preprocessing.holidays import holidays
     from regimekit.results import Event, Regime, Run, Step, Transitions
     from regimekit.robustness.sensitivity import sensitivity
     from regimekit.tuning import tune
@@ -64,6 +65,7 @@ else:
         "ihmm.makers": ("br_ihmm", "garch_ihmm", "student_t_ihmm", "wolf_ihmm"),
         "ihmm.published": ("paper",),
         "panel": ("PanelRun", "run_many"),
+        "preprocessing.holidays": ("holidays",),
         "results": ("Event", "Regime", "Run", "Step", "Transitions"),
         "robustness.sensitivity": ("sensitivity",),
         "tuning": ("tune",),
@@ -79,7 +81,11 @@ else:
         elif name in _MODULE_OF:
             value = getattr(importlib.import_module(f"regimekit.{_MODULE_OF[name]}"), name)
         else:
-            raise AttributeError(f"module 'regimekit' has no attribute {name!r}")
+            import difflib
+
+            near = difflib.get_close_matches(name, __all__, n=1)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            raise AttributeError(f"module 'regimekit' has no attribute {name!r}.{hint}")
         globals()[name] = value
         return value
 
@@ -111,6 +117,7 @@ __all__ = [
     "features",
     "from_bytes",
     "garch_ihmm",
+    "holidays",
     "ihmm",
     "influence",
     "load",

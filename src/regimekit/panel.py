@@ -16,9 +16,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from regimekit.core.exceptions import RegimekitError, unknown, whole
-from regimekit.core.registry import DEFAULT_MODEL, REGISTRY, make
+from regimekit.core.model import Model
+from regimekit.core.registry import DEFAULT_MODEL, REGISTRY, from_bytes, make
 from regimekit.io import cell_parsing as cells
 from regimekit.io.columns import (
+    FORECAST_COLUMNS,
     Columns,
     event_columns,
     forecast_columns,
@@ -100,6 +102,9 @@ class PanelRun:
         forecasts: the next `horizon` steps of every series; empty for horizon 0.
         scores: errors of every series, beside those of the last value.
         errors: message by key, for the series that failed.
+        snapshots: models after the last observation, as bytes by key; see `model`.
+        by: name of the key column.
+        time: name of the time column, or None.
     """
 
     frame: Any
@@ -107,6 +112,41 @@ class PanelRun:
     forecasts: Any
     scores: Any
     errors: dict[Any, str]
+    snapshots: dict[Any, bytes] = field(default_factory=dict)
+    by: str = "unique_id"
+    time: str | None = None
+    native: Any = None
+
+    def model(self, key: Any) -> Model:
+        """Return the model of a series after its last observation.
+
+        Raises:
+            RegimekitError: if the series is not known or has failed.
+        """
+        if key not in self.snapshots:
+            raise unknown("key", key, [str(known) for known in self.snapshots])
+        return from_bytes(self.snapshots[key])
+
+    def forecast(self, horizon: int, level: float = 0.9) -> Any:
+        """Forecast the next steps of every series; the models do not change.
+
+        Args:
+            horizon: number of steps.
+            level: probability of the interval `lower` .. `upper`.
+
+        Returns:
+            A frame like `forecasts`.
+
+        Raises:
+            RegimekitError: if the models need covariates; call `model(key).forecast(horizon, X)`.
+        """
+        parts = []
+        for key in self.snapshots:
+            columns = self.model(key).forecast(horizon).columns(level)
+            lists = {name: values.tolist() for name, values in columns.items()}
+            lists.setdefault("time", [None] * horizon)
+            parts.append((key, _rename_time({n: lists[n] for n in FORECAST_COLUMNS}, self.time)))
+        return _stack(parts, self.by, self.native)
 
 
 def run_many(
@@ -246,6 +286,8 @@ def _run_series(task: SeriesTask, settings: PanelSettings) -> SeriesResult:
     scores = RunningScores(settings.season, settings.skip)
     if REGISTRY[settings.model].online:
         scores.add(run)
+    # The model is saved with its clock, so that later forecasts have their times.
+    model.set_calendar(reader.time_column.last, frequency)
     ahead = model.forecast(settings.horizon, task.future) if settings.horizon else []
     return SeriesResult(
         task.key,
@@ -370,6 +412,10 @@ def _collect(results: list[SeriesResult], by: str, time: str | None, native: Any
         forecasts=stack(_rename_time(o.forecasts, time) for o in good),
         scores=stack({n: [v] for n, v in o.scores.items()} for o in good),
         errors={one.key: one.error for one in results if one.error},
+        snapshots={one.key: one.model for one in good},
+        by=by,
+        time=time,
+        native=native,
     )
 
 

@@ -175,6 +175,7 @@ class StreamRun:
             except RegimekitError as error:
                 # The run may have taken hours, so its results are kept.
                 notes.append(f"forecasts.csv was not written: {error}")
+        self.model.set_calendar(clock.last, clock.frequency)
         self.model.save(folder.path(output.MODEL))
         summary = self._summary(notes)
         record = summary | {

@@ -72,6 +72,8 @@ def share(argument: str, value: Any) -> float:
 
 def numbers(argument: str, value: Any) -> NDArray[np.float64]:
     """Return a new float array, never a view of the argument."""
+    if np.iscomplexobj(value):
+        raise RegimekitError(f"{argument} must be real, got complex numbers. Pass their real part.")
     try:
         return np.array(value, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):

@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import wraps
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar, Self, TypeVar, cast
 
 import numpy as np
@@ -37,6 +38,7 @@ from regimekit.distributions.forecast import Forecast, Forecasts
 from regimekit.preprocessing.alignment import Stream, read_stream
 from regimekit.preprocessing.calendar import Calendar
 from regimekit.preprocessing.frames import Series, Table, read_table
+from regimekit.preprocessing.time_index import Frequency, Time
 from regimekit.results import Regime, Run, Step, Transitions
 from regimekit.serialization import snapshot
 from regimekit.serialization.validation import Arrays, Values
@@ -45,6 +47,28 @@ Array = NDArray[np.float64]
 Callback = Callable[[Block], None]
 _BLOCK = 1024  # observations per block
 _MAX_OUTLIERS = 100  # latest outliers, for `explain`
+_ONE_STEP = (
+    "predict(x) forecasts the next observation, and x are its covariates, which this model does "
+    "not use. Call forecast({n}) to forecast {n} steps."
+)
+_ANY = SimpleNamespace(needs_x=True)  # features of a model that takes any covariates
+# Methods of other libraries, and what to call instead.
+_ELSEWHERE = {
+    "learn_one": "update(y, x)",
+    "predict_one": "predict(x)",
+    "partial_fit": "update(y, x) for one observation, or fit(y, X) for several",
+    "fit_predict": "run(y, X): it forecasts each observation before it updates",
+    "fit_transform": "run(y, X)",
+    "transform": "run(y, X): its `regime` is the regime of each observation",
+    "score": "regimekit.metrics.prequential(model, y).scores()",
+    "predict_proba": "predict(x): the forecast is a distribution, with .cdf and .quantile",
+    "make_future_dataframe": "forecast(horizon): it continues the dates of y",
+    "add_regressor": "features=regimekit.features.columns(..) when the model is made",
+    "add_seasonality": "seasons=[..] when the model is made",
+    "add_country_holidays": "regimekit.holidays(dates, country) as covariates X",
+    "plot": "run(y).plot(), forecast(horizon).plot() or plot_regimes()",
+    "n_regimes": "len(model.regimes())",
+}
 CALENDAR = "calendar"  # value of a snapshot: labels of the steps ahead
 Method = TypeVar("Method", bound=Callable[..., Any])
 
@@ -157,7 +181,16 @@ class Model(ABC):
         Raises:
             RegimekitError: if covariates are missing or invalid.
         """
-        return self._predict(self._check(x))
+        try:
+            checked = self._check(x)
+        except RegimekitError:
+            if type(x) is int:
+                raise RegimekitError(_ONE_STEP.format(n=x)) from None
+            raise
+        uses_x = checked is not None and getattr(self, "features", _ANY).needs_x
+        if type(x) is int and not uses_x:
+            raise RegimekitError(_ONE_STEP.format(n=x))
+        return self._predict(checked)
 
     @locked
     def update(self, y: Any, x: Any = None) -> Step:
@@ -327,6 +360,15 @@ class Model(ABC):
             self._calendar = Calendar.of_labels(run.index, self.n_observations, run.native)
         self._add_outliers((run.first + np.flatnonzero(run.outlier)).tolist())
 
+    def set_calendar(self, last: Time | None, frequency: Frequency | None) -> None:
+        """Set the time of the latest observation, from which forecasts continue.
+
+        Args:
+            last: time of the latest observation; None if it has none.
+            frequency: step between two observations; None if there is no regular step.
+        """
+        self._calendar = Calendar(self.n_observations, last, frequency)
+
     def _add_outliers(self, times: list[int]) -> None:
         self.outliers = [*self.outliers, *times][-_MAX_OUTLIERS:]
 
@@ -343,6 +385,10 @@ class Model(ABC):
     def explain(self) -> str:
         """Return a description in words: settings, units, features, regimes, outliers."""
         return explaining.explain(self)
+
+    def __getattr__(self, name: str) -> Any:
+        hint = f" Use {_ELSEWHERE[name]}." if name in _ELSEWHERE else ""
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}.{hint}")
 
     def __repr__(self) -> str:
         return explaining.summary(self)

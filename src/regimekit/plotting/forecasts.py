@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from regimekit.distributions.forecast import Forecast
+from regimekit.core.exceptions import RegimekitError
+from regimekit.distributions.forecast import Forecast, Forecasts
 from regimekit.plotting.style import (
     PALETTE,
     Array,
@@ -17,7 +18,7 @@ from regimekit.plotting.style import (
     new_axes,
     time_axis,
 )
-from regimekit.preprocessing.time_index import TimeIndex, read_times
+from regimekit.preprocessing.time_index import ROWS, TimeIndex, read_times
 
 
 def plot_forecast(
@@ -62,9 +63,8 @@ def plot_forecast(
     forecasts = _forecasts(source, horizon, X)
     ax = new_axes(ax)
     past = np.zeros(0) if y is None else coordinate_of(y, len(np.asarray(y)), coordinate)
-    before = read_times(times, past.size)
-    after = before.ahead(len(forecasts))
-    x = time_axis(ax, TimeIndex(np.concatenate([before.values, after.values]), before.kind))
+    index = _time_index(forecasts, getattr(y, "index", None) if times is None else times, past.size)
+    x = time_axis(ax, index)
     shown = min(past.size, history or 3 * len(forecasts))
     if shown:
         ax.plot(
@@ -82,15 +82,30 @@ def plot_forecast(
     return ax
 
 
-def _forecasts(source: Any, horizon: int, X: Any) -> list[Forecast]:
+def _forecasts(source: Any, horizon: int, X: Any) -> Forecasts:
+    if isinstance(source, Forecasts):
+        return source
     if isinstance(source, Sequence) and all(isinstance(part, Forecast) for part in source):
-        return list(source)
-    return list(source.forecast(horizon, X))
+        return Forecasts.stack(source, normalized=True)
+    made: Forecasts = source.forecast(horizon, X)
+    return made
 
 
-def _draw_bands(
-    axes: Any, x: Array, forecasts: list[Forecast], level: float, coordinate: int
-) -> None:
+def _time_index(forecasts: Forecasts, times: Any, n: int) -> TimeIndex:
+    """Return the times of n observations and of the forecasts, dates if the model knows them."""
+    try:
+        before = read_times(times, n) if n else read_times(None, 0)
+    except RegimekitError:  # labels of y that are no times
+        before = read_times(None, n)
+    if forecasts.times is None or (n and before.kind == ROWS):
+        after = before.ahead(len(forecasts))
+    else:
+        after = read_times(list(forecasts.times), len(forecasts))
+    kind = before.kind if n else after.kind
+    return TimeIndex(np.concatenate([before.values, after.values]), kind)
+
+
+def _draw_bands(axes: Any, x: Array, forecasts: Forecasts, level: float, coordinate: int) -> None:
     for share, alpha in ((level, 0.18), (0.5, 0.3)):
         limits = [f.interval(share) for f in forecasts]
         low, high = (

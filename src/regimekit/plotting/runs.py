@@ -171,11 +171,17 @@ def _draw_series(
     n = len(run)
     mean, lower, upper = (coordinate_of(c, n, coordinate) for c in (run.mean, run.lower, run.upper))
     share = getattr(run, "level", 0.9) if level is None else level
+    values = _observed(run, y, coordinate)
+    # Before the first observation a forecast is the prior, whose width would set the scale.
+    known = np.flatnonzero(~np.isnan(coordinate_of(run.y, n, coordinate)))
+    if run.first == 0:
+        prior = slice(0, int(known[0]) + 1 if known.size else n)
+        mean, lower, upper = mean.copy(), lower.copy(), upper.copy()
+        mean[prior] = lower[prior] = upper[prior] = np.nan
     axes.fill_between(
         x, lower, upper, color=PALETTE[0], alpha=0.2, lw=0, label=f"{100 * share:g} % band"
     )
     axes.plot(x, mean, lw=1.2, color=PALETTE[0], label="forecast", zorder=3)
-    values = _observed(run, y, coordinate)
     if values is not None:
         axes.plot(x, values, ".", ms=2.5, color="0.55", label="observed", zorder=1)
         mark_outliers(axes, x, values, run.outlier)

@@ -121,12 +121,20 @@ def plain_numbers(argument: str, given: Any) -> Array:
     except RegimekitError:
         if isinstance(given, (list, tuple)):
             for row, entry in enumerate(given):
-                if isinstance(entry, str):
+                if isinstance(entry, str) and not _is_number(entry):
                     raise RegimekitError(
                         f"{argument} must be numeric: {entry!r} at row {row} is not a number. "
                         "Use NaN for a missing value."
                     ) from None
         raise
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def misaligned(y: Any, X: Any) -> int | None:
