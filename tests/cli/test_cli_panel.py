@@ -71,3 +71,20 @@ def test_similar_keys_get_different_snapshot_files(regimekit: Regimekit, tmp_pat
     assert found == [0.0, 1.0, 2.0, 3.0]
     assert regimekit("run", "alike.csv", "--target", "y", "--model", "last_value", "-q").code == 0
     assert not models.exists(), "snapshots of an earlier run outlived it"
+
+
+@pytest.mark.parametrize("file_format", ["csv", "parquet"])
+def test_an_overview_and_a_page_per_series(
+    file_format: str, regimekit: Regimekit, long: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    options = ("--by", "shop", "--model", "last_value", "--format", file_format, "--out", out)
+    said = regimekit("run", long, *options)
+    assert said.code == 0 and "models/ (2 files), reports/ (2 files)" in said.out
+    overview = (out / "report.html").read_text()
+    assert "reports/north.html" in overview and "<b>south</b>: Row 9" in overview
+    assert "<h1>north: sales</h1>" in (out / "reports" / "north.html").read_text()
+    for path in (out / "report.html", *(out / "reports").iterdir()):
+        path.unlink()
+    assert regimekit("report", out).code == 0
+    assert (out / "report.html").is_file() and len(list((out / "reports").iterdir())) == 2

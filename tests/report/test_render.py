@@ -86,18 +86,48 @@ def test_stays_add_up_to_the_path() -> None:
     assert regimes.segments(np.array([], dtype=int)) == []
 
 
-def test_numbers_of_the_tiles_are_the_runs(case: Any) -> None:
-    tiles = {
-        head.replace("\xa0", " "): value
-        for head, value, _ in Content(case.run, case.model, case.y)._tiles()
-    }
-    assert tiles["observations"] == "240"
-    assert tiles["outliers"] == str(case.run.outlier.sum())
-    assert tiles["current regime"] == str(case.run.regime[-1])
+def test_the_summary_has_the_numbers_of_the_run(case: Any) -> None:
+    context = Content(case.run, case.model, case.y).context()
+    data, regimes, changes, outliers, forecasts = context["summary"]
+    assert data.startswith("There are 240 observations")
+    assert "They form 2 regimes" in regimes
+    assert f"changed {len(case.run.changepoints)} times" in changes
+    assert f"to regime {case.run.path[-1]}" in changes
+    assert outliers.startswith(f"{case.run.outlier.sum()} observations")
     inside = evaluate.coverage(case.y[48:], case.run.lower[48:], case.run.upper[48:])
-    assert float(tiles["coverage of the 90 % band"].split()[0]) == pytest.approx(
-        100 * inside, abs=0.5
-    )
+    covered = float(re.search(r"covered ([\d.]+)", forecasts)[1])
+    assert covered == pytest.approx(100 * inside, abs=0.5)
+
+
+def test_a_quiet_stream_is_summarized_in_plain_words() -> None:
+    y = 5.0 + 0.1 * np.random.default_rng(0).normal(size=60)
+    model = rk.auto()
+    text = " ".join(Content(model.run(y), model, y).context()["summary"])
+    assert "One regime describes all of them" in text
+    assert "No change of regime was found. No observation was flagged" in text
+
+
+def test_outliers_are_listed_with_what_was_expected(case: Any) -> None:
+    rows = Content(case.run, case.model, case.y).context()["outliers"]
+    assert [row["row"] for row in rows] == np.flatnonzero(case.run.outlier).tolist()
+    assert all(" to " in row["expected"] for row in rows)
+
+
+def test_the_overview_links_every_series_and_escapes_its_name() -> None:
+    entry = {
+        **dict.fromkeys(("missing", "changes", "outliers"), 0),
+        **dict.fromkeys(("last_change", "mae", "ratio", "coverage"), ""),
+        "key": "<b>shop</b>",
+        "page": "reports/shop 1.html",
+        "values": np.array([1.0, 2.0, np.nan, 3.0]),
+        "observations": 4,
+        "regimes": 1,
+        "regime": 0,
+    }
+    page = report.render_overview(title="sales", entries=[entry], model="auto", errors={"x": "bad"})
+    assert "&lt;b&gt;shop&lt;/b&gt;" in page and "<b>shop</b>" not in page
+    assert 'href="reports/shop%201.html"' in page
+    assert page.count("<polyline") == 2 and "<b>x</b>: bad" in page
 
 
 def test_scores_stand_beside_the_simple_forecasters(case: Any) -> None:
@@ -148,7 +178,7 @@ def test_a_forecast_that_cannot_be_made_is_explained(case: Any) -> None:
     text = _text(report.render(run=run, model=model, y=2.0 * x))
     assert "The next 24 steps are not forecast" in text and "wind" in text
     text = _text(report.render(run=run, model=model, y=2.0 * x, horizon=3, X=_wind(x[:3])))
-    assert "The next 3 steps" in text
+    assert "Next 3 steps" in text
 
 
 def _wind(x: np.ndarray) -> Any:

@@ -28,7 +28,8 @@ from regimekit.core.recorder import retrospective_path
 from regimekit.core.registry import load
 from regimekit.io import ObservationReader
 from regimekit.io.columns import Columns
-from regimekit.io.reader import connect, quote_text
+from regimekit.io.observations import time_array
+from regimekit.io.reader import connect, quote_name, quote_text
 from regimekit.preprocessing.time_column import format_time
 from regimekit.results import NO_REGIME, Event, Run
 
@@ -36,6 +37,7 @@ RUN, EVENTS, REGIMES = "run.csv", "events.csv", "regimes.csv"
 FORECASTS, SCORES, ERRORS = "forecasts.csv", "scores.csv", "errors.csv"
 PARQUET, RECORD, MODEL, REPORT = "run.parquet", "run.json", "model.regimekit", "report.html"
 MODELS = "models"  # folder with one snapshot per series
+REPORTS = "reports"  # folder with one page per series
 COMPARISON = ("comparison.csv", "comparison.png")
 BACKTEST = ("backtest.csv", "backtest.png")
 # Files of an earlier run with these names are deleted if the next run does not write them.
@@ -120,6 +122,7 @@ class ResultFolder:
         models = self.folder / MODELS
         stale = {Path(name) for name in RUN_FILES}
         stale |= {path.relative_to(self.folder) for path in models.glob("*.regimekit")}
+        stale |= {p.relative_to(self.folder) for p in (self.folder / REPORTS).glob("*.html")}
         for name in stale - written:
             (self.folder / name).unlink(missing_ok=True)
         if models.is_dir() and not any(models.iterdir()):
@@ -236,6 +239,15 @@ def read_saved_run(path: Path) -> SavedRun:
     return SavedRun(model, _read_record(record) if has_record else {}, path.parent, path)
 
 
+def read_panel_record(folder: Path) -> dict[str, Any] | None:
+    """Return run.json of a run with several series; None if the folder has no such run."""
+    path = folder / RECORD
+    if not path.is_file():
+        return None
+    record = _read_record(path)
+    return record if "snapshots" in record else None
+
+
 def _read_record(path: Path) -> dict[str, Any]:
     try:
         content: dict[str, Any] = json.loads(path.read_text())
@@ -250,19 +262,20 @@ def _read_record(path: Path) -> dict[str, Any]:
 
 
 def read_rows(
-    folder: Path, file_format: str
+    folder: Path, file_format: str, series: tuple[str, str] | None = None
 ) -> tuple[Run, NDArray[np.float64], NDArray[Any] | None]:
     """Read the latest rows of a run from its folder.
 
     Args:
         folder: folder of the run.
         file_format: "csv" or "parquet".
+        series: column and name of the series, if the run has several.
 
     Returns:
         The run, the (T,) observations, and their times or None; T is at most `REPORT_ROWS`.
     """
-    columns = _read_columns(folder / f"run.{file_format}")
-    events = _events(_read_columns(folder / EVENTS), columns["time"])
+    columns = _read_columns(folder / f"run.{file_format}", series)
+    events = _events(_read_columns(folder / EVENTS, series), columns["time"])
     columns["path"] = retrospective_path(columns["regime"], events)
     parts: dict[str, Any] = {"events": events}
     for entry in fields(Run):
@@ -270,20 +283,54 @@ def read_rows(
             parts[entry.name] = columns[entry.name]
         elif entry.name not in parts and entry.default is entry.default_factory is MISSING:
             parts[entry.name] = np.full(len(columns["y"]), np.nan)
-    times = columns["time"] if columns["time"].dtype.kind in "Mf" else None
+    times = time_array(_parse_times(columns["time"]))
     return Run(**parts), columns["y"].astype(float), times
 
 
-def _read_columns(path: Path) -> dict[str, NDArray[Any]]:
+def _parse_times(cells: NDArray[Any]) -> list[Any]:
+    """Return the times of run.csv: datetimes with the offset that is written, numbers, or None."""
+    if cells.dtype.kind == "f":
+        return cells.tolist()
+    if cells.dtype.kind == "M":
+        return cells.astype("datetime64[us]").tolist()
+    if cells.dtype.kind != "O":
+        return [None] * len(cells)
+    return [datetime.fromisoformat(cell) for cell in cells.tolist()]
+
+
+def _read_columns(path: Path, series: tuple[str, str] | None = None) -> dict[str, NDArray[Any]]:
     if path.stat().st_size == 0:
         return {}
     is_csv = path.suffix == ".csv"
-    relation = f"read_csv({quote_text(path)}, sample_size=-1)" if is_csv else quote_text(path)
+    relation = quote_text(path)
+    if is_csv:
+        # Times with an offset stay text: duckdb would convert them to UTC.
+        texts = {"time", "since"} if _has_offsets(path) else set()
+        texts |= {series[0]} if series else set()
+        types = ", ".join(f"{quote_text(n)}: 'VARCHAR'" for n in _header(path) if n in texts)
+        option = f", types={{{types}}}" if types else ""
+        relation = f"read_csv({quote_text(path)}, sample_size=-1{option})"
+    if series:
+        name, key = quote_name(series[0]), quote_text(series[1])
+        relation = f"(SELECT * FROM {relation} WHERE CAST({name} AS VARCHAR) = {key})"
     with connect() as connection:
         total = connection.execute(f"SELECT count(*) FROM {relation}").fetchall()[0][0]
         query = f"SELECT * FROM {relation} OFFSET {max(total - REPORT_ROWS, 0)}"
         found = connection.execute(query).fetchnumpy()
     return {name: _without_mask(values) for name, values in found.items()}
+
+
+def _header(path: Path) -> list[str]:
+    with path.open(newline="") as lines:
+        return next(csv.reader(lines), [])
+
+
+def _has_offsets(path: Path) -> bool:
+    """Return whether the times of a CSV file end with an offset from UTC."""
+    with path.open(newline="") as lines:
+        rows = csv.DictReader(lines)
+        time = next(rows, {}).get("time") or ""
+    return len(time) > 19 and time[-6] in "+-"
 
 
 def _without_mask(values: Any) -> NDArray[Any]:

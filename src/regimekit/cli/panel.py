@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,14 +13,16 @@ from typing import Any
 from regimekit.cli import output
 from regimekit.cli.console import Console, Interrupt, format_number
 from regimekit.cli.output import CsvWriter, ResultFolder
+from regimekit.cli.panel_report import try_panel_report
 from regimekit.cli.pipeline import Pipeline, PipelineOptions, open_pipeline
+from regimekit.cli.stream_run import REPORT_HORIZON
+from regimekit.core.display import count
 from regimekit.core.exceptions import RegimekitError
 from regimekit.io.columns import Columns
 from regimekit.io.reader import Row
 from regimekit.panel import PanelSettings, SeriesResult, SeriesTask, run_tasks
 
 _PRINTED_SERIES = 20
-_PRINTED_FILES = 8
 _MAX_NAME = 100  # characters of a snapshot's file name
 
 
@@ -46,7 +49,7 @@ def run_panel(
         pipeline = open_pipeline(options, console)
         settings = PanelSettings(
             options.model_name,
-            options.model_settings(),
+            options.model_settings(pipeline.layout.covariates),
             seed,
             options.level,
             options.horizon,
@@ -56,7 +59,15 @@ def run_panel(
         summary = _run_all(pipeline, settings, jobs, folder, console)
         if file_format == "parquet":
             folder.convert_run_to_parquet()
-        folder.write_record(**summary)
+        record = summary | {
+            "format": file_format,
+            "level": options.level,
+            "horizon": options.horizon,
+        }
+        folder.write_record(**record)
+        if summary["series"]:
+            horizon = options.horizon or REPORT_HORIZON
+            try_panel_report(folder.staging, record, folder.path, horizon, console)
         summary |= {"files": folder.commit(), "out": str(out)}
     _print_summary(summary, console)
     if not summary["series"]:
@@ -76,6 +87,7 @@ def _run_all(
     scores: dict[str, dict[str, float]] = {}
     errors: dict[str, str] = {}
     used_names: set[str] = set()
+    snapshots: dict[str, str] = {}
     with ExitStack() as stack:
         files = {n: stack.enter_context(CsvWriter(folder.path(n))) for n in names}
         interrupt = stack.enter_context(Interrupt())
@@ -93,6 +105,7 @@ def _run_all(
                         files[name].add({by: [key] * length} | columns)
                 snapshot = f"{output.MODELS}/{_file_name(key, used_names)}.regimekit"
                 folder.path(snapshot).write_bytes(one.model)
+                snapshots[key] = snapshot
             update(len(scores) + len(errors))
             if interrupt.requested:
                 break
@@ -108,6 +121,7 @@ def _run_all(
         "observations": files[output.RUN].rows,
         "scores": scores,
         "errors": errors,
+        "snapshots": snapshots,
         "interrupted": interrupt.requested,
     }
 
@@ -165,4 +179,7 @@ def _print_summary(summary: dict[str, Any], console: Console) -> None:
         f"{summary['series']} series, {len(summary['errors'])} failed, "
         f"{summary['observations']} observations"
     )
-    console.info(f"results in {summary['out']}: {', '.join(summary['files'][:_PRINTED_FILES])}")
+    flat = [name for name in summary["files"] if "/" not in name]
+    folders = Counter(name.split("/")[0] for name in summary["files"] if "/" in name)
+    parts = [*flat, *(f"{name}/ ({count(n, 'file')})" for name, n in folders.items())]
+    console.info(f"results in {summary['out']}: {', '.join(parts)}")

@@ -40,7 +40,7 @@ REMEDIES = Cures(
     "Pass --lags 1",
     "pass --model auto",
 )
-_REPORT_HORIZON = 24  # steps that a report forecasts if --horizon is not given
+REPORT_HORIZON = 24  # steps that a report forecasts if --horizon is not given
 BLOCK_ROWS = 512  # observations per block; Ctrl-C waits for the end of a block
 
 
@@ -275,7 +275,7 @@ class StreamRun:
         rows = recent.run(), recent.y(), time_array(recent.times())
         path, content = folder.path(output.REPORT), record | {"warnings": notes}
         try:
-            write_report(path, self.model, rows, content, record["horizon"] or _REPORT_HORIZON)
+            write_report(path, self.model, rows, content, record["horizon"] or REPORT_HORIZON)
         except ModuleNotFoundError as error:
             console.warn(f"report.html was not written: {error.name} is not installed.")
 
@@ -306,7 +306,7 @@ def write_report(
         model=model,
         y=y,
         times=times,
-        title=f"{record['target']}: {model.name}",
+        title=record["target"],
         horizon=horizon,
         scores=record["scores"],
         warnings=record["warnings"],

@@ -17,10 +17,11 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from regimekit import assets
 from regimekit.report.content import Content
+from regimekit.report.tables import sparkline
 from regimekit.results import Run
 from regimekit.serialization import snapshot
 
-__all__ = ["render", "write_report"]
+__all__ = ["render", "render_overview", "write_report"]
 
 
 def render(
@@ -39,6 +40,7 @@ def render(
     X: Any = None,
     names: list[str] | None = None,
     regime_names: Mapping[int, str] | None = None,
+    back: str = "",
 ) -> str:
     """Render the report as HTML.
 
@@ -59,6 +61,7 @@ def render(
         X: covariates of the next `horizon` observations, if the features need any.
         names: names of the coefficients, if the model does not provide them.
         regime_names: names of regimes by id.
+        back: address of the overview, if this is the page of one series of several.
 
     Returns:
         The HTML text.
@@ -90,6 +93,41 @@ def render(
         names,
         regime_names or {},
     )
+    # An inline script is no module: the shared chart module is inlined without its exports.
+    charts = re.sub(r"^export ", "", assets.read("charts.js"), flags=re.MULTILINE)
+    template = _environment().get_template("report.html")
+    return template.render(content.context(), charts=charts, back=back)
+
+
+def render_overview(
+    *,
+    title: str,
+    entries: list[dict[str, Any]],
+    model: str,
+    left_out: int = 0,
+    errors: Mapping[str, str] | None = None,
+) -> str:
+    """Render the overview of a run with several series as HTML.
+
+    Args:
+        title: title of the page.
+        entries: one per series: `key`, `page` (address of its report), `values` (T,), and the
+            columns of the table.
+        model: name of the model.
+        left_out: number of series without a page.
+        errors: messages by series, of those that failed.
+
+    Returns:
+        The HTML text.
+    """
+    drawn = [entry | {"lines": sparkline(entry["values"])} for entry in entries]
+    template = _environment().get_template("overview.html")
+    return template.render(
+        title=title, entries=drawn, model=model, left_out=left_out, errors=errors or {}
+    )
+
+
+def _environment() -> Environment:
     page = Environment(
         loader=PackageLoader("regimekit.report", "page"),
         autoescape=True,
@@ -98,9 +136,7 @@ def render(
         lstrip_blocks=True,
     )
     page.globals["asset"] = assets.read
-    # An inline script is no module: the shared chart module is inlined without its exports.
-    charts = re.sub(r"^export ", "", assets.read("charts.js"), flags=re.MULTILINE)
-    return page.get_template("report.html").render(content.context(), charts=charts)
+    return page
 
 
 def write_report(path: str | Path, **content: Any) -> Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any
 
@@ -15,17 +16,19 @@ from regimekit.core.exceptions import RegimekitError, whole
 from regimekit.core.explain import coefficient_names
 from regimekit.metrics.reliability import Calibration
 from regimekit.preprocessing.frames import read_series
-from regimekit.preprocessing.time_index import DATES, TimeIndex, read_times
-from regimekit.report import regimes, tables
+from regimekit.preprocessing.time_index import DATES, TimeIndex, find_frequency, read_times
+from regimekit.report import regimes, summary, tables
 from regimekit.report.packing import Grid, Packer, grid_for
-from regimekit.report.tables import count, percent, rounded
+from regimekit.report.tables import count, percent
 from regimekit.results import NO_REGIME, Run
 
 Array = NDArray[np.float64]
 _HUNDREDTHS = Grid(0, -2)
 _INTEGERS = Grid(0, 0)
 _MAX_OUTLIER_SHARE = 0.1  # above this share a warning is shown
-_MIN_PROBABILITY = 0.5  # below this the current regime is probably ending
+_MAX_LISTED = 10  # regimes in the table at the top
+_MIN_LISTED_SHARE = 0.01  # share of the observations that such a regime has
+_SAMPLE_DATES = 1000  # dates from which the step is detected
 _WARM_UP = 50  # observations at the start that are not scored, at most a fifth
 
 
@@ -111,6 +114,14 @@ class Content:
             return self.scores, 0
         return tables.plain_scores(self.run, self.values)
 
+    @cached_property
+    def prior_rows(self) -> int:
+        """Number of forecasts that were made before any observation."""
+        seen = np.flatnonzero(~np.isnan(self.values).all(axis=1))
+        if self.run.first or self.model.n_observations > len(self.values):
+            return 0
+        return int(seen[0]) + 1 if seen.size else 0
+
     @property
     def skip(self) -> int:
         """Number of observations at the start that are not scored."""
@@ -147,11 +158,15 @@ class Content:
             "title": self.title or f"{self.model.name} on {count(len(self.values))} observations",
             "model": self.model.name,
             "explanation": _explanation(self.model),
-            "tiles": self._tiles(),
+            "summary": self._summary(cards),
+            "next_step": summary.next_step(self.ahead[0], self.band) if self.ahead else "",
+            "outliers": tables.largest_outliers(self.run, self.labels),
             "band": percent(self.band),
             "times": self.index.kind,
             "span": (self.labels[0], self.labels[-1]),
             "entries": cards,
+            "listed": _listed(cards, len(self.values)),
+            "unlisted": percent(_rest(cards, len(self.values))),
             "transitions": regimes.transition_table(self.source),
             "changes": tables.changes(self.run, self.labels),
             "ahead": self.ahead[0] if self.ahead else None,
@@ -170,29 +185,19 @@ class Content:
             "data": data,
         }
 
-    def _tiles(self) -> list[tuple[str, str, str]]:
-        """Headline numbers: (name, value, remark)."""
-        run, n = self.run, len(self.values)
-        missing = int(np.isnan(self.values).all(axis=1).sum())
-        tiles = [("observations", count(n), f"{count(missing)} missing" if missing else "")]
-        visited = {segment.regime for segment in self.source.segments}
-        if visited:
-            certainty = f"probability {percent(float(run.regime_probability[-1]))}"
-            if run.regime_probability[-1] < _MIN_PROBABILITY:
-                certainty += "; probably ending"
-            tiles.append(("regimes", str(len(visited)), f"{len(self.source.segments) - 1} changes"))
-            now = int(run.regime[-1])
-            name = self.regime_names.get(now, str(now))
-            tiles.append(("current regime", name, certainty))
-        outliers = int(run.outlier.sum())
-        tiles.append(("outliers", count(outliers), percent(outliers / n)))
-        tiles.append((f"coverage of the {percent(self.band)} band", percent(self.inside), ""))
-        if self.ahead:
-            step = self.ahead[0]
-            low, high = step["lower"][0], step["upper"][0]
-            limits = f"{rounded(low, high - low)} to {rounded(high, high - low)}"
-            tiles.append(("next forecast", rounded(step["median"][0], high - low), limits))
-        return tiles
+    def _summary(self, cards: list[dict[str, Any]]) -> list[str]:
+        """Return the sentences at the top of the report."""
+        frequency = find_frequency(_dates(self.index)) if self.index.kind == DATES else None
+        return summary.sentences(
+            self.run,
+            self.labels,
+            str(frequency) if frequency else "",
+            cards,
+            self.regime_names,
+            self.scored[0] if _is_flat(self.scored[0]) else {},
+            self.inside,
+            self.band,
+        )
 
     def _found_warnings(self) -> list[str]:
         """Warnings about outliers, coverage and reference forecasters."""
@@ -243,7 +248,9 @@ class Content:
             grid = grid_for(self.values[:, j])
             packer.add(f"y{j}", self.values[:, j], grid)
             for name in ("mean", "lower", "upper"):
-                column = np.reshape(getattr(run, name), self.values.shape)[:, j]
+                column = np.reshape(getattr(run, name), self.values.shape)[:, j].copy()
+                # Before the first observation a forecast is the prior.
+                column[: self.prior_rows] = np.nan
                 near = None if name == "mean" else f"mean{j}"
                 packer.add(f"{name}{j}", column, grid, minus=near)
         packer.add("weight", run.weight, _HUNDREDTHS)
@@ -251,6 +258,28 @@ class Content:
         packer.add("outlier", run.outlier, _INTEGERS)
         packer.add("regime", run.path, _INTEGERS)
         return packer
+
+
+def _listed(cards: list[dict[str, Any]], n: int) -> int:
+    """Return how many regimes the table lists: those with most observations, at most 10."""
+    enough = sum(card["observations"] >= _MIN_LISTED_SHARE * n for card in cards)
+    return min(max(enough, 1), _MAX_LISTED)
+
+
+def _rest(cards: list[dict[str, Any]], n: int) -> float:
+    """Return the share of observations in regimes that the table does not list."""
+    return float(sum(card["observations"] for card in cards[_listed(cards, n) :]) / n)
+
+
+def _dates(index: TimeIndex) -> list[datetime]:
+    """Return the first dates of an index, to detect the step."""
+    epoch = datetime(1970, 1, 1)
+    return [epoch + timedelta(seconds=float(s)) for s in index.values[:_SAMPLE_DATES]]
+
+
+def _is_flat(scores: Mapping[str, Any]) -> bool:
+    """Return whether scores are numbers by name, not mappings by forecaster."""
+    return not any(isinstance(value, Mapping) for value in scores.values())
 
 
 def _explanation(model: Any) -> str:

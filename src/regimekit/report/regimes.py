@@ -87,7 +87,14 @@ def _card(source: Source, regime: int) -> dict[str, Any]:
         "coefficients": _coefficients(active, source.names),
         "next": _next(source, regime),
         "sample": _sample(source, own),
+        "summary": getattr(active, "summary", ""),
+        "status": _status(active),
     }
+
+
+def _status(regime: Regime | None) -> str:
+    status = getattr(regime, "status", "unknown")
+    return "" if status == "unknown" else str(status)
 
 
 def _quantiles(source: Source, own: list[Segment]) -> dict[str, str] | None:

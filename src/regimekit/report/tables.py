@@ -30,6 +30,7 @@ METRICS: dict[str, tuple[str, bool | None]] = {
 }
 _SECONDS = "seconds_per_observation"
 _MAX_CHANGES = 60
+_MAX_OUTLIERS = 10
 _MISSING = "\N{EN DASH}"
 _PACKAGES = ("regimekit", "numpy", "scipy")
 
@@ -139,6 +140,29 @@ def changes(run: Run, labels: list[str]) -> dict[str, Any]:
     return {"rows": rows, "n": len(reported), "left_out": len(reported) - len(rows)}
 
 
+def largest_outliers(run: Run, labels: list[str]) -> list[dict[str, Any]]:
+    """List the observations of the first coordinate that are furthest from their forecast.
+
+    Only observations flagged as outliers are listed, at most 10, in the order of time.
+    """
+    rows = np.flatnonzero(run.outlier)
+    first = [np.reshape(a, (len(run), -1))[:, 0] for a in (run.y, run.mean, run.lower, run.upper)]
+    y, mean, lower, upper = first
+    width = np.maximum(upper - lower, 1e-300)
+    distance = np.nan_to_num(np.abs(y - mean) / width)
+    chosen = sorted(rows[np.argsort(-distance[rows])][:_MAX_OUTLIERS].tolist())
+    return [
+        {
+            "row": t,
+            "at": labels[t],
+            "observed": rounded(float(y[t]), float(width[t])),
+            "expected": f"{rounded(float(lower[t]), float(width[t]))} to "
+            f"{rounded(float(upper[t]), float(width[t]))}",
+        }
+        for t in chosen
+    ]
+
+
 def _offset(run: Run, length: int) -> int:
     """Time of the first row: a resumed run does not start at the model's first observation."""
     flagged = np.flatnonzero(run.outlier)
@@ -164,6 +188,36 @@ def steps_ahead(
 def _quantiles(forecast: Forecast, level: float) -> tuple[Any, ...]:
     wide, half = forecast.interval(level), forecast.interval(0.5)
     return forecast.quantile(0.5), wide[0], wide[1], half[0], half[1]
+
+
+def sparkline(values: Array, width: int = 160, height: int = 28) -> list[str]:
+    """Return the points of the lines of a small chart; a missing value ends a line.
+
+    Args:
+        values: (T,) observations; at most `width` of them are drawn.
+        width: width of the chart.
+        height: height of the chart.
+
+    Example:
+        >>> sparkline(np.array([0.0, 1.0, np.nan, 1.0]), 3, 2)
+        ['0.0,2.0 1.0,0.0', '3.0,0.0']
+    """
+    rows = np.unique(np.linspace(0, len(values) - 1, min(len(values), width)).astype(int))
+    shown = values[rows]
+    seen = shown[np.isfinite(shown)]
+    if seen.size == 0:
+        return []
+    # Outliers must not flatten the rest.
+    low, high = np.quantile(seen, [0.01, 0.99]) if seen.size > 50 else (seen.min(), seen.max())
+    scaled = np.clip((shown - low) / max(high - low, 1e-300), 0.0, 1.0)
+    lines: list[list[str]] = [[]]
+    for j, value in enumerate(scaled):
+        if np.isnan(value):
+            lines.append([])
+        else:
+            x = width * rows[j] / max(len(values) - 1, 1)
+            lines[-1].append(f"{x:.1f},{height * (1 - value):.1f}")
+    return [" ".join(line) for line in lines if line]
 
 
 def settings_table(settings: Mapping[str, Any]) -> list[tuple[str, str]]:
