@@ -1,4 +1,4 @@
-"""What the models hand back: a Step per observation, a Run per stream, Regimes and Events."""
+"""Results of the models: a Step per observation, a Run per stream, Regimes and Events."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _WIDEST = 10  # regimes whose transitions fit a terminal
 
 
 class Event(NamedTuple):
-    """Something worth telling a person.
+    """A change of the regime, a pruned regime or an outlier.
 
     Attributes:
-        time: the observation with which it became known.
+        time: index of the observation with which it became known.
         kind: "regime opened", "regime returned", "regime pruned" or "outlier".
-        regime: the regime it is about.
-        previous: the regime reported before it.
-        since: the first observation that belongs to it.
+        regime: id of its regime.
+        previous: id of the regime reported before it.
+        since: index of the first observation that belongs to it.
         label: of `since` in the caller's index, where there is one.
     """
 
@@ -45,11 +45,11 @@ class Event(NamedTuple):
 
 
 class Regime(NamedTuple):
-    """A regime as it is remembered now.
+    """A regime in memory.
 
     Attributes:
-        id: stays the same for the regime's life.
-        visits: observations learnt from.
+        id: constant as long as the regime is in memory.
+        visits: number of its observations.
         first_seen: time index of its first observation.
         last_seen: time index of its latest observation.
         mean: posterior mean of its coefficients.
@@ -98,19 +98,19 @@ class Transitions(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What one observation did.
+    """Result of one update.
 
     Attributes:
         regime: id of the regime with most of the weight (NO_REGIME before any is known).
         regime_probability: posterior probability of that regime.
-        weight: how much the observation was believed, in (0, 1].
-        outlier: whether the weight fell below the model's outlier level.
+        weight: weight of the observation in the update, in (0, 1].
+        outlier: whether the weight is below the outlier level of the model.
         change_probability: posterior probability that the regime has just changed.
-        n_regimes: regimes that most of the weight remembers.
+        n_regimes: number of regimes in particles with most of the weight.
         ess: effective sample size of the particles.
-        log_score: log predictive density of the observation before it was learnt.
-        settled: how many of the latest observations were given `regime` for good just now:
-            the whole batch at its end, 0 inside it.
+        log_score: log predictive density of the observation before the update.
+        settled: number of latest observations whose regime is final with this update: the
+            whole batch at its end, 0 inside it.
         events: what became known with this observation.
     """
 
@@ -137,12 +137,12 @@ class Step(NamedTuple):
 
 @dataclass(eq=False)
 class Run:
-    """One row per observation of a stream, each known at the moment of that observation.
+    """One row per observation of a stream; each row uses only the data up to it, except `path`.
 
-    `mean`, `median`, `sd`, `lower`, `upper` are the one-step forecast made *before* the
-    observation `y` (shape (T,) for d = 1, (T, d) otherwise); `lower` .. `upper` holds a share
-    `level` of it. `path` is the one column that is completed later: the regime that each
-    observation belongs to in hindsight, changes put where they began (`Event.since`).
+    `mean`, `median`, `sd`, `lower`, `upper` describe the one-step forecast made *before* the
+    observation `y`, (T,) for d = 1, (T, d) otherwise; `lower` .. `upper` is its central interval
+    of probability `level`. `path` is the regime of each observation in retrospect, with every
+    change dated to where it began (`Event.since`).
     """
 
     y: Array
@@ -172,31 +172,31 @@ class Run:
 
     @property
     def changepoints(self) -> list[int]:
-        """First row of each new segment, as dated in hindsight; the first segment has none.
+        """First row of each segment of `path` except the first.
 
-        Rows count from 0 in this run; `changepoint_labels` says where that is in the stream.
+        Rows count from 0 in this run; `changepoint_labels` has the labels of the stream.
         """
         return _boundaries(self.path)
 
     @property
     def changepoint_labels(self) -> list[Any]:
-        """The changepoints by their labels in the caller's index or column of times.
+        """Labels of the changepoints in the caller's index or column of times.
 
-        Without one, by the number of the observation in the whole stream, as events count.
+        Without labels, their indices in the whole stream, as in events.
         """
         return [self.label(row) for row in self.changepoints]
 
     def label(self, row: int) -> Any:
-        """What the caller calls a row of this run: its label, or its number in the stream."""
+        """Return the label of a row of this run, or its index in the stream."""
         return self.first + row if self.index is None else self.index[row]
 
     @property
     def known_changepoints(self) -> list[int]:
-        """When each change was known: where the reported `regime` changed."""
+        """Rows at which the changes were known: where the reported `regime` changes."""
         return _boundaries(self.regime)
 
     def columns(self) -> dict[str, NDArray[Any]]:
-        """The rows as named one-dimensional columns (`mean_0`, `mean_1`, .. for d > 1)."""
+        """Return the rows as columns by name, (T,) each (`mean_0`, `mean_1`, .. for d > 1)."""
         table: dict[str, NDArray[Any]] = {}
         for name in ("y", "mean", "median", "lower", "upper", "sd"):
             values = getattr(self, name)
@@ -209,10 +209,10 @@ class Run:
         return table
 
     def frame(self) -> Any:
-        """The rows as a data frame of the caller's library (pandas when arrays were given).
+        """Return the rows as a data frame of the caller's library (pandas for arrays).
 
-        It keeps the index, or has the column of times first. Where there is neither, rows of a
-        pandas frame are numbered as the observations of the whole stream are.
+        It has the caller's index, or the column of times first. Without labels, the index of a
+        pandas frame counts the observations of the whole stream.
         """
         return labelled(self.columns(), self.native, self.index, self.first)
 
@@ -227,18 +227,18 @@ class Run:
         return display.short(f"{head}; {self._quality()})" if len(self) else head + ")")
 
     def _quality(self) -> str:
-        """How far off the forecasts were, and what their limits held."""
+        """Mean absolute error, and coverage of the intervals."""
         seen = ~np.isnan(self.y)
         if not seen.any():
             return "nothing observed"
         off = np.abs(self.y - self.median)[seen].mean()
-        held = ((self.y >= self.lower) & (self.y <= self.upper))[seen].mean()
-        return f"MAE {display.number(off)}, {self.level:.0%} limits held {held:.0%}"
+        covered = ((self.y >= self.lower) & (self.y <= self.upper))[seen].mean()
+        return f"MAE {display.number(off)}, {self.level:.0%} intervals covered {covered:.0%}"
 
     def _repr_html_(self) -> str:
-        """The latest rows, under a line that sums the run up."""
+        """Return the latest rows, with the summary as caption."""
         shown = list(range(max(len(self) - _LATEST, 0), len(self)))
-        table = {name: column for name, column in self.columns().items() if name in _TOLD}
+        table = {name: column for name, column in self.columns().items() if name in _HTML_COLUMNS}
         rows = [
             [str(self.label(t)), *(display.number(float(column[t])) for column in table.values())]
             for t in shown
@@ -246,10 +246,10 @@ class Run:
         return display.html(repr(self), ["", *table], rows)
 
     def plot(self, ax: Any = None, **options: Any) -> Any:
-        """Draw the run: observations, forecast band, outliers, ribbon of regimes.
+        """Plot the run: observations, forecast interval, outliers and regimes.
 
-        Times are those of the caller's index, where there is one, and the vertical axis bears the
-        name of the caller's column. Needs matplotlib.
+        Times are those of the caller's index, if any, and the vertical axis has the name of the
+        caller's column. Needs matplotlib.
 
         Args:
             ax: axes to draw into; a new figure if not given.
@@ -261,7 +261,7 @@ class Run:
             >>> run.plot(label="level").get_ylabel()
             'level'
         """
-        # By name: pictures stand above results, and matplotlib is not loaded without need.
+        # By name: plotting is a higher layer, and matplotlib is loaded only if needed.
         drawn = import_module("regimekit.plotting").plot_run
         return drawn(self, ax=ax, **({"times": self.index} | options))
 
@@ -305,13 +305,13 @@ def _pandas() -> Any:
 
 
 def _boundaries(regime: NDArray[np.int64]) -> list[int]:
-    """First index of each new segment; the time before any regime is known is no segment."""
+    """First index of each segment but the first; rows before the first regime do not count."""
     moved = (regime[1:] != regime[:-1]) & (regime[:-1] != NO_REGIME)
     return [int(t) + 1 for t in np.flatnonzero(moved)]
 
 
 _LATEST = 10  # rows that a notebook shows
-_TOLD = ("y", "median", "lower", "upper", "regime", "weight", "outlier")
+_HTML_COLUMNS = ("y", "median", "lower", "upper", "regime", "weight", "outlier")
 _SCALAR_COLUMNS = (
     "regime",
     "regime_probability",

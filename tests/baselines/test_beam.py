@@ -12,7 +12,7 @@ from scipy import stats
 
 from regimekit.baselines.beam import BeamIhmm, BeamSettings, beam_ihmm
 from regimekit.baselines.beam_fit import Data, Sampling, begin
-from regimekit.baselines.beam_kernels import Regression
+from regimekit.baselines.beam_regression import Regression
 from regimekit.core.exceptions import RegimekitError, SnapshotError
 from regimekit.preprocessing import features
 from regimekit.results import OPENED, RETURNED
