@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from regimekit.baselines.dsm_bocd import dsm_bocd
     from regimekit.core.exceptions import RegimekitError, SnapshotError
     from regimekit.core.model import Model
+    from regimekit.core.model_checks import check_model
     from regimekit.core.registry import from_bytes, load, make, models, register
     from regimekit.core.warnings import RegimekitWarning
     from regimekit.distributions.forecast import Forecast, Forecasts
@@ -58,6 +59,7 @@ else:
         "baselines.dsm_bocd": ("dsm_bocd",),
         "core.exceptions": ("RegimekitError", "SnapshotError"),
         "core.model": ("Model",),
+        "core.model_checks": ("check_model",),
         "core.registry": ("from_bytes", "load", "make", "models", "register"),
         "core.warnings": ("RegimekitWarning",),
         "distributions.forecast": ("Forecast", "Forecasts"),
@@ -110,6 +112,7 @@ __all__ = [
     "beam_ihmm",
     "bocd",
     "br_ihmm",
+    "check_model",
     "data",
     "datasets",
     "dsm_bocd",
