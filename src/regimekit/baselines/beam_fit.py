@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from regimekit.baselines.beam_kernels import Chain
 from regimekit.baselines.beam_regression import Regression
+from regimekit.baselines.beam_sampler import Chain
 from regimekit.distributions.forecast import Forecast
 from regimekit.results import Regime, Transitions
 
