@@ -147,7 +147,7 @@ def test_report_gets_the_run_that_was_written(
     for name in ("mean", "lower", "weight", "regime", "outlier"):
         np.testing.assert_array_equal(getattr(first["run"], name), getattr(again["run"], name))
     assert [e.time for e in first["run"].events] == [e.time for e in again["run"].events]
-    assert first["title"] == again["title"] == "load: br_ihmm"
+    assert first["title"] == again["title"] == "load"
     assert first["calibration"] == again["calibration"] and first["calibration"].n == 100
 
 

@@ -188,6 +188,8 @@ def follow_stream(
             if out is not None:
                 target.close()
     if out is not None:
+        clock = stream.reader.time_column
+        stream.model.set_calendar(clock.last, clock.frequency)
         stream.model.save(out / MODEL)
         console.warn(
             f"{stream.observations} observations in {out / LINES}; continue with --resume."

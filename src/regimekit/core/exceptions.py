@@ -72,12 +72,14 @@ def share(argument: str, value: Any) -> float:
 
 def numbers(argument: str, value: Any) -> NDArray[np.float64]:
     """Return a new float array, never a view of the argument."""
-    if np.iscomplexobj(value):
-        raise RegimekitError(f"{argument} must be real, got complex numbers. Pass their real part.")
     try:
-        return np.array(value, dtype=np.float64)
+        is_complex = np.iscomplexobj(value)
+        found = None if is_complex else np.array(value, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
         raise RegimekitError(f"{argument} must be numeric, got {type(value).__name__}.") from None
+    if found is None:
+        raise RegimekitError(f"{argument} must be real, got complex numbers. Pass their real part.")
+    return found
 
 
 def moderate(argument: str, value: Any, most: float = 1e100) -> None:
