@@ -218,3 +218,11 @@ def test_backtest_writes_one_row_per_origin_and_step(regimekit: Regimekit, tmp_p
     assert found["scores"]["mae_last_value"] > 1
     written = rows_of(out / "backtest.csv")
     assert len(written) == 120 and written[0]["time"] == "2024-01-06 00:00:00"
+
+
+def test_a_season_without_use_is_mentioned(regimekit: Regimekit, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    rows = [(datetime(2024, 1, 1) + timedelta(days=d), rng.normal()) for d in range(150)]
+    file = write_csv(tmp_path / "t.csv", ["day", "y"], rows)
+    said = regimekit("run", file, "--season", "365", "--out", tmp_path / "out")
+    assert said.code == 0 and "--season 365 was not used" in said.out

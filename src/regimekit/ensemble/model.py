@@ -189,6 +189,11 @@ class Auto(Model):
         pairs = zip(self.engine.ensemble.names, np.asarray(values).tolist(), strict=True)
         return dict(sorted(pairs, key=lambda pair: -pair[1]))
 
+    @property
+    def found_seasons(self) -> list[int]:
+        """Season lengths that the members use, in observations."""
+        return [] if self.engine is None else list(self.engine.seasons)
+
     def coefficient_names(self) -> list[str]:
         """Names of the coefficients of the selected regime model."""
         if self.engine is None:

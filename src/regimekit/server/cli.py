@@ -61,12 +61,14 @@ def serve(
     _require_packages()
     from regimekit.server.app import run
     from regimekit.server.config import Config, default_workers
+    from regimekit.server.storage.database import check_unused
 
     if log not in ("json", "text", "auto"):
         raise _error(f"--log must be json, text or auto, got {log!r}.")
     form = ("text" if sys.stderr.isatty() else "json") if log == "auto" else log
     with tempfile.TemporaryDirectory(prefix="regimekit-demo-") as folder:
         fallback = f"sqlite:///{folder}/demo.db" if demo else _DEFAULT_DATABASE
+        check_unused(db or fallback)
         run(
             Config(
                 db=db or fallback,

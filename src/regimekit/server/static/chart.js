@@ -30,6 +30,12 @@ const DATES = [
   [0.001, ":{ss}.{fff}", "\n{YYYY}-{MM}-{DD} {HH}:{mm}", null, "\n{MMM} {D} {HH}:{mm}", null, "\n{HH}:{mm}", null, 1],
 ];
 
+// Width of the value axis: as wide as its longest label needs.
+export function axisWidth(plot, labels) {
+  const longest = Math.max(0, ...(labels || []).map((label) => String(label ?? "").length));
+  return Math.max(44, 18 + 7 * longest);
+}
+
 export class Chart {
   constructor(container, readout, { select, wheel }) {
     this.container = container;
@@ -60,7 +66,7 @@ export class Chart {
       padding: [10, 14, 0, 0],
       cursor: { drag: { x: true, y: false, setScale: false }, points: { show: false } },
       scales: { x: { time: this.data.timed }, y: { range: () => this.range() } },
-      axes: [{ ...axis, ...(this.data.timed ? { values: DATES, space: 70 } : { values: (_, ticks) => ticks.map((t) => (Number.isInteger(t) ? t : "")) }) }, { ...axis, size: 56 }],
+      axes: [{ ...axis, ...(this.data.timed ? { values: DATES, space: 70 } : { values: (_, ticks) => ticks.map((t) => (Number.isInteger(t) ? t : "")) }) }, { ...axis, size: axisWidth }],
       series: [{}, hidden, hidden, hidden, hidden,
         { stroke: css("--accent"), width: 1.4, points: { show: false } }, line, hidden, hidden,
         { stroke: css("--accent"), width: 1.4, dash: [5, 4], points: { show: false } }],

@@ -4,6 +4,7 @@ import { request, streamPath } from "./api.js";
 import { first, regimeColour, regimeName, sparkline } from "./chart.js";
 import { ago, fill, h, number, percent } from "./dom.js";
 
+const MIN_WEIGHT = 0.001; // members with less are not listed
 
 export class Panels {
   constructor(key, changed) {
@@ -15,7 +16,7 @@ export class Panels {
     this.element = h("div", { class: "panels" },
       panel("Events", this.parts.events, "tall", filter), panel("Regimes", this.parts.regimes, "tall wide"),
       panel("Forecast", this.parts.steps), panel("Calibration", this.parts.calibration),
-      panel("Transition probabilities", this.parts.transitions),
+      panel("Transitions", this.parts.transitions),
       (this.weightsPanel = panel("Member weights", this.parts.weights)),
       (this.explanationPanel = panel("Model summary", this.parts.explanation)));
     this.weightsPanel.hidden = this.explanationPanel.hidden = true;
@@ -60,8 +61,11 @@ export class Panels {
     this.weightsPanel.hidden = !weights;
     if (!weights) return;
     const sorted = Object.entries(weights).sort((a, b) => b[1] - a[1]);
-    fill(this.parts.weights, sorted.map(([name, weight]) => h("div", { class: "bar-row" },
-      h("span", {}, name), h("span", { class: "bar-track" }, h("span", { class: "bar-fill", "--share": String(weight) })), h("span", { class: "muted" }, percent(weight)))));
+    const shown = sorted.filter(([, weight], j) => j === 0 || weight >= MIN_WEIGHT);
+    const rest = sorted.length - shown.length;
+    fill(this.parts.weights, shown.map(([name, weight]) => h("div", { class: "bar-row" },
+      h("span", {}, name), h("span", { class: "bar-track" }, h("span", { class: "bar-fill", "--share": String(weight) })), h("span", { class: "muted" }, percent(weight)))),
+      rest ? h("p", { class: "muted small" }, `${rest} more with less than 0.1 % each`) : null);
   }
 
   regimes(regimes, stream) {
@@ -92,7 +96,9 @@ export class Panels {
 
   events() {
     const { events, names } = this.data;
-    const shown = events.filter((event) => this.outliers || event.kind !== "outlier").reverse().slice(0, 60);
+    // The first regime of a stream opens with its first observation; that is no event for a person.
+    const news = events.filter((event) => event.since > 0 || event.kind !== "regime opened");
+    const shown = news.filter((event) => this.outliers || event.kind !== "outlier").reverse().slice(0, 60);
     if (!shown.length) return fill(this.parts.events, h("p", { class: "muted" }, "No events yet."));
     this.parts.events.replaceChildren(...shown.map((event) => this.event(event, names)));
   }

@@ -143,6 +143,29 @@ def single_writer(db: str, engine: Engine) -> Iterator[None]:
         yield
 
 
+def check_unused(db: str) -> None:
+    """Raise an error at once if a service of this machine uses a SQLite database.
+
+    Raises:
+        RegimekitError: if the lock of the database is held.
+    """
+    url = parse_url(db)
+    if url.get_backend_name() != "sqlite" or not url.database:
+        return
+    lock = Path(f"{url.database}.lock")
+    if not lock.exists():
+        return
+    handle = os.open(lock, os.O_RDWR)
+    try:
+        if not _lock_file(handle):
+            raise RegimekitError(
+                f"Another regimekit service uses the database {url.database}. Stop it, or choose "
+                "another database with --db."
+            )
+    finally:
+        os.close(handle)
+
+
 def _lock_file(handle: int) -> bool:
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
