@@ -29,3 +29,46 @@ def test_intervals_stay_near_the_range_of_the_past(stream):
         past = y[: start + 100]
         widths = [np.diff(forecast.interval(0.9))[0] for forecast in model.forecast(48)]
         assert max(widths) < 2.5 * np.ptp(past)
+
+
+def test_a_loaded_model_forecasts_the_same():
+    """Weights and spread of all horizons are functions of the stored past."""
+    model = rk.auto()
+    model.run(_sine(150))
+    copy = rk.from_bytes(model.to_bytes())
+    for one, other in zip(model.forecast(12), copy.forecast(12), strict=True):
+        np.testing.assert_array_equal(one.location, other.location)
+        np.testing.assert_array_equal(one.spread, other.spread)
+
+
+def test_a_forecast_changes_nothing():
+    """Forecasts in between have no effect on later ones."""
+    y = _sine(120)
+    asked, silent = rk.auto(), rk.auto()
+    for value in y:
+        asked.update(value)
+        asked.forecast(6)
+        silent.update(value)
+    assert asked.forecast(6)[5].interval(0.9) == silent.forecast(6)[5].interval(0.9)
+
+
+def test_the_season_is_continued():
+    """A clear season is forecast two periods ahead at its phase."""
+    rng = np.random.default_rng(3)
+    t = np.arange(400)
+    wave = 5 * np.sin(2 * np.pi * t / 24)
+    model = rk.auto()
+    model.run(wave[:350] + 0.3 * rng.normal(size=350))
+    ahead = np.array([forecast.median for forecast in model.forecast(48)])
+    assert np.abs(ahead - wave[350:398]).mean() < 0.4
+
+
+def test_a_yearly_season_of_days_is_used_from_its_second_year_on():
+    """500 days of a named yearly season are forecast half a year ahead."""
+    rng = np.random.default_rng(4)
+    t = np.arange(760)
+    y = 10 + 8 * np.sin(2 * np.pi * t / 365.25) + 1.5 * rng.normal(size=760)
+    model = rk.auto(seasons=[7, 365])
+    model.run(y[:580])
+    ahead = np.array([forecast.median for forecast in model.forecast(180)])
+    assert np.abs(ahead - y[580:]).mean() < 2.5  # the last value has about 9

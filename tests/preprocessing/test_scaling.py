@@ -111,3 +111,14 @@ def test_a_later_check_agrees_with_the_full_estimate(rng: np.random.Generator) -
             if changed:  # the count begins again, and with it the refinements
                 break
         assert changed == (units.scale[0] != before)
+
+
+@pytest.mark.parametrize("jitter", [0.0, 0.0005])
+def test_a_stuck_sensor_has_no_other_units(rng: np.random.Generator, jitter: float) -> None:
+    """24 nearly equal values are no reason to divide the unit by a thousand."""
+    units = learnt(35.0 + np.cumsum(0.9 * rng.standard_normal(216)))
+    before = units.scale[0]
+    stuck = units.buffer[-1, 0]
+    for _ in range(24):
+        units.update(stuck + jitter * rng.standard_normal(1))
+    assert units.scale[0] == before

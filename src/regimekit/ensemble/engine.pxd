@@ -3,6 +3,7 @@ from libc.stdint cimport int64_t
 from regimekit.distributions.mixture cimport Mixture
 from regimekit.ensemble.calibration cimport Calibration
 from regimekit.ensemble.ensemble cimport Ensemble
+from regimekit.ensemble.history cimport History
 from regimekit.ensemble.members cimport RegimeMember
 from regimekit.ensemble.regime_selection cimport RegimeSelection
 from regimekit.preprocessing.scaling cimport CovariateScaler, Standardizer
@@ -25,6 +26,7 @@ cdef class Engine:
     cdef public object lineup, advice
     cdef public Standardizer scaling
     cdef public CovariateScaler covariate_scaler
+    cdef public History history
     cdef public Ensemble ensemble
     cdef public Calibration calibration
     cdef public RegimeSelection selection

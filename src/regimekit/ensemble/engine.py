@@ -15,11 +15,13 @@ from regimekit.distributions.mixture import Mixture
 from regimekit.ensemble import seasonality
 from regimekit.ensemble.calibration import Calibration
 from regimekit.ensemble.ensemble import DEPTH, Ensemble
+from regimekit.ensemble.history import History
 from regimekit.ensemble.regime_selection import RegimeSelection
 from regimekit.preprocessing.scaling import CovariateScaler, Standardizer
 from regimekit.results import OUTLIER, Event
 
 WINDOW = 1024  # observations stored to rebuild from
+LONG_WINDOW = 4096  # observations stored for a season of more than a quarter of WINDOW
 REPLAY = 500  # of which a member that joins late is given so many
 _CHECK_INTERVAL = cython.declare(cython.longlong, 1000)
 _FIRST_CHECKS = list(range(8, 20)) + [round(20 * 1.1**k) for k in range(42)]
@@ -29,6 +31,7 @@ _MIN_WEIGHT = cython.declare(cython.double, 2.2250738585072014e-308)
 # Components of the forecast with a smaller share than this times the largest are dropped.
 _MIN_SHARE = cython.declare(cython.double, 1e-4)
 _MAX_SEASONS = 2  # at a time
+MAX_FOUND = 350  # observations; longer seasons serve forecasts of several steps only
 _N_OUTLIERS = 20  # latest outliers whose times are stored
 # Discount of the share of outliers among the latest observations.
 _ADVICE_DISCOUNT = cython.declare(cython.double, 0.98)
@@ -111,6 +114,7 @@ class Engine:
         "scaling": "object",
         "covariate_scaler": "object",
         "rows": ("float64", (None, "n_x"), -1e140, 1e140),
+        "history": "object",
         "calibration": "object",
         "ensemble": "object",
         "selection": "object",
@@ -124,6 +128,8 @@ class Engine:
         self.covariate_scaler = CovariateScaler(n_x)
         self.row_storage = np.zeros((2 * WINDOW if n_x else 0, n_x))
         self.row_start = self.n_rows = 0
+        long = max(lineup.seasons or (0,)) > WINDOW // 4
+        self.history = History(dim, LONG_WINDOW if long else WINDOW)
         self.seasons, self.proposed, self.outliers = list(seasons), [], []
         self.n_outliers = 0
         self.outlier_share = 0.0
@@ -340,7 +346,19 @@ class Engine:
         for j in range(self.dim):
             if not isnan(y[j]):
                 seen = True
+        self.history.append(
+            y,
+            self.ensemble.centre,
+            self.ensemble.noise,
+            self.scaling.centre,
+            self.scaling.scale,
+            1.0,
+        )
+        stored: cython.Py_ssize_t = self.scaling.size
         rebuilt: cython.bint = self.update_scaling(y, raw)
+        if self.scaling.size < stored:
+            # Other units, or the end of a constant start: what was before is another stream.
+            self.history.keep(self.scaling.size)
         if rebuilt:
             self.rebuild()
         else:
@@ -349,6 +367,7 @@ class Engine:
             # A forecast in wrong units is no evidence about the intervals.
             self.calibration.update(self.corrected, self.z)
         outlier: cython.bint = seen and self.ensemble.regular_probability < _OUTLIER
+        self.history.set_regular(self.ensemble.regular_probability)
         if seen:
             self.check_advice(outlier)
         if outlier:
@@ -453,7 +472,7 @@ class Engine:
         """Propose seasons, and let members that know them join."""
         if self.lineup.explicit:
             return
-        told = tuple(s for s in self.lineup.seasons or () if s + 1 < DEPTH)
+        told = tuple(s for s in self.lineup.seasons or () if s <= MAX_FOUND)
         proposed = seasonality.propose(self.scaling.buffer[:, 0], _MAX_SEASONS, told)
         found = [s for s in proposed if s + 1 < DEPTH]
         again, self.proposed = found == self.proposed, found

@@ -14,7 +14,7 @@ from regimekit.core.model import Array, Model
 from regimekit.core.recorder import Block
 from regimekit.distributions.forecast import Forecast, Forecasts, log_densities
 from regimekit.distributions.mixture import Mixture
-from regimekit.ensemble import design, multistep
+from regimekit.ensemble import design, multistep, paths
 from regimekit.ensemble.engine import Engine
 from regimekit.ensemble.ensemble import DEPTH
 from regimekit.ensemble.explain import Advice, explain
@@ -35,7 +35,7 @@ class Auto(Model):
     """Regimes and calibrated forecasts of any stream, in its own units, with default settings."""
 
     name = "auto"
-    state_version = 8
+    state_version = 9
     advised = False  # it emits its own warnings, as the stream goes on
 
     def __init__(
@@ -62,7 +62,9 @@ class Auto(Model):
     def _run(self, series: Series, *options: Any) -> Run:
         # The dates of a stream determine which seasons to expect.
         if self.lineup.seasons is None and not self.lineup.explicit:
-            self.lineup.seasons = seasons_of_labels(series.index) or None
+            seasons = seasons_of_labels(series.index)
+            # Days have a year, too; it serves forecasts of several steps.
+            self.lineup.seasons = (7, 365) if seasons == (7,) else seasons or None
         return super()._run(series, *options)
 
     def _check(self, x: Any) -> Row | None:
@@ -138,11 +140,14 @@ class Auto(Model):
         first = _forecast(engine.forecast)
         if len(rows) == 1:
             return [first]
+        if not engine.n_x:
+            laws = multistep.ahead(engine, len(rows))
+            return [first, *(Forecast.mixture(*law) for law in laws)]
         rng = np.random.default_rng([self.seed, self.time])
-        later = multistep.simulate(engine.ensemble, engine.covariate_scaler.scaled(raw), rng)
+        later = paths.simulate(engine.ensemble, engine.covariate_scaler.scaled(raw), rng)
         engine.predicted = False
-        laws = [engine.calibration.corrected(_mixture(law), far=True) for law in later]
-        inside = [Forecast.mixture(*_components(law)) for law in laws]
+        corrected = [engine.calibration.corrected(_mixture(law), far=True) for law in later]
+        inside = [Forecast.from_mixture(law) for law in corrected]
         return [first, *map(engine.scaling.forecast, inside)]
 
     def regimes(self) -> list[Regime]:
@@ -277,14 +282,9 @@ def _regimes(filter: RegimeFilter) -> list[Regime]:
 
 def _forecast(law: Mixture) -> Forecast:
     """Return a mixture of the core as a forecast."""
-    return Forecast(*_components(law))
-
-
-def _components(law: Mixture) -> multistep.Component:
-    """Return copies of share, location, spread and dof of a mixture of the core."""
     n = law.size
     share, location = np.array(law.share[:n]), np.array(law.location[:n])
-    return share, location, np.array(law.spread[:n]), np.array(law.dof[:n])
+    return Forecast(share, location, np.array(law.spread[:n]), np.array(law.dof[:n]))
 
 
 def _mixture(components: multistep.Component) -> Mixture:

@@ -1,398 +1,384 @@
-"""Forecasts several steps ahead: what is fed back carries its uncertainty.
+"""Forecasts several steps ahead, learnt from what such forecasts missed before.
 
-Members without lags know their law at every horizon: regimes by their transitions, smoothing by
+At the time of a forecast, the members of `regimekit.ensemble.hindcast` forecast 1, 2, .., H steps
+ahead from up to `_MAX_ORIGINS` past origins and from the latest value, each from what was known
+there. For every horizon h
 
-    Var(y_{t+h}) = v (1 + sum_{i < h} (a + b i)^2),      a, b the gains of level and slope
+    weights     of a linear pool of the members: the smallest mean absolute error over the origins,
+                shrunk to weights ~ (mean absolute error)^-p, p larger the more origins there are
+    spread      the errors of this pool at the origins are the distribution around its forecast;
+                they are multiplied by (s_now / s_origin)^k, where s is the ensemble's noise scale
+                and k the exponent under which the errors were most likely
+    range       no forecast leaves the range of the past, widened by the largest change seen over
+                the same number of steps
 
-Members with lags are simulated: each path draws a component, then value after value from lags that
-are its own earlier draws. The law at a horizon mixes the components of the paths there, not their
-draws, so it is smooth with a few hundred paths.
+so weights, spread, skewness and calibration belong to the horizon. Streams of positive values are
+also forecast in logarithms. Everything is a function of the stored past: nothing is learnt by a
+forecast, and a model that was saved and loaded forecasts the same.
 
-Weights at longer horizons: one step ahead a last value is nearly as good as an AR(1) with
-coefficient .95; thirty steps ahead it is far too wide. So the weights of members whose forecasts
-continue the past are corrected by their errors, with today's coefficients, at recent origins. With
-m_h the mean squared error (bounded at its upper tenth) over n origins h steps ahead,
-
-    w_h ~ w m_h^(-n / 2 h)
-
-the likelihood of Gaussian errors, of which n / h are about independent. The group of these members
-keeps its total weight; regimes of a level keep theirs.
+The regimes enter by the one-step forecasts and their noise scales, which are stored: several
+members start from the former, and the latter scale the errors. Streams with covariates are
+forecast by simulated paths instead (`regimekit.ensemble.paths`).
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from regimekit.ensemble.design import Spec
-from regimekit.ensemble.ensemble import Ensemble
-from regimekit.ensemble.members import (
-    DOF,
-    MIN_SHARE,
-    SEASON_RATES,
-    SMOOTHERS,
-    RegimeMember,
-    SimpleMembers,
-    smoothing_gains,
-)
-from regimekit.ihmm.multistep import rows_ahead
-from regimekit.preprocessing import features as feature_maps
-from regimekit.preprocessing.frames import Row
+from regimekit.ensemble.engine import MAX_FOUND, Engine
+from regimekit.ensemble.hindcast import START, Hindcast
+from regimekit.ensemble.pooling import distribute, pool
 
 Array = NDArray[np.float64]
-
 Component = tuple[Array, Array, Array, Array]  # share, location, spread, dof
 
-PATHS = 400
-_MIN_PATHS = 40  # of a member, however small its weight
-_MIN_WEIGHT = 0.005  # members with a smaller weight are left out
-_MIN_ORIGINS = 30  # with fewer, weights are not corrected
-_RATES = np.array(list(SMOOTHERS.values()))
+_MAX_ORIGINS = 80
+_GRID = (1, 2, 3, 4, 6, 8, 12, 16, 24, 36, 48, 72, 96, 144, 192, 288, 384)
+_MAX_MEMBERS = 14  # in the pool of one horizon
+_POWER = 4.0  # largest power of the mean absolute error in the prior weights of a pool
+_STRENGTH = 0.05  # of the shrinkage of a pool to its prior
+_ROUNDS = 25  # steps towards the best pool
+_RECENT = 400.0  # observations after which an origin counts 1 / e
+_MIN_LOG_RANGE = 1.5  # largest over smallest value from which logarithms are tried
+_BANDS = 20  # components of a forecast
+_DOF = 8.0
+_INFLATION = 4.0  # of the variance, over the number of independent errors
 
 
-def simulate(ensemble: Ensemble, covariates: Array, rng: np.random.Generator) -> list[Component]:
-    """Return the laws of the observations after the next one, in units.
+class Past(NamedTuple):
+    """The stored past of one coordinate, in the user's units."""
+
+    y: Array  # (n,) observations, NaN if missing
+    start: Array  # (n + 1,) one-step forecasts, the next one last
+    noise: Array  # (n + 1,) their scales
+    regular: Array  # (n,) probabilities of being no outlier
+
+
+class Pooled(NamedTuple):
+    """Forecasts of one coordinate for all horizons, with the errors of their past."""
+
+    point: Array  # (H,)
+    error: Array  # (origins, H), NaN where not known yet
+    importance: Array  # (origins,)
+    noise: Array  # (origins + 1,) noise scale at the origins and now
+    independent: Array  # (H,) number of independent errors
+
+
+def clean(past: Past) -> Array:
+    """Return the observations with gaps and spikes replaced by their one-step forecasts.
+
+    What is still far beyond the usual range is clipped.
+    """
+    y = past.y.copy()
+    gap = ~np.isfinite(y)
+    y[gap] = past.start[:-1][gap]
+    if gap.any() and not np.isfinite(y).all():
+        seen = np.isfinite(y)
+        y = np.interp(np.arange(y.size), np.flatnonzero(seen), y[seen])
+    after = np.append(y[1:], past.start[-1])
+    returned = np.abs(after - past.start[:-1]) < np.abs(after - y)
+    y = np.where((past.regular < 0.5) & returned, past.start[:-1], y)
+    low, high = np.quantile(y, [0.01, 0.99])
+    reach = max(3.0 * (high - low), 20.0 * float(np.median(past.noise)))
+    return np.asarray(np.clip(y, low - reach, high + reach))
+
+
+def limits(x: Array, origins: NDArray[np.int64], horizon: int) -> tuple[Array, Array]:
+    """Return (origins, H) smallest and largest plausible values."""
+    low, high = np.minimum.accumulate(x)[origins], np.maximum.accumulate(x)[origins]
+    margin = 0.1 * (high - low)
+    longest = max(1, x.size // 2)
+    rise, fall = np.zeros(horizon), np.zeros(horizon)
+    for h in _knots(horizon):
+        lag = min(h, longest)
+        change = x[lag:] - x[:-lag]
+        growth = 1.2 * np.sqrt(h / lag)
+        rise[h - 1] = growth * max(change.max(initial=0.0), 0.0)
+        fall[h - 1] = growth * min(change.min(initial=0.0), 0.0)
+    at, steps = np.array(_knots(horizon)), np.arange(1, horizon + 1)
+    rise, fall = np.interp(steps, at, rise[at - 1]), np.interp(steps, at, fall[at - 1])
+    here = x[origins][:, None]
+    return (
+        np.minimum((low - margin)[:, None], here + fall),
+        np.maximum((high + margin)[:, None], here + rise),
+    )
+
+
+def _knots(horizon: int) -> list[int]:
+    """Return the horizons at which weights are found."""
+    return sorted({h for h in _GRID if h < horizon} | {horizon})
+
+
+def choose_origins(n: int, period: int) -> NDArray[np.int64]:
+    """Return the indices of the origins, evenly spaced, the latest value last."""
+    first = min(max(3, n // 6, min(int(2.2 * period), n // 2)), n - 1)
+    step = max(1, -(-(n - 1 - first) // _MAX_ORIGINS))
+    return np.arange(n - 1, first - 1, -step)[::-1]
+
+
+class Seasons(NamedTuple):
+    """What the members know of seasons."""
+
+    periods: list[int]  # in observations, the one that matters most first
+    slow: float = 0.0  # a long period that is described by waves; 0 for none
+
+
+def forecast_points(past: Past, horizon: int, seasons: Seasons) -> Pooled:
+    """Return the pooled forecasts of one coordinate.
 
     Args:
-        ensemble: an ensemble after `expect` of the next observation.
-        covariates: (horizon, n_x) standardized covariates.
-        rng: for the paths.
+        past: n observations and their one-step forecasts.
+        horizon: number of steps H.
+        seasons: known seasons.
     """
-    horizon = len(covariates)
-    member_weight = np.asarray(ensemble.aggregation.weight)
-    affine = {
-        m: _affine(member, ensemble, m)
-        for m, member in enumerate(ensemble.members)
-        if member.spec.steps and member_weight[m] >= _MIN_WEIGHT
-    }
-    weight = _weights(ensemble, affine, horizon)
-    pieces: list[list[Component]] = [[] for _ in range(horizon - 1)]
-    for m, member in enumerate(ensemble.members):
-        own = weight[:, m]
-        if m in affine:
-            n = _count(float(own.max()))
-            _add(pieces, _regime_paths(ensemble, member, affine[m], n, covariates, rng), own)
-        elif own.any():
-            _add(pieces, _without_lags(member, covariates), own)
-    first = len(ensemble.members)
-    for i, spec in enumerate(ensemble.simple.specs):
-        own = weight[:, first + i]
-        if own.any():
-            n = _count(float(own.max()))
-            _add(pieces, _squares_paths(ensemble, i, spec, n, covariates, rng), own)
-    rest = weight[:, first + len(ensemble.simple.specs) :]
-    for version, mass in enumerate(ensemble.masses):
-        if mass > 0:
-            _add_smooth(pieces, ensemble, version, mass * rest)
-    reach = Reach(ensemble)
-    return [_bounded_law(_components(piece), *reach.at(h)) for h, piece in enumerate(pieces, 1)]
+    x = clean(past)
+    origins = choose_origins(x.size, max(seasons.periods, default=0))
+    low, high = limits(x, origins, horizon)
+    families = _families(x, past.start, origins, horizon, seasons)
+    point = np.clip(np.concatenate(families), low, high)
+    importance = np.exp((origins - x.size) / _RECENT)
+    weight = _weights(point, x, origins, importance, horizon)
+    pooled = np.einsum("mh,moh->oh", weight, point)
+    ahead = origins[:, None] + np.arange(1, horizon + 1)
+    known = ahead < x.size
+    error = np.where(known, x[np.minimum(ahead, x.size - 1)] - pooled, np.nan)
+    span = (x.size - origins[0]) / np.arange(1, horizon + 1)
+    independent = np.maximum(np.minimum(known.sum(axis=0), span), 1.0)
+    noise = past.noise[origins + 1]
+    return Pooled(pooled[-1], error[:-1], importance[:-1], noise, independent)
 
 
-def _bounded_law(law: Component, low: Array, high: Array) -> Component:
-    """Return a mixture whose locations lie within reach, and whose scales are at most as wide."""
-    share, location, spread, dof = law
-    variance = np.diagonal(spread, axis1=1, axis2=2)
-    largest = np.maximum(0.25 * (high - low), 1e-6) ** 2
-    factor = np.sqrt(np.minimum(1.0, largest / variance).min(axis=1))[:, None, None]
-    return share, np.clip(location, low, high), spread * factor**2, dof
+def _families(
+    x: Array, start: Array, origins: NDArray[np.int64], horizon: int, seasons: Seasons
+) -> list[Array]:
+    """Return (members, origins, H) forecasts, in logarithms too if all values are positive."""
+    families = [_family(x, start, origins, horizon, seasons)]
+    smallest, largest = float(x.min()), float(x.max())
+    if smallest > 0 and largest > _MIN_LOG_RANGE * smallest:
+        logs = np.log(np.maximum(start, smallest / 2))
+        family = _family(np.log(x), logs, origins, horizon, seasons)
+        families.append(np.exp(np.clip(family, np.log(smallest / 4), np.log(4 * largest))))
+    return families
 
 
-def _weights(ensemble: Ensemble, affine: dict[int, tuple[Array, ...]], horizon: int) -> Array:
-    """(horizon - 1, members): weights of the steps after the next; faint members have none."""
-    weight = horizon_weights(ensemble, _linear(ensemble, affine), horizon)
-    for m, member in enumerate(ensemble.members):
-        if member.spec.steps and m not in affine:
-            weight[:, m] = 0.0
-    weight = np.where(weight < _MIN_WEIGHT, 0.0, weight)[1:]
-    return np.asarray(weight / weight.sum(axis=1, keepdims=True))
+def _family(
+    x: Array, start: Array, origins: NDArray[np.int64], horizon: int, seasons: Seasons
+) -> Array:
+    """Return (members, origins, H) forecasts of a stream in its noise scales."""
+    centre = float(np.median(x))
+    steps = np.abs(np.diff(x))
+    scale = 1.05 * float(np.median(steps)) or float(steps.mean()) or 1.0
+    first = np.where(np.isfinite(start), start, x[0])
+    hindcast = Hindcast((x - centre) / scale, (first - centre) / scale, origins, horizon)
+    hindcast.run(seasons.periods, seasons.slow)
+    return centre + scale * np.asarray(hindcast.point)[: hindcast.n_members]
 
 
-def _components(piece: list[Component]) -> Component:
-    share, location, spread, dof = (np.concatenate(c) for c in zip(*piece, strict=True))
-    keep = share > 0
-    return share[keep] / share[keep].sum(), location[keep], spread[keep], dof[keep]
+def _weights(
+    point: Array, x: Array, origins: NDArray[np.int64], importance: Array, horizon: int
+) -> Array:
+    """Return (members, H) weights of the pools."""
+    knots = _knots(horizon)
+    found = np.zeros((len(point), len(knots)))
+    mean_error = np.full((len(point), len(knots)), np.nan)
+    errors, counts = [], []
+    for i, h in enumerate(knots):
+        known = origins + h < x.size
+        own = importance[known] / max(importance[known].sum(), 1e-300)
+        error = x[origins[known] + h] - point[:, known, h - 1]
+        errors.append((error, own))
+        counts.append(known.sum())
+        mean_error[:, i] = np.abs(error) @ own
+    for i, h in enumerate(knots):
+        if counts[i] < 4:
+            continue
+        found[:, i] = _pool_at(mean_error, errors[i], i, counts[i], x.size - origins[0], h)
+    _fill(found, np.array(counts))
+    at, steps = np.log(knots), np.log(np.arange(1, horizon + 1))
+    return np.stack([np.interp(steps, at, own) for own in found])
 
 
-def _linear(ensemble: Ensemble, affine: dict[int, tuple[Array, ...]]) -> list[LinearMember]:
-    """Members with lags as plain affine maps, by their leading component; covariates left out."""
-    out = []
-    for m, (base, slopes, share, _, _) in affine.items():
-        spec, k = ensemble.members[m].spec, int(np.argmax(share))
-        if not spec.width and ensemble.dim == 1:
-            out.append(LinearMember(m, spec.steps, float(base[k, 0]), slopes[k, :, 0]))
-    for i, spec in enumerate(ensemble.simple.specs):
-        theta = _coefficients(ensemble.simple, i, spec, 0)
-        if not spec.width and spec.steps:
-            at = len(ensemble.members) + i
-            out.append(LinearMember(at, spec.steps, float(theta[0]), theta[1:]))
+def _pool_at(
+    mean_error: Array, errors: tuple[Array, Array], i: int, count: int, span: int, h: int
+) -> Array:
+    """Return the weights at one knot; the prior uses the neighbouring knots as well."""
+    near = mean_error[:, max(0, i - 1) : i + 2]
+    near = near[:, np.isfinite(near).all(axis=0)]
+    floor = 1e-9 * near.max(axis=0) + 1e-300
+    loss = np.log((near + floor) / (near.min(axis=0) + floor)).mean(axis=1)
+    independent = min(count, span / h)
+    power = _POWER * independent / (independent + 4.0) + 2.0
+    order = np.argsort(loss)[:_MAX_MEMBERS]
+    prior = np.exp(-power * (loss[order] - loss[order[0]]))
+    prior /= prior.sum()
+    weight, residual = np.zeros(order.size), np.zeros(errors[0].shape[1])
+    strength = _STRENGTH + 2.0 / independent
+    error = np.ascontiguousarray(errors[0][order])
+    pool(error, np.ascontiguousarray(errors[1]), prior, strength, _ROUNDS, weight, residual)
+    out = np.zeros(len(mean_error))
+    out[order] = weight
     return out
 
 
-def _add(pieces: list[list[Component]], laws: list[Component], weight: Array) -> None:
-    for piece, components, own in zip(pieces, laws, weight, strict=True):
-        piece.append((own * components[0], *components[1:]))
+def _fill(found: Array, counts: NDArray[np.int64]) -> None:
+    """Give horizons with too few origins the weights of the longest known horizon."""
+    known = np.flatnonzero(counts >= 4)
+    if not known.size:
+        found[START] = 1.0
+        return
+    found[:, known[-1] + 1 :] = found[:, known[-1] : known[-1] + 1]
 
 
-def _coefficients(simple: SimpleMembers, i: int, spec: Spec, j: int) -> Array:
-    """Return the coefficients of least squares i, coordinate j."""
-    return np.array(simple.coefficient)[0, i, j, : 1 + len(spec.steps) + spec.width]
+def distributions(pooled: Pooled) -> tuple[Array, Array, Array]:
+    """Return share, location and squared scale (H, bands): the errors around the forecasts.
 
-
-def _without_lags(member: RegimeMember, covariates: Array) -> list[Component]:
-    """Return the laws of a regime model without lags."""
-    rows = [Row(now[slice(*member.spec.columns)], None) for now in covariates]
-    features = feature_maps.intercept()
-    if member.spec.width:
-        features = features + feature_maps.columns()
-    return [
-        _thinned(f.share, f.location, f.spread, f.dof)
-        for f in rows_ahead(member.filter, features, list(rows))[1:]
-    ]
-
-
-def _thinned(share: Array, location: Array, spread: Array, dof: Array) -> Component:
-    """Drop components with little share and that of outliers, which has 2 degrees of freedom."""
-    keep = (share > MIN_SHARE) & (dof > 2)
-    if not keep.any():
-        keep = share == share.max()
-    kept = share[keep]
-    return kept / kept.sum(), location[keep], spread[keep], dof[keep]
-
-
-class Reach:
-    """Plausible values h steps ahead: the range of the past, and its largest changes in h steps.
-
-    With R the range of the past and U_h the largest rise within h steps so far, a value is expected
-    below max(largest value + R / 4, latest value + 5 U_h / 4), and above the mirror image of that.
-    Changes over more than half of the past grow as those of a random walk.
+    Scales are those of t distributions with `_DOF` degrees of freedom.
     """
+    horizon = pooled.point.size
+    error = _with_long_horizons(np.ascontiguousarray(pooled.error.T))
+    error *= _growing(error, pooled.importance, pooled.independent)[:, None]
+    ratio = np.log(np.clip(pooled.noise[-1] / np.maximum(pooled.noise[:-1], 1e-300), 0.1, 10.0))
+    inflation = np.sqrt(1.0 + _INFLATION / (pooled.independent + 2.0))
+    share, mean, variance = (np.zeros((horizon, _BANDS)) for _ in range(3))
+    work, order = np.zeros((3, error.shape[1])), np.zeros(error.shape[1], np.int64)
+    # The noise scale of today says less about a distant day.
+    penalty = 0.03 + 1.0 / pooled.independent
+    distribute(
+        error,
+        pooled.importance,
+        ratio,
+        penalty,
+        inflation,
+        work,
+        order,
+        share,
+        mean,
+        variance,
+    )
+    # With few errors, a random walk of the noise scale counts as well; alone if there are none.
+    count = np.isfinite(error).sum(axis=1)
+    walk = np.minimum(2.0 / (count + 1.0) ** 2, 0.5)
+    walk[count == 0] = 1.0
+    now = pooled.noise[-1]
+    floor = (now * np.minimum(3.0 / (count + 1.0), 1.0) ** 2) ** 2
+    floor = floor + (1e-9 * np.abs(pooled.point) + 1e-130) ** 2
+    share = np.column_stack([(1.0 - walk)[:, None] * share, walk])
+    mean = np.column_stack([mean, np.zeros(horizon)])
+    variance = np.column_stack([variance, now**2 * np.arange(1.0, horizon + 1.0)])
+    variance = np.maximum(variance, floor[:, None]) * (_DOF - 2.0) / _DOF
+    return share, pooled.point[:, None] + mean, variance
 
-    def __init__(self, ensemble: Ensemble) -> None:
-        past = ensemble.buffer.values[0]
-        self.past = past[len(past) - max(ensemble.buffer.count, 1) :]
-        low, high = self.past.min(axis=0), self.past.max(axis=0)
-        # As for the next observation (`LagBuffer.bounded`).
-        margin = 0.25 * (high - low) + 1.0
-        self.low, self.high = low - margin, high + margin
 
-    def at(self, h: int) -> tuple[Array, Array]:
-        """Return the (d,) smallest and largest plausible value h steps after the next."""
-        steps = h + 1
-        lag = min(steps, max(1, len(self.past) // 2))
-        change = self.past[lag:] - self.past[:-lag]
-        if not len(change):
-            return self.low, self.high
-        growth = 1.25 * np.sqrt(steps / lag)
-        rise, fall = np.maximum(change.max(axis=0), 0.0), np.minimum(change.min(axis=0), 0.0)
-        latest = self.past[-1]
-        return (
-            np.minimum(self.low, latest + growth * fall),
-            np.maximum(self.high, latest + growth * rise),
+def _growing(error: Array, importance: Array, independent: Array) -> Array:
+    """Return (H,) factors after which the mean absolute error does not fall with the horizon.
+
+    Errors of good forecasts grow with the horizon. The factors are those of isotonic regression of
+    the log of the mean absolute error, weighted by the number of independent errors.
+    """
+    known = np.isfinite(error)
+    total = np.where(known, importance, 0.0)
+    mean = (total * np.abs(np.where(known, error, 0.0))).sum(axis=1)
+    size = np.log(mean / np.maximum(total.sum(axis=1), 1e-300) + 1e-300)
+    blocks: list[list[float]] = []  # mean, weight, length
+    for value, weight in zip(size.tolist(), independent.tolist(), strict=True):
+        blocks.append([value, weight, 1])
+        while len(blocks) > 1 and blocks[-2][0] > blocks[-1][0]:
+            last, before = blocks.pop(), blocks[-1]
+            both = before[1] + last[1]
+            before[0] = (before[0] * before[1] + last[0] * last[1]) / both
+            before[1], before[2] = both, before[2] + last[2]
+    fitted = np.concatenate([np.full(int(length), value) for value, _, length in blocks])
+    return np.asarray(np.exp(np.clip(fitted - size, -2.0, 2.0)))
+
+
+def _with_long_horizons(error: Array) -> Array:
+    """Give horizons with few known errors those of the longest known one, as of a random walk."""
+    counts = np.isfinite(error).sum(axis=1)
+    enough = np.flatnonzero(counts >= min(5, counts[0]))
+    if counts[0] == 0:
+        return error
+    last = int(enough[-1])
+    growth = np.sqrt(np.arange(last + 2, len(error) + 1) / (last + 1.0))
+    error[last + 1 :] = growth[:, None] * error[last]
+    return error
+
+
+def ahead(engine: Engine, horizon: int) -> list[Component]:
+    """Return the laws of the observations after the next one, in the user's units.
+
+    Args:
+        engine: the state of `auto` after `expect` of the next observation.
+        horizon: number of steps H; the first is left out.
+    """
+    values, d = engine.history.values, engine.dim
+    n = len(values)
+    if n < 3:
+        return [_grown(engine, h) for h in range(1, horizon)]
+    scale = np.asarray(engine.scaling.scale)
+    start = np.asarray(engine.scaling.centre) + scale * np.asarray(engine.ensemble.centre)
+    noise = scale * np.asarray(engine.ensemble.noise)
+    seasons = known_seasons(engine)
+    pooled = [
+        forecast_points(
+            Past(
+                np.array(values[:, j]),
+                np.append(values[:, d + j], start[j]),
+                np.append(values[:, 2 * d + j], noise[j]),
+                np.array(values[:, 3 * d]),
+            ),
+            horizon,
+            seasons,
         )
-
-
-class _Paths:
-    """Pasts of n paths: those of the stream, then what each path drew."""
-
-    def __init__(self, ensemble: Ensemble, n: int, depth: int, horizon: int, rng: Any) -> None:
-        self.version = (rng.random(n) < ensemble.masses[1]).astype(int)
-        past = ensemble.buffer.values[self.version, -depth:]
-        self.values = np.concatenate([past, np.zeros((n, horizon, ensemble.dim))], axis=1)
-        self.depth, self.n, self.count = depth, n, ensemble.buffer.count
-        self.reach = Reach(ensemble)
-
-    def lags(self, steps: NDArray[np.int64], h: int) -> Array:
-        """(n, k, d) lags of the observation h steps after the next, as the members know them."""
-        values = self.values[:, self.depth + h - steps]
-        values[:, 1:] -= values[:, :1]
-        values[:, 1:][:, steps[1:] > self.count + h] = 0.0  # from before the first value
-        return np.asarray(values)
-
-    def draw(self, h: int, location: Array, spread: Array, dof: Array, rng: Any) -> None:
-        """Draw the value h steps after the next; locations and draws stay within reach."""
-        np.clip(location, *self.reach.at(h), out=location)
-        root = np.linalg.cholesky(spread)
-        noise = np.einsum("nij,nj->ni", root, rng.standard_normal(location.shape))
-        finite = np.isfinite(dof)
-        noise[finite] /= np.sqrt(rng.chisquare(dof[finite]) / dof[finite])[:, None]
-        self.values[:, self.depth + h] = np.clip(location + noise, *self.reach.at(h))
-
-
-def _count(weight: float) -> int:
-    return max(_MIN_PATHS, round(PATHS * weight))
-
-
-def _regime_paths(
-    ensemble: Ensemble,
-    member: RegimeMember,
-    affine: tuple[Array, ...],
-    n: int,
-    covariates: Array,
-    rng: np.random.Generator,
-) -> list[Component]:
-    steps = np.array(member.spec.steps, np.int64)
-    paths = _Paths(ensemble, n, int(steps.max()), len(covariates), rng)
-    base, slopes, share, spread, dof = affine
-    component = rng.choice(share.size, n, p=share)
-    batch = member.spec.prior.batch
-    out = []
-    for h, now in enumerate(covariates):
-        # Once per batch a path may move to another regime, by the probability of being in it.
-        moves = (rng.random(n) < 1.0 / batch) & (h > 0)
-        component = np.where(moves, rng.choice(share.size, n, p=share), component)
-        lags = paths.lags(steps, h).reshape(n, -1)
-        extra = np.broadcast_to(now[slice(*member.spec.columns)], (n, member.spec.width))
-        x = np.concatenate([lags, extra], axis=1)
-        location = base[component] + np.einsum("nw,nwd->nd", x, slopes[component])
-        paths.draw(h, location, spread[component], dof[component], rng)
-        out.append((np.full(n, 1.0 / n), location, spread[component], dof[component]))
-    return out[1:]
-
-
-def _affine(member: RegimeMember, ensemble: Ensemble, m: int) -> tuple[Array, ...]:
-    """Return each component's location as an affine map of x, from 0 and the unit vectors."""
-    width = len(member.spec.steps) * ensemble.dim + member.spec.width
-    share, base, spread, dof = member.forecast_at(np.zeros(width))
-    keep = (share > MIN_SHARE) & (dof > 2)
-    slopes = [member.forecast_at(unit)[1] - base for unit in np.eye(width)]
-    cut = ensemble.cut
-    own = np.asarray(ensemble.parts.owner)[:cut] == m
-    at_x = np.asarray(ensemble.parts.spread)[:cut][own]
-    if len(at_x) != keep.sum():
-        # Components come and go with x: take them as they are at 0.
-        at_x = spread[keep]
-    kept = share[keep] / share[keep].sum()
-    return base[keep], np.stack(slopes, axis=1)[keep], kept, at_x, dof[keep]
-
-
-def _squares_paths(
-    ensemble: Ensemble,
-    i: int,
-    spec: Spec,
-    n: int,
-    covariates: Array,
-    rng: np.random.Generator,
-) -> list[Component]:
-    d = ensemble.dim
-    steps = np.array(spec.steps or (1,), np.int64)
-    paths = _Paths(ensemble, n, int(steps.max()), len(covariates), rng)
-    simple, width = ensemble.simple, 1 + len(spec.steps) + spec.width
-    covariance = np.array(simple.covariance)[0, i, :, :width, :width]
-    out = []
-    for h, now in enumerate(covariates):
-        lags = paths.lags(steps, h)[:, : len(spec.steps)]
-        extra = np.broadcast_to(now[slice(*spec.columns)], (n, spec.width))
-        location, spread = np.zeros((n, d)), np.zeros((n, d, d))
-        for j in range(d):
-            x = np.concatenate([np.ones((n, 1)), lags[:, :, j], extra], axis=1)
-            location[:, j] = x @ _coefficients(simple, i, spec, j)
-            leverage = np.minimum(np.einsum("ni,ij,nj->n", x, covariance[j], x), 1.0)
-            spread[:, j, j] = simple.square_variance[0, i, j] * (1.0 + leverage)
-        dof = np.full(n, DOF)
-        paths.draw(h, location, spread, dof, rng)
-        out.append((np.full(n, 1.0 / n), location, spread, dof))
-    return out[1:]
-
-
-def _add_smooth(
-    pieces: list[list[Component]], ensemble: Ensemble, version: int, weight: Array
-) -> None:
-    """Add smoothing and seasonal members at every horizon, in closed form."""
-    n, simple = len(SMOOTHERS), ensemble.simple
-    level, slope = np.array(simple.level)[version].T, np.array(simple.slope)[version].T
-    variance = np.array(simple.variance)[version].T
-    season_variance = np.array(simple.season_variance)[version].T
-    gains = [
-        [smoothing_gains(i, seen + 1.0) for seen in np.asarray(simple.seen)[version]]
-        for i in range(n)
+        for j in range(d)
     ]
-    a, b = np.moveaxis(np.array(gains), 2, 0)
-    grown = np.ones_like(variance)
-    for h, piece in enumerate(pieces, start=1):
-        grown = grown + (a + b * h) ** 2
-        piece.append(_diagonal(weight[h - 1, :n], level + (h + 1) * slope, variance * grown))
-        if simple.period:
-            location = simple.profile.points(ensemble.buffer, version, h)
-            # A season ago counts once more for each season, steps add up.
-            factor = [1.0 + h // simple.period, 1.0 + h, *(1.0 + h * a * a for a in SEASON_RATES)]
-            grown_variance = season_variance * np.array(factor)[:, None]
-            piece.append(_diagonal(weight[h - 1, n:], location, grown_variance))
+    if d > 1:
+        return [_joint(pooled, h) for h in range(1, horizon)]
+    share, location, spread = distributions(pooled[0])
+    return [_law(share[h], location[h], spread[h]) for h in range(1, horizon)]
 
 
-def _diagonal(weight: Array, location: Array, variance: Array) -> Component:
-    n, d = location.shape
-    spread = np.zeros((n, d, d))
-    spread[:, range(d), range(d)] = variance
-    return weight, location, spread, np.full(n, DOF)
+def known_seasons(engine: Engine) -> Seasons:
+    """Return the seasons found, and the longest one that was named and is too long to be found."""
+    long = [s for s in engine.lineup.seasons or () if s > MAX_FOUND]
+    if not long:
+        return Seasons(list(engine.seasons))
+    # Years have a quarter of a day more.
+    slow = 365.25 if long[-1] == 365 else float(long[-1])
+    return Seasons([*engine.seasons, long[-1]], slow)
 
 
-class LinearMember:
-    """A member as an affine map of lags: y = base + sum_k slope_k design_k, on one coordinate."""
-
-    def __init__(self, at: int, steps: tuple[int, ...], base: float, slopes: Array) -> None:
-        self.at, self.steps, self.base, self.slopes = at, np.array(steps, np.int64), base, slopes
-
-    def errors(self, y: Array, origins: NDArray[np.int64], horizon: int) -> Array:
-        """(horizon, origins): errors of the plug-in forecasts made after y[origin]."""
-        deepest = int(self.steps.max())
-        held = np.stack([y[origins - k] for k in range(deepest - 1, -1, -1)], axis=1)
-        out = np.empty((horizon, origins.size))
-        for h in range(horizon):
-            design = held[:, -self.steps]
-            design[:, 1:] -= design[:, :1]
-            ahead = self.base + design @ self.slopes
-            out[h] = y[origins + h + 1] - ahead
-            held = np.concatenate([held[:, 1:], ahead[:, None]], axis=1)
-        return out
+def _law(share: Array, location: Array, spread: Array) -> Component:
+    keep = share > 0
+    own = share[keep] / share[keep].sum()
+    return own, location[keep][:, None], spread[keep][:, None, None], np.full(own.size, _DOF)
 
 
-def horizon_weights(ensemble: Ensemble, linear: list[LinearMember], horizon: int) -> Array:
-    """(horizon, members): weights h + 1 steps ahead; the first row is the mixture's own."""
-    weight = np.tile(np.asarray(ensemble.aggregation.weight), (horizon, 1))
-    y = ensemble.buffer.values[0, :, 0]
-    y = y[-min(ensemble.time, y.size) :]
-    deepest = max((int(member.steps.max()) for member in linear), default=1)
-    origins = np.arange(deepest + 5, y.size - horizon)
-    if origins.size < _MIN_ORIGINS or ensemble.dim > 1:
-        return weight
-    mean_square = _smoothing_errors(ensemble, y, origins, horizon)
-    for member in linear:
-        mean_square[member.at] = _bounded(member.errors(y, origins, horizon))
-    group = np.array(list(mean_square))
-    log_error = np.log(
-        np.stack([mean_square[m] for m in group], axis=1) + 1e-12
-    )  # (horizon, group)
-    independent = origins.size / (2.0 * np.arange(1, horizon + 1))
-    factor = np.exp(-independent[:, None] * (log_error - log_error.min(axis=1, keepdims=True)))
-    factor[0] = 1.0
-    new = weight[:, group] * factor
-    total = np.maximum(new.sum(axis=1, keepdims=True), 1e-300)
-    weight[:, group] = new / total * weight[:, group].sum(axis=1, keepdims=True)
-    return weight
+def _grown(engine: Engine, h: int) -> Component:
+    """Return the next forecast with the variance of a random walk."""
+    law = engine.forecast
+    n = law.size
+    share, location = np.array(law.share[:n]), np.array(law.location[:n])
+    return share, location, (h + 1.0) * np.array(law.spread[:n]), np.array(law.dof[:n])
 
 
-def _bounded(errors: Array) -> Array:
-    square = errors**2
-    return np.asarray(np.minimum(square, np.quantile(square, 0.9, axis=1)[:, None]).mean(axis=1))
-
-
-def _smoothing_errors(
-    ensemble: Ensemble, y: Array, origins: NDArray[np.int64], horizon: int
-) -> dict[int, Array]:
-    """Of the smoothing members, run again over the past in full trust."""
-    level, slope = np.zeros((y.size, len(_RATES))), np.zeros((y.size, len(_RATES)))
-    now, drift = np.full(len(_RATES), y[0]), np.zeros(len(_RATES))
-    for t, value in enumerate(y):
-        error = value - now - drift
-        a = np.maximum(_RATES[:, 0], 1.0 / (t + 1.0))
-        now, drift = now + drift + a * error, drift + _RATES[:, 1] * error
-        level[t], slope[t] = now, drift
-    first = len(ensemble.members) + len(ensemble.simple.specs)
-    out = {}
-    for j in range(len(_RATES)):
-        steps = np.arange(1, horizon + 1)[:, None]
-        ahead = level[origins, j] + steps * slope[origins, j]
-        out[first + j] = _bounded(y[origins + steps] - ahead)
-    return out
+def _joint(pooled: list[Pooled], h: int) -> Component:
+    """Return the mixture of all coordinates: the joint errors of the origins."""
+    d = len(pooled)
+    inflation = np.sqrt(1.0 + _INFLATION / (pooled[0].independent[h] + 2.0))
+    error = [_with_long_horizons(np.ascontiguousarray(one.error.T))[h] for one in pooled]
+    known = np.isfinite(error).all(axis=0)
+    centre = np.array([one.point[h] for one in pooled])
+    noise = np.array([one.noise[-1] for one in pooled])
+    floor = noise * min(3.0 / (known.sum() + 1.0), 1.0) ** 2 + 1e-9 * np.abs(centre) + 1e-130
+    if not known.any():
+        spread = np.diag(noise**2 * (h + 1.0) + floor**2)
+        return np.ones(1), centre[None], spread[None], np.full(1, 4.0)
+    errors = inflation * np.array(error)[:, known].T
+    share = pooled[0].importance[known]
+    low, high = np.quantile(errors, [0.1, 0.9], axis=0)
+    kernel = np.maximum(0.7 * (high - low) / 2.56 * len(errors) ** (-1.0 / (d + 4)), floor)
+    spread = np.tile(np.diag(kernel**2), (len(errors), 1, 1))
+    return share / share.sum(), centre + errors, spread, np.full(len(errors), _DOF)

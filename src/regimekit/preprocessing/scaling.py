@@ -47,6 +47,7 @@ _MAX_VALUE = cython.declare(cython.double, 1e130)
 _MAX_COVARIATE = cython.declare(cython.double, 1e4)
 MAX_VALUE = 1e130
 MAX_COVARIATE_VALUE = 1e140  # covariates as given are clipped to this size
+INF = float("inf")
 REBUILD_DISTANCE = 0.25  # log ratio of scales from which a rebuild pays
 OTHER_UNITS = math.log(30.0)  # log ratio of scales that means other units
 MIN_SCALE = 1e-130  # its square must not vanish
@@ -300,7 +301,13 @@ class Standardizer:
     def check_again(self):
         """Estimate again from the recent window if the present units no longer describe it."""
         centre, scale, alive = measure(self.buffer[-_RECENT:])
-        adrift = np.abs(np.log(scale / np.asarray(self.scale))) > OTHER_UNITS
+        log_ratio = np.log(scale / np.asarray(self.scale))
+        # A sensor that is stuck for some time has no other units: a smaller scale must hold in both
+        # halves of the window, and most of the differences must not be zero.
+        half = _RECENT // 2
+        for part in (self.buffer[-_RECENT:-half], self.buffer[-half:]):
+            log_ratio = np.maximum(log_ratio, np.where(log_ratio < 0, _log_drop(part, self), -INF))
+        adrift = np.abs(log_ratio) > OTHER_UNITS
         if not (adrift & alive).any():
             return False
         centre = np.where(adrift, centre, np.asarray(self.centre))
@@ -311,6 +318,15 @@ class Standardizer:
         self.size = kept
         self.count = kept
         return _adopt(self, centre, scale, alive, 0.0)
+
+
+def _log_drop(values, scaling):
+    """Return log ratios of the scales of (n, d) values to the present ones; 0 if few move."""
+    steps = np.abs(np.diff(values, axis=0))
+    seen = np.isfinite(steps).sum(axis=0)
+    moving = 2 * (steps > 0).sum(axis=0) > seen
+    scale = measure(values)[1]
+    return np.where(moving, np.log(scale / np.asarray(scaling.scale)), 0.0)
 
 
 def _adopt(scaling, centre, scale, alive, far):

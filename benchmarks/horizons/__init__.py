@@ -1,0 +1,1 @@
+"""Rolling-origin comparison of forecasts several steps ahead."""
