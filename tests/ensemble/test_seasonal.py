@@ -116,3 +116,13 @@ def test_a_season_is_taken_out_only_where_two_of_it_are_remembered() -> None:
     }
     assert taken == {(48, 336): [336], (365,): [], (7, 365): [7]}
     assert [spec.name for spec in plan.season([365], 0)] == ["season lags"]
+
+
+def test_a_named_season_that_is_not_used_is_reported_with_the_reason() -> None:
+    rng = np.random.default_rng(0)
+    model = rk.auto(seasons=[7, 90, 365])
+    model.run(rng.standard_normal(100))
+    text = model.explain()
+    assert "Season of 7 observations: not used; changes one season apart" in text
+    assert "Season of 90 observations: not used yet; needs 126 observations, got 100" in text
+    assert "Season of 365 observations: not used yet; needs more than 365 observations" in text

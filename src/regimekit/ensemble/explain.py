@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from regimekit.core.warnings import warn_once
+from regimekit.ensemble.engine import MAX_FOUND
+from regimekit.ensemble.seasonality import TOLD_CYCLES as NAMED_CYCLES
 from regimekit.results import Regime
 
 if TYPE_CHECKING:
@@ -72,6 +75,7 @@ def explain(model: Auto) -> str:
         f"Units: noise scale about {_numbers(scaling.scale)} around {_numbers(scaling.centre)}, "
         "from differences.",
         _features(model),
+        *_unused_seasons(model),
         _members(model),
         coverage,
         *_regimes(model),
@@ -98,6 +102,27 @@ def _features(model: Auto) -> str:
     if engine.n_x:
         text += f"; {engine.n_x} covariate(s)"
     return text + "."
+
+
+def _unused_seasons(model: Auto) -> list[str]:
+    """Return a line for each season that was named, or implied by dates, and is not used."""
+    engine: Any = model.engine
+    named = [s for s in engine.lineup.seasons or () if s not in engine.seasons]
+    return [f"Season of {s} observations: {_reason(s, engine)}." for s in named]
+
+
+def _reason(period: int, engine: Any) -> str:
+    """Return why a named season is not used for the next observation."""
+    if period > MAX_FOUND:
+        if engine.n_x:
+            return "not used; too long for lags, and forecasts with covariates use no other"
+        if engine.history.size > period:
+            return "used for forecasts of several steps only; it is too long for lags"
+        return f"not used yet; needs more than {period} observations, got {engine.history.size}"
+    need = math.ceil(NAMED_CYCLES[bool(engine.seasons)] * period)
+    if engine.scaling.size < need:
+        return f"not used yet; needs {need} observations, got {engine.scaling.size}"
+    return "not used; changes one season apart do not resemble each other more than by chance"
 
 
 def _members(model: Auto) -> str:

@@ -196,8 +196,10 @@ class Auto(Model):
 
     @property
     def found_seasons(self) -> list[int]:
-        """Season lengths that the members use, in observations."""
-        return [] if self.engine is None else list(self.engine.seasons)
+        """Season lengths that forecasts use, in observations."""
+        if self.engine is None:
+            return []
+        return [s for s in multistep.known_seasons(self.engine).periods if s < self.engine.time]
 
     def coefficient_names(self) -> list[str]:
         """Names of the coefficients of the selected regime model."""
