@@ -29,7 +29,7 @@ Points = Callable[[list[str], np.ndarray, int, int], np.ndarray]
 def read(path: str) -> tuple[list[str], np.ndarray]:
     """Return dates and values of a file; missing rows are left out."""
     with Path(path).open() as lines:
-        rows = [row for row in csv.DictReader(lines) if row["y"]]
+        rows = sorted((r for r in csv.DictReader(lines) if r["y"]), key=lambda row: row["ds"])
     return [row["ds"][:10] for row in rows], np.array([float(row["y"]) for row in rows])
 
 
