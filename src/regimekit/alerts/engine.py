@@ -44,6 +44,7 @@ class Sample(NamedTuple):
         anomaly_score: 1 minus the two-sided tail probability of y, in [0, 1]; NaN without y.
         regime: id of the regime, -1 if none is known.
         status: "unknown", "normal" or "fault".
+        since: if the regime changed with this row, the first row that belongs to it.
     """
 
     seq: int
@@ -52,6 +53,7 @@ class Sample(NamedTuple):
     anomaly_score: float
     regime: int = NO_REGIME
     status: str = "unknown"
+    since: int | None = None
 
 
 @dataclass(frozen=True)
@@ -314,14 +316,15 @@ class _Anomaly(_Monitor):
 class _RegimeChange(_Monitor):
     """The regime has changed and the new one has lasted `dwell` rows."""
 
-    fields = ("settled", "candidate", "since", "since_time", "rows", "seen", "age")
+    fields = ("settled", "candidate", "since", "since_time", "began", "rows", "seen", "age")
 
     def __init__(self, rule: Rule, stream: str) -> None:
         super().__init__(rule, stream)
         self.settled = NO_REGIME  # the regime that has lasted `dwell` rows
         self.candidate = NO_REGIME  # the regime of the latest row
-        self.since = 0  # first row of the candidate
+        self.since = 0  # row at which the candidate was reported first
         self.since_time: float | None = None
+        self.began = 0  # first row that belongs to the candidate in hindsight
         self.rows = 0  # rows of the candidate so far
         self.seen: list[int] = []  # regimes that have lasted `dwell` rows
         self.age = 0  # rows since the regime settled
@@ -332,6 +335,7 @@ class _RegimeChange(_Monitor):
         if sample.regime != self.candidate:
             self.candidate, self.rows = sample.regime, 0
             self.since, self.since_time = sample.seq, sample.at
+            self.began = sample.seq if sample.since is None else sample.since
         self.rows += 1
         self.age += 1
         if self.candidate != self.settled and self.rows >= self.rule.dwell:
@@ -361,8 +365,8 @@ class _RegimeChange(_Monitor):
             return None
         if known and not self.rule.returning and sample.status != "fault":
             return None
-        summary = f"The regime changed from {previous} to {self.settled}"
-        summary += "." if known else ", which was not seen before."
+        summary = f"The regime changed from {previous} to {self.settled} at row {self.began}"
+        summary += "." if known else "; it was not seen before."
         start = (self.since, self.since_time)
         return self.open(start, (sample.seq, sample.at), summary, self.settled, previous)
 

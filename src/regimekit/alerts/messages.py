@@ -57,6 +57,12 @@ def json_payload(alert: Alert, link: str | None = None) -> dict[str, Any]:
     return {"kind": message_kind(alert), "title": title(alert), "link": link} | fields
 
 
+def from_payload(payload: dict[str, Any]) -> Alert:
+    """Return the alert of a generic payload."""
+    own = {name: payload[name] for name in Alert.__dataclass_fields__ if name != "kind"}
+    return Alert(kind=payload["rule_kind"], **own)
+
+
 def slack_payload(alert: Alert, link: str | None = None) -> dict[str, Any]:
     """Return the payload of a Slack incoming webhook."""
     color = _COLORS[alert.severity] if alert.is_open else _RESOLVED_COLOR

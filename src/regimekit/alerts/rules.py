@@ -198,6 +198,11 @@ class Mute:
                 raise unknown("field of a mute window", name, allowed)
         return cls(**{**given, "days": tuple(given.get("days", ()))})
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields that are set as JSON values, for `from_dict`."""
+        given = {name: value for name, value in asdict(self).items() if value is not None}
+        return given | {"days": list(self.days)}
+
     def until(self, stream: str, now: float) -> float | None:
         """Return the end of the window that mutes a stream at `now`, or None if there is none."""
         if not stream.startswith(self.prefix):

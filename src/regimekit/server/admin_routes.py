@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated
 from urllib.parse import urlsplit
 
 from fastapi import APIRouter, HTTPException, Path, Response
 
+from regimekit.alerts.messages import MESSAGE_KINDS
 from regimekit.server.auth import Caller, RunningService, require
 from regimekit.server.schemas import (
     Problem,
@@ -17,6 +19,7 @@ from regimekit.server.schemas import (
     WebhookRequest,
     Webhooks,
 )
+from regimekit.server.service import Service
 from regimekit.server.storage import outbox
 from regimekit.server.stream_routes import PROBLEMS
 from regimekit.server.webhooks import PrivateAddressError, resolve
@@ -34,11 +37,31 @@ router = APIRouter()
 async def add_webhook(body: WebhookRequest, service: RunningService, token: Caller) -> WebhookMade:
     """Needs write access to the prefix. The secret is not shown again."""
     require(token, "write", body.prefix)
-    await _check_url(body.url, service.config.allow_private_webhooks)
+    _check_format(body, service)
+    if body.format != "email":
+        await _check_url(body.url, service.config.allow_private_webhooks)
     webhook, secret = await service.write(
-        outbox.add_webhook, body.prefix, body.url, list(body.kinds)
+        outbox.add_webhook, body.prefix, body.url, list(body.kinds), body.format, body.severity
     )
     return WebhookMade(id=webhook, secret=secret)
+
+
+def _check_format(body: WebhookRequest, service: Service) -> None:
+    if (body.format == "email") != body.url.startswith("mailto:"):
+        raise HTTPException(
+            422, "url must be mailto:ADDRESS for the format 'email', and http(s) for the others."
+        )
+    if body.format == "email":
+        if not re.fullmatch(r"mailto:[^@,;?&<>\s]+@[^@,;?&<>\s]+", body.url):
+            raise HTTPException(422, f"url must have one e-mail address, got {body.url!r}.")
+        if service.config.smtp is None:
+            raise HTTPException(422, "E-mail needs a server: start the service with --smtp.")
+    events = [kind for kind in body.kinds if kind not in MESSAGE_KINDS]
+    if body.format != "json" and events:
+        raise HTTPException(
+            422,
+            f"The format {body.format!r} can send {', '.join(MESSAGE_KINDS)}, got {events[0]!r}.",
+        )
 
 
 async def _check_url(url: str, allow_private: bool) -> None:

@@ -24,7 +24,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 import regimekit
 from regimekit.core.exceptions import RegimekitError
-from regimekit.server import admin_routes, model_routes, observation_routes, stream_routes
+from regimekit.server import (
+    admin_routes,
+    alert_routes,
+    model_routes,
+    observation_routes,
+    stream_routes,
+)
 from regimekit.server.auth import SECURITY_HEADERS, Authenticator
 from regimekit.server.config import Config, is_loopback
 from regimekit.server.monitoring import configure_logging
@@ -56,7 +62,13 @@ def create_app(config: Config) -> FastAPI:
     )
     app.state.service = service
     app.state.authenticator = Authenticator(service)
-    for routes in (stream_routes, observation_routes, model_routes, admin_routes):
+    for routes in (
+        stream_routes,
+        observation_routes,
+        model_routes,
+        alert_routes,
+        admin_routes,
+    ):
         app.include_router(routes.router)
     app.mount("/static/uplot", StaticFiles(directory=_UPLOT), name="uplot")
     app.mount("/static", StaticFiles(directory=_STATIC), name="static")

@@ -51,6 +51,18 @@ def serve(
     allow_private_webhooks: Annotated[
         bool, typer.Option("--allow-private-webhooks", help="Let webhooks reach private networks.")
     ] = False,
+    smtp: Annotated[
+        str | None,
+        typer.Option(
+            envvar="REGIMEKIT_SMTP", help="smtp[s]://USER:PASSWORD@HOST:PORT for e-mail alerts."
+        ),
+    ] = None,
+    mail_from: Annotated[
+        str, typer.Option(help="Sender of e-mail alerts.")
+    ] = "regimekit@localhost",
+    public_url: Annotated[
+        str | None, typer.Option(help="Address of the page, for links in alerts.")
+    ] = None,
     certificate: Annotated[Path | None, typer.Option(help="TLS: certificate file (PEM).")] = None,
     private_key: Annotated[Path | None, typer.Option(help="TLS: private key file (PEM).")] = None,
     log: Annotated[
@@ -79,6 +91,9 @@ def serve(
                 snapshot_every=snapshot_every,
                 require_token=require_token,
                 allow_private_webhooks=allow_private_webhooks,
+                smtp=smtp,
+                mail_from=mail_from,
+                public_url=public_url,
                 demo=demo,
                 certificate=None if certificate is None else str(certificate),
                 private_key=None if private_key is None else str(private_key),

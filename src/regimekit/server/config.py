@@ -42,6 +42,10 @@ class Config:
         snapshot_every: observations between two snapshots of a model.
         require_token: ask for a token also on requests from this machine.
         allow_private_webhooks: let webhooks reach private networks.
+        smtp: server of e-mail messages, `smtp://USER:PASSWORD@HOST:PORT` (STARTTLS if the server
+            offers it) or `smtps://...`; None disables e-mail.
+        mail_from: sender of e-mail messages.
+        public_url: address of the page in messages; None leaves links out.
         demo: feed a demonstration stream.
         certificate, private_key: PEM files for TLS; both or neither.
         log_format: "json" or "text".
@@ -56,6 +60,9 @@ class Config:
     snapshot_every: int = 500
     require_token: bool = False
     allow_private_webhooks: bool = False
+    smtp: str | None = None
+    mail_from: str = "regimekit@localhost"
+    public_url: str | None = None
     demo: bool = False
     certificate: str | None = None
     private_key: str | None = None

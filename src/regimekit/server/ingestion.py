@@ -66,6 +66,7 @@ class Ingestion:
 
     Attributes:
         pending: accepted observations that are not stored yet.
+        policy: version of alert rules and labels of regimes; increased with each change.
     """
 
     def __init__(
@@ -89,6 +90,7 @@ class Ingestion:
         self._metrics, self._on_stored = metrics, on_stored
         self._queues: dict[int, _StreamQueue] = {}
         self.pending = 0
+        self.policy = 1
         self._closed = False
         self._throughput = 500.0  # observations per second, moving average
 
@@ -179,7 +181,7 @@ class Ingestion:
     ) -> list[BatchResult]:
         generation = self._unit_of_work.generation.get(stream, 0)
         try:
-            answer = await self._pool.call(stream, "update", batches, generation)
+            answer = await self._pool.call(stream, "update", batches, generation, self.policy)
         except WorkerLostError as error:
             raise UnavailableError(str(error)) from None
         if isinstance(answer, Failure):

@@ -19,6 +19,7 @@ from sqlalchemy import Engine, select
 import regimekit as rk
 from regimekit import RegimekitError
 from regimekit.server import records
+from regimekit.server.alerting import StreamAlerts
 from regimekit.server.records import (
     BatchResult,
     Observation,
@@ -27,6 +28,8 @@ from regimekit.server.records import (
     StreamChange,
     UpdateResult,
 )
+from regimekit.server.storage import alerts
+from regimekit.server.storage.alerts import StoredRule
 from regimekit.server.storage.observations import select_rows
 from regimekit.server.storage.schema import observations, snapshots, streams
 
@@ -44,6 +47,8 @@ class CachedModel:
         snapshot: number of observations in its latest snapshot.
         regime: regime after the last observation, -1 if unknown.
         generation: number of failed commits of the stream when the model was loaded.
+        alerts: the stream's alert engine, or None if no rule applies.
+        policy: version of the rules and labels that `alerts` was made from.
     """
 
     model: Any
@@ -51,6 +56,8 @@ class CachedModel:
     snapshot: int
     regime: int
     generation: int = 0
+    alerts: StreamAlerts | None = None
+    policy: int = 0
 
 
 class ModelCache:
@@ -77,6 +84,8 @@ class ModelCache:
         self.evicted: list[StoredModel] = []
         self.replayed = 0
         self.differing = 0
+        self._rules: list[StoredRule] = []
+        self._policy = 0
 
     def get(self, stream: int, generation: int = 0) -> CachedModel:
         """Return the model of a stream after all its stored observations.
@@ -134,7 +143,9 @@ class ModelCache:
         cached.seq += len(stored)
         self.replayed += len(stored)
 
-    def update(self, stream: int, batches: list[ObservationBatch], generation: int) -> UpdateResult:
+    def update(
+        self, stream: int, batches: list[ObservationBatch], generation: int, policy: int = 0
+    ) -> UpdateResult:
         """Update the model of a stream with batches in order.
 
         Each batch is accepted or rejected as a whole. If a rejected batch may have changed the
@@ -144,15 +155,22 @@ class ModelCache:
             stream: id of the stream.
             batches: one batch per request.
             generation: number of failed commits of the stream.
+            policy: version of the rules and the labels of regimes; 0 for none.
 
         Raises:
             LookupError: if the stream does not exist.
         """
         started = time.perf_counter()
         replayed, differing = self.replayed, self.differing
-        update = _Update(self.get(stream, generation), stream, self._stored_ids(stream, batches))
+        cached = self.get(stream, generation)
+        self._load_alerts(stream, cached, policy)
+        update = _Update(cached, stream, self._stored_ids(stream, batches))
         results = [update.process(batch) for batch in batches]
-        cached, change = update.cached, update.change
+        change = update.change
+        if change is not None and cached.alerts is not None:
+            if not update.invalid:
+                change.alerts += cached.alerts.process_forecast(cached.model)
+            change.alert_state = cached.alerts.state()
         if update.invalid:
             self.drop(stream)
         elif change is not None and cached.seq - cached.snapshot >= self._snapshot_every:
@@ -165,6 +183,16 @@ class ModelCache:
             self.replayed - replayed,
             self.differing - differing,
         )
+
+    def _load_alerts(self, stream: int, cached: CachedModel, policy: int) -> None:
+        """Load the stream's alert engine if the rules or labels have changed."""
+        if cached.policy == policy:
+            return
+        with self._engine.connect() as connection:
+            if self._policy != policy:
+                self._rules, self._policy = alerts.list_rules(connection), policy
+            cached.alerts = StreamAlerts.load(connection, stream, self._rules)
+        cached.policy = policy
 
     def _stored_ids(self, stream: int, batches: list[ObservationBatch]) -> set[str]:
         ids = [row.id for batch in batches for row in batch.rows if row.id is not None]
@@ -251,6 +279,8 @@ class _Update:
         change = records.stream_change(
             self.stream, cached.seq, new, batch.received, run, cached.regime
         )
+        if cached.alerts is not None:
+            change.alerts = cached.alerts.process(cached.seq, new, batch.received, run)
         cached.seq += len(new)
         cached.regime = int(run.regime[-1])
         self.stored_ids |= {row.id for row in new if row.id is not None}

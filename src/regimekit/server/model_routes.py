@@ -78,30 +78,40 @@ async def get_regimes(stream: ReadableStream, service: RunningService) -> Regime
 
 
 async def _regimes(service: Service, stream: Stream) -> list[RegimeInfo]:
-    found, (names, stays) = await asyncio.gather(
+    found, ((names, statuses), stays) = await asyncio.gather(
         _call(service, stream, "regimes"), service.read(_stored_regimes, stream)
     )
     known = {regime["id"]: regime for regime in found}
-    ids = sorted({*known, *stays, *names} - {-1})
-    return [_regime_info(i, known.get(i), stays.get(i), names.get(i, ("", ""))) for i in ids]
+    ids = sorted({*known, *stays, *names, *statuses} - {-1})
+    return [
+        _regime_info(
+            i,
+            known.get(i),
+            stays.get(i),
+            (*names.get(i, ("", "")), statuses.get(i, "unknown")),
+        )
+        for i in ids
+    ]
 
 
 def _stored_regimes(connection: Connection, stream: Stream) -> tuple[Any, Any]:
     names = streams.regime_names(connection, stream.id)
-    return names, observations.regime_statistics(connection, stream)
+    statuses = streams.regime_statuses(connection, stream.id)
+    return (names, statuses), observations.regime_statistics(connection, stream)
 
 
 def _regime_info(
     regime: int,
     known: dict[str, Any] | None,
     stays: dict[str, Any] | None,
-    label: tuple[str, str],
+    label: tuple[str, str, str],
 ) -> RegimeInfo:
     stays = stays or {"lengths": [], "next": {}, "sample": []}
     return RegimeInfo(
         id=regime,
         name=label[0] or None,
         note=label[1],
+        status=label[2],
         remembered=known is not None,
         times=len(stays["lengths"]),
         usual_length=statistics.median(stays["lengths"]) if stays["lengths"] else None,

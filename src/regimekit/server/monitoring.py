@@ -36,6 +36,7 @@ class Metrics:
         self.refused = counter("refused", "Requests rejected by a model.")
         self.outliers = counter("outliers", "Observations flagged as outliers.")
         self.events = counter("events", "Regime events.", "kind")
+        self.alerts = counter("alerts", "Alerts opened.", "kind", "severity")
         self.replayed = counter("replayed_rows", "Observations replayed after loading a model.")
         self.differing = counter("replay_differences", "Replayed observations with other outputs.")
         self.webhooks = counter("webhooks", "Webhook delivery attempts.", "result")
@@ -60,6 +61,9 @@ class Metrics:
             self.outliers.inc(update.change.outliers)
             for _, _, kind, *_ in update.change.events:
                 self.events.labels(kind).inc()
+            for alert in update.change.alerts:
+                if alert.is_open:
+                    self.alerts.labels(alert.kind, alert.severity).inc()
 
     def exposition(self) -> bytes:
         """Return all metrics in the Prometheus text format."""

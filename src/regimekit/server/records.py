@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection
 
 from regimekit import Event, RegimekitError, Run
+from regimekit.alerts import Alert
 from regimekit.preprocessing.frames import Table
 from regimekit.server.config import INTERVAL_LEVEL
 from regimekit.server.storage import observations, streams
@@ -104,6 +105,8 @@ class StreamChange:
         segments: pairs (first sequence number, regime).
         snapshot: the model after `end` rows, if it is time to store it.
         outliers: number of outliers among the rows.
+        alerts: alerts opened or resolved by the rows.
+        alert_state: state of the alert engine after `end` rows, or None without rules.
     """
 
     stream: int
@@ -115,6 +118,8 @@ class StreamChange:
     segments: list[tuple[int, int]] = field(default_factory=list)
     snapshot: bytes | None = None
     outliers: int = 0
+    alerts: list[Alert] = field(default_factory=list)
+    alert_state: str | None = None
 
     def extend(self, later: StreamChange) -> None:
         """Append a change that starts where this one ends."""
@@ -123,6 +128,7 @@ class StreamChange:
         self.segments += later.segments
         self.end, self.received = later.end, later.received
         self.outliers += later.outliers
+        self.alerts += later.alerts
 
 
 class StoredModel(NamedTuple):
@@ -294,7 +300,12 @@ def stored_observation(row: Any) -> Observation:
 
 def has_outputs(row: Any, outputs: tuple[Any, ...]) -> bool:
     """Return whether a stored row has exactly these outputs, bit for bit."""
-    return tuple(getattr(row, name) for name in OUTPUTS) == outputs
+    stored = tuple(getattr(row, name) for name in OUTPUTS)
+    # Rows of databases before schema 5 have no anomaly score.
+    return all(
+        mine == theirs or (name == "anomaly_score" and mine is None)
+        for name, mine, theirs in zip(OUTPUTS, stored, outputs, strict=True)
+    )
 
 
 def stored_run(

@@ -6,6 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
+from regimekit.alerts.rules import MAX_ROWS
+
 KEY_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$"
 _PRINTABLE = r"^[^\x00-\x1f\x7f]*$"
 
@@ -13,6 +15,19 @@ Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 OptionalNumber = Number | None
 Identifier = Annotated[str, Field(strict=True, min_length=1, max_length=128, pattern=_PRINTABLE)]
 Name = Annotated[str, Field(strict=True, min_length=1, max_length=64, pattern=_PRINTABLE)]
+# A test compares these with the constants of `regimekit.alerts` and `storage.outbox`.
+Severity = Literal["info", "warning", "critical"]
+RuleKind = Literal["anomaly", "regime change", "fault", "forecast limit", "stale"]
+MessageFormat = Literal["json", "slack", "email", "alertmanager"]
+MessageKind = Literal[
+    "regime opened",
+    "regime returned",
+    "regime pruned",
+    "outlier",
+    "alert opened",
+    "alert resolved",
+]
+_Rows = Annotated[int, Field(strict=True, ge=1, le=MAX_ROWS)]
 Note = Annotated[str, Field(strict=True, max_length=2000, pattern=r"^[^\x00]*$")]
 
 
@@ -49,16 +64,17 @@ class StreamSettings(BaseModel):
 
 
 class RegimeName(BaseModel):
-    """Name and note of a regime."""
+    """Name, note and status of a regime. A rule of kind "fault" alerts on the status "fault"."""
 
-    model_config = _request({"name": "night shift", "note": "One press runs."})
+    model_config = _request({"name": "night shift", "note": "One press runs.", "status": "normal"})
 
     name: Annotated[str, Field(strict=True, max_length=80, pattern=_PRINTABLE)] = ""
     note: Note = ""
+    status: Literal["unknown", "normal", "fault"] = "unknown"
 
 
 class Acknowledgement(BaseModel):
-    """Note on an acknowledged event."""
+    """Note on an acknowledged event or alert."""
 
     model_config = _request({"note": "As planned."})
 
@@ -78,19 +94,72 @@ class ForecastRequest(BaseModel):
 
 
 class WebhookRequest(BaseModel):
-    """Where to send events, of which streams and of which kinds (empty: all but outliers)."""
+    """A receiver of messages, of which streams and of which kinds.
+
+    Without `kinds`, alerts are sent and, in the format "json", all events but outliers.
+    """
 
     model_config = _request(
         {
             "url": "https://example.org/hooks/regimekit",
             "prefix": "plant1.",
-            "kinds": ["regime opened"],
+            "kinds": ["alert opened", "alert resolved"],
         }
     )
 
-    url: Annotated[str, Field(strict=True, max_length=2000, pattern=r"^https?://[^\s\x00-\x1f]+$")]
+    url: Annotated[
+        str, Field(strict=True, max_length=2000, pattern=r"^(https?://|mailto:)[^\s\x00-\x1f]+$")
+    ]
     prefix: Annotated[str, Field(strict=True, max_length=128, pattern=_PRINTABLE)] = ""
-    kinds: Annotated[list[Name], Field(max_length=16)] = []
+    kinds: Annotated[list[MessageKind], Field(max_length=16)] = []
+    format: MessageFormat = "json"
+    severity: Severity = "info"
+
+
+class RuleRequest(BaseModel):
+    """An alert rule. Which settings apply depends on `kind`; others are refused."""
+
+    model_config = _request(
+        {"name": "odd values", "kind": "anomaly", "prefix": "plant1.", "count": 3, "window": 5},
+        {"name": "fault", "kind": "fault", "severity": "critical"},
+        {"name": "too hot", "kind": "forecast limit", "above": 90.0, "horizon": 12},
+        {"name": "silent", "kind": "stale", "seconds": 600.0},
+    )
+
+    name: Annotated[str, Field(strict=True, min_length=1, max_length=80, pattern=_PRINTABLE)]
+    kind: RuleKind
+    stream: Annotated[str, Field(strict=True, pattern=KEY_PATTERN)] | None = None
+    prefix: Annotated[str, Field(strict=True, max_length=128, pattern=_PRINTABLE)] = ""
+    severity: Severity = "warning"
+    threshold: Annotated[float, Field(strict=True, ge=0, lt=1)] | None = None
+    count: _Rows | None = None
+    window: _Rows | None = None
+    dwell: _Rows | None = None
+    returning: Annotated[bool, Field(strict=True)] | None = None
+    above: OptionalNumber = None
+    below: OptionalNumber = None
+    horizon: Annotated[int, Field(strict=True, ge=1, le=1000)] | None = None
+    probability: Annotated[float, Field(strict=True, ge=0, lt=1)] | None = None
+    seconds: Annotated[float, Field(strict=True, gt=0, le=1e9)] | None = None
+    quiet: _Rows | None = None
+    warmup: Annotated[int, Field(strict=True, ge=0, le=MAX_ROWS)] | None = None
+
+
+class MuteRequest(BaseModel):
+    """A window without notifications: once from `start` to `end`, or `daily`."""
+
+    model_config = _request(
+        {"prefix": "plant1.", "start": 1772366400.0, "end": 1772370000.0, "note": "Maintenance."},
+        {"daily": "22:00-02:00", "days": [4, 5], "timezone": "Europe/Berlin"},
+    )
+
+    prefix: Annotated[str, Field(strict=True, max_length=128, pattern=_PRINTABLE)] = ""
+    start: Annotated[float, Field(strict=True, ge=0, le=1e11)] | None = None
+    end: Annotated[float, Field(strict=True, ge=0, le=1e11)] | None = None
+    daily: Annotated[str, Field(strict=True, max_length=16)] | None = None
+    days: Annotated[list[Annotated[int, Field(strict=True, ge=0, le=6)]], Field(max_length=7)] = []
+    timezone: Annotated[str, Field(strict=True, max_length=64, pattern=_PRINTABLE)] = "UTC"
+    note: Note = ""
 
 
 def _field(example: Any, description: str | None = None, **options: Any) -> Any:
@@ -175,6 +244,9 @@ class StreamInfo(Response):
     last_time: float | None = _field(1772366399.0, default=None)
     timed: bool = _field(True, "Whether every observation has a time, in order.")
     health: str = _field("live", "waiting (no observations yet), live or stale.")
+    warmup: int = _field(60, "Rows before rules open alerts; the model is learning.")
+    open_alerts: int = _field(0)
+    severity: str | None = _field(None, "Highest severity of the open alerts.", default=None)
     spark: list[float | None] | None = _field([1.4, 1.6, 1.5], default=None)
     spark_regimes: list[int] | None = _field([2, 2, 2], default=None)
     last_event: dict[str, Any] | None = _field(EventInfo.example(), default=None)
@@ -209,6 +281,7 @@ class StoredObservation(Response):
     regime_name: str | None = _field("night shift")
     regime_probability: float | None = _field(0.97)
     change_probability: float | None = _field(0.01)
+    anomaly_score: float | None = _field(0.31, "1 minus the two-sided tail probability.")
     n_regimes: int = _field(3)
 
 
@@ -273,6 +346,7 @@ class RegimeInfo(Response):
     id: int = _field(2)
     name: str | None = _field("night shift")
     note: str = _field("One press runs.")
+    status: str = _field("normal", "unknown, normal or fault.")
     remembered: bool = _field(True, "Whether the model still represents the regime.")
     visits: int = _field(61)
     first_seen: int | None = _field(40)
@@ -320,7 +394,9 @@ class WebhookInfo(Response):
     id: int = _field(1)
     prefix: str = _field("plant1.")
     url: str = _field("https://example.org/hooks/regimekit")
-    kinds: list[str] = _field(["regime opened"])
+    kinds: list[str] = _field(["alert opened", "alert resolved"])
+    format: str = _field("json")
+    severity: str = _field("info")
     created: float = _field(1772359200.0)
     last_delivered: float | None = _field(1772366401.0, default=None)
     last_attempts: int = _field(1, default=0)
@@ -338,6 +414,73 @@ class Webhooks(Response):
     """The webhooks that the caller may read."""
 
     webhooks: list[WebhookInfo] = _field([WebhookInfo.example()])
+
+
+class RuleInfo(Response):
+    """An alert rule with all its settings."""
+
+    id: int = _field(1)
+    rule: dict[str, JsonValue] = _field(
+        {"name": "fault", "kind": "fault", "prefix": "", "severity": "critical", "dwell": 5}
+    )
+
+
+class Rules(Response):
+    """The rules that the caller may read."""
+
+    rules: list[RuleInfo] = _field([RuleInfo.example()])
+
+
+class MuteInfo(Response):
+    """A mute window."""
+
+    id: int = _field(1)
+    mute: dict[str, JsonValue] = _field(
+        {"prefix": "plant1.", "start": 1772366400.0, "end": 1772370000.0}
+    )
+
+
+class Mutes(Response):
+    """The mute windows that the caller may read."""
+
+    mutes: list[MuteInfo] = _field([MuteInfo.example()])
+
+
+class Created(Response):
+    """The id of what was created."""
+
+    id: int = _field(1)
+
+
+class AlertInfo(Response):
+    """An alert. The numbers of rows are sequence numbers, the times seconds since 1970."""
+
+    id: str = _field("5f0c6cbd2a1b9e37", "The same for the messages of one alert.")
+    stream: str = _field("plant1.press3.load")
+    rule: str = _field("odd values")
+    kind: str = _field("anomaly")
+    severity: str = _field("warning")
+    summary: str = _field("3 of the latest 5 rows are anomalous.")
+    start: int = _field(120, "First row of the event.")
+    start_time: float | None = _field(1772366398.0)
+    opened: int = _field(124, "Row at which the alert was opened.")
+    opened_time: float | None = _field(1772366400.0)
+    regime: int = _field(2)
+    previous: int = _field(-1)
+    resolved: int | None = _field(None, "Row at which it was resolved; null while it is open.")
+    resolved_time: float | None = _field(None)
+    resolution: str | None = _field(None)
+    acknowledged: float | None = _field(None)
+    acknowledged_by: str | None = _field(None)
+    note: str | None = _field(None)
+    muted_until: float | None = _field(None)
+
+
+class Alerts(Response):
+    """One page of alerts, newest first."""
+
+    total: int = _field(1)
+    alerts: list[AlertInfo] = _field([AlertInfo.example()])
 
 
 class Status(Response):

@@ -16,6 +16,7 @@ from sqlalchemy import Connection, Engine
 
 from regimekit import datasets
 from regimekit.core.registry import DEFAULT_MODEL
+from regimekit.server import alerting
 from regimekit.server.config import Config
 from regimekit.server.event_stream import EventBroker
 from regimekit.server.ingestion import Ingestion
@@ -66,10 +67,11 @@ class Service:
         self.ingestion = Ingestion(
             self.pool, self.unit_of_work, self.config.limits, self.metrics, self.broker.notify
         )
-        dispatcher = Dispatcher(self.engine, self.metrics, self.config.allow_private_webhooks)
+        dispatcher = Dispatcher(self.engine, self.metrics, self.config)
         self._tasks = [
             asyncio.create_task(self._warm_up()),
             asyncio.create_task(dispatcher.run()),
+            asyncio.create_task(self._watch_clock()),
         ]
         if self.config.demo:
             stream = await self.write(_demo_stream)
@@ -91,6 +93,20 @@ class Service:
             except WorkerLostError:
                 _log.warning("a worker ended during its start; starting another one")
         _log.info("ready", extra={"compiled": self.compiled})
+
+    async def _watch_clock(self) -> None:
+        """Check for stale streams until cancelled."""
+        started = time.time()
+        while True:
+            try:
+                await self._in_thread(alerting.check_stale, self.engine, time.time(), started)
+            except Exception:
+                _log.exception("the check of stale streams failed")
+            await asyncio.sleep(alerting.CLOCK_INTERVAL)
+
+    def policy_changed(self) -> None:
+        """Make the workers load rules and labels of regimes again with the next update."""
+        self.ingestion.policy += 1
 
     def _store_evicted(self, model: StoredModel) -> asyncio.Task[None]:
         task = asyncio.create_task(self._store_model(model))

@@ -10,6 +10,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import IntegrityError
 
 import regimekit as rk
+from regimekit.alerts.rules import DEFAULT_WARMUP
 from regimekit.core.exceptions import unknown
 from regimekit.core.registry import DEFAULT_MODEL
 from regimekit.server import schemas
@@ -23,7 +24,7 @@ from regimekit.server.auth import (
 )
 from regimekit.server.schemas import Problem, StreamInfo
 from regimekit.server.service import Service
-from regimekit.server.storage import observations, streams
+from regimekit.server.storage import alerts, observations, streams
 from regimekit.server.storage.streams import Stream
 from regimekit.server.workers import Failure
 
@@ -73,11 +74,30 @@ async def list_streams(
 
 def _page(connection: Connection, *arguments: Any) -> schemas.StreamPage:
     total, found = streams.list_page(connection, *arguments)
-    return schemas.StreamPage(total=total, streams=[stream_info(connection, s) for s in found])
+    return schemas.StreamPage(total=total, streams=stream_infos(connection, found))
 
 
 def stream_info(connection: Connection, stream: Stream) -> StreamInfo:
     """Return the state of a stream with its latest values and its latest event."""
+    return stream_infos(connection, [stream])[0]
+
+
+def stream_infos(connection: Connection, found: list[Stream]) -> list[StreamInfo]:
+    """Return the states of streams."""
+    rules = [stored.rule for stored in alerts.list_rules(connection)]
+    active = alerts.count_open(connection, [stream.id for stream in found])
+    infos = []
+    for stream in found:
+        count, severity = active.get(stream.id, (0, None))
+        warmup = max(
+            [rule.warmup for rule in rules if rule.applies(stream.key)] or [DEFAULT_WARMUP]
+        )
+        more = {"open_alerts": count, "severity": severity, "warmup": warmup}
+        infos.append(_stream_info(connection, stream, more))
+    return infos
+
+
+def _stream_info(connection: Connection, stream: Stream, more: dict[str, Any]) -> StreamInfo:
     rows = observations.latest(connection, stream, _SPARKLINE_ROWS)
     last = streams.list_events(connection, stream.id, 0, "-outlier", 1, newest=True)
     names = streams.regime_names(connection, stream.id)
@@ -100,6 +120,7 @@ def stream_info(connection: Connection, stream: Stream) -> StreamInfo:
         spark=[row.y for row in rows],
         spark_regimes=[row.regime for row in rows],
         last_event=last[0] if last else None,
+        **more,
     )
 
 
@@ -230,10 +251,15 @@ async def acknowledge(
         raise HTTPException(404, f"The stream {stream.key!r} has no event {number}.")
 
 
-@router.put("/streams/{key}/regimes/{regime}", summary="Name a regime", status_code=204)
+@router.put("/streams/{key}/regimes/{regime}", summary="Label a regime", status_code=204)
 async def name_regime(
     stream: WritableStream, regime: Number, body: schemas.RegimeName, service: RunningService
 ) -> None:
-    """The name appears wherever the regime does, also in events and webhooks."""
-    await service.write(streams.name_regime, stream.id, regime, body.name, body.note)
+    """The name appears wherever the regime does, also in events and webhooks.
+
+    A rule of kind "fault" alerts while the stream is in a regime with status "fault".
+    """
+    label = (body.name, body.note, body.status)
+    await service.write(streams.label_regime, stream.id, regime, *label)
+    service.policy_changed()
     service.broker.notify(stream.id)

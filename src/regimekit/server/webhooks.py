@@ -1,8 +1,9 @@
-"""Webhooks: signed messages about events, retried, and never sent into private networks.
+"""Delivery of messages about events and alerts, retried, and never into private networks.
 
 The host name is resolved here, every address is checked, and the request goes to the checked
 address, so a name that resolves differently a moment later has no effect. Redirects are not
-followed. A message is signed with HMAC-SHA256 over "TIME.BODY".
+followed. A message in the JSON format is signed with HMAC-SHA256 over "TIME.BODY". Open alerts are
+sent to Alertmanager again and again, because it resolves an alert that it does not hear of.
 """
 
 from __future__ import annotations
@@ -11,18 +12,24 @@ import asyncio
 import hashlib
 import hmac
 import ipaddress
+import json
 import logging
 import random
+import smtplib
 import socket
+import ssl
 import time
+from email.message import EmailMessage
 from typing import Any
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 import httpx
 from sqlalchemy import Engine
 
+from regimekit.alerts import Alert, messages
+from regimekit.server.config import Config
 from regimekit.server.monitoring import Metrics
-from regimekit.server.storage import outbox
+from regimekit.server.storage import alerts, outbox
 from regimekit.server.storage.database import write_transaction
 
 _MAX_ATTEMPTS = 12  # over about a day and a half
@@ -30,6 +37,8 @@ _FIRST_DELAY = 2.0  # seconds before the second attempt
 _MAX_DELAY = 6 * 3600.0  # seconds
 _TIMEOUT = 10.0  # seconds to connect, and between reads
 _POLL_INTERVAL = 1.0  # seconds between queries of an empty outbox
+_REFRESH_INTERVAL = 60.0  # seconds between two messages about an open alert to Alertmanager
+_ALERT_LIFETIME = 300.0  # seconds after which Alertmanager resolves an alert without a message
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 _log = logging.getLogger("regimekit.server.webhooks")
 
@@ -85,30 +94,49 @@ def signature(secret: str, moment: int, body: bytes) -> str:
 class Dispatcher:
     """Deliver the messages in the outbox."""
 
-    def __init__(self, engine: Engine, metrics: Metrics, allow_private: bool) -> None:
-        self._engine, self._metrics, self._allow_private = engine, metrics, allow_private
+    def __init__(self, engine: Engine, metrics: Metrics, config: Config) -> None:
+        self._engine, self._metrics, self._config = engine, metrics, config
         self._client = httpx.AsyncClient(
             timeout=_TIMEOUT, follow_redirects=False, trust_env=False, http2=False
         )
+        self._refreshed = 0.0
 
     async def run(self) -> None:
         """Deliver messages until cancelled."""
         try:
             while True:
+                sent = 0
                 try:
                     sent = await self._deliver_due()
+                    if time.monotonic() - self._refreshed > _REFRESH_INTERVAL:
+                        self._refreshed = time.monotonic()
+                        await self._refresh_alertmanagers()
                 except Exception:
-                    _log.exception("webhook delivery failed")
-                    sent = 0
+                    _log.exception("delivery failed")
                 if not sent:
                     await asyncio.sleep(_POLL_INTERVAL)
         finally:
             await self._client.aclose()
 
+    async def _refresh_alertmanagers(self) -> None:
+        hooks, active = await asyncio.to_thread(self._active_alerts)
+        for hook in hooks:
+            own = [alert for alert in active if outbox.reports(hook, alert)]
+            try:
+                if own:
+                    await self._post(hook.url, *_alertmanager_request(own))
+            except Exception as problem:
+                _log.warning("Alertmanager was not reached", extra={"reason": str(problem)})
+
+    def _active_alerts(self) -> tuple[list[Any], list[Alert]]:
+        with self._engine.connect() as connection:
+            hooks = outbox.alertmanagers(connection)
+            return hooks, alerts.notifiable(connection, time.time()) if hooks else []
+
     async def _deliver_due(self) -> int:
-        messages = await asyncio.to_thread(self._due)
-        await asyncio.gather(*(self._deliver(message) for message in messages))
-        return len(messages)
+        waiting = await asyncio.to_thread(self._due)
+        await asyncio.gather(*(self._deliver(message) for message in waiting))
+        return len(waiting)
 
     def _due(self) -> list[Any]:
         with self._engine.connect() as connection:
@@ -131,11 +159,36 @@ class Dispatcher:
             outbox.record_attempt(connection, delivery, attempts, due, error)
 
     async def _send(self, message: Any) -> None:
-        parts = urlsplit(message.url)
+        headers = {"Regimekit-Delivery": str(message.id)}
+        if message.format == "json":
+            body = message.body.encode()
+            headers["Regimekit-Signature"] = signature(message.secret, int(time.time()), body)
+            await self._post(message.url, "", body, headers)
+            return
+        alert = messages.from_payload(json.loads(message.body))
+        link = self._link(alert.stream)
+        if message.format == "slack":
+            body = json.dumps(messages.slack_payload(alert, link)).encode()
+            await self._post(message.url, "", body, headers)
+        elif message.format == "alertmanager":
+            await self._post(message.url, *_alertmanager_request([alert], link), headers)
+        else:
+            recipient = message.url.removeprefix("mailto:")
+            mail = messages.email_message(alert, self._config.mail_from, recipient, link)
+            await asyncio.to_thread(send_mail, self._config.smtp, mail)
+
+    def _link(self, stream: str) -> str | None:
+        base = self._config.public_url
+        return None if base is None else f"{base.rstrip('/')}/#/streams/{quote(stream)}"
+
+    async def _post(
+        self, url: str, path: str, body: bytes, headers: dict[str, str] | None = None
+    ) -> None:
+        parts = urlsplit(url)
+        parts = parts._replace(path=parts.path.rstrip("/") + path if path else parts.path)
         port = parts.port or (443 if parts.scheme == "https" else 80)
         host = parts.hostname or ""
-        address = await resolve(host, port, self._allow_private)
-        body = message.body.encode()
+        address = await resolve(host, port, self._config.allow_private_webhooks)
         request = self._client.build_request(
             "POST",
             _url_with_address(parts, address, port),
@@ -144,8 +197,7 @@ class Dispatcher:
                 "Host": host if parts.port is None else f"{host}:{parts.port}",
                 "Content-Type": "application/json",
                 "User-Agent": "regimekit",
-                "Regimekit-Delivery": str(message.id),
-                "Regimekit-Signature": signature(message.secret, int(time.time()), body),
+                **(headers or {}),
             },
             extensions={"sni_hostname": host},
         )
@@ -153,6 +205,45 @@ class Dispatcher:
         await response.aclose()
         if not response.is_success:
             raise RuntimeError(f"the receiver answered with status {response.status_code}")
+
+
+def _alertmanager_request(active: list[Alert], link: str | None = None) -> tuple[str, bytes]:
+    """Return path and body of a request to Alertmanager."""
+    until = time.time() + _ALERT_LIFETIME
+    entries = [messages.alertmanager_payload(alert, {}, until, link) for alert in active]
+    return "/api/v2/alerts", json.dumps(entries).encode()
+
+
+def send_mail(server: str | None, mail: EmailMessage) -> None:
+    """Send an e-mail.
+
+    Args:
+        server: `smtp://USER:PASSWORD@HOST:PORT` or `smtps://...`.
+        mail: the message.
+
+    Raises:
+        RuntimeError: if there is no server.
+        OSError, smtplib.SMTPException: if the message cannot be sent.
+    """
+    if server is None:
+        raise RuntimeError("no SMTP server is configured; start the service with --smtp")
+    parts = urlsplit(server)
+    context = ssl.create_default_context()
+    host, port = parts.hostname or "localhost", parts.port
+    if parts.scheme == "smtps":
+        connection: smtplib.SMTP = smtplib.SMTP_SSL(
+            host, port or 465, timeout=_TIMEOUT, context=context
+        )
+    else:
+        connection = smtplib.SMTP(host, port or 25, timeout=_TIMEOUT)
+    with connection:
+        connection.ehlo()
+        if parts.scheme == "smtp" and connection.has_extn("starttls"):
+            connection.starttls(context=context)
+            connection.ehlo()
+        if parts.username:
+            connection.login(unquote(parts.username), unquote(parts.password or ""))
+        connection.send_message(mail)
 
 
 def _url_with_address(parts: SplitResult, address: str, port: int) -> str:

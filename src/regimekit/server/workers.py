@@ -105,9 +105,11 @@ class Worker:
         except (TypeError, AttributeError, OverflowError, MemoryError) as error:
             raise RegimekitError(f"Invalid settings of {model}: {error}.") from None
 
-    def update(self, stream: int, batches: list[ObservationBatch], generation: int) -> UpdateResult:
+    def update(
+        self, stream: int, batches: list[ObservationBatch], generation: int, policy: int
+    ) -> UpdateResult:
         """Update a model; see `ModelCache.update`."""
-        return self.cache.update(stream, batches, generation)
+        return self.cache.update(stream, batches, generation, policy)
 
     def drop(self, stream: int) -> None:
         """Discard the model in memory."""

@@ -294,7 +294,7 @@ def _advance_sequences(writer: Connection) -> None:
     """Postgres: make generated ids continue after the restored ones."""
     if writer.dialect.name != "postgresql":
         return
-    for table in ("streams", "tokens", "webhooks", "deliveries"):
+    for table in ("streams", "tokens", "webhooks", "deliveries", "rules", "mutes", "alerts"):
         writer.execute(
             text(
                 f"SELECT setval(pg_get_serial_sequence('{table}', 'id'), "

@@ -1,7 +1,8 @@
-"""Webhooks and their transactional outbox.
+"""Receivers of events and alerts (webhooks), and their transactional outbox.
 
-A message is inserted in the transaction of its event, so it exists if and only if the event does.
-`webhooks.Dispatcher` delivers it afterwards, at least once.
+A message is inserted in the transaction of its event or alert, so it exists if and only if they
+do. `webhooks.Dispatcher` delivers it afterwards, at least once. Messages about one alert are
+delivered in order. A message that is muted becomes due at the end of the mute window.
 """
 
 from __future__ import annotations
@@ -11,16 +12,41 @@ import secrets
 import time
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, func, insert, select, update
+from sqlalchemy import Connection, Row, delete, exists, func, insert, select, update
 
+from regimekit.alerts import SEVERITIES, Alert, mute_end
+from regimekit.alerts.messages import MESSAGE_KINDS, json_payload, message_kind
+from regimekit.results import OPENED, OUTLIER, PRUNED, RETURNED
+from regimekit.server.storage import alerts
 from regimekit.server.storage.schema import EVENT_COLUMNS, deliveries, streams, webhooks
 from regimekit.server.storage.streams import event_dict, regime_names
 
+EVENT_KINDS = (OPENED, RETURNED, PRUNED, OUTLIER)
+KINDS = (*EVENT_KINDS, *MESSAGE_KINDS)  # what a webhook can subscribe to
+_COLUMNS = ("id", "prefix", "url", "kinds", "format", "severity", "created")
 
-def add_webhook(connection: Connection, prefix: str, url: str, kinds: list[str]) -> tuple[int, str]:
-    """Create a webhook; return its id and the secret that signs its messages."""
+
+def add_webhook(
+    connection: Connection,
+    prefix: str,
+    url: str,
+    kinds: list[str],
+    message_format: str = "json",
+    severity: str = "info",
+) -> tuple[int, str]:
+    """Create a webhook; return its id and the secret that signs its messages.
+
+    Args:
+        connection: a write transaction.
+        prefix: beginning of the keys of the streams to report.
+        url: address of the receiver.
+        kinds: kinds of events and alert messages to send; empty for the usual ones.
+        message_format: one of `alerts.messages.FORMATS`.
+        severity: lowest severity of the alerts to send.
+    """
     secret = secrets.token_urlsafe(32)
     row = {"prefix": prefix, "url": url, "secret": secret, "kinds": json.dumps(kinds)}
+    row |= {"format": message_format, "severity": severity}
     made = connection.execute(
         insert(webhooks).values(created=time.time(), **row).returning(webhooks.c.id)
     )
@@ -32,7 +58,7 @@ def list_webhooks(connection: Connection) -> list[dict[str, Any]]:
     latest = select(func.max(deliveries.c.id)).group_by(deliveries.c.webhook)
     query = (
         select(
-            *(webhooks.c[name] for name in ("id", "prefix", "url", "kinds", "created")),
+            *(webhooks.c[name] for name in _COLUMNS),
             deliveries.c.delivered.label("last_delivered"),
             func.coalesce(deliveries.c.attempts, 0).label("last_attempts"),
             deliveries.c.error.label("last_error"),
@@ -77,7 +103,7 @@ def enqueue(connection: Connection, events: list[tuple[Any, ...]]) -> None:
         fields = dict(zip(EVENT_COLUMNS, event, strict=True))
         key = keys[fields["stream"]]
         for hook in hooks:
-            if key.startswith(hook.prefix) and _subscribes(json.loads(hook.kinds), fields["kind"]):
+            if key.startswith(hook.prefix) and _subscribes(hook, fields["kind"]):
                 names = regime_names(connection, fields["stream"])
                 body = json.dumps({"stream": key} | event_dict(fields, names))
                 messages.append({"webhook": hook.id, "body": body, "attempts": 0, "due": now})
@@ -85,17 +111,74 @@ def enqueue(connection: Connection, events: list[tuple[Any, ...]]) -> None:
         connection.execute(insert(deliveries), messages)
 
 
-def _subscribes(kinds: list[str], kind: str) -> bool:
-    """An empty list subscribes to every kind except single outliers."""
-    return kind in kinds if kinds else kind != "outlier"
+def _subscribes(hook: Row[Any], kind: str) -> bool:
+    """Without kinds: alerts and, in the JSON format, all events but outliers."""
+    kinds = json.loads(hook.kinds)
+    if kinds:
+        return kind in kinds
+    return kind in MESSAGE_KINDS or (hook.format == "json" and kind != OUTLIER)
+
+
+def enqueue_alerts(connection: Connection, changed: list[Alert]) -> None:
+    """Insert a message for each opened or resolved alert and each webhook that subscribes to it."""
+    hooks = connection.execute(select(webhooks)).all()
+    mutes = [mute for _, mute in alerts.list_mutes(connection)] if hooks else []
+    now = time.time()
+    for alert in changed:
+        until = mute_end(mutes, alert.stream, now)
+        if alert.is_open and until is not None:
+            alerts.mute_until(connection, alert.id, until)
+        for hook in hooks:
+            if reports(hook, alert):
+                _enqueue_alert(connection, hook.id, alert, until or now)
+
+
+def reports(hook: Row[Any], alert: Alert) -> bool:
+    """Return whether a webhook subscribes to an alert by stream, message kind and severity."""
+    rank = SEVERITIES.index
+    return (
+        alert.stream.startswith(hook.prefix)
+        and _subscribes(hook, message_kind(alert))
+        and rank(alert.severity) >= rank(hook.severity)
+    )
+
+
+def _enqueue_alert(connection: Connection, webhook: int, alert: Alert, due: float) -> None:
+    about = (deliveries.c.webhook == webhook, deliveries.c.alert == alert.id)
+    if not alert.is_open:
+        # Nobody heard of an alert that opened and resolved within a mute window.
+        unsent = (deliveries.c.attempts == 0, deliveries.c.due > time.time())
+        if connection.execute(delete(deliveries).where(*about, *unsent)).rowcount:
+            return
+    body = json.dumps(json_payload(alert))
+    row = {"webhook": webhook, "body": body, "attempts": 0, "due": due, "alert": alert.id}
+    connection.execute(insert(deliveries).values(row))
+
+
+def cancel(connection: Connection, alert: str) -> None:
+    """Delete the undelivered messages about an alert, because somebody has acknowledged it."""
+    waiting = (deliveries.c.alert == alert, deliveries.c.due.is_not(None))
+    connection.execute(delete(deliveries).where(*waiting))
+
+
+def alertmanagers(connection: Connection) -> list[Row[Any]]:
+    """Return the webhooks in the format of Alertmanager."""
+    return list(connection.execute(select(webhooks).where(webhooks.c.format == "alertmanager")))
 
 
 def due(connection: Connection, now: float, limit: int = 50) -> list[Row[Any]]:
-    """Return the messages to send at time `now`, with `url` and `secret` of their webhook."""
+    """Return the messages to send at time `now`, with `url`, `secret` and `format`."""
+    earlier = deliveries.alias()
+    waiting = exists().where(
+        earlier.c.webhook == deliveries.c.webhook,
+        earlier.c.alert == deliveries.c.alert,
+        earlier.c.id < deliveries.c.id,
+        earlier.c.due.is_not(None),
+    )
     query = (
-        select(deliveries, webhooks.c.url, webhooks.c.secret)
+        select(deliveries, webhooks.c.url, webhooks.c.secret, webhooks.c.format)
         .join(webhooks, webhooks.c.id == deliveries.c.webhook)
-        .where(deliveries.c.due <= now)
+        .where(deliveries.c.due <= now, ~waiting)
         .order_by(deliveries.c.due, deliveries.c.id)
         .limit(limit)
     )

@@ -54,7 +54,7 @@ INTEGER_OUTPUTS = ("outlier", "regime", "n_regimes")
 VECTOR_OUTPUTS = ("mean", "median", "sd", "lower", "upper")  # one value per coordinate of y
 REAL_OUTPUTS = (
     *VECTOR_OUTPUTS,
-    *("log_score", "weight", "regime_probability", "change_probability"),
+    *("log_score", "weight", "regime_probability", "change_probability", "anomaly_score"),
 )
 OUTPUTS = (*REAL_OUTPUTS, *INTEGER_OUTPUTS)
 OBSERVATION_COLUMNS = (
@@ -85,13 +85,29 @@ events = _table(
 segments = _table("segments", "stream start", integer="regime")
 # seq: number of observations the stored model has been updated with.
 snapshots = _table("snapshots", "stream", integer="seq", real="made", binary="data")
-regime_names = _table("regime_names", "stream regime", text="name note")
+# status: "unknown", "normal" or "fault".
+regime_names = _table("regime_names", "stream regime", text="name note status")
 tokens = _table("tokens", "id", real="rate created revoked", text="name hash scopes")
-webhooks = _table("webhooks", "id", real="created", text="prefix url secret kinds")
+# format: one of `alerts.messages.FORMATS`. severity: lowest severity of the alerts to send.
+webhooks = _table("webhooks", "id", real="created", text="prefix url secret kinds format severity")
 # due: time of the next attempt; null after delivery or after the last attempt.
+# alert: id of the alert that the message is about, or null.
 deliveries = _table(
-    "deliveries", "id", integer="webhook attempts", real="due delivered", text="body error"
+    "deliveries", "id", integer="webhook attempts", real="due delivered", text="body error alert"
 )
+# body: the settings of a rule or a mute window as JSON.
+rules = _table("rules", "id", real="created", text="name body")
+mutes = _table("mutes", "id", real="created", text="body")
+# alert: id derived from stream, rule and start. Other fields as in `regimekit.alerts.Alert`.
+alerts = _table(
+    "alerts",
+    "id",
+    integer="stream start opened regime previous resolved",
+    real="start_time opened_time resolved_time acknowledged muted_until",
+    text="alert rule kind severity summary resolution acknowledged_by note",
+)
+# state: state of the stream's alert engine after its latest row, as JSON.
+alert_states = _table("alert_states", "stream", text="state")
 
 
 class Migration(NamedTuple):
@@ -183,6 +199,32 @@ MIGRATIONS = (
                 id {serial}, webhook BIGINT NOT NULL, body TEXT NOT NULL,
                 attempts INTEGER NOT NULL, due {real}, delivered {real}, error TEXT)""",
             "CREATE INDEX deliveries_due ON deliveries (due) WHERE due IS NOT NULL",
+        ),
+    ),
+    Migration(
+        5,
+        "alert rules, alerts, mute windows",
+        (
+            "ALTER TABLE observations ADD COLUMN anomaly_score {real}",
+            "ALTER TABLE regime_names ADD COLUMN status TEXT NOT NULL DEFAULT 'unknown'",
+            "ALTER TABLE webhooks ADD COLUMN format TEXT NOT NULL DEFAULT 'json'",
+            "ALTER TABLE webhooks ADD COLUMN severity TEXT NOT NULL DEFAULT 'info'",
+            "ALTER TABLE deliveries ADD COLUMN alert TEXT",
+            """CREATE TABLE rules (
+                id {serial}, name TEXT NOT NULL UNIQUE, body TEXT NOT NULL,
+                created {real} NOT NULL)""",
+            "CREATE TABLE mutes (id {serial}, body TEXT NOT NULL, created {real} NOT NULL)",
+            """CREATE TABLE alerts (
+                id {serial}, alert TEXT NOT NULL, stream BIGINT NOT NULL, rule TEXT NOT NULL,
+                kind TEXT NOT NULL, severity TEXT NOT NULL, start BIGINT NOT NULL,
+                start_time {real}, opened BIGINT NOT NULL, opened_time {real},
+                summary TEXT NOT NULL, regime INTEGER NOT NULL, previous INTEGER NOT NULL,
+                resolved BIGINT, resolved_time {real}, resolution TEXT, acknowledged {real},
+                acknowledged_by TEXT, note TEXT, muted_until {real})""",
+            "CREATE UNIQUE INDEX alerts_alert ON alerts (alert)",
+            "CREATE INDEX alerts_stream ON alerts (stream)",
+            "CREATE INDEX alerts_open ON alerts (id) WHERE resolved IS NULL",
+            "CREATE TABLE alert_states (stream BIGINT PRIMARY KEY, state TEXT NOT NULL)",
         ),
     ),
 )

@@ -72,7 +72,7 @@ def create(connection: Connection, key: str, model: str, settings: dict[str, Any
 def remove(connection: Connection, stream: int) -> None:
     """Delete a stream and everything stored for it."""
     owned = (schema.observations, events, schema.segments, schema.snapshots, schema.regime_names)
-    for table in owned:
+    for table in (*owned, schema.alerts, schema.alert_states):
         connection.execute(delete(table).where(table.c.stream == stream))
     connection.execute(delete(streams).where(streams.c.id == stream))
 
@@ -115,13 +115,22 @@ def regime_names(connection: Connection, stream: int) -> RegimeNames:
     return {row.regime: (row.name, row.note) for row in found}
 
 
-def name_regime(connection: Connection, stream: int, regime: int, name: str, note: str) -> None:
-    """Set name and note of a regime; if both are empty, remove them."""
+def regime_statuses(connection: Connection, stream: int) -> dict[int, str]:
+    """Return the status of each regime that has one: "normal" or "fault"."""
+    table = schema.regime_names
+    query = select(table.c.regime, table.c.status).where(table.c.stream == stream)
+    return {regime: status for regime, status in connection.execute(query) if status != "unknown"}
+
+
+def label_regime(
+    connection: Connection, stream: int, regime: int, name: str, note: str, status: str
+) -> None:
+    """Set name, note and status of a regime; if none of them is given, remove the label."""
     table = schema.regime_names
     row = {"stream": stream, "regime": regime}
     connection.execute(delete(table).filter_by(**row))
-    if name or note:
-        connection.execute(insert(table).values(name=name, note=note, **row))
+    if name or note or status != "unknown":
+        connection.execute(insert(table).values(name=name, note=note, status=status, **row))
 
 
 def list_events(

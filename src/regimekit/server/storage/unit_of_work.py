@@ -15,9 +15,10 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, bindparam, case, delete, insert, select, update
 
+from regimekit.server import alerting
 from regimekit.server.batching_queue import BatchingQueue
 from regimekit.server.records import StoredModel, StreamChange
-from regimekit.server.storage import outbox
+from regimekit.server.storage import alerts, outbox
 from regimekit.server.storage.database import write_transaction
 from regimekit.server.storage.schema import EVENT_COLUMNS, OBSERVATION_COLUMNS, segments, streams
 
@@ -122,6 +123,10 @@ def _write(connection: Connection, changes: list[Change]) -> None:
         _replace_segments(connection, change)
     if events:
         outbox.enqueue(connection, events)
+    for change in moves:
+        alerting.record(connection, change.stream, change.alerts)
+    states = {c.stream: c.alert_state for c in moves if c.alert_state is not None}
+    alerts.store_states(connection, list(states.items()))
     _store_snapshots(connection, changes)
 
 
