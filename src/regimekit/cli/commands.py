@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import typer
 
 import regimekit
+from regimekit.cli import bridges
 from regimekit.cli.console import Console
 from regimekit.cli.options import (
     BurnIn,
@@ -492,6 +493,7 @@ def _register_service() -> None:
 
 
 _register_service()
+bridges.register(app)
 
 
 def main() -> None:

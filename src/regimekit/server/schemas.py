@@ -467,13 +467,13 @@ class AlertInfo(Response):
     opened_time: float | None = _field(1772366400.0)
     regime: int = _field(2)
     previous: int = _field(-1)
-    resolved: int | None = _field(None, "Row at which it was resolved; null while it is open.")
-    resolved_time: float | None = _field(None)
-    resolution: str | None = _field(None)
-    acknowledged: float | None = _field(None)
-    acknowledged_by: str | None = _field(None)
-    note: str | None = _field(None)
-    muted_until: float | None = _field(None)
+    resolved: int | None = _field(150, "Row at which it was resolved; null while it is open.")
+    resolved_time: float | None = _field(1772366452.0)
+    resolution: str | None = _field("returned to regime 2")
+    acknowledged: float | None = _field(1772366430.0)
+    acknowledged_by: str | None = _field("wallboard")
+    note: str | None = _field("On it.")
+    muted_until: float | None = _field(1772366500.0)
 
 
 class Alerts(Response):
