@@ -181,6 +181,24 @@ def test_a_kill_between_writing_and_noting_it_does_not_double_samples(tmp_path: 
     assert {s.at for s in source_again.written} == set(series["a"])
 
 
+def test_values_that_arrive_late_are_not_lost(tmp_path: Path) -> None:
+    now = [0.0]
+    settings = config(tmp_path, remote_write="http://127.0.0.1:1")
+    bridge = Bridge(settings, lambda: now[0])
+    complete = {"a": values(40), "b": values(40, seed=1)}
+    source = Source(bridge, {"a": {}, "b": {}})
+    for i in range(44):
+        now[0] = STEP * i
+        # Values of b arrive three steps late.
+        for name, late in (("a", 0), ("b", 3)):
+            known = {t: v for t, v in complete[name].items() if t <= now[0] - late * STEP}
+            source.series[name] = known
+        bridge.poll()
+    for name in "ab":
+        times = {s.at for s in source.written if s.labels["instance"] == name}
+        assert times == set(complete[name])
+
+
 def test_a_counter_is_monitored_by_its_increase_also_after_a_reset(tmp_path: Path) -> None:
     now = [200.0]
     bridge = Bridge(config(tmp_path, queries={"q": SMALL | {"counter": True}}), lambda: now[0])

@@ -2,7 +2,8 @@
 
 Rows lie on a grid of multiples of `step`. The state of a series has the time of its latest row; the
 file `cursor.json` of a query has the time up to which all series are stored and is written last.
-After a restart, rows after the cursor are read again and those that a series has seen are skipped.
+Every query reads a little more than what is new, so that late values are not lost, and rows that a
+series has seen are skipped; after a restart, this makes up for what was not stored.
 Models are deterministic, so the results are those of an uninterrupted bridge.
 """
 
@@ -62,6 +63,7 @@ class QueryState:
         cursor: time of the latest row read, or None before the first.
         monitors: by key of the series.
         unwritten: samples that the receiver of remote write has not accepted yet.
+        written: time of the latest sample that it has accepted, per exported series.
     """
 
     def __init__(self, query: Query, config: BridgeConfig) -> None:
@@ -71,6 +73,10 @@ class QueryState:
         self.cursor: float | None = None
         self.monitors: dict[str, Monitor] = {}
         self.unwritten: list[Written] = []
+        self._marker = self._folder / "written.json"
+        self.written: dict[str, float] = {}
+        if self._marker.exists():
+            self.written = json.loads(self._marker.read_text())
         self._changed: set[str] = set()
         self._load()
 
@@ -104,6 +110,10 @@ class QueryState:
         self._changed.clear()
         content = {"cursor": self.cursor, "step": self._config.step}
         write_file(self._folder / "cursor.json", json.dumps(content).encode())
+
+    def note_written(self) -> None:
+        """Store which samples are written."""
+        write_file(self._marker, json.dumps(self.written).encode())
 
     def _file(self, key: str) -> Path:
         return self._folder / f"{hashlib.sha256(key.encode()).hexdigest()[:24]}.series"
@@ -198,6 +208,12 @@ class QueryState:
             for name, value in values.items()
             if not math.isnan(value)
         ]
+
+
+def _series_hash(sample: Written) -> str:
+    """Return a short name of the series of a sample, without the name of the metric."""
+    labels = {name: value for name, value in sample.labels.items() if name != "__name__"}
+    return hashlib.sha256(json.dumps(labels, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _increase(monitor: Monitor, value: float) -> float:
@@ -299,8 +315,13 @@ class Bridge:
         config, rows = self.config, 0
         self._write(state)
         end = grid_end(self._clock(), config.delay, config.step)
-        earliest = end - math.floor(config.backfill / config.step) * config.step
-        first = earliest if state.cursor is None else max(state.cursor + config.step, earliest)
+        first = end - math.floor(config.backfill / config.step) * config.step
+        if state.cursor is not None:
+            if state.cursor >= end:
+                return 0
+            # Read again what may have arrived late; rows that a series has seen are skipped.
+            overlap = math.ceil(config.stale / config.step) * config.step
+            first = max(first, state.cursor + config.step - overlap)
         while first <= end:
             last = min(end, first + (_MAX_POINTS - 1) * config.step)
             query = state.query.expr
@@ -319,13 +340,13 @@ class Bridge:
         address = self.config.remote_write
         if address is None or not state.unwritten:
             return
-        marker = self.config.state / state.query.name / "written.json"
-        written = json.loads(marker.read_text())["until"] if marker.exists() else -math.inf
-        new = [sample for sample in state.unwritten if sample.at > written]
+        new = [s for s in state.unwritten if s.at > state.written.get(_series_hash(s), -math.inf)]
         for start in range(0, len(new), _WRITE_SAMPLES):
             self._write_chunk(address, new[start : start + _WRITE_SAMPLES])
         state.unwritten = []
-        write_file(marker, json.dumps({"until": state.cursor}).encode())
+        for sample in new:
+            state.written[_series_hash(sample)] = sample.at
+        state.note_written()
 
     def _write_chunk(self, address: str, samples: list[Written]) -> None:
         try:
