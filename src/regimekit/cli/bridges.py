@@ -10,14 +10,22 @@ import signal
 import sys
 import threading
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from regimekit.alerts import Rule
+
+Model = Annotated[str | None, typer.Option(help="Model; by default auto.")]
+Settings = Annotated[str, typer.Option("--set", help="Settings of the model as a JSON object.")]
+Rules = Annotated[Path | None, typer.Option(help="Alert rules: a JSON list of objects.")]
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands to the command line."""
     app.command()(prometheus)
+    app.command()(mqtt)
 
 
 def stop_event() -> threading.Event:
@@ -46,4 +54,84 @@ def prometheus(
         bridge.poll()
         bridge.save()
         return
+    bridge.run(stop_event())
+
+
+def _read_rules(file: Path | None) -> tuple[Rule, ...]:
+    import json
+
+    from regimekit.alerts import Rule
+    from regimekit.core.exceptions import RegimekitError
+
+    if file is None:
+        return ()
+    try:
+        content = json.loads(file.read_text())
+    except (OSError, ValueError) as error:
+        raise RegimekitError(f"--rules {file} cannot be read: {error}.") from None
+    if not isinstance(content, list):
+        raise RegimekitError(f"--rules {file} must be a JSON list of objects.")
+    return tuple(Rule.from_dict(rule) for rule in content)
+
+
+def _read_settings(text: str) -> dict[str, Any]:
+    import json
+
+    from regimekit.core.exceptions import RegimekitError
+
+    try:
+        content = json.loads(text)
+    except ValueError as error:
+        raise RegimekitError(f"--set must be a JSON object: {error}.") from None
+    if not isinstance(content, dict):
+        raise RegimekitError(f"--set must be a JSON object, got {text!r}.")
+    return content
+
+
+def mqtt(
+    broker: Annotated[
+        str,
+        typer.Option(
+            envvar="REGIMEKIT_MQTT_BROKER", help="mqtt://USER:PASSWORD@HOST:PORT, mqtts:// for TLS."
+        ),
+    ],
+    topics: Annotated[list[str], typer.Option(help="Topic with numbers or JSON; may be repeated.")],
+    state: Annotated[Path, typer.Option(help="Folder of the states of the models.")] = Path(
+        "regimekit-mqtt"
+    ),
+    field: Annotated[
+        str, typer.Option(help="Name of the value in JSON objects; dots separate levels.")
+    ] = "value",
+    prefix: Annotated[str, typer.Option(help="Beginning of the topics of results.")] = "regimekit",
+    discovery: Annotated[
+        str, typer.Option(help="Topic prefix of Home Assistant; '' switches discovery off.")
+    ] = "homeassistant",
+    client_id: Annotated[str, typer.Option(help="Name of the session.")] = "regimekit",
+    ca: Annotated[str | None, typer.Option(help="TLS: certificate authority (PEM).")] = None,
+    certificate: Annotated[str | None, typer.Option(help="TLS: client certificate (PEM).")] = None,
+    private_key: Annotated[str | None, typer.Option(help="TLS: client key (PEM).")] = None,
+    rules: Rules = None,
+    model: Model = None,
+    settings: Settings = "{}",
+) -> None:
+    """Monitor MQTT topics; results as topics, with Home Assistant discovery."""
+    from regimekit.integrations.mqtt import MqttBridge, MqttConfig
+
+    bridge = MqttBridge(
+        MqttConfig(
+            broker=broker,
+            topics=tuple(topics),
+            state=state,
+            field=field,
+            prefix=prefix,
+            discovery=discovery or None,
+            client_id=client_id,
+            ca=ca,
+            certificate=certificate,
+            private_key=private_key,
+            rules=_read_rules(rules),
+            model=model,
+            settings=_read_settings(settings),
+        )
+    )
     bridge.run(stop_event())
