@@ -26,6 +26,7 @@ def register(app: typer.Typer) -> None:
     """Add the commands to the command line."""
     app.command()(prometheus)
     app.command()(mqtt)
+    app.command("follow-table")(follow_table)
 
 
 def stop_event() -> threading.Event:
@@ -135,3 +136,44 @@ def mqtt(
         )
     )
     bridge.run(stop_event())
+
+
+def follow_table(
+    db: Annotated[
+        str,
+        typer.Option(
+            envvar="REGIMEKIT_DB", help="postgresql://..., sqlite:///FILE or duckdb:///FILE."
+        ),
+    ],
+    table: Annotated[str, typer.Option(help="Table to follow.")],
+    key: Annotated[str, typer.Option(help="Column with a key that increases from row to row.")],
+    target: Annotated[str, typer.Option(help="Column to forecast.")],
+    time: Annotated[str | None, typer.Option(help="Column of times.")] = None,
+    by: Annotated[str | None, typer.Option(help="Column that names the series.")] = None,
+    rules: Rules = None,
+    model: Model = None,
+    settings: Settings = "{}",
+    poll: Annotated[float, typer.Option(help="Seconds between queries.", min=0.01)] = 1.0,
+    once: Annotated[bool, typer.Option("--once", help="Process the present rows, then end.")] = (
+        False
+    ),
+) -> None:
+    """Monitor the new rows of a SQL table; results go to tables beside it."""
+    from regimekit.integrations.sql import TableConfig, TableFollower
+
+    follower = TableFollower(
+        TableConfig(
+            db=db,
+            table=table,
+            key=key,
+            target=target,
+            time=time,
+            by=by,
+            model=model,
+            settings=_read_settings(settings),
+            rules=_read_rules(rules),
+            poll=poll,
+        )
+    )
+    rows = follower.run_once() if once else follower.run(stop_event())
+    typer.echo(f"{rows} rows processed")
