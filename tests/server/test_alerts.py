@@ -263,7 +263,7 @@ def test_receivers_of_all_formats(notifying: Any, receiver: Any, mailbox: Any) -
     assert opened["id"] == resolved["id"] == alerts(server, stream="r.a")[0]["id"]
     slack = [body["text"] for _, body in got["/slack"]]
     assert slack == ["Warning: change on r.a", "Resolved: change on r.a"]
-    assert "https://monitor.example.org/#/streams/r.a" in json.dumps(got["/slack"][0][1])
+    assert "https://monitor.example.org/#/s/r.a" in json.dumps(got["/slack"][0][1])
     (first, second) = (body[0] for _, body in got["/api/v2/alerts"][:2])
     assert first["labels"] == second["labels"]
     assert first["endsAt"] > second["endsAt"]

@@ -211,3 +211,48 @@ def test_the_demonstration_moves(start: Callable[..., Any], page: Any) -> None:
     before = page.evaluate(read)
     until(page, f"{read} > {before + 2}", seconds=10)
     page.wait_for_selector(".bar-row")  # the members of `auto` and their weights
+
+
+def test_streams_rules_and_receivers_are_created_on_the_page(
+    start: Callable[..., Any], page: Any
+) -> None:
+    server = start("--allow-private-webhooks")
+    page.goto(server.url)
+    page.fill("#new-stream input[name=key]", "hall.fan")
+    page.fill("#new-stream input[name=model]", "br_ihmm")
+    page.click("#new-stream button")
+    page.wait_for_selector("#facts")
+    server.send("hall.fan", [{"y": y} for y in Y[:31]])
+    page.click("a.brand")
+    until(page, "document.querySelector('.card-note')?.textContent === 'learning: 31 of 60 rows'")
+
+    page.click("a[href='#/alerts']")
+    page.locator("#new-rule").locator("..").locator("summary").click()
+    page.fill("#new-rule input[name=name]", "fan stops")
+    page.select_option("#new-rule select[name=kind]", "forecast limit")
+    page.fill("#new-rule input[name=above]", "-1000")
+    page.fill("#new-rule input[name=prefix]", "hall.")
+    page.select_option("#new-rule select[name=severity]", "critical")
+    page.click("#new-rule button")
+    until(page, "document.body.textContent.includes('fan stops (critical): forecast limit, hall.')")
+    page.locator("#new-receiver").locator("..").locator("summary").click()
+    page.fill("#new-receiver input[name=url]", "http://127.0.0.1:9/hook")
+    page.click("#new-receiver button")
+    until(page, "document.body.textContent.includes('Secret of the signature, shown once: ')")
+
+    server.send("hall.fan", [{"y": y} for y in Y[31:80]])
+    page.wait_for_selector(".alert .tag.critical")
+    page.locator(".alert button").first.click()
+    page.wait_for_selector(".alert.acknowledged")
+    (rule,) = server.client.get("/rules").json()["rules"]
+    assert rule["rule"]["above"] == -1000
+
+    page.goto(f"{server.url}/docs")
+    page.wait_for_selector(".operation")
+    shown = page.locator(".operation").count()
+    paths = server.client.get("/openapi.json").json()["paths"].values()
+    assert shown == sum(len(operations) for operations in paths)
+    probe = page.locator(".operation", has_text="/healthz")
+    probe.locator("summary").click()
+    probe.locator("button").click()
+    until(page, "document.body.textContent.includes('200 OK')")

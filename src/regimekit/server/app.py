@@ -56,7 +56,7 @@ def create_app(config: Config) -> FastAPI:
         version=regimekit.__version__,
         description="Streams with one model each: forecasts, regimes, events.",
         lifespan=_lifespan,
-        # The documentation pages of FastAPI load scripts from other hosts.
+        # The documentation pages of FastAPI load scripts from other hosts; /docs is our own.
         docs_url=None,
         redoc_url=None,
     )
@@ -73,6 +73,7 @@ def create_app(config: Config) -> FastAPI:
     app.mount("/static/uplot", StaticFiles(directory=_UPLOT), name="uplot")
     app.mount("/static", StaticFiles(directory=_STATIC), name="static")
     app.add_api_route("/", _page, include_in_schema=False)
+    app.add_api_route("/docs", _docs, include_in_schema=False)
     app.add_middleware(RequestMiddleware, service=service)
     _add_error_handlers(app)
     return app
@@ -90,6 +91,10 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 
 async def _page() -> FileResponse:
     return FileResponse(_STATIC / "index.html", headers={"cache-control": "no-cache"})
+
+
+async def _docs() -> FileResponse:
+    return FileResponse(_STATIC / "docs.html", headers={"cache-control": "no-cache"})
 
 
 def _problem(status: int, detail: str, retry_after: int | None = None, **more: Any) -> JSONResponse:
@@ -128,7 +133,7 @@ def _add_error_handlers(app: FastAPI) -> None:
 
 def _allowed_methods(app: FastAPI, path: str) -> list[str]:
     """Return the methods of all routes that match a path."""
-    found = {"GET"} if path == "/" else set()
+    found = {"GET"} if path in ("/", "/docs") else set()
     for template, operations in app.openapi()["paths"].items():
         if re.fullmatch(re.sub(r"{\w+}", "[^/]+", template), path):
             found |= {method.upper() for method in operations}

@@ -179,7 +179,7 @@ class Dispatcher:
 
     def _link(self, stream: str) -> str | None:
         base = self._config.public_url
-        return None if base is None else f"{base.rstrip('/')}/#/streams/{quote(stream)}"
+        return None if base is None else f"{base.rstrip('/')}/#/s/{quote(stream, safe='')}"
 
     async def _post(
         self, url: str, path: str, body: bytes, headers: dict[str, str] | None = None

@@ -1,6 +1,7 @@
 // The page around the views: routing, keyboard shortcuts, theme, token dialog, notices.
 
 import { get, onUnauthorized } from "./api.js";
+import { alertsView } from "./alerts.js";
 import { h } from "./dom.js";
 import { overview } from "./overview.js";
 import { streamView } from "./stream.js";
@@ -30,8 +31,9 @@ function route() {
   const match = location.hash.match(/^#\/s\/(.+)$/);
   const key = match ? decodeURIComponent(match[1]) : null;
   document.title = key ? `${key} · regimekit` : "regimekit";
-  document.getElementById("crumb").textContent = key || "all streams";
-  view = key ? streamView(main, key, page) : overview(main, page);
+  const alerts = location.hash === "#/alerts";
+  document.getElementById("crumb").textContent = key || (alerts ? "alerts" : "all streams");
+  view = key ? streamView(main, key, page) : alerts ? alertsView(main, page) : overview(main, page);
 }
 
 const KEYS = [
@@ -84,7 +86,7 @@ document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
   if (event.key === "Escape" && !dialog.open) {
     document.activeElement?.blur();
-    if (location.hash.startsWith("#/s/")) location.hash = "#/";
+    if (location.hash.length > 2) location.hash = "#/";
     return;
   }
   if (typing(event.target)) return;

@@ -1,6 +1,6 @@
 // Overview: one card per stream.
 
-import { get } from "./api.js";
+import { get, request, streamPath } from "./api.js";
 import { regimeColour, regimeName, sparkline } from "./chart.js";
 import { ago, h, number, percent } from "./dom.js";
 
@@ -18,7 +18,18 @@ export function overview(main, page) {
   const count = h("span", { class: "muted" });
   const grid = h("div", { class: "cards" });
   const more = h("button", { class: "more", hidden: true, onclick: () => { limit += PAGE_SIZE; refresh(); } }, "Show more");
-  main.append(h("div", { class: "bar" }, search, sort, count), grid, more);
+  const key_ = h("input", { name: "key", required: true, placeholder: "name of a new stream", "aria-label": "Name of a new stream", pattern: "[A-Za-z0-9][A-Za-z0-9._:@\\-]{0,127}" });
+  const model = h("input", { name: "model", placeholder: "model (auto)", "aria-label": "Model of a new stream", size: 14 });
+  const create = h("form", { class: "bar", id: "new-stream", onsubmit: async (event) => {
+    event.preventDefault();
+    try {
+      await request("PUT", streamPath(key_.value.trim()), model.value.trim() ? { model: model.value.trim() } : {});
+      location.hash = `#/s/${encodeURIComponent(key_.value.trim())}`;
+    } catch (error) {
+      page.notice(error.message);
+    }
+  } }, key_, model, h("button", {}, "Create stream"));
+  main.append(h("div", { class: "bar" }, search, sort, count), grid, more, create);
 
   async function refresh() {
     clearTimeout(timer);
@@ -68,7 +79,7 @@ function columns(cards) {
 function empty(search) {
   return h("p", { class: "empty" }, search
     ? "No stream matches."
-    : "No streams. Create one with PUT /streams/NAME and send observations to it.");
+    : "No streams. Create one below, or with PUT /streams/NAME, and send observations to it.");
 }
 
 function card(stream) {
@@ -79,11 +90,12 @@ function card(stream) {
     h("div", { class: "card-head" },
       h("span", { class: `dot ${stream.health}`, title: stream.health }),
       h("strong", { class: "name" }, stream.key),
+      stream.open_alerts ? h("span", { class: `tag ${stream.severity}`, title: "Open alerts" }, `${stream.open_alerts} ${stream.open_alerts === 1 ? "alert" : "alerts"}`) : null,
       h("span", { class: "muted" }, stream.health === "live" ? number(stream.spark?.at(-1)) : stream.health)),
     sparkline(stream.spark || [], stream.spark_regimes || []),
     h("div", { class: "card-foot" },
       h("span", { class: "chip", "--chip": regimeColour(stream.regime) }, regimeName(stream.regime, names)),
       h("span", { class: p > 0.5 ? "alarm" : "muted", title: "Probability that the regime has just changed" }, `P(change) ${percent(p)}`)),
     h("div", { class: "card-note muted" },
-      event ? `${event.kind}${event.regime >= 0 ? `, ${event.regime_name || `regime ${event.regime}`}` : ""}, ${ago(Date.now() / 1000 - event.received)}` : `${stream.rows} observations, no events`));
+      stream.rows < stream.warmup ? `learning: ${stream.rows} of ${stream.warmup} rows` : event ? `${event.kind}${event.regime >= 0 ? `, ${event.regime_name || `regime ${event.regime}`}` : ""}, ${ago(Date.now() / 1000 - event.received)}` : `${stream.rows} observations, no events`));
 }

@@ -77,10 +77,12 @@ export class Panels {
   regime(regime, stream, all) {
     const names = Object.fromEntries(all.map((one) => [one.id, one.name]));
     const follows = Object.entries(regime.next).sort((a, b) => b[1] - a[1]).slice(0, 3).map(([id, n]) => `${regimeName(Number(id), names)} (${n}×)`);
-    const name = h("input", { class: "regime-name", value: regime.name || "", placeholder: `regime ${regime.id}`, maxlength: 80, "aria-label": `Name of regime ${regime.id}`, onchange: () => this.name(regime.id, name, note), onkeydown: enter });
-    const note = h("input", { class: "regime-note", value: regime.note, placeholder: "note", maxlength: 2000, "aria-label": `Note on regime ${regime.id}`, onchange: () => this.name(regime.id, name, note), onkeydown: enter });
+    const name = h("input", { class: "regime-name", value: regime.name || "", placeholder: `regime ${regime.id}`, maxlength: 80, "aria-label": `Name of regime ${regime.id}`, onchange: () => this.name(regime.id, name, note, status), onkeydown: enter });
+    const note = h("input", { class: "regime-note", value: regime.note, placeholder: "note", maxlength: 2000, "aria-label": `Note on regime ${regime.id}`, onchange: () => this.name(regime.id, name, note, status), onkeydown: enter });
+    const status = h("select", { class: "regime-status small", "aria-label": `Status of regime ${regime.id}`, title: "A rule of kind fault alerts on the status fault", onchange: () => this.name(regime.id, name, note, status) },
+      ["unknown", "normal", "fault"].map((value) => h("option", { value, selected: value === regime.status }, value)));
     return h("article", { class: `regime ${stream.regime === regime.id ? "now" : ""}`, "--chip": regimeColour(regime.id), "data-regime": regime.id },
-      h("div", { class: "regime-head" }, h("span", { class: "swatch" }), name, stream.regime === regime.id ? h("span", { class: "tag" }, "now") : null, regime.remembered ? null : h("span", { class: "tag" }, "removed")),
+      h("div", { class: "regime-head" }, h("span", { class: "swatch" }), name, status, stream.regime === regime.id ? h("span", { class: "tag" }, "now") : null, regime.remembered ? null : h("span", { class: "tag" }, "removed")),
       shape(regime, all), note,
       h("p", { class: "muted small" }, [
         `${regime.times} ${regime.times === 1 ? "stay" : "stays"}`, regime.usual_length ? `median length ${number(regime.usual_length)}` : null,
@@ -88,8 +90,9 @@ export class Panels {
       ].filter(Boolean).join(" · ")));
   }
 
-  async name(id, name, note) {
-    await request("PUT", streamPath(this.key, `/regimes/${id}`), { name: name.value.trim(), note: note.value.trim() });
+  async name(id, name, note, status) {
+    const label = { name: name.value.trim(), note: note.value.trim(), status: status.value };
+    await request("PUT", streamPath(this.key, `/regimes/${id}`), label);
     document.activeElement?.blur();
     this.changed();
   }
