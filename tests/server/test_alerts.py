@@ -322,3 +322,28 @@ def test_a_stale_stream(notifying: Any) -> None:
         time.sleep(0.1)
     (resolved,) = alerts(server, stream="s.a")
     assert resolved["id"] == opened["id"]
+
+
+def test_metrics_per_stream_are_bounded_and_late_times_are_counted(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    folder = tmp_path_factory.mktemp("metrics")
+    options = ("--stream-metrics", "2")
+    server = Server(f"sqlite:///{folder}/m.db", *options, log=folder / "serve.log").start()
+    try:
+        for key in ("m.a", "m.b", "m.c"):
+            server.make(key)
+        times = [10.0, 12.0, 11.0, 13.0, 9.0]
+        receipt = server.send("m.a", [{"y": 0.0, "time": t + 1e9} for t in times])
+        assert receipt["out_of_order"] == 2
+        assert server.send("m.a", [{"y": 0.0, "time": 1e9}])["out_of_order"] == 1
+        assert server.send("m.b", [{"y": 0.0}] * 3)["out_of_order"] == 0
+        text = server.client.get("/metrics").text
+        assert 'regimekit_stream_rows{stream="m.a"} 6.0' in text
+        assert 'regimekit_stream_rows{stream="m.b"} 3.0' in text
+        assert "m.c" not in text
+        assert server.metric("regimekit_out_of_order_rows_total") == 3
+        assert 'regimekit_open_alerts{severity="critical"} 0.0' in text
+    finally:
+        server.client.close()
+        server.kill()

@@ -17,6 +17,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import erf
+
 from regimekit.alerts.rules import (
     ANOMALY,
     FAULT,
@@ -26,7 +30,7 @@ from regimekit.alerts.rules import (
     STALE,
     Rule,
 )
-from regimekit.results import NO_REGIME
+from regimekit.results import NO_REGIME, Run
 
 _SAME_EVENT = (ANOMALY, REGIME_CHANGE)
 _MAX_SEEN = 1000  # regime ids that a rule remembers
@@ -102,6 +106,19 @@ class Alert:
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON values."""
         return asdict(self)
+
+
+def anomaly_scores(run: Run) -> NDArray[np.float64]:
+    """Return the anomaly score of each row of a run, shape (T,).
+
+    If the model computes none, it is that of a normal distribution with the mean and the standard
+    deviation of the forecast (the largest one over the coordinates).
+    """
+    scores = getattr(run, "anomaly_score", None)
+    if scores is None:
+        distance = np.abs(run.y - run.mean) / run.sd
+        scores = erf((distance if distance.ndim == 1 else distance.max(axis=1)) / math.sqrt(2))
+    return np.asarray(scores, dtype=float)
 
 
 class AlertEngine:

@@ -17,6 +17,7 @@ import numpy as np
 
 import regimekit as rk
 from regimekit.alerts import Alert, AlertEngine, Rule, Sample
+from regimekit.alerts.engine import anomaly_scores
 from regimekit.core.exceptions import RegimekitError
 from regimekit.integrations._common import make_model
 from regimekit.results import CHANGES
@@ -120,10 +121,11 @@ class Monitor:
         if not len(values):
             return [], [], []
         run = self.model.run(np.asarray(values, dtype=float), level=LEVEL)
+        scores = anomaly_scores(run)
         began = {event.time: event.since for event in run.events if event.kind in CHANGES}
         outputs, alerts = [], []
         for i in range(len(run)):
-            output = self._output(run, i, times[i])
+            output = self._output(run, i, times[i], float(scores[i]))
             outputs.append(output)
             alerts += self.engine.update(_sample(output, began.get(output.seq)))
             self.rows += 1
@@ -131,7 +133,7 @@ class Monitor:
         alerts += self._check_forecast(outputs[-1])
         return outputs, alerts, list(run.events)
 
-    def _output(self, run: rk.Run, i: int, at: float | None) -> Output:
+    def _output(self, run: rk.Run, i: int, at: float | None, score: float) -> Output:
         regime = int(run.regime[i])
         name, status = self.labels.get(regime, ("", "unknown"))
         return Output(
@@ -141,7 +143,7 @@ class Monitor:
             yhat=float(run.median[i]),
             yhat_lower=float(run.lower[i]),
             yhat_upper=float(run.upper[i]),
-            anomaly_score=float(run.anomaly_score[i]),
+            anomaly_score=score,
             regime=regime,
             regime_probability=float(run.regime_probability[i]),
             regime_status=status,

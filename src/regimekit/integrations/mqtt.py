@@ -35,6 +35,7 @@ from regimekit.integrations._common import require
 require("mqtt", "paho.mqtt.client")
 
 import paho.mqtt.client as paho
+from paho.mqtt.enums import CallbackAPIVersion
 
 from regimekit.alerts import Alert, Rule
 from regimekit.alerts.messages import json_payload
@@ -103,7 +104,7 @@ class Reading(NamedTuple):
     at: float | None
 
 
-def parse_payload(payload: bytes, field_name: str) -> Reading:
+def parse_payload(payload: bytes | bytearray, field_name: str) -> Reading:
     """Parse a number, a JSON number or a JSON object.
 
     Args:
@@ -172,7 +173,7 @@ class MqttBridge:
     def _make_client(self) -> paho.Client:
         config = self.config
         client = paho.Client(
-            paho.CallbackAPIVersion.VERSION2,
+            CallbackAPIVersion.VERSION2,
             client_id=config.client_id,
             clean_session=False,
             manual_ack=True,
@@ -285,7 +286,7 @@ class MqttBridge:
         self._changed.add(topic)
         self._publish(topic, outputs[-1], monitor, alerts)
 
-    def _label(self, topic: str, payload: bytes) -> None:
+    def _label(self, topic: str, payload: bytes | bytearray) -> None:
         try:
             given = json.loads(payload)
             self.monitors[topic].label(
@@ -315,7 +316,7 @@ class MqttBridge:
         self._announced.add(topic)
 
 
-_ENTITIES = (
+_ENTITIES: tuple[tuple[str, str, str, dict[str, str]], ...] = (
     ("sensor", "yhat", "Forecast", {"state_class": "measurement"}),
     ("sensor", "anomaly_score", "Anomaly score", {"state_class": "measurement"}),
     ("sensor", "regime", "Regime", {}),

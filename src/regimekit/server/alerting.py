@@ -17,6 +17,7 @@ from sqlalchemy import Connection, Engine, select
 
 from regimekit import RegimekitError, Run
 from regimekit.alerts import Alert, AlertEngine, Rule, Sample
+from regimekit.alerts.engine import anomaly_scores
 from regimekit.alerts.rules import STALE
 from regimekit.results import CHANGES
 from regimekit.server.storage import alerts, outbox, streams
@@ -71,7 +72,7 @@ class StreamAlerts:
         found: list[Alert] = []
         values = run.y if run.y.ndim == 1 else run.y[:, 0]
         began = {event.time: event.since for event in run.events if event.kind in CHANGES}
-        columns = (values.tolist(), _scores(run), run.regime.tolist())
+        columns = (values.tolist(), anomaly_scores(run).tolist(), run.regime.tolist())
         for seq, (row, y, score, regime) in enumerate(zip(rows, *columns, strict=True), start):
             at = received if row.at is None else row.at
             status = self._statuses.get(regime, "unknown")
@@ -179,8 +180,3 @@ def _stale_changes(
         if changed:
             found.append((row.id, changed))
     return found
-
-
-def _scores(run: Run) -> list[float]:
-    scores = getattr(run, "anomaly_score", None)
-    return [float("nan")] * len(run) if scores is None else scores.tolist()

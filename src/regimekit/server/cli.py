@@ -63,6 +63,9 @@ def serve(
     public_url: Annotated[
         str | None, typer.Option(help="Address of the page, for links in alerts.")
     ] = None,
+    stream_metrics: Annotated[
+        int, typer.Option(help="Number of streams with metrics of their own.", min=0, max=10_000)
+    ] = 100,
     certificate: Annotated[Path | None, typer.Option(help="TLS: certificate file (PEM).")] = None,
     private_key: Annotated[Path | None, typer.Option(help="TLS: private key file (PEM).")] = None,
     log: Annotated[
@@ -94,6 +97,7 @@ def serve(
                 smtp=smtp,
                 mail_from=mail_from,
                 public_url=public_url,
+                stream_metrics=stream_metrics,
                 demo=demo,
                 certificate=None if certificate is None else str(certificate),
                 private_key=None if private_key is None else str(private_key),

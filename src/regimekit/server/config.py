@@ -46,6 +46,7 @@ class Config:
             offers it) or `smtps://...`; None disables e-mail.
         mail_from: sender of e-mail messages.
         public_url: address of the page in messages; None leaves links out.
+        stream_metrics: number of streams with metrics of their own; the oldest ones.
         demo: feed a demonstration stream.
         certificate, private_key: PEM files for TLS; both or neither.
         log_format: "json" or "text".
@@ -63,6 +64,7 @@ class Config:
     smtp: str | None = None
     mail_from: str = "regimekit@localhost"
     public_url: str | None = None
+    stream_metrics: int = 100
     demo: bool = False
     certificate: str | None = None
     private_key: str | None = None

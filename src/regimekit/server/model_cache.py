@@ -8,6 +8,7 @@ the stored ones; differences (possible after an update of the library) are count
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections import OrderedDict
 from dataclasses import dataclass
@@ -49,6 +50,7 @@ class CachedModel:
         generation: number of failed commits of the stream when the model was loaded.
         alerts: the stream's alert engine, or None if no rule applies.
         policy: version of the rules and labels that `alerts` was made from.
+        latest: largest time of an observation in seconds since 1970.
     """
 
     model: Any
@@ -58,6 +60,7 @@ class CachedModel:
     generation: int = 0
     alerts: StreamAlerts | None = None
     policy: int = 0
+    latest: float = -math.inf
 
 
 class ModelCache:
@@ -123,6 +126,7 @@ class ModelCache:
             query = select(snapshots).where(snapshots.c.stream == stream)
             cached = _from_snapshot(row, connection.execute(query).first())
         cached.generation = generation
+        cached.latest = -math.inf if row.last_at is None else row.last_at
         while cached.seq < row.n_rows:
             self._replay(stream, cached)
         return cached
@@ -242,6 +246,7 @@ class _Update:
             new = self._new_rows(batch.rows)
         except _SequenceGapError as error:
             return BatchResult(error=str(error), conflict=True)
+        late = 0
         if new:
             try:
                 run = records.run_model(self.cached.model, new)
@@ -253,7 +258,17 @@ class _Update:
                 self.invalid = True
                 return BatchResult(error=f"The model failed on these rows: {error!r}.")
             self._add(batch, new, run)
-        return BatchResult(len(new), len(batch.rows) - len(new), self.cached.seq)
+            late = self._count_late(new)
+        return BatchResult(len(new), len(batch.rows) - len(new), self.cached.seq, late)
+
+    def _count_late(self, rows: list[Observation]) -> int:
+        """Count the rows whose time is before that of an earlier row."""
+        late = 0
+        for row in rows:
+            if row.at is not None:
+                late += row.at < self.cached.latest
+                self.cached.latest = max(self.cached.latest, row.at)
+        return late
 
     def _new_rows(self, rows: list[Observation]) -> list[Observation]:
         """Return the rows that are not stored yet, by id and by sequence number."""

@@ -15,6 +15,16 @@ from regimekit.server.records import UpdateResult
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)  # seconds
 
 
+_PER_STREAM = {
+    "rows": "Observations of the stream.",
+    "regime": "Id of the present regime; -1: none is known yet.",
+    "regimes": "Number of regimes.",
+    "open_alerts": "Open alerts.",
+    "last_received_timestamp_seconds": "Arrival of the latest observation.",
+    "change_probability": "Probability that the regime has just changed.",
+}
+
+
 class Metrics:
     """The metrics of one service, in a registry of their own."""
 
@@ -33,6 +43,7 @@ class Metrics:
 
         self.rows = counter("rows", "Stored observations.")
         self.duplicates = counter("duplicates", "Observations received again.")
+        self.out_of_order = counter("out_of_order_rows", "Observations whose times go back.")
         self.refused = counter("refused", "Requests rejected by a model.")
         self.outliers = counter("outliers", "Observations flagged as outliers.")
         self.events = counter("events", "Regime events.", "kind")
@@ -46,6 +57,13 @@ class Metrics:
         self.pending = gauge("pending_rows", "Observations accepted but not stored yet.")
         self.streams = gauge("streams", "Streams.")
         self.regimes = gauge("regimes", "Regimes over all streams.")
+        self.open_alerts = Gauge(
+            "regimekit_open_alerts", "Open alerts.", ("severity",), registry=registry
+        )
+        self.per_stream = {
+            name: Gauge(f"regimekit_stream_{name}", text, ("stream",), registry=registry)
+            for name, text in _PER_STREAM.items()
+        }
         self.live = gauge("live_connections", "Open event streams.")
 
     def record_update(self, update: UpdateResult) -> None:
@@ -56,6 +74,7 @@ class Metrics:
         for result in update.results:
             self.rows.inc(result.accepted)
             self.duplicates.inc(result.duplicates)
+            self.out_of_order.inc(result.out_of_order)
             self.refused.inc(result.error is not None)
         if update.change is not None:
             self.outliers.inc(update.change.outliers)
@@ -68,6 +87,27 @@ class Metrics:
     def exposition(self) -> bytes:
         """Return all metrics in the Prometheus text format."""
         return generate_latest(self._registry)
+
+    def set_streams(self, found: list[tuple[Any, int]]) -> None:
+        """Set the metrics per stream; streams that are not in the list disappear.
+
+        Args:
+            found: pairs of a row of the table `streams` and its number of open alerts.
+        """
+        for gauge in self.per_stream.values():
+            gauge.clear()
+        for stream, alerts in found:
+            values = {
+                "rows": stream.n_rows,
+                "regime": stream.regime,
+                "regimes": stream.n_regimes,
+                "open_alerts": alerts,
+                "last_received_timestamp_seconds": stream.last_received,
+                "change_probability": stream.change_probability,
+            }
+            for name, value in values.items():
+                if value is not None:
+                    self.per_stream[name].labels(stream.key).set(value)
 
 
 _STANDARD_FIELDS = {

@@ -69,6 +69,8 @@ async def post_observations(
 
     The response is sent when the observations and their outputs are durable. An `id` (or `seq`)
     that was stored before has no effect, so a request without a response can be sent again.
+    Observations are processed in the order of arrival; `out_of_order` counts those whose times
+    go back.
     """
     require(token, "write", key)
     limits = service.config.limits
@@ -94,7 +96,12 @@ async def post_observations(
         ) from None
     if result.error is not None:
         raise HTTPException(409 if result.conflict else 422, result.error)
-    return Receipt(accepted=result.accepted, duplicates=result.duplicates, rows=result.rows)
+    return Receipt(
+        accepted=result.accepted,
+        duplicates=result.duplicates,
+        rows=result.rows,
+        out_of_order=result.out_of_order,
+    )
 
 
 async def read_body(request: Request, service: Service) -> bytes:

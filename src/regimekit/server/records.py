@@ -82,6 +82,7 @@ class BatchResult:
         accepted: number of new observations.
         duplicates: number of observations stored before.
         rows: number of observations of the stream afterwards.
+        out_of_order: new observations whose time is before that of an earlier one.
         error: why the batch was rejected, or None.
         conflict: whether it was rejected for its sequence numbers.
         retry: the batch was not processed, because an earlier one invalidated the model in memory.
@@ -90,6 +91,7 @@ class BatchResult:
     accepted: int = 0
     duplicates: int = 0
     rows: int = 0
+    out_of_order: int = 0
     error: str | None = None
     conflict: bool = False
     retry: bool = False

@@ -199,6 +199,7 @@ class Receipt(Response):
     accepted: int = _field(1, "Number of new observations.")
     duplicates: int = _field(0, "Number of observations stored before; they have no effect.")
     rows: int = _field(8, "Observations of the stream; also the next sequence number.")
+    out_of_order: int = _field(0, "New observations with a time before that of an earlier one.")
 
 
 class EventInfo(Response):

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection, Engine
 
 from regimekit import datasets
+from regimekit.alerts import SEVERITIES
 from regimekit.core.registry import DEFAULT_MODEL
 from regimekit.server import alerting
 from regimekit.server.config import Config
@@ -22,7 +23,7 @@ from regimekit.server.event_stream import EventBroker
 from regimekit.server.ingestion import Ingestion
 from regimekit.server.monitoring import Metrics
 from regimekit.server.records import Observation, StoredModel
-from regimekit.server.storage import database, streams
+from regimekit.server.storage import alerts, database, streams
 from regimekit.server.storage.unit_of_work import UnitOfWork
 from regimekit.server.webhooks import Dispatcher
 from regimekit.server.workers import WorkerLostError, WorkerPool, kernels_compiled
@@ -169,6 +170,10 @@ class Service:
         count, regimes = await self.read(streams.totals)
         self.metrics.streams.set(count)
         self.metrics.regimes.set(regimes)
+        by_severity, found = await self.read(_monitored, self.config.stream_metrics)
+        for severity in SEVERITIES:
+            self.metrics.open_alerts.labels(severity).set(by_severity.get(severity, 0))
+        self.metrics.set_streams(found)
         return self.metrics.exposition()
 
     async def database_answers(self) -> bool:
@@ -178,6 +183,17 @@ class Service:
         except Exception:
             return False
         return True
+
+
+def _monitored(connection: Connection, limit: int) -> tuple[dict[str, int], list[Any]]:
+    """Return the open alerts per severity, and the oldest streams with their open alerts.
+
+    The oldest ones are always the same, so the number of time series stays bounded.
+    """
+    found = streams.oldest(connection, limit)
+    active = alerts.count_open(connection, [stream.id for stream in found])
+    counted = [(stream, active.get(stream.id, (0, ""))[0]) for stream in found]
+    return alerts.count_by_severity(connection), counted
 
 
 def _ping(connection: Connection) -> None:

@@ -102,6 +102,12 @@ def list_page(
     return int(total or 0), [_stream(row) for row in connection.execute(page)]
 
 
+def oldest(connection: Connection, limit: int) -> list[Stream]:
+    """Return the streams that were created first."""
+    found = connection.execute(select(streams).order_by(streams.c.id).limit(limit))
+    return [_stream(row) for row in found]
+
+
 def totals(connection: Connection) -> tuple[int, int]:
     """Return the number of streams, and the sum of their numbers of regimes."""
     row = connection.execute(select(func.count(), func.sum(streams.c.n_regimes))).one()
