@@ -122,6 +122,12 @@ class Server:
         raise AssertionError(f"no metric {name}")
 
 
+@pytest.fixture(scope="session")
+def service() -> type[Server]:
+    """The class of services, for fixtures of test modules."""
+    return Server
+
+
 Starter = Callable[..., Server]
 
 

@@ -13,7 +13,6 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 
-from conftest import Server
 from regimekit.alerts import ALERT_KINDS, SEVERITIES
 from regimekit.alerts.messages import FORMATS
 from regimekit.server import schemas
@@ -104,13 +103,13 @@ def mailbox() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def notifying(
-    tmp_path_factory: pytest.TempPathFactory, receiver: Any, mailbox: Any
+    service: Any, tmp_path_factory: pytest.TempPathFactory, receiver: Any, mailbox: Any
 ) -> Iterator[Any]:
     """A service that may send messages to this machine."""
     folder = tmp_path_factory.mktemp("alerts")
     smtp = f"smtp://127.0.0.1:{mailbox.server_address[1]}"
     options = ("--smtp", smtp, "--public-url", "https://monitor.example.org")
-    server = Server(
+    server = service(
         f"sqlite:///{folder}/alerts.db",
         "--allow-private-webhooks",
         *options,
@@ -325,11 +324,12 @@ def test_a_stale_stream(notifying: Any) -> None:
 
 
 def test_metrics_per_stream_are_bounded_and_late_times_are_counted(
+    service: Any,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     folder = tmp_path_factory.mktemp("metrics")
     options = ("--stream-metrics", "2")
-    server = Server(f"sqlite:///{folder}/m.db", *options, log=folder / "serve.log").start()
+    server = service(f"sqlite:///{folder}/m.db", *options, log=folder / "serve.log").start()
     try:
         for key in ("m.a", "m.b", "m.c"):
             server.make(key)
