@@ -142,7 +142,7 @@ class Auto(Model):
             return [first]
         if not engine.n_x:
             laws = multistep.ahead(engine, len(rows))
-            return [first, *(Forecast.mixture(*law) for law in laws)]
+            return [first, *(Forecast.normalized(*law) for law in laws)]
         rng = np.random.default_rng([self.seed, self.time])
         later = paths.simulate(engine.ensemble, engine.covariate_scaler.scaled(raw), rng)
         engine.predicted = False

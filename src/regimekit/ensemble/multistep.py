@@ -138,7 +138,8 @@ def forecast_points(past: Past, horizon: int, seasons: Seasons) -> Pooled:
     origins = choose_origins(x.size, max(seasons.periods, default=0))
     low, high = limits(x, origins, horizon)
     families = _families(x, past.start, origins, horizon, seasons)
-    point = np.clip(np.concatenate(families), low, high)
+    point = np.concatenate(families) if len(families) > 1 else families[0]
+    np.clip(point, low, high, out=point)
     importance = np.exp((origins - x.size) / _RECENT)
     weight = _weights(point, x, origins, importance, horizon)
     pooled = np.einsum("mh,moh->oh", weight, point)
@@ -160,7 +161,8 @@ def _families(
     if smallest > 0 and largest > _MIN_LOG_RANGE * smallest:
         logs = np.log(np.maximum(start, smallest / 2))
         family = _family(np.log(x), logs, origins, horizon, seasons)
-        families.append(np.exp(np.clip(family, np.log(smallest / 4), np.log(4 * largest))))
+        np.clip(family, np.log(smallest / 4), np.log(4 * largest), out=family)
+        families.append(np.exp(family, out=family))
     return families
 
 
@@ -174,7 +176,10 @@ def _family(
     first = np.where(np.isfinite(start), start, x[0])
     hindcast = Hindcast((x - centre) / scale, (first - centre) / scale, origins, horizon)
     hindcast.run(seasons.periods, seasons.slow)
-    return centre + scale * np.asarray(hindcast.point)[: hindcast.n_members]
+    point = np.asarray(hindcast.point)[: hindcast.n_members]
+    point *= scale
+    point += centre
+    return point
 
 
 def _weights(
@@ -351,8 +356,8 @@ def known_seasons(engine: Engine) -> Seasons:
 
 
 def _law(share: Array, location: Array, spread: Array) -> Component:
-    keep = share > 0
-    own = share[keep] / share[keep].sum()
+    keep = np.flatnonzero(share > 0)
+    own = share[keep]
     return own, location[keep][:, None], spread[keep][:, None, None], np.full(own.size, _DOF)
 
 
