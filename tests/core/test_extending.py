@@ -48,7 +48,7 @@ def poisson_ihmm(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 
 def test_a_python_emission_finds_regimes_of_counts(poisson_ihmm: Any) -> None:
-    model = poisson_ihmm(rate=5.0, worth=0.5, batch=4, particles=30)
+    model = poisson_ihmm(rate=5.0, prior_size=0.5, batch=4, particles=30)
     run = model.run(counts())
     assert run.changepoints == TRUE_CHANGES
     first, second = model.regimes()
@@ -143,7 +143,7 @@ def test_the_example_package_compiles_against_our_pxd_files(
     program = (
         "import numpy as np, poisson_emission.emission as e\n"
         "assert not e.__file__.endswith('.py'), e.__file__\n"
-        "model = e.poisson_ihmm(rate=5.0, worth=0.5, batch=4, particles=30)\n"
+        "model = e.poisson_ihmm(rate=5.0, prior_size=0.5, batch=4, particles=30)\n"
         "run = model.run(np.load('y.npy'))\n"
         "print(run.changepoints, *[r.mean[0] for r in model.regimes()], sep=';')\n"
     )
@@ -157,7 +157,7 @@ def test_the_example_package_compiles_against_our_pxd_files(
         text=True,
     )
     changes, *rates = done.stdout.strip().split(";")
-    plain = poisson_ihmm(rate=5.0, worth=0.5, batch=4, particles=30)
+    plain = poisson_ihmm(rate=5.0, prior_size=0.5, batch=4, particles=30)
     assert changes == str(plain.run(counts()).changepoints)
     # lgamma of C and of Python differ in the last bit, so a particle may draw another regime.
     np.testing.assert_allclose(

@@ -22,7 +22,7 @@ import numpy as np
 from cython.cimports.libc.math import fabs, lgamma, log, log1p, sqrt
 
 from regimekit.core.exceptions import RegimekitError, SnapshotError, positive
-from regimekit.core.registry import REGISTRY, Entry
+from regimekit.core.registry import register
 from regimekit.ihmm.emissions.base import EmissionSettings, PythonEmission
 from regimekit.ihmm.model import RegimeModel
 from regimekit.ihmm.settings import RegimeSettings
@@ -36,10 +36,10 @@ MAX_COUNT = cython.declare(cython.double, 1e15)  # counts beyond this are cut to
 
 @dataclass(frozen=True)
 class PoissonSettings(EmissionSettings):
-    """Settings of the emission: mean of the prior rate, and its worth in observations."""
+    """Settings of the emission: mean of the prior rate, and its weight in observations."""
 
     rate: float = 1.0
-    worth: float = 1.0
+    prior_size: float = 1.0
 
     def build(self, shape: Any, scoring: Any, longest: int) -> Any:
         """Return the emission; in plain Python it needs a wrapper with the C interface."""
@@ -57,7 +57,7 @@ class PoissonSettings(EmissionSettings):
     def check(self) -> None:
         """Raise RegimekitError if a setting is not positive."""
         positive("rate", self.rate)
-        positive("worth", self.worth)
+        positive("prior_size", self.prior_size)
 
 
 class Poisson(Emission):
@@ -71,8 +71,8 @@ class Poisson(Emission):
 
     def __init__(self, shape, settings, scoring):
         Emission.__init__(self, shape, scoring, (1, 1))
-        self.prior_events = float(settings.rate * settings.worth)
-        self.prior_time = float(settings.worth)
+        self.prior_events = float(settings.rate * settings.prior_size)
+        self.prior_time = float(settings.prior_size)
         self.events, self.time = np.zeros(0), np.zeros(0)
         self.work_events, self.work_time = np.zeros(0), np.zeros(0)
         # The filter resizes these arrays and writes them to snapshots.
@@ -167,21 +167,21 @@ def log_negative_binomial(y, events, time):
     return value - events * log1p(1.0 / time) - y * log1p(time)
 
 
-def poisson_ihmm(rate: float = 1.0, worth: float = 1.0, **settings: Any) -> RegimeModel:
+def poisson_ihmm(rate: float = 1.0, prior_size: float = 1.0, **settings: Any) -> RegimeModel:
     """Make an online infinite HMM of counts.
 
     Args:
         rate: prior mean of the rate of a regime, events per observation.
-        worth: number of observations that the prior counts for.
+        prior_size: weight of the prior, in observations.
         **settings: settings of the family, as for `regimekit.br_ihmm`.
 
     Returns:
         The model.
     """
-    return RegimeModel("poisson_ihmm", RegimeSettings(**settings), PoissonSettings(rate, worth))
+    return RegimeModel(
+        "poisson_ihmm", RegimeSettings(**settings), PoissonSettings(rate, prior_size)
+    )
 
 
-# `regimekit.make`, `regimekit.load` and the command line find models here by name.
-REGISTRY["poisson_ihmm"] = Entry(
-    "poisson_ihmm", __name__, "online infinite HMM of counts", "example of docs/extending.md"
-)
+# `regimekit.make`, `regimekit.load` and the command line then find the model by name.
+register("poisson_ihmm", __name__, "online infinite HMM of counts", "example of docs/extending.md")

@@ -81,11 +81,7 @@ def parameter_pif(
     Only for linear-Gaussian emissions.
 
     Args:
-        model: as for `state_pif`.
-        contamination: as for `state_pif`.
-        clean: as for `state_pif`.
-        x: as for `state_pif`.
-        position: as for `state_pif`.
+        model, contamination, clean, x, position: as for `state_pif`.
         regime: the id of a regime, "new" for a new one, or None for the expectation under the
             clean posterior over regimes.
 
@@ -118,11 +114,7 @@ def joint_pif(
     By the chain rule it is the state PIF plus the parameter PIF expected under the clean posterior.
 
     Args:
-        model: as for `state_pif`.
-        contamination: as for `state_pif`.
-        clean: as for `state_pif`.
-        x: as for `state_pif`.
-        position: as for `state_pif`.
+        model, contamination, clean, x, position: as for `state_pif`.
 
     Returns:
         A number for one contamination, an array (G,) for a grid, in nats.
@@ -146,11 +138,7 @@ def profile(
     """Return all influences at once, and the probability of a new regime.
 
     Args:
-        model: as for `state_pif`.
-        contamination: as for `state_pif`.
-        clean: as for `state_pif`.
-        x: as for `state_pif`.
-        position: as for `state_pif`.
+        model, contamination, clean, x, position: as for `state_pif`.
 
     Returns:
         Arrays with one entry per contamination, also for a single one.
