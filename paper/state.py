@@ -1,10 +1,9 @@
-"""The state of the source: a short name of all code that decides an outcome, and of no other.
+"""State of the source: a hash of all code that determines an outcome.
 
-From a module, or from a file beside the library, imports are followed through the library; who
-reaches the registry may make any model, so all of them are followed, unless it is said which are
-made. Of each file the meaning counts: comments, docstrings and layout may change, and modules that
-only speak (`_SPEAKING`) may change altogether, without throwing hours of runs away. The versions of
-NumPy and SciPy belong to the state.
+Imports are followed from a module, or from a file outside the library. A module that imports the
+registry may make any model, so all models are followed unless the caller names them. Comments,
+docstrings, layout and modules that only produce text or files (`_TEXT_ONLY`) are ignored,
+so that such changes do not invalidate stored runs. The versions of NumPy and SciPy are included.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ from regimekit.core.registry import REGISTRY
 SOURCE = Path(regimekit.__file__).parents[1]
 _PACKAGE = "regimekit"
 _REGISTRY = "regimekit.core.registry"
-# What is shown, said or stored, to the bit: no number of a run comes from there.
-_SPEAKING = (
+# Modules for display, messages and storage, which determine no number of a run.
+_TEXT_ONLY = (
     "regimekit.core.display",
     "regimekit.core.exceptions",
     "regimekit.core.warnings",
@@ -44,14 +43,14 @@ def state(
     root: Path = SOURCE,
     made: Iterable[str] | None = None,
 ) -> str:
-    """A short name of what these modules and files mean, and of all that they import.
+    """Return a hash of these modules and files and of all that they import.
 
     Args:
-        modules: of the library, by name.
-        files: outside of the library; what they import from it is followed too.
-        beside: further files, of which the imports are named already.
-        root: folder that holds the library.
-        made: the modules of the models that may be made; all of the registry where none are named.
+        modules: modules of the library, by name.
+        files: files outside the library; their imports from it are followed too.
+        beside: further files whose imports are not followed.
+        root: folder that contains the library.
+        made: modules of the models that may be made; by default all of the registry.
 
     Example:
         >>> state(["regimekit.baselines.bocd"]) == state(["regimekit.baselines.naive"])
@@ -71,13 +70,13 @@ def state(
 def reached(
     modules: Iterable[str], root: Path = SOURCE, made: Iterable[str] | None = None
 ) -> set[str]:
-    """Modules of the library that decide what these do, themselves included."""
+    """Return the modules of the library on which these depend, including themselves."""
     found: set[str] = set()
     queue = list(modules)
     models = [entry.module for entry in REGISTRY.values()] if made is None else list(made)
     while queue:
         name = queue.pop()
-        if name in found or _speaks(name):
+        if name in found or _is_text_only(name):
             continue
         found.add(name)
         queue += imported(_path(name, root))
@@ -87,12 +86,12 @@ def reached(
 
 
 def meaning(path: Path) -> str:
-    """The source without comments, docstrings and layout."""
+    """Return a hash of the source without comments, docstrings and layout."""
     return _meaning(path.read_text("utf-8"))
 
 
 def imported(path: Path) -> tuple[str, ...]:
-    """Modules of the library that a file imports, wherever in it, but for types alone."""
+    """Return the modules of the library that a file imports, except for type checking."""
     return _imported(path.read_text("utf-8"))
 
 
@@ -123,7 +122,7 @@ def _imported(text: str) -> tuple[str, ...]:
 
 
 def _running(node: ast.AST) -> Iterator[ast.AST]:
-    """All nodes but those that a type checker alone sees."""
+    """Yield all nodes except those for type checking."""
     yield node
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING":
@@ -132,7 +131,7 @@ def _running(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _home(name: str) -> str:
-    """The module of a name: itself, its package, or where a public name really lives."""
+    """Return the module of a name: itself, its package, or where a public name is defined."""
     if _exists(name, SOURCE):
         return name
     package, _, attribute = name.rpartition(".")
@@ -162,9 +161,9 @@ def _ours(module: str) -> bool:
     return module.partition(".")[0] == _PACKAGE
 
 
-def _speaks(module: str) -> bool:
-    inside = any(module.startswith(f"{one}.") for one in _SPEAKING)
-    return module == _PACKAGE or module in _SPEAKING or inside
+def _is_text_only(module: str) -> bool:
+    inside = any(module.startswith(f"{one}.") for one in _TEXT_ONLY)
+    return module == _PACKAGE or module in _TEXT_ONLY or inside
 
 
 @lru_cache
