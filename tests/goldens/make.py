@@ -1,15 +1,15 @@
-"""Golden outputs: what the first edition's kernels said, to the last digits that matter.
+"""Golden outputs, recorded from the kernels of the first edition and compared to 1e-9.
 
     python tests/goldens/make.py [case ...]      writes <case>.npz beside this file, and names.txt
 
 Each case is a model and a generated stream: two thirds are run at once, the model goes through
-bytes and back, and the rest is predicted and learnt one at a time. `record` gives all that was
-said as plain arrays; `test_goldens.py` records again and compares. The files were written by the
+bytes and back, and the rest is predicted and updated one at a time. `record` returns all outputs
+as plain arrays; `test_goldens.py` records again and compares. The files were written by the
 old package (Numba kernels) with D10 and D11 off, and `auto`'s members at 30 particles.
 
 Where particles weigh the same, as after resampling, the last bit decides which of two versions of
-a regime is told. What came out otherwise under another rounding, or with ties decided otherwise,
-is marked by `loose_<name>`: true where a value need not be as it is here.
+a regime is reported. Values that change with the rounding or with ties
+are marked by `loose_<name>`: true where a value need not be as it is here.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Data(NamedTuple):
 
 
 class Case(NamedTuple):
-    """A model by name, what it is told, and the stream that it meets."""
+    """A model by name, its settings, and a stream."""
 
     model: str
     settings: dict[str, Any]
@@ -251,11 +251,11 @@ def _rule_cases() -> dict[str, Case]:
         "student_t_ihmm": {"noise_shape": 3.0, "noise_scale": 0.75, "prior_var": 6.0},
     }
     cases = {}
-    for model, told in given.items():
-        cases[f"{model}-rule-default"] = Case(model, told | {"rule": DEFAULT_RULE}, levels)
-        cases[f"{model}-rule-paper"] = Case(model, told | {"rule": "paper"}, levels)
+    for model, chosen in given.items():
+        cases[f"{model}-rule-default"] = Case(model, chosen | {"rule": DEFAULT_RULE}, levels)
+        cases[f"{model}-rule-paper"] = Case(model, chosen | {"rule": "paper"}, levels)
         for k in (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 13):
-            settings, stream = told | {"rule": {f"D{k}": "paper"}}, levels
+            settings, stream = chosen | {"rule": {f"D{k}": "paper"}}, levels
             if k in (2, 3) and model not in _IDLE:  # idle under contamination
                 settings |= {"weight": "imq"}
             if k == 13:
@@ -270,8 +270,8 @@ def _option_cases() -> dict[str, Case]:
     st = {"noise_shape": 3.0, "noise_scale": 0.75, "prior_var": 6.0}
     cases: dict[str, Case] = {}
 
-    def add(name: str, model: str, told: dict[str, Any], stream: Callable[[], Data]) -> None:
-        cases[f"{model}-{name}"] = Case(model, told, stream)
+    def add(name: str, model: str, chosen: dict[str, Any], stream: Callable[[], Data]) -> None:
+        cases[f"{model}-{name}"] = Case(model, chosen, stream)
 
     for weight in ("imq", "huber", "mahalanobis", "contamination", "none"):
         add(f"weight-{weight}", "br_ihmm", br | {"weight": weight, "batch": 4}, levels)
@@ -376,8 +376,8 @@ def _option_cases() -> dict[str, Case]:
     add("missing", "student_t_ihmm", st, missing_rows)
     add("missing-first", "br_ihmm", {}, all_missing_at_first)
     add("missing-lags", "br_ihmm", br | {"features": [INTERCEPT, _lags(1, 2)]}, missing_rows)
-    for model, told in (("br_ihmm", br), ("student_t_ihmm", st), ("ihmm", br), ("wolf_ihmm", br)):
-        add("extreme", model, told, shouting)
+    for model, chosen in (("br_ihmm", br), ("student_t_ihmm", st), ("ihmm", br), ("wolf_ihmm", br)):
+        add("extreme", model, chosen, shouting)
     add("extreme-units", "br_ihmm", {}, shouting)
     add("extreme-lag", "student_t_ihmm", st | {"features": [INTERCEPT, _lags(1)]}, shouting)
     add("first-wild", "br_ihmm", br, first_wild)
@@ -458,7 +458,7 @@ def _auto_cases() -> dict[str, Case]:
         "auto-two": Case("auto", {}, lambda: Data([1e3, 1e-2] * two(150, 45, 0.03).y)),
         "auto-two-columns": Case("auto", {}, two_with_columns),
         "auto-season": Case("auto", {}, lambda: daily(330, 46, spikes=25.0)),
-        "auto-season-told": Case("auto", {"seasons": 24}, lambda: daily(300, 47, shift=8.0)),
+        "auto-season-given": Case("auto", {"seasons": 24}, lambda: daily(300, 47, shift=8.0)),
         "auto-spikes": Case("auto", {"seed": 7}, lambda: lagged(180, 48)),
         "auto-missing": Case("auto", {}, lambda: missing_rows(160, 49)),
         "auto-trend": Case("auto", {}, trend),
@@ -482,20 +482,20 @@ def record(case: Case) -> dict[str, Array]:
     """All that the model says of its stream, as plain arrays by name."""
     y, X = case.stream()
     n, cut = len(y), 2 * len(y) // 3
-    told: dict[str, Array] = {"y": y}
+    outputs: dict[str, Array] = {"y": y}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = rk.make(case.model, **case.settings)
         run = model.run(y[:cut], None if X is None else X[:cut])
-        told |= {f"run_{name}": np.asarray(getattr(run, name)) for name in RUN_COLUMNS}
-        told["run_events"] = _events(run.events)
+        outputs |= {f"run_{name}": np.asarray(getattr(run, name)) for name in RUN_COLUMNS}
+        outputs["run_events"] = _events(run.events)
         model = rk.from_bytes(model.to_bytes())
-        told |= _tail(model, y, X, cut)
+        outputs |= _tail(model, y, X, cut)
         if case.model not in ONE_STEP_ONLY:
             ahead = model.forecast(AHEAD, None if X is None else X[n:])
-            told |= {f"ahead_{name}": a for name, a in _forecasts(list(ahead)).items()}
-        told |= _memory(model)
-    return told
+            outputs |= {f"ahead_{name}": a for name, a in _forecasts(list(ahead)).items()}
+        outputs |= _memory(model)
+    return outputs
 
 
 def _tail(model: Any, y: Array, X: Array | None, cut: int) -> dict[str, Array]:
@@ -504,33 +504,33 @@ def _tail(model: Any, y: Array, X: Array | None, cut: int) -> dict[str, Array]:
         x = None if X is None else X[t]
         forecasts.append(model.predict(x))
         steps.append(model.update(y[t], x))
-    told = {f"predict_{name}": array for name, array in _forecasts(forecasts).items()}
-    told |= {f"step_{name}": np.array([getattr(s, name) for s in steps]) for name in STEP_FIELDS}
-    return told | {"step_events": _events([event for step in steps for event in step.events])}
+    outputs = {f"predict_{name}": array for name, array in _forecasts(forecasts).items()}
+    outputs |= {f"step_{name}": np.array([getattr(s, name) for s in steps]) for name in STEP_FIELDS}
+    return outputs | {"step_events": _events([event for step in steps for event in step.events])}
 
 
 def _forecasts(forecasts: list[Any]) -> dict[str, Array]:
-    told = {name: np.array([getattr(f, name) for f in forecasts]) for name in ("mean", "sd")}
+    outputs = {name: np.array([getattr(f, name) for f in forecasts]) for name in ("mean", "sd")}
     for q in QUANTILES:
-        told[f"q{100 * q:02.0f}"] = np.array([f.quantile(q) for f in forecasts])
-    return told
+        outputs[f"q{100 * q:02.0f}"] = np.array([f.quantile(q) for f in forecasts])
+    return outputs
 
 
 def _memory(model: Any) -> dict[str, Array]:
     """Regimes, one row each, and transitions."""
     regimes, moves = model.regimes(), model.transitions()
-    told = {
+    outputs = {
         f"regimes_{name}": np.array([getattr(r, name) for r in regimes], np.int64)
         for name in ("id", "visits", "first_seen", "last_seen")
     }
-    told["regimes_probability"] = np.array([r.probability for r in regimes], np.float64)
+    outputs["regimes_probability"] = np.array([r.probability for r in regimes], np.float64)
     widest = max((r.mean.size for r in regimes), default=0)  # readers of `auto` may differ
     for name in ("mean", "sd"):
-        told[f"regimes_{name}"] = np.full((len(regimes), widest), np.nan)
-        for row, regime in zip(told[f"regimes_{name}"], regimes, strict=True):
+        outputs[f"regimes_{name}"] = np.full((len(regimes), widest), np.nan)
+        for row, regime in zip(outputs[f"regimes_{name}"], regimes, strict=True):
             row[: regime.mean.size] = getattr(regime, name)
-    told["transitions_ids"] = np.array(moves.ids, np.int64)
-    return told | {"transitions_matrix": np.array(moves.matrix, np.float64)}
+    outputs["transitions_ids"] = np.array(moves.ids, np.int64)
+    return outputs | {"transitions_matrix": np.array(moves.matrix, np.float64)}
 
 
 def _events(events: Any) -> Array:
@@ -539,13 +539,13 @@ def _events(events: Any) -> Array:
     return np.array(rows, np.int64).reshape(-1, 5)
 
 
-def save(name: str, told: dict[str, Array]) -> None:
+def save(name: str, outputs: dict[str, Array]) -> None:
     """Write arrays; those alike are stacked under their names joined by +, to save room."""
     alike: dict[Any, list[str]] = {}
-    for key, array in told.items():
+    for key, array in outputs.items():
         alike.setdefault((array.dtype, array.shape), []).append(key)
     packed: dict[str, Any] = {
-        "+".join(keys): np.stack([told[k] for k in keys]) for keys in alike.values()
+        "+".join(keys): np.stack([outputs[k] for k in keys]) for keys in alike.values()
     }
     np.savez_compressed(HERE / f"{name}.npz", **packed)
 

@@ -24,32 +24,32 @@ def test_every_case_has_a_golden() -> None:
 
 @pytest.mark.parametrize("name", STORED)
 def test_golden(name: str) -> None:
-    wanted, told = make.load(name), make.record(make.CASES[name])
+    wanted, outputs = make.load(name), make.record(make.CASES[name])
     firm = [key for key in wanted if not key.startswith("loose_")]
-    assert sorted(told) == sorted(firm)
-    wrong = [line for key in firm if (line := _difference(key, told[key], wanted))]
+    assert sorted(outputs) == sorted(firm)
+    wrong = [line for key in firm if (line := _difference(key, outputs[key], wanted))]
     assert not wrong, "\n".join(wrong)
 
 
-def _difference(key: str, told: Any, stored: dict[str, Any]) -> str:
+def _difference(key: str, outputs: Any, stored: dict[str, Any]) -> str:
     """In words, where a column is another; empty where it is not."""
     wanted, loose = stored[key], stored.get(f"loose_{key}", np.False_)
     if loose.ndim == 0 and loose:  # not even its length is sure
         return ""
-    if told.shape != wanted.shape:
-        return f"{key}: shape {told.shape}, not {wanted.shape}"
+    if outputs.shape != wanted.shape:
+        return f"{key}: shape {outputs.shape}, not {wanted.shape}"
     if wanted.dtype.kind != "f":
-        if told.dtype.kind != wanted.dtype.kind:
-            return f"{key}: type {told.dtype}, not {wanted.dtype}"
-        same = told == wanted
+        if outputs.dtype.kind != wanted.dtype.kind:
+            return f"{key}: type {outputs.dtype}, not {wanted.dtype}"
+        same = outputs == wanted
     else:
-        same = np.isclose(told, wanted, RTOL, ATOL * _scale(key, stored), equal_nan=True)
+        same = np.isclose(outputs, wanted, RTOL, ATOL * _scale(key, stored), equal_nan=True)
     same |= loose
     if same.all():
         return ""
     at = tuple(np.argwhere(~same)[0].tolist())
     many = f"{(~same).sum()} of {same.size} differ"
-    return f"{key}: {many}, first {at}: {told[at]!r}, not {wanted[at]!r}"
+    return f"{key}: {many}, first {at}: {outputs[at]!r}, not {wanted[at]!r}"
 
 
 def _scale(key: str, stored: dict[str, Any]) -> Any:
