@@ -154,9 +154,9 @@ def test_a_rule_can_be_read_replaced_and_deleted(server: Any) -> None:
     number = post(server, "/rules", body)["id"]
     answer = server.client.post("/rules", json=body)
     assert answer.status_code == 409
-    assert server.client.put(f"/rules/{number}", json=body | {"count": 2}).status_code == 204
+    assert server.client.put(f"/rules/{number}", json=body | {"count": 3}).status_code == 204
     shown = {r["id"]: r["rule"] for r in server.client.get("/rules").json()["rules"]}
-    assert (shown[number]["count"], shown[number]["window"]) == (2, 5)
+    assert (shown[number]["count"], shown[number]["window"]) == (3, 10)
     assert server.client.delete(f"/rules/{number}").status_code == 204
     assert server.client.delete(f"/rules/{number}").status_code == 404
 

@@ -232,6 +232,8 @@ class _Monitor:
 
     def __init__(self, rule: Rule, stream: str) -> None:
         self.rule, self.stream = rule, stream
+        # `Rule` replaces None by a default.
+        self.dwell, self.quiet = rule.dwell or 1, rule.quiet or 1
         self.alert: Alert | None = None
 
     def state(self) -> dict[str, Any]:
@@ -315,9 +317,9 @@ class _Anomaly(_Monitor):
             self.recent.append([sample.seq, sample.at, sample.y])
         self.calm = 0 if anomalous else self.calm + 1
         if self.alert is not None:
-            if self.calm >= rule.quiet:
+            if self.calm >= self.quiet:
                 self.recent = []
-                reason = f"no anomalous row in {rule.quiet} rows"
+                reason = f"no anomalous row in {self.quiet} rows"
                 return self.resolve(sample.seq, sample.at, reason)
             return None
         if len(self.recent) < rule.count or sample.seq < rule.warmup:
@@ -355,12 +357,12 @@ class _RegimeChange(_Monitor):
             self.began = sample.seq if sample.since is None else sample.since
         self.rows += 1
         self.age += 1
-        if self.candidate != self.settled and self.rows >= self.rule.dwell:
+        if self.candidate != self.settled and self.rows >= self.dwell:
             return self._settle(sample)
         if self.alert is not None and self.candidate == self.settled:
             if sample.status == "normal":
                 return self.resolve(sample.seq, sample.at, f"regime {sample.regime} is normal")
-            if self.age >= self.rule.quiet:
+            if self.age >= self.quiet:
                 reason = f"regime {self.settled} has lasted {self.age} rows and counts as usual"
                 return self.resolve(sample.seq, sample.at, reason)
         return None
@@ -407,7 +409,7 @@ class _Fault(_Monitor):
         if self.rows == 0:
             self.since, self.since_time = sample.seq, sample.at
         self.rows += 1
-        if self.rows < self.rule.dwell:
+        if self.rows < self.dwell:
             return None
         self.rows = 0
         if not faulty:
@@ -439,9 +441,9 @@ class _ForecastLimit(_Monitor):
             return None
         if self.calm_since is None:
             self.calm_since = sample.seq
-        if sample.seq - self.calm_since + 1 < rule.quiet:
+        if sample.seq - self.calm_since + 1 < self.quiet:
             return None
-        reason = f"the forecast has not crossed the limit for {rule.quiet} rows"
+        reason = f"the forecast has not crossed the limit for {self.quiet} rows"
         return self.resolve(sample.seq, sample.at, reason)
 
     def _crossing(self, quantiles: Quantiles) -> str | None:

@@ -49,7 +49,8 @@ class Rule:
             row if the forecasts are calibrated.
         count: anomalous rows among the latest `window` rows that open an alert.
         window: rows.
-        dwell: rows that a regime must last before it counts, both to open and to resolve.
+        dwell: rows that a regime must last before it counts, both to open and to resolve; None
+            for 20 ("regime change") or 5 ("fault").
         returning: whether a change to a regime that was seen before also opens an alert.
         above: upper limit of the stream.
         below: lower limit of the stream.
@@ -57,7 +58,8 @@ class Rule:
         probability: probability of a crossing at one step that opens an alert.
         seconds: seconds without a row.
         quiet: rows without the cause after which the alert resolves; for "regime change" the
-            rows after which the new regime counts as usual.
+            rows after which the new regime counts as usual. None for 500 ("regime change") or
+            100.
         warmup: rows at the start of a stream on which the rule does not open alerts.
     """
 
@@ -67,16 +69,16 @@ class Rule:
     prefix: str = ""
     severity: str = "warning"
     threshold: float = 0.9999
-    count: int = 3
-    window: int = 5
-    dwell: int = 5
+    count: int = 2
+    window: int = 10
+    dwell: int | None = None
     returning: bool = False
     above: float | None = None
     below: float | None = None
     horizon: int = 12
     probability: float = 0.5
     seconds: float = 600.0
-    quiet: int = 100
+    quiet: int | None = None
     warmup: int = DEFAULT_WARMUP
 
     def __post_init__(self) -> None:
@@ -88,6 +90,12 @@ class Rule:
             raise RegimekitError(
                 f"The name of a rule must have 1 to 80 printable characters, got {self.name!r}."
             )
+        # The dataclass is frozen; the defaults depend on the kind.
+        change = self.kind == REGIME_CHANGE
+        if self.dwell is None:
+            object.__setattr__(self, "dwell", 20 if change else 5)
+        if self.quiet is None:
+            object.__setattr__(self, "quiet", 500 if change else 100)
         for name in ("count", "window", "dwell", "horizon", "quiet"):
             _check_rows(name, getattr(self, name), 1)
         _check_rows("warmup", self.warmup, 0)
