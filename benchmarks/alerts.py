@@ -4,8 +4,8 @@
 
 Each series runs once through the model with default settings; its anomaly scores and regimes are
 stored in the cache. The default rules of `regimekit.alerts` are applied row by row, as the service
-does. The goal: at most one alert per true window plus 2 per 10 000 rows. The settings of the rules
-were not chosen on these series.
+does. The goal: at most one alert per true window plus 2 per 10 000 rows. docs/alerts.md says on
+which series the default settings were chosen.
 
 The folder REGIMEKIT_DATA/nab has the series and `combined_windows.json`.
 """
