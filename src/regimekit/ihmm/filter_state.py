@@ -154,6 +154,7 @@ class FilterState:
     def write_pool(self, g, row, into, new_label):
         """Write the bookkeeping of the successor of a row."""
         unborn: cython.bint = self.pool.label[row] == UNBORN
+        self.pool.note_write(into)
         self.pool.label[into] = new_label if unborn else self.pool.label[row]
         self.pool.reported[into] = 0 if unborn else self.pool.reported[row]
         if self.pool.batches[row] == 0:

@@ -13,6 +13,10 @@ cdef class LabelMatcher:
     cdef public Py_ssize_t width, n_labels
     cdef public double[::1] weight, shares
     cdef public int64_t[::1] labels, order, group, senior
+    cdef int64_t[:, ::1] pairs
+    cdef double[:, ::1] distance
+    cdef double coefficient_distance(self, Py_ssize_t a, Py_ssize_t b) noexcept nogil
+    cdef Py_ssize_t pair(self, Py_ssize_t a, Py_ssize_t b) noexcept nogil
     cdef void write_weights(self) noexcept nogil
     cdef Py_ssize_t present_labels(self) noexcept nogil
     cdef void vote(self) noexcept nogil

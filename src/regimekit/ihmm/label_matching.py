@@ -30,6 +30,8 @@ ESTABLISHED_BATCHES = cython.declare(cython.Py_ssize_t, 4)
 ESTABLISHED_VISITS = cython.declare(cython.Py_ssize_t, 3)
 # A regime is known if particles with this share of the weight remember it.
 KNOWN_SHARE = 0.5
+# Pairs of rows whose distances are stored.
+N_PAIRS = cython.declare(cython.Py_ssize_t, 256)
 KNOWN = cython.declare(cython.double, 0.5 - 1e-9)
 
 
@@ -57,6 +59,8 @@ class LabelMatcher:
         self.labels, self.order, self.group = (np.zeros(n, np.int64) for _ in range(3))
         self.senior = np.zeros(n, np.int64)
         self.n_labels = 0
+        self.pairs = np.full((N_PAIRS, 4), -1, np.int64)
+        self.distance = np.zeros((N_PAIRS, 2))
 
     def write_weights(self):
         """Write the share of every particle among all particles."""
@@ -234,9 +238,39 @@ class LabelMatcher:
 
     def within(self, a, b, most):
         """Return whether two rows are so near, by each coefficient and jointly."""
-        if not self.emission.coefficient_distance(a, b) <= most:
+        if not self.coefficient_distance(a, b) <= most:
             return False
-        return self.emission.joint_distance(a, b) <= most
+        at: cython.Py_ssize_t = self.pair(a, b)
+        if self.distance[at, 1] < 0.0:
+            self.distance[at, 1] = self.emission.joint_distance(a, b)
+        return self.distance[at, 1] <= most
+
+    def coefficient_distance(self, a, b):
+        """Return the largest distance between coefficients of two rows, stored or computed."""
+        at: cython.Py_ssize_t = self.pair(a, b)
+        if self.distance[at, 0] < 0.0:
+            self.distance[at, 0] = self.emission.coefficient_distance(a, b)
+        return self.distance[at, 0]
+
+    def pair(self, a, b):
+        """Return where the distances of two rows are stored; those not computed yet are -1.
+
+        Rows do not change between their writes, and one pair is compared many times.
+        """
+        at: cython.Py_ssize_t = (31 * self.pool.version[a] + self.pool.version[b]) % N_PAIRS
+        if (
+            self.pairs[at, 0] != a
+            or self.pairs[at, 1] != b
+            or self.pairs[at, 2] != self.pool.version[a]
+            or self.pairs[at, 3] != self.pool.version[b]
+        ):
+            self.pairs[at, 0] = a
+            self.pairs[at, 1] = b
+            self.pairs[at, 2] = self.pool.version[a]
+            self.pairs[at, 3] = self.pool.version[b]
+            self.distance[at, 0] = -1.0
+            self.distance[at, 1] = -1.0
+        return at
 
     def is_established(self, row):
         """Return whether a row has seen enough for its coefficients to identify the regime."""
@@ -263,7 +297,7 @@ class LabelMatcher:
                     or row == head
                 ):
                     continue
-                if self.emission.coefficient_distance(row, head) > DIFFER:
+                if self.coefficient_distance(row, head) > DIFFER:
                     self.pool.label[row] = self.clock.next_label + a
                     self.pool.reported[row] = 0
                     fresh = max(fresh, self.clock.next_label + a + 1)
@@ -340,8 +374,7 @@ class LabelMatcher:
             support = 0.0
             for k in range(n):
                 if self.pool.held[k] >= 0 and (
-                    k == leader
-                    or self.emission.coefficient_distance(self.pool.held[k], row) <= DIFFER
+                    k == leader or self.coefficient_distance(self.pool.held[k], row) <= DIFFER
                 ):
                     support += self.pool.mass[k]
                     self.pool.held[k] = -1

@@ -13,9 +13,11 @@ cdef class Particles:
 
 cdef class RegimePool:
     cdef public int64_t[::1] owners, label, reported, first_seen, last_seen, visits, batches
-    cdef public int64_t[::1] lookup, held
+    cdef public int64_t[::1] lookup, held, version
+    cdef public int64_t n_writes
     cdef public double[::1] mass
     cdef Py_ssize_t first_free(self, Py_ssize_t start) noexcept nogil
+    cdef void note_write(self, Py_ssize_t row) noexcept nogil
     cdef void clear(self, Py_ssize_t row) noexcept nogil
     cdef void count_owners(self, Particles particles) noexcept nogil
 

@@ -79,6 +79,7 @@ class RegimePool:
         last_seen: time at which its latest batch ended, whether anything was observed or not.
         visits: observations it has learnt.
         batches: batches assigned to it.
+        version: number of the write that gave the row its present statistics; not stored.
         lookup: scratch: the candidate of each row.
         mass: scratch.
         held: scratch.
@@ -88,6 +89,8 @@ class RegimePool:
         for name in POOL_FIELDS:
             setattr(self, name, np.zeros(capacity, np.int64))
         np.asarray(self.label)[:] = -1
+        self.version = np.zeros(capacity, np.int64)
+        self.n_writes = 0
         self.lookup = np.zeros(capacity, np.int64)
         self.held = np.zeros(capacity, np.int64)
         self.mass = np.zeros(capacity)
@@ -99,6 +102,8 @@ class RegimePool:
         for name in POOL_FIELDS:
             np.asarray(getattr(larger, name))[:n] = getattr(self, name)
             setattr(self, name, getattr(larger, name))
+        np.asarray(larger.version)[:n] = self.version
+        self.version = larger.version
         self.lookup, self.held, self.mass = larger.lookup, larger.held, larger.mass
 
     def first_free(self, start):
@@ -108,8 +113,14 @@ class RegimePool:
             row += 1
         return row
 
+    def note_write(self, row):
+        """Give a row whose statistics were written a new version."""
+        self.n_writes += 1
+        self.version[row] = self.n_writes
+
     def clear(self, row):
-        """Reset the bookkeeping of a row."""
+        """Reset the bookkeeping of a row whose statistics were written."""
+        self.note_write(row)
         self.label[row] = UNBORN
         self.reported[row] = 0
         self.first_seen[row] = 0

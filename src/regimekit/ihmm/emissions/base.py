@@ -275,20 +275,29 @@ class Emission:
             (scores, weights, locations, spreads, dofs), with shapes (R, T), (R, T), (R, T, d),
             (R, T, d, d), (R, T): the predictive distributions before each observation.
         """
-        values = np.array(y, np.float64, order="C")
-        design = np.array(designs, np.float64, order="C")
-        n = len(values)
-        score, weight, dof = (np.zeros((len(rows), n)) for _ in range(3))
-        location = np.zeros((len(rows), n, self.dim))
-        spread = np.zeros((len(rows), n, self.dim, self.dim))
-        for i, row in enumerate(rows):
+        values: cython.double[:, ::1] = np.array(y, np.float64, order="C")
+        design: cython.double[:, :, ::1] = np.array(designs, np.float64, order="C")
+        n: cython.Py_ssize_t = values.shape[0]
+        scalars, places = np.zeros((3, len(rows), n)), np.zeros((len(rows), n, self.dim))
+        spreads = np.zeros((len(rows), n, self.dim, self.dim))
+        score: cython.double[:, ::1] = scalars[0]
+        weight: cython.double[:, ::1] = scalars[1]
+        dof: cython.double[:, ::1] = scalars[2]
+        location: cython.double[:, :, ::1] = places
+        spread: cython.double[:, :, :, ::1] = spreads
+        i: cython.Py_ssize_t
+        row: cython.Py_ssize_t
+        for i in range(len(rows)):
+            row = rows[i]
             self.begin(0, row)
             for t in range(n):
                 self.observation.set_design(design[t])
                 self.observation.set_value(values[t])
                 self.predict(0, row)
-                location[i, t] = np.asarray(self.predictive.location)[0]
-                spread[i, t] = np.asarray(self.predictive.spread)[0]
+                for j in range(self.dim):
+                    location[i, t, j] = self.predictive.location[0, j]
+                    for k in range(self.dim):
+                        spread[i, t, j, k] = self.predictive.spread[0, j, k]
                 dof[i, t] = self.predictive.dof[0]
                 if predict_only:
                     continue
@@ -297,7 +306,7 @@ class Emission:
                     weight[i, t] = self.weight
                 else:
                     self.skip(0)
-        return score, weight, location, spread, dof
+        return scalars[0], scalars[1], places, spreads, scalars[2]
 
     def finalize_row(self, row, into, place=0):
         """Write the row that the candidate at a place, started from `row`, has become."""

@@ -1,6 +1,7 @@
 from libc.stdint cimport int64_t
 
 cdef double MAX_RESIDUAL
+cdef Py_ssize_t WIDE
 
 
 cdef class Steps:
@@ -17,6 +18,12 @@ cdef class Steps:
     cdef void pass_through(
         self, Py_ssize_t place, Py_ssize_t first, double[::1] v, double[::1] moved
     ) noexcept nogil
+    cdef void advance(
+        self, Py_ssize_t place, Py_ssize_t j, double[:, ::1] location, Py_ssize_t at
+    ) noexcept nogil
+    cdef double dot_ahead(self, Py_ssize_t place, Py_ssize_t step, Py_ssize_t j) noexcept nogil
+    cdef double product(self, Py_ssize_t place, Py_ssize_t j, Py_ssize_t k) noexcept nogil
+    cdef double add_ahead(self, Py_ssize_t place, double noise) noexcept nogil
     cdef double dot_step(self, Py_ssize_t place, Py_ssize_t step, double[::1] v) noexcept nogil
     cdef double add(self, Py_ssize_t place, double[::1] v, double noise) noexcept nogil
     cdef void move(self, Py_ssize_t place, Py_ssize_t j, double amount) noexcept nogil
@@ -26,12 +33,21 @@ cdef class Steps:
     ) noexcept nogil
 
 
+cdef class RowVariances:
+    cdef public double[:, ::1] value
+    cdef public int64_t[::1] known
+    cdef void compute(self, double[:, :, ::1] root, Py_ssize_t row) noexcept nogil
+
+
+cdef void add_rows(
+    double[:, ::1] design, Py_ssize_t j, double[:, :, ::1] root, Py_ssize_t row,
+    double[:, :, ::1] out, Py_ssize_t place,
+) noexcept nogil
 cdef void add_scaled(double factor, double[::1] x, double[::1] out) noexcept nogil
 cpdef double dot(double[::1] u, double[::1] v) noexcept nogil
 cpdef double bounded(double residual) noexcept nogil
 cpdef double beyond_chance(double squared, double n) noexcept nogil
 cpdef double beyond_chance_jointly(double squared, double n) noexcept nogil
-cpdef void add_covariance(
-    double[:, :, ::1] root, Py_ssize_t row, double noise, double[:, ::1] out
-) noexcept nogil
+cdef void transpose(double[:, :, ::1] root, Py_ssize_t row, double[:, ::1] out) noexcept nogil
+cpdef void add_covariance(double[:, ::1] lines, double noise, double[:, ::1] out) noexcept nogil
 cpdef double squared_mahalanobis(double[:, ::1] covariance, double[::1] gap) noexcept nogil

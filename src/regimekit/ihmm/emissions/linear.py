@@ -65,15 +65,15 @@ class Steps:
         f: cython.double
         for b in range(m):
             self.raw[place, j, b] = 0.0
-        for a in range(m):
-            f = design[j, a]
-            if f == 0.0:
-                continue
-            if m < WIDE:
+        if m >= WIDE:
+            add_rows(design, j, root, row, self.raw, place)
+        else:
+            for a in range(m):
+                f = design[j, a]
+                if f == 0.0:
+                    continue
                 for b in range(m):
                     self.raw[place, j, b] += f * root[row, a, b]
-            else:
-                add_scaled(f, root[row, a], self.raw[place, j])
         for b in range(m):
             self.ahead[place, j, b] = self.raw[place, j, b]
 
@@ -90,6 +90,75 @@ class Steps:
                     v[a] -= along * self.u[place, b, a]
             else:
                 add_scaled(-along, self.u[place, b], v)
+
+    def advance(self, place, j, location, at):
+        """Pass row j of `ahead` through all steps; add f' (mu moved) to location[place, at + s]."""
+        m: cython.Py_ssize_t = self.ahead.shape[2]
+        sets: cython.Py_ssize_t = self.gain.shape[2]
+        along: cython.double
+        if m >= WIDE:
+            self.pass_through(place, 0, self.ahead[place, j], location[place, at : at + sets])
+            return
+        for b in range(self.taken[place]):
+            along = self.dot_ahead(place, b, j)
+            for s in range(sets):
+                location[place, at + s] += self.gain[place, b, s] * along
+            along *= self.shrink[place, b]
+            for a in range(m):
+                self.ahead[place, j, a] -= along * self.u[place, b, a]
+
+    def add_ahead(self, place, noise):
+        """Learn one scalar whose A' f is row 0 of `ahead`. Return the gain."""
+        gain: cython.double = 1.0 / (self.product(place, 0, 0) + noise)
+        b: cython.Py_ssize_t = self.taken[place]
+        for a in range(self.ahead.shape[2]):
+            self.u[place, b, a] = self.ahead[place, 0, a]
+        self.shrink[place, b] = gain / (1.0 + sqrt(gain * noise))
+        self.taken[place] = b + 1
+        return gain
+
+    # Short sums over indices: passing a memoryview to a function copies 200 bytes. Four running
+    # sums as in `dot`, so that both give the same bits.
+
+    def dot_ahead(self, place, step, j):
+        """Return u' ahead[j] for a step."""
+        n: cython.Py_ssize_t = self.u.shape[2]
+        if n >= WIDE:
+            return dot(self.u[place, step], self.ahead[place, j])
+        whole: cython.Py_ssize_t = n - n % 4
+        a: cython.double = 0.0
+        b: cython.double = 0.0
+        c: cython.double = 0.0
+        d: cython.double = 0.0
+        i: cython.Py_ssize_t
+        for i in range(0, whole, 4):
+            a += self.u[place, step, i] * self.ahead[place, j, i]
+            b += self.u[place, step, i + 1] * self.ahead[place, j, i + 1]
+            c += self.u[place, step, i + 2] * self.ahead[place, j, i + 2]
+            d += self.u[place, step, i + 3] * self.ahead[place, j, i + 3]
+        for i in range(whole, n):
+            a += self.u[place, step, i] * self.ahead[place, j, i]
+        return (a + b) + (c + d)
+
+    def product(self, place, j, k):
+        """Return ahead[j]' ahead[k]."""
+        n: cython.Py_ssize_t = self.ahead.shape[2]
+        if n >= WIDE:
+            return dot(self.ahead[place, j], self.ahead[place, k])
+        whole: cython.Py_ssize_t = n - n % 4
+        a: cython.double = 0.0
+        b: cython.double = 0.0
+        c: cython.double = 0.0
+        d: cython.double = 0.0
+        i: cython.Py_ssize_t
+        for i in range(0, whole, 4):
+            a += self.ahead[place, j, i] * self.ahead[place, k, i]
+            b += self.ahead[place, j, i + 1] * self.ahead[place, k, i + 1]
+            c += self.ahead[place, j, i + 2] * self.ahead[place, k, i + 2]
+            d += self.ahead[place, j, i + 3] * self.ahead[place, k, i + 3]
+        for i in range(whole, n):
+            a += self.ahead[place, j, i] * self.ahead[place, k, i]
+        return (a + b) + (c + d)
 
     def dot_step(self, place, step, v):
         """Return u'v for a step."""
@@ -147,6 +216,66 @@ class Steps:
                     add_scaled(-along, self.u[place, s], root[into, a])
 
 
+class RowVariances:
+    """Posterior variances of the coefficients of each row, diag(A A').
+
+    They are computed when they are first needed and forgotten when the row is written.
+
+    Args:
+        width: number m of coefficients.
+
+    Attributes:
+        value: (R, m) variances; valid where `known` is 1.
+        known: (R,) flags.
+    """
+
+    def __init__(self, width):
+        self.value = np.zeros((0, width))
+        self.known = np.zeros(0, np.int64)
+
+    def resize(self, rows):
+        """Make room for a number of rows and forget all variances."""
+        self.value = np.zeros((rows, self.value.shape[1]))
+        self.known = np.zeros(rows, np.int64)
+
+    def compute(self, root, row):
+        """Compute the variances of a row, unless they are known."""
+        if self.known[row] == 1:
+            return
+        for j in range(self.value.shape[1]):
+            self.value[row, j] = dot(root[row, j], root[row, j])
+        self.known[row] = 1
+
+
+def add_rows(design, j, root, row, out, place):
+    """Add f_a times line a of the root of a row to out[place, j], for all a in their order.
+
+    Four lines at a time: `out` is read and written a quarter as often.
+    """
+    m: cython.Py_ssize_t = design.shape[1]
+    whole: cython.Py_ssize_t = m - m % 4
+    a: cython.Py_ssize_t
+    b: cython.Py_ssize_t
+    f: cython.double
+    f1: cython.double
+    f2: cython.double
+    f3: cython.double
+    for a in range(0, whole, 4):
+        f = design[j, a]
+        f1 = design[j, a + 1]
+        f2 = design[j, a + 2]
+        f3 = design[j, a + 3]
+        for b in range(m):
+            out[place, j, b] = (
+                ((out[place, j, b] + f * root[row, a, b]) + f1 * root[row, a + 1, b])
+                + f2 * root[row, a + 2, b]
+            ) + f3 * root[row, a + 3, b]
+    for a in range(whole, m):
+        f = design[j, a]
+        for b in range(m):
+            out[place, j, b] += f * root[row, a, b]
+
+
 def add_scaled(factor, x, out):
     """Add factor * x to `out`."""
     for i in range(x.shape[0]):
@@ -191,33 +320,70 @@ def beyond_chance_jointly(squared, n):
     return max(0.0, sqrt(squared) - sqrt(n - 1))
 
 
-def add_covariance(root, row, noise, out):
-    """Add noise root root' to the lower triangle of `out`."""
+def transpose(root, row, out):
+    """Write the transposed root of a row to `out`."""
     for i in range(out.shape[0]):
-        for j in range(i + 1):
-            out[i, j] += noise * dot(root[row, i], root[row, j])
+        for k in range(out.shape[0]):
+            out[k, i] = root[row, i, k]
+
+
+def add_covariance(lines, noise, out):
+    """Add noise A A' to the upper triangle of `out`, given `lines` = A'.
+
+    Four lines at a time: `out` is read and written a quarter as often.
+    """
+    m: cython.Py_ssize_t = out.shape[0]
+    whole: cython.Py_ssize_t = m - m % 4
+    i: cython.Py_ssize_t
+    j: cython.Py_ssize_t
+    k: cython.Py_ssize_t
+    f: cython.double
+    f1: cython.double
+    f2: cython.double
+    f3: cython.double
+    for i in range(m):
+        for k in range(0, whole, 4):
+            f = noise * lines[k, i]
+            f1 = noise * lines[k + 1, i]
+            f2 = noise * lines[k + 2, i]
+            f3 = noise * lines[k + 3, i]
+            for j in range(i, m):
+                out[i, j] += (f * lines[k, j] + f1 * lines[k + 1, j]) + (
+                    f2 * lines[k + 2, j] + f3 * lines[k + 3, j]
+                )
+        for k in range(whole, m):
+            f = noise * lines[k, i]
+            for j in range(i, m):
+                out[i, j] += f * lines[k, j]
 
 
 def squared_mahalanobis(covariance, gap):
     """Return gap' covariance^-1 gap by a Cholesky factor; both arguments are overwritten.
 
-    Directions whose variance was lost to rounding are left out.
+    Only the upper triangle of the covariance is read; the first column below it is scratch for
+    the variances. Directions whose variance was lost to rounding are left out.
     """
+    m: cython.Py_ssize_t = gap.shape[0]
+    i: cython.Py_ssize_t
+    j: cython.Py_ssize_t
+    k: cython.Py_ssize_t
     total: cython.double = 0.0
-    variance: cython.double
-    rest: cython.double
-    whole: cython.bint
-    for i in range(gap.shape[0]):
-        variance = covariance[i, i]
-        for j in range(i):
-            rest = covariance[i, j]
-            for k in range(j):
-                rest -= covariance[i, k] * covariance[j, k]
-            covariance[i, j] = rest / covariance[j, j] if covariance[j, j] > 0.0 else 0.0
-            variance -= covariance[i, j] * covariance[i, j]
-            gap[i] -= covariance[i, j] * gap[j]
-        whole = variance > 1e-12 * covariance[i, i]
-        covariance[i, i] = sqrt(variance) if whole else 0.0
-        gap[i] = gap[i] / covariance[i, i] if whole else 0.0
-        total += gap[i] * gap[i]
+    pivot: cython.double
+    factor: cython.double
+    for i in range(1, m):
+        covariance[i, 0] = covariance[i, i]
+    for k in range(m):
+        pivot = covariance[k, k]
+        if k > 0 and not pivot > 1e-12 * covariance[k, 0]:
+            continue
+        pivot = 1.0 / sqrt(pivot)
+        factor = gap[k] * pivot
+        total += factor * factor
+        for j in range(k + 1, m):
+            covariance[k, j] *= pivot
+            gap[j] -= factor * covariance[k, j]
+        for i in range(k + 1, m):
+            factor = covariance[k, i]
+            for j in range(i, m):
+                covariance[i, j] -= factor * covariance[k, j]
     return total

@@ -1,7 +1,8 @@
 from regimekit.core.random cimport RandomSource
 from regimekit.ihmm.emissions.base cimport Emission
 from regimekit.ihmm.emissions.linear cimport (
-    Steps, add_covariance, beyond_chance, beyond_chance_jointly, bounded, dot, squared_mahalanobis,
+    WIDE, RowVariances, Steps, add_covariance, beyond_chance, beyond_chance_jointly, bounded, dot,
+    squared_mahalanobis, transpose,
 )
 from regimekit.ihmm.weights cimport MAX_LENGTH, factorize, log_normal
 
@@ -13,9 +14,11 @@ cdef class LinearGaussian(Emission):
     cdef public double[:, :, ::1] root
     cdef public Steps steps
     cdef double[::1] residual, scratch, moved
-    cdef double[:, ::1] lines, covariance
+    cdef double[:, ::1] lines, covariance, transposed
+    cdef RowVariances variances
     cdef void begin(self, Py_ssize_t place, Py_ssize_t row) noexcept nogil
     cdef void predict(self, Py_ssize_t place, Py_ssize_t row) noexcept nogil
+    cdef double fit(self, Py_ssize_t row, Py_ssize_t j) noexcept nogil
     cdef void write_spread(self, Py_ssize_t place) noexcept nogil
     cdef double update(self, Py_ssize_t place, Py_ssize_t row, bint fresh) noexcept nogil
     cdef double update_scalar(self, Py_ssize_t place, bint fresh) noexcept nogil

@@ -25,6 +25,8 @@ from regimekit.ihmm.emissions.matrices import check_roots, read_covariance, read
 if not cython.compiled:
     from regimekit.ihmm.emissions.base import Emission
     from regimekit.ihmm.emissions.linear import (
+        WIDE,
+        RowVariances,
         Steps,
         add_covariance,
         beyond_chance,
@@ -32,6 +34,7 @@ if not cython.compiled:
         bounded,
         dot,
         squared_mahalanobis,
+        transpose,
     )
     from regimekit.ihmm.weights import MAX_LENGTH, factorize, log_normal
 
@@ -104,7 +107,8 @@ class LinearGaussian(Emission):
         self.row_arrays = ("mean", "root")
         self.residual, self.lines = np.zeros(d), np.zeros((d, m))
         self.scratch, self.moved = np.zeros(m), np.zeros(1)
-        self.covariance = np.zeros((m, m))
+        self.covariance, self.transposed = np.zeros((2, m, m))
+        self.variances = RowVariances(m)
 
     # ------------------------------------------------------------------ kernels
 
@@ -116,21 +120,39 @@ class LinearGaussian(Emission):
         fitted: cython.double
         for j in range(self.observation.design.shape[0]):
             self.steps.project(place, j, self.root, row, self.observation.design)
-            fitted = dot(self.observation.design[j], self.mean[row, 0])
+            fitted = self.fit(row, j)
             self.predictive.location[place, j] = fitted
             self.predictive.start_location[place, j] = fitted
             if self.steps.taken[place] > 0:
-                self.steps.pass_through(
-                    place, 0, self.steps.ahead[place, j], self.predictive.location[place, j : j + 1]
-                )
+                self.steps.advance(place, j, self.predictive.location, j)
         self.write_spread(place)
+
+    def fit(self, row, j):
+        """Return f' mu of a row for row j of the design, in the order of `dot`."""
+        n: cython.Py_ssize_t = self.mean.shape[2]
+        if n >= WIDE:
+            return dot(self.observation.design[j], self.mean[row, 0])
+        whole: cython.Py_ssize_t = n - n % 4
+        a: cython.double = 0.0
+        b: cython.double = 0.0
+        c: cython.double = 0.0
+        d: cython.double = 0.0
+        i: cython.Py_ssize_t
+        for i in range(0, whole, 4):
+            a += self.observation.design[j, i] * self.mean[row, 0, i]
+            b += self.observation.design[j, i + 1] * self.mean[row, 0, i + 1]
+            c += self.observation.design[j, i + 2] * self.mean[row, 0, i + 2]
+            d += self.observation.design[j, i + 3] * self.mean[row, 0, i + 3]
+        for i in range(whole, n):
+            a += self.observation.design[j, i] * self.mean[row, 0, i]
+        return (a + b) + (c + d)
 
     def write_spread(self, place):
         """Write F Sigma F' + R of a candidate and, if it is needed, of its row."""
         for i in range(self.noise.shape[0]):
             for j in range(i + 1):
-                self.predictive.spread[place, i, j] = self.noise[i, j] + dot(
-                    self.steps.ahead[place, i], self.steps.ahead[place, j]
+                self.predictive.spread[place, i, j] = self.noise[i, j] + self.steps.product(
+                    place, i, j
                 )
                 self.predictive.spread[place, j, i] = self.predictive.spread[place, i, j]
         if self.scoring.sequential and not self.need_start:
@@ -170,7 +192,7 @@ class LinearGaussian(Emission):
             log_normal(z, log_scale, 1), z, length, log_scale, 1, fresh
         )
         if w2 > 0.0:
-            gain: cython.double = self.steps.add(place, self.steps.ahead[place, 0], noise / w2)
+            gain: cython.double = self.steps.add_ahead(place, noise / w2)
             self.steps.move(place, 0, gain * residual)
         self.weight = weight
         return score
@@ -269,10 +291,12 @@ class LinearGaussian(Emission):
 
     def finalize(self, place, row, into):
         self.steps.apply(place, row, into, self.mean, self.root)
+        self.variances.known[into] = 0
 
     def draw_prior(self, prior, row, random):
         # Deviation D9: the paper draws mu_k0 ~ N(mu0, I_m), whatever Sigma0.
         m: cython.Py_ssize_t = self.mean.shape[2]
+        self.variances.known[row] = 0
         for a in range(m):
             self.mean[row, 0, a] = self.mean[prior, 0, a]
             for b in range(m):
@@ -285,8 +309,10 @@ class LinearGaussian(Emission):
         variance: cython.double
         gap: cython.double
         m: cython.Py_ssize_t = self.mean.shape[2]
+        self.variances.compute(self.root, a)
+        self.variances.compute(self.root, b)
         for j in range(m):
-            variance = dot(self.root[a, j], self.root[a, j]) + dot(self.root[b, j], self.root[b, j])
+            variance = self.variances.value[a, j] + self.variances.value[b, j]
             gap = self.mean[a, 0, j] - self.mean[b, 0, j]
             farthest = max(farthest, gap * gap / variance)
         return beyond_chance(farthest, m)
@@ -297,11 +323,21 @@ class LinearGaussian(Emission):
             self.scratch[i] = self.mean[a, 0, i] - self.mean[b, 0, i]
             for j in range(m):
                 self.covariance[i, j] = 0.0
-        add_covariance(self.root, a, 1.0, self.covariance)
-        add_covariance(self.root, b, 1.0, self.covariance)
+        transpose(self.root, a, self.transposed)
+        add_covariance(self.transposed, 1.0, self.covariance)
+        transpose(self.root, b, self.transposed)
+        add_covariance(self.transposed, 1.0, self.covariance)
         return beyond_chance_jointly(squared_mahalanobis(self.covariance, self.scratch), m)
 
     # ------------------------------------------------------------------ memory, description
+
+    def resize_rows(self, capacity):
+        Emission.resize_rows(self, capacity)
+        self.variances.resize(capacity)
+
+    def share_rows(self, other):
+        Emission.share_rows(self, other)
+        self.variances.resize(self.root.shape[0])
 
     def resize_candidates(self, islands, capacity):
         Emission.resize_candidates(self, islands, capacity)
@@ -315,6 +351,7 @@ class LinearGaussian(Emission):
         return self.steps.u.shape[1]
 
     def write_prior(self, row):
+        self.variances.known[row] = 0
         np.asarray(self.mean)[row, 0] = self.prior_mean
         np.asarray(self.root)[row] = self.prior_root
 

@@ -1,7 +1,8 @@
 from regimekit.core.random cimport RandomSource
 from regimekit.ihmm.emissions.base cimport Emission
 from regimekit.ihmm.emissions.linear cimport (
-    Steps, add_covariance, beyond_chance, beyond_chance_jointly, bounded, dot, squared_mahalanobis,
+    WIDE, RowVariances, Steps, add_covariance, beyond_chance, beyond_chance_jointly, bounded, dot,
+    squared_mahalanobis, transpose,
 )
 from regimekit.ihmm.weights cimport CONTAMINATION, LOG_PI, MAX_LENGTH, OUTLIER_DOF, update_weight2
 
@@ -17,10 +18,12 @@ cdef class StudentT(Emission):
     cdef public Steps steps
     cdef public double[:, :, ::1] work_factor
     cdef public double[::1] work_dof, q, start_q
-    cdef double[:, ::1] lower, basis, copy, covariance
+    cdef double[:, ::1] lower, basis, copy, covariance, transposed
+    cdef RowVariances variances
     cdef double[::1] white, residual, rest, column, gap
     cdef void begin(self, Py_ssize_t place, Py_ssize_t row) noexcept nogil
     cdef void predict(self, Py_ssize_t place, Py_ssize_t row) noexcept nogil
+    cdef double fit(self, Py_ssize_t row, Py_ssize_t j) noexcept nogil
     cdef void write_spread(
         self, double[:, :, ::1] factor, Py_ssize_t at, double scale, double[:, :, ::1] out,
         Py_ssize_t place,

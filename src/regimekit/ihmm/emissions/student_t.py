@@ -61,6 +61,8 @@ from regimekit.ihmm.weights import WEIGHTS
 if not cython.compiled:
     from regimekit.ihmm.emissions.base import Emission
     from regimekit.ihmm.emissions.linear import (
+        WIDE,
+        RowVariances,
         Steps,
         add_covariance,
         beyond_chance,
@@ -68,6 +70,7 @@ if not cython.compiled:
         bounded,
         dot,
         squared_mahalanobis,
+        transpose,
     )
     from regimekit.ihmm.weights import (
         CONTAMINATION,
@@ -203,7 +206,9 @@ class StudentT(Emission):
         self.lower, self.basis = np.zeros((d, d)), np.zeros((d, d))
         self.white, self.residual = np.zeros(d), np.zeros(d)
         self.rest, self.column, self.copy = np.zeros(d), np.zeros(d), np.zeros((d, d))
-        self.gap, self.covariance = np.zeros(m), np.zeros((m, m))
+        self.gap = np.zeros(m)
+        self.covariance, self.transposed = np.zeros((2, m, m))
+        self.variances = RowVariances(m)
 
     # ------------------------------------------------------------------ kernels
 
@@ -219,14 +224,12 @@ class StudentT(Emission):
         fitted: cython.double
         self.steps.project(place, 0, self.root, row, self.observation.design)
         for j in range(self.dim):
-            fitted = dot(self.observation.design[0], self.mean[row, j])
+            fitted = self.fit(row, j)
             self.predictive.location[place, j] = fitted
             self.predictive.start_location[place, j] = fitted
         if self.steps.taken[place] > 0:
-            self.steps.pass_through(
-                place, 0, self.steps.ahead[place, 0], self.predictive.location[place]
-            )
-        self.q[place] = dot(self.steps.ahead[place, 0], self.steps.ahead[place, 0])
+            self.steps.advance(place, 0, self.predictive.location, 0)
+        self.q[place] = self.steps.product(place, 0, 0)
         self.predictive.dof[place] = self.work_dof[place]
         self.write_spread(
             self.work_factor,
@@ -246,6 +249,26 @@ class StudentT(Emission):
             self.predictive.start_spread,
             place,
         )
+
+    def fit(self, row, j):
+        """Return f' mu of a row for coordinate j, in the order of `dot`."""
+        n: cython.Py_ssize_t = self.mean.shape[2]
+        if n >= WIDE:
+            return dot(self.observation.design[0], self.mean[row, j])
+        whole: cython.Py_ssize_t = n - n % 4
+        a: cython.double = 0.0
+        b: cython.double = 0.0
+        c: cython.double = 0.0
+        d: cython.double = 0.0
+        i: cython.Py_ssize_t
+        for i in range(0, whole, 4):
+            a += self.observation.design[0, i] * self.mean[row, j, i]
+            b += self.observation.design[0, i + 1] * self.mean[row, j, i + 1]
+            c += self.observation.design[0, i + 2] * self.mean[row, j, i + 2]
+            d += self.observation.design[0, i + 3] * self.mean[row, j, i + 3]
+        for i in range(whole, n):
+            a += self.observation.design[0, i] * self.mean[row, j, i]
+        return (a + b) + (c + d)
 
     def write_spread(self, factor, at, scale, out, place):
         """Write scale factor factor'."""
@@ -337,7 +360,7 @@ class StudentT(Emission):
         self.impute(place)
         if n < self.dim:
             self.add_unexplained(place, count / self.work_dof[place])
-        gain: cython.double = self.steps.add(place, self.steps.ahead[place, 0], 1.0 / count)
+        gain: cython.double = self.steps.add_ahead(place, 1.0 / count)
         scale: cython.double = sqrt(count / (kappa * (1.0 + self.q[place])))
         for j in range(self.dim):
             self.steps.move(place, j, gain * self.residual[j])
@@ -389,6 +412,7 @@ class StudentT(Emission):
 
     def finalize(self, place, row, into):
         self.steps.apply(place, row, into, self.mean, self.root)
+        self.variances.known[into] = 0
         for i in range(self.dim):
             for j in range(self.dim):
                 self.factor[into, i, j] = self.work_factor[place, i, j]
@@ -397,6 +421,7 @@ class StudentT(Emission):
     def draw_prior(self, prior, row, random):
         # Deviation D9: the paper draws the mean from N(mu0, I).
         m: cython.Py_ssize_t = self.mean.shape[2]
+        self.variances.known[row] = 0
         for i in range(m):
             for j in range(m):
                 self.root[row, i, j] = self.root[prior, i, j]
@@ -417,6 +442,8 @@ class StudentT(Emission):
         uncertainty: cython.double
         variance: cython.double
         gap: cython.double
+        self.variances.compute(self.root, a)
+        self.variances.compute(self.root, b)
         for i in range(self.dim):
             noise_a = dot(self.factor[a, i], self.factor[a, i]) / self.dof[a]
             noise_b = dot(self.factor[b, i], self.factor[b, i]) / self.dof[b]
@@ -424,8 +451,8 @@ class StudentT(Emission):
             uncertainty = 0.5 / self.dof[a] + 0.5 / self.dof[b]
             farthest = max(farthest, log_gap * log_gap / uncertainty)
             for j in range(self.mean.shape[2]):
-                variance = noise_a * dot(self.root[a, j], self.root[a, j])
-                variance += noise_b * dot(self.root[b, j], self.root[b, j])
+                variance = noise_a * self.variances.value[a, j]
+                variance += noise_b * self.variances.value[b, j]
                 gap = self.mean[a, i, j] - self.mean[b, i, j]
                 farthest = max(farthest, gap * gap / variance)
         return beyond_chance(farthest, self.dim * self.mean.shape[2])
@@ -433,28 +460,31 @@ class StudentT(Emission):
     def joint_distance(self, a, b):
         # The largest over the coordinates of y.
         farthest: cython.double = 0.0
+        noise: cython.double
         m: cython.Py_ssize_t = self.mean.shape[2]
         for i in range(self.dim):
             for j in range(m):
                 self.gap[j] = self.mean[a, i, j] - self.mean[b, i, j]
                 for k in range(m):
                     self.covariance[j, k] = 0.0
-            add_covariance(
-                self.root,
-                a,
-                dot(self.factor[a, i], self.factor[a, i]) / self.dof[a],
-                self.covariance,
-            )
-            add_covariance(
-                self.root,
-                b,
-                dot(self.factor[b, i], self.factor[b, i]) / self.dof[b],
-                self.covariance,
-            )
+            transpose(self.root, a, self.transposed)
+            noise = dot(self.factor[a, i], self.factor[a, i]) / self.dof[a]
+            add_covariance(self.transposed, noise, self.covariance)
+            transpose(self.root, b, self.transposed)
+            noise = dot(self.factor[b, i], self.factor[b, i]) / self.dof[b]
+            add_covariance(self.transposed, noise, self.covariance)
             farthest = max(farthest, squared_mahalanobis(self.covariance, self.gap))
         return beyond_chance_jointly(farthest, self.dim * m)
 
     # ------------------------------------------------------------------ memory, description
+
+    def resize_rows(self, capacity):
+        Emission.resize_rows(self, capacity)
+        self.variances.resize(capacity)
+
+    def share_rows(self, other):
+        Emission.share_rows(self, other)
+        self.variances.resize(self.root.shape[0])
 
     def resize_candidates(self, islands, capacity):
         Emission.resize_candidates(self, islands, capacity)
@@ -470,6 +500,7 @@ class StudentT(Emission):
         return self.steps.u.shape[1]
 
     def write_prior(self, row):
+        self.variances.known[row] = 0
         np.asarray(self.mean)[row] = self.prior_mean
         np.asarray(self.root)[row] = self.prior_root
         np.asarray(self.factor)[row] = self.prior_factor
