@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from regimekit.distributions.forecast import Forecast
-from regimekit.ensemble.aggregation import Aggregation, t_cdf
+from regimekit.distributions.student_t import t_cdf
+from regimekit.ensemble.aggregation import Aggregation
 from regimekit.ensemble.design import PRIOR_VARIANCE, Spec, make_filter, prior_weights
 from regimekit.ensemble.ensemble import Ensemble
 from regimekit.ensemble.members import SMOOTHERS, Components, SimpleMembers

@@ -2,7 +2,8 @@ cpdef double log_peak(double dof) noexcept nogil
 cpdef double log_growth(double z, double dof) noexcept nogil
 cpdef double log_standard(double z, double dof) noexcept nogil
 cpdef (double, double) student_tail(double z, double dof, double peak) noexcept nogil
-cdef double tail_sum(double first, double growth, double dof) noexcept nogil
+cdef double stirling_series(double n) noexcept nogil
+cdef double tail_sum(double first, double growth, double w, double dof) noexcept nogil
 cdef double gaussian_integral(double v2, double dof) noexcept nogil
 cpdef double standardized(double x, double location, double scale) noexcept nogil
 cpdef double log_mixture(
@@ -21,10 +22,17 @@ cdef void fill_log_peaks(const double[:] dof, double[:] peak, Py_ssize_t n) noex
 cdef double quantile_with_peaks(
     double q, const double[:] share, const double[:] location, const double[:] scale,
     const double[:] dof, const double[:] peak, Py_ssize_t n) noexcept nogil
-cdef (double, double) upper_tail(
+cdef (double, double, double) upper_tail(
     double x, double sign, const double[:] share, const double[:] location,
     const double[:] scale, const double[:] dof, const double[:] peak, Py_ssize_t n,
     double far) noexcept nogil
+cdef (double, double) approximate_tail(
+    double x, double sign, const double[:] share, const double[:] location,
+    const double[:] scale, const double[:] dof, Py_ssize_t n) noexcept nogil
+cdef double approximate_quantile(
+    double p, double sign, const double[:] share, const double[:] location,
+    const double[:] scale, const double[:] dof, Py_ssize_t n, double low, double start,
+    double high) noexcept nogil
 cdef double upper_quantile(
     double p, double sign, const double[:] share, const double[:] location,
     const double[:] scale, const double[:] dof, const double[:] peak,
@@ -34,3 +42,6 @@ cdef (double, double, double) bracket(
     const double[:] scale, const double[:] dof, const double[:] peak,
     Py_ssize_t n) noexcept nogil
 cdef double approximate_normal_quantile(double p) noexcept nogil
+cdef double normal_cdf(double u) noexcept nogil
+cdef double normal_density(double u) noexcept nogil
+cpdef double t_cdf(double x, double dof) noexcept nogil

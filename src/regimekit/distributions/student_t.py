@@ -45,10 +45,13 @@ MIN_INTEGRAL_DOF = cython.declare(cython.double, 30.0)
 MIN_INTEGRAL_RATIO = cython.declare(cython.double, 0.4)
 # Relative accuracy of a quantile or of its probability.
 ACCURACY = cython.declare(cython.double, 1e-15)
-# Relative error of the probability from which one more Newton step reaches ACCURACY.
-LAST_STEP_ERROR = cython.declare(cython.double, 1e-9)
-# Limit on Newton steps; five to ten are usual.
+# Limit on the steps of a quantile; two or three are usual.
 MAX_STEPS = cython.declare(cython.int, 300)
+# Relative error of the probability before the last Newton step towards the start of a quantile,
+# and the limit on these steps.
+START_ERROR = cython.declare(cython.double, 0.1)
+MAX_START_STEPS = cython.declare(cython.int, 12)
+MIN_SLOPE = cython.declare(cython.double, 1e-290)
 # A Gaussian component this many standard deviations away does not change tails above
 # COMMON_PROBABILITY in double precision.
 COMMON_PROBABILITY = cython.declare(cython.double, 1e-3)
@@ -74,6 +77,27 @@ def _series_of_h(terms):
 
 SERIES_LENGTH = cython.declare(cython.Py_ssize_t, 20)
 SERIES = cython.declare(cython.double[::1], _series_of_h(20))
+# Cells of the table of the normal distribution function per unit, their number, and the terms of
+# the expansion in each: the error is below 1e-15.
+_CELLS = cython.declare(cython.Py_ssize_t, 32)
+_N_CELLS = cython.declare(cython.Py_ssize_t, 280)
+
+
+def _normal_table(cells, n, terms):
+    """Return (n, terms) Taylor coefficients of the normal distribution function at i / cells."""
+    x = np.arange(n) / cells
+    table = np.zeros((n, terms))
+    table[:, 0] = [0.5 * math.erfc(-value * math.sqrt(0.5)) for value in x.tolist()]
+    density = np.exp(-0.5 * x * x) / np.sqrt(2.0 * np.pi)
+    before, hermite, factorial, sign = np.zeros(n), np.ones(n), 1.0, 1.0
+    for k in range(1, terms):
+        factorial *= k
+        table[:, k] = sign * density * hermite / factorial
+        before, hermite, sign = hermite, x * hermite - (k - 1) * before, -sign
+    return table
+
+
+_NORMAL = cython.declare(cython.double[:, ::1], _normal_table(32, 280, 7))
 
 
 def log_peak(dof):
@@ -91,13 +115,17 @@ def log_peak(dof):
         above *= n
         below *= n + 1.0
         n += 2.0
+    return log(above / below * sqrt(n / dof)) + stirling_series(n) - LOG_SQRT_2PI
+
+
+def stirling_series(n):
+    """Return log(Gamma((n + 1) / 2) / Gamma(n / 2) / sqrt(n / 2)) for n >= MIN_INTEGRAL_DOF."""
     r: cython.double = 1.0 / n
     r2: cython.double = r * r
-    series: cython.double = r * (
+    return r * (
         -1.0 / 4.0
         + r2 * (1.0 / 24.0 + r2 * (-1.0 / 20.0 + r2 * (17.0 / 112.0 - r2 * (31.0 / 36.0))))
     )
-    return log(above / below * sqrt(n / dof)) + series - LOG_SQRT_2PI
 
 
 def log_growth(z, dof):
@@ -125,16 +153,18 @@ def student_tail(z, dof, peak):
     if dof == 2.0:
         root: cython.double = hypot(SQRT_2, z)
         return 1.0 / root / (root + z), density
-    return tail_sum(z * (density / dof), growth, dof), density
+    w: cython.double = 1.0 / (1.0 + z * (z / dof)) if z < MAX_RESIDUAL else exp(-growth)
+    return tail_sum(z * (density / dof), growth, w, dof), density
 
 
-def tail_sum(first, growth, dof):
+def tail_sum(first, growth, w, dof):
     """Return the tail as a sum over n, n + 2, .. until it converges or the integral applies.
+
+    `w` = exp(-growth) = n / (n + z^2).
 
     The terms share one denominator because divisions would dominate the run time.
     """
     n: cython.double = dof
-    w: cython.double = exp(-growth)
     if n >= MIN_INTEGRAL_DOF and w >= MIN_INTEGRAL_RATIO:
         return gaussian_integral(n * growth, n)
     unit: cython.double = 1.0 / (dof if dof > MIN_INTEGRAL_DOF else MIN_INTEGRAL_DOF)
@@ -170,7 +200,7 @@ def gaussian_integral(v2, dof):
         moment = power + (2 * n + 1) * moment
         power *= v2
         scale *= inverse
-    return total * exp(log_peak(dof) + LOG_SQRT_2PI)
+    return total * exp(stirling_series(dof))
 
 
 def standardized(x, location, scale):
@@ -280,13 +310,14 @@ def quantile_with_peaks(q, share, location, scale, dof, peak, n):
 
 
 def upper_tail(x, sign, share, location, scale, dof, peak, n, far):
-    """Return P(X > x), accurate relative to its value, and the density at x.
+    """Return P(X > x), accurate relative to its value, the density at x and its slope.
 
     X is `sign` times the mixture. Gaussian components more than `far` standard deviations away
     count as entirely on their side of x.
     """
     above: cython.double = 0.0
     density: cython.double = 0.0
+    slope: cython.double = 0.0
     k: cython.Py_ssize_t
     for k in range(n):
         probability: cython.double = share[k]
@@ -297,16 +328,79 @@ def upper_tail(x, sign, share, location, scale, dof, peak, n, far):
         height: cython.double = 0.0
         if fabs(z) < far or not isinf(dof[k]):
             tail, height = student_tail(fabs(z), dof[k], peak[k])
+        height = probability * (height / scale[k])
+        density += height
+        if fabs(z) < MAX_RESIDUAL:
+            fall: cython.double = z
+            if not isinf(dof[k]):
+                fall = (dof[k] + 1.0) * (z / (dof[k] + z * z))
+            slope -= height * (fall / scale[k])
+        above += probability * (1.0 - tail if z < 0.0 else tail)
+    return above, density, slope
+
+
+def approximate_tail(x, sign, share, location, scale, dof, n):
+    """Return P(X > x) to about 1e-3, and the derivative of 1 minus it."""
+    above: cython.double = 0.0
+    density: cython.double = 0.0
+    k: cython.Py_ssize_t
+    for k in range(n):
+        probability: cython.double = share[k]
+        if probability == 0.0:
+            continue
+        z: cython.double = (x - sign * location[k]) / scale[k]
+        u: cython.double = min(fabs(z), MAX_RESIDUAL)
+        height: cython.double = 1.0
+        tail: cython.double = 0.0
+        if dof[k] <= 2.0:
+            height = sqrt(2.0 + u * u)
+            tail = 0.5 - 0.5 * u / height
+            height = 1.0 / (height * height * height)
+        elif u < 40.0:
+            if dof[k] <= 200.0 and u > 0.0:
+                # As in `t_cdf`.
+                g: cython.double = (dof[k] - 1.5) / ((dof[k] - 1.0) * (dof[k] - 1.0))
+                height = u / ((dof[k] + z * z) * g)
+                u = sqrt(log1p(z * z / dof[k]) / g)
+                height /= u
+            tail = 1.0 - normal_cdf(u)
+            height *= normal_density(u)
+        else:
+            height = 0.0
         density += probability * (height / scale[k])
         above += probability * (1.0 - tail if z < 0.0 else tail)
     return above, density
 
 
-def upper_quantile(p, sign, share, location, scale, dof, peak, n):
-    """Return the x with P(X > x) = p <= 1/2 by Newton steps on log P(X > x) within a bracket.
+def approximate_quantile(p, sign, share, location, scale, dof, n, low, start, high):
+    """Return an x with P(X > x) near p, from a cheap approximation of the tail."""
+    x: cython.double = start
+    above: cython.double
+    density: cython.double
+    for _ in range(MAX_START_STEPS):
+        above, density = approximate_tail(x, sign, share, location, scale, dof, n)
+        if above > p:
+            low = x
+        else:
+            high = x
+        newton: cython.double = NAN
+        if above > 0.0 and density > 0.0:
+            newton = x + above * log(above / p) / density
+        if low < newton and newton < high:
+            x = newton
+            if fabs(above - p) < START_ERROR * p:
+                return x
+        else:
+            x = low + 0.5 * (high - low)
+    return x
 
-    The logarithm of a Gaussian tail is concave, and that of a power tail is nearly linear over
-    a step, so about six steps are usual. A step that leaves the bracket is replaced by bisection.
+
+def upper_quantile(p, sign, share, location, scale, dof, peak, n):
+    """Return the x with P(X > x) = p <= 1/2 by Halley steps on log P(X > x) within a bracket.
+
+    The search begins at a quantile of a cheap approximation, if p is not too small for that. The
+    error of a step is the cube of the error before, so two evaluations are usual. A step that
+    leaves the bracket is replaced by bisection.
     """
     far: cython.double = NEGLIGIBLE_DISTANCE if p > COMMON_PROBABILITY else INF
     low: cython.double
@@ -314,26 +408,36 @@ def upper_quantile(p, sign, share, location, scale, dof, peak, n):
     high: cython.double
     above: cython.double
     density: cython.double
+    slope: cython.double
     low, x, high = bracket(p, sign, share, location, scale, dof, peak, n)
+    if p > COMMON_PROBABILITY:
+        x = approximate_quantile(p, sign, share, location, scale, dof, n, low, x, high)
     for _ in range(MAX_STEPS):
-        above, density = upper_tail(x, sign, share, location, scale, dof, peak, n, far)
+        above, density, slope = upper_tail(x, sign, share, location, scale, dof, peak, n, far)
         excess: cython.double = (above - p) / p
         if excess > 0.0:
             low = x
         else:
             high = x
         # Without density (between distant components or beyond all of them) there is no slope.
-        newton: cython.double = NAN
+        better: cython.double = NAN
         if above > 0.0 and density > 0.0:
             ratio: cython.double = log1p(excess) if excess > -0.5 else log(above / p)
-            newton = x + above * ratio / density
-            if fabs(excess) < LAST_STEP_ERROR or fabs(newton - x) < ACCURACY * fabs(x):
-                if newton < low:
+            bend: cython.double = 0.5 * ratio * (1.0 + (slope / density) * (above / density))
+            step: cython.double = above * ratio / density
+            error: cython.double = ratio * ratio
+            # A slope below the smallest float is lost; a Newton step needs none.
+            if fabs(bend) < 0.5 and fabs(slope) > MIN_SLOPE:
+                step /= 1.0 + bend
+                error = fabs(ratio) * max(bend * bend, ratio * ratio)
+            better = x + step
+            if error < ACCURACY or fabs(step) < ACCURACY * fabs(x):
+                if better < low:
                     return low
-                return high if newton > high else newton
+                return high if better > high else better
         elif fabs(excess) < ACCURACY:
             return high
-        x = newton if low < newton and newton < high else low + 0.5 * (high - low)
+        x = better if low < better and better < high else low + 0.5 * (high - low)
         if not (low < x and x < high):
             return high
     return x
@@ -387,3 +491,41 @@ def approximate_normal_quantile(p):
     t: cython.double = sqrt(-2.0 * log(p))
     above: cython.double = 2.515517 + t * (0.802853 + t * 0.010328)
     return t - above / (1.0 + t * (1.432788 + t * (0.189269 + t * 0.001308))) + 1e-3
+
+
+def normal_cdf(u):
+    """Return the normal distribution function at u >= 0, to 1e-15."""
+    cell: cython.Py_ssize_t = cython.cast(cython.Py_ssize_t, u * _CELLS + 0.5)
+    if cell >= _N_CELLS:
+        return 1.0
+    d: cython.double = u - cell * (1.0 / 32.0)
+    total: cython.double = _NORMAL[cell, 6]
+    k: cython.Py_ssize_t
+    for k in range(6):
+        total = total * d + _NORMAL[cell, 5 - k]
+    return total
+
+
+def normal_density(u):
+    """Return the density of a standard normal at u >= 0, to 1e-12."""
+    cell: cython.Py_ssize_t = cython.cast(cython.Py_ssize_t, u * _CELLS + 0.5)
+    if cell >= _N_CELLS:
+        return 0.0
+    d: cython.double = u - cell * (1.0 / 32.0)
+    total: cython.double = 6.0 * _NORMAL[cell, 6]
+    k: cython.Py_ssize_t
+    for k in range(5):
+        total = total * d + (5.0 - k) * _NORMAL[cell, 5 - k]
+    return total
+
+
+def t_cdf(x, dof):
+    """Return the distribution function of a standard t, to about 1e-3 (exact for 2 and inf)."""
+    if dof <= 2.0:
+        return 0.5 + 0.5 * x / sqrt(2.0 + x * x)
+    u: cython.double = fabs(x)
+    if dof <= 200.0:
+        g: cython.double = (dof - 1.5) / ((dof - 1.0) * (dof - 1.0))
+        u = sqrt(log1p(x * x / dof) / g)
+    p: cython.double = normal_cdf(min(u, 100.0))
+    return p if x > 0.0 else 1.0 - p

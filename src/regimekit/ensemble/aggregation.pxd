@@ -1,6 +1,6 @@
 cimport cython
 from libc.stdint cimport int64_t
-from regimekit.distributions.student_t cimport log_standard
+from regimekit.distributions.student_t cimport log_standard, normal_cdf, t_cdf
 from regimekit.ensemble.members cimport Components
 
 cdef Py_ssize_t N_NODES
@@ -30,7 +30,5 @@ cdef class SleepingExperts:
     cdef public int64_t trial, sleep
     cdef bint update(self, double[::1] weight) noexcept nogil
 
-cdef double normal_cdf(double u) noexcept nogil
-cpdef double t_cdf(double x, double dof) noexcept nogil
 cdef void set_distribution(Components parts, Py_ssize_t j, double[::1] nodes, double[:, ::1] out) noexcept nogil
 cdef void set_log_densities(Components parts, Py_ssize_t first, Py_ssize_t last, double y, double mass, double[::1] term, double[::1] out, double[::1] top) noexcept nogil

@@ -29,12 +29,11 @@ from __future__ import annotations
 import cython
 import numpy as np
 from cython.cimports.libc.math import exp, fabs, log, log1p, sqrt
-from scipy import special
 
 from regimekit.core.exceptions import SnapshotError
 
 if not cython.compiled:
-    from regimekit.distributions.student_t import log_standard
+    from regimekit.distributions.student_t import log_standard, normal_cdf, t_cdf
 
 MEMORY = 500  # observations
 PRIOR_MEMORY = 100.0  # observations over which the prior is forgotten
@@ -47,28 +46,6 @@ _TINY = cython.declare(cython.double, 1e-300)
 # Smallest noise scale, relative to the location: no two nodes may be the same float.
 _MIN_RELATIVE_SCALE = cython.declare(cython.double, 1e-12)
 _NEGATIVE_INFINITY = cython.declare(cython.double, float("-inf"))
-# Cells of the table of the normal distribution function per unit, their number, and the terms of
-# the expansion in each: the error is below 1e-15.
-_CELLS = cython.declare(cython.Py_ssize_t, 32)
-_N_CELLS = cython.declare(cython.Py_ssize_t, 280)
-_TERMS = cython.declare(cython.Py_ssize_t, 7)
-
-
-def _normal_table(cells, n, terms):
-    """Return (n, terms) Taylor coefficients of the normal distribution function at i / cells."""
-    x = np.arange(n) / cells
-    table = np.zeros((n, terms))
-    table[:, 0] = special.ndtr(x)
-    density = np.exp(-0.5 * x * x) / np.sqrt(2.0 * np.pi)
-    before, hermite, factorial, sign = np.zeros(n), np.ones(n), 1.0, 1.0
-    for k in range(1, terms):
-        factorial *= k
-        table[:, k] = sign * density * hermite / factorial
-        before, hermite, sign = hermite, x * hermite - (k - 1) * before, -sign
-    return table
-
-
-_NORMAL = cython.declare(cython.double[:, ::1], _normal_table(32, 280, 7))
 # Nodes of the grid in noise scales, dense in the middle.
 _OFFSETS = cython.declare(
     cython.double[::1], np.sinh(np.linspace(-4.2, 4.2, 35)) / np.sinh(4.2) * 16.0
@@ -344,31 +321,6 @@ class SleepingExperts:
             self.elapsed[i] = 0
             self.peak[i] = 0.0
         return moved
-
-
-def normal_cdf(u):
-    """Return the normal distribution function at u >= 0, to 1e-15."""
-    cell: cython.Py_ssize_t = cython.cast(cython.Py_ssize_t, u * _CELLS + 0.5)
-    if cell >= _N_CELLS:
-        return 1.0
-    d: cython.double = u - cell * (1.0 / 32.0)
-    total: cython.double = _NORMAL[cell, 6]
-    k: cython.Py_ssize_t
-    for k in range(6):
-        total = total * d + _NORMAL[cell, 5 - k]
-    return total
-
-
-def t_cdf(x, dof):
-    """Return the distribution function of a standard t, to about 1e-3 (exact for 2 and inf)."""
-    if dof <= 2.0:
-        return 0.5 + 0.5 * x / sqrt(2.0 + x * x)
-    u: cython.double = fabs(x)
-    if dof <= 200.0:
-        g: cython.double = (dof - 1.5) / ((dof - 1.0) * (dof - 1.0))
-        u = sqrt(log1p(x * x / dof) / g)
-    p: cython.double = normal_cdf(min(u, 100.0))
-    return p if x > 0.0 else 1.0 - p
 
 
 def set_distribution(parts, j, nodes, out):

@@ -1,7 +1,7 @@
 cimport cython
 from libc.stdint cimport int64_t
 from regimekit.distributions.mixture cimport Mixture
-from regimekit.ensemble.aggregation cimport t_cdf
+from regimekit.distributions.student_t cimport t_cdf
 from regimekit.preprocessing.lag_buffer cimport sort_order
 
 @cython.final

@@ -30,7 +30,7 @@ import numpy as np
 from cython.cimports.libc.math import exp, fabs, isnan, sqrt
 
 if not cython.compiled:
-    from regimekit.ensemble.aggregation import t_cdf
+    from regimekit.distributions.student_t import t_cdf
     from regimekit.preprocessing.lag_buffer import sort_order
 
 # Scale and offset of the flatter law: their squares sum to 1, so the covariance is the same.
