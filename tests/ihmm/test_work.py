@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import sys
+import tracemalloc
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ import numpy as np
 import pytest
 
 import regimekit as rk
+from regimekit.core.model import Model
 from regimekit.ihmm import algorithm
 from regimekit.ihmm.emissions.linear_gaussian import LinearGaussian
 from regimekit.ihmm.hdp import Concentration
@@ -86,15 +88,51 @@ def distinct_rows(model: RegimeModel) -> int:
     return sum(model.engine.count_candidates())
 
 
+STREAMING: dict[str, Callable[[], Model]] = {
+    "noise known": lambda: rk.br_ihmm(noise=0.25, prior_var=9.0),
+    "units estimated": rk.br_ihmm,
+    "auto": rk.auto,
+}
+
+
 @compiled
-def test_one_update_passes_few_python_functions() -> None:
-    """The aim is 15; 64 is the present number. Every item of a generator counts as one."""
-    model, y = fitted(), noise(560)[500:].tolist()
-    counts = []
-    for value in y:
-        calls = python_calls(lambda value=value: model.update(value))
-        counts.append(calls.total())
-    assert np.median(counts) <= 64, calls
+@pytest.mark.parametrize(
+    ("name", "update", "predict"),
+    [("noise known", 15, 15), ("units estimated", 20, 15), ("auto", 40, 40)],
+)
+def test_one_observation_passes_few_python_functions(name: str, update: int, predict: int) -> None:
+    """Every item of a generator counts as one call."""
+    model, y = STREAMING[name](), noise(560).tolist()
+    model.run(y[:500])
+    updates, predictions = [], []
+    for value in y[500:]:
+        predictions.append(python_calls(model.predict))
+        updates.append(python_calls(lambda value=value: model.update(value)))
+    assert np.median([calls.total() for calls in predictions]) <= predict, predictions[-1]
+    assert np.median([calls.total() for calls in updates]) <= update, updates[-1]
+
+
+@compiled
+@pytest.mark.parametrize("name", STREAMING)
+def test_one_observation_allocates_little(name: str) -> None:
+    """At most 16 kB at a time, and nothing that stays."""
+    model, y = STREAMING[name](), noise(560).tolist()
+    model.run(y[:500])
+    peaks, kept = [], []
+    tracemalloc.start()
+    try:
+        for value in y[500:]:
+            before = tracemalloc.get_traced_memory()[0]
+            tracemalloc.reset_peak()
+            model.predict()
+            model.update(value)
+            now, peak = tracemalloc.get_traced_memory()
+            peaks.append(peak - before)
+            kept.append(now - before)
+    finally:
+        tracemalloc.stop()
+    assert np.median(peaks) <= 16_000, sorted(peaks)
+    assert np.median(kept) <= 100, sorted(kept)
 
 
 @compiled

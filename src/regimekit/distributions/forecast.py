@@ -337,6 +337,18 @@ class Forecasts(Sequence[Forecast]):
             normalized,
         )
 
+    def rescaled(self, centre: Array, scale: Array) -> Forecasts:
+        """Return the forecasts of centre + scale * Y, coordinate by coordinate.
+
+        The shares are not normalized again: they keep their bits.
+        """
+        stack = Forecasts.__new__(Forecasts)
+        stack.offset, stack.outlier = self.offset, self.outlier
+        stack.share, stack.dof = self.share, self.dof
+        stack.location = centre + scale * self.location
+        stack.spread = self.spread * scale[:, None] * scale
+        return stack
+
     def __len__(self) -> int:
         return len(self.offset) - 1
 

@@ -87,6 +87,45 @@ class Mixture:
             np.asarray(self.dof)[keep],
         )
 
+    def arrays(self, normalize=False, centre=0.0, scale=1.0):
+        """Return copies of share (K,), location (K, d), spread (K, d, d) and dof (K,).
+
+        Args:
+            normalize: divide the shares by their sum, in the order of `normalize_shares`.
+            centre, scale: locations are mapped to centre + scale * location, and spreads to
+                scale * spread * scale.
+        """
+        n: cython.Py_ssize_t = self.size
+        d: cython.Py_ssize_t = self.dim
+        block = np.empty(n * (2 + d + d * d))
+        out: cython.double[::1] = block
+        shift: cython.double = centre
+        factor: cython.double = scale
+        total: cython.double = 0.0
+        i: cython.Py_ssize_t
+        j: cython.Py_ssize_t
+        k: cython.Py_ssize_t
+        for k in range(n):
+            total += self.share[k]
+        if not normalize:
+            total = 1.0
+        for k in range(n):
+            out[k] = self.share[k] / total
+            out[n + k] = self.dof[k]
+        at: cython.Py_ssize_t = 2 * n
+        for k in range(n):
+            for i in range(d):
+                out[at] = shift + factor * self.location[k, i]
+                at += 1
+        for k in range(n):
+            for i in range(d):
+                for j in range(d):
+                    out[at] = self.spread[k, i, j] * factor * factor
+                    at += 1
+        last: cython.Py_ssize_t = (2 + d) * n
+        location, spread = block[2 * n : last], block[last:]
+        return block[:n], location.reshape(n, d), spread.reshape(n, d, d), block[n : 2 * n]
+
 
 def max_components(offset):
     """Return the largest number of components of one mixture, at least 1."""

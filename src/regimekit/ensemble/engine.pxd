@@ -1,6 +1,7 @@
 cimport cython
 from libc.stdint cimport int64_t
-from regimekit.distributions.mixture cimport Mixture
+from regimekit.distributions.mixture cimport Mixture, joint_log_density
+from regimekit.distributions.student_t cimport log_mixture
 from regimekit.ensemble.calibration cimport Calibration
 from regimekit.ensemble.ensemble cimport Ensemble
 from regimekit.ensemble.history cimport History
@@ -42,6 +43,10 @@ cdef class Engine:
     cdef double[:, ::1] model_results
     cdef double[::1] model_scores, model_probability, model_change, model_ess
     cdef int64_t[::1] season_checks
+    cdef double[::1] scored_share, white
+    cdef double[:, ::1] point, root
+    cdef double log_score(self, double[::1] y) noexcept nogil
+    cdef void add_scored(self) noexcept with gil
     cdef void predict(self, double[::1] raw) noexcept nogil
     cdef bint same_row(self, double[::1] raw) noexcept nogil
     cdef void thin(self) noexcept nogil

@@ -20,6 +20,10 @@ from regimekit.ensemble.regime_selection import RegimeSelection
 from regimekit.preprocessing.scaling import CovariateScaler, Standardizer
 from regimekit.results import OUTLIER, Event
 
+if not cython.compiled:
+    from regimekit.distributions.mixture import joint_log_density
+    from regimekit.distributions.student_t import log_mixture
+
 WINDOW = 1024  # observations stored to rebuild from
 LONG_WINDOW = 4096  # observations stored for a season of more than a quarter of WINDOW
 REPLAY = 500  # of which a member that joins late is given so many
@@ -135,6 +139,8 @@ class Engine:
         self.outlier_share = 0.0
         self.calibration = Calibration(dim)
         self.law, self.corrected, self.forecast = (Mixture(dim, 64) for _ in range(3))
+        self.scored_share = np.zeros(64)
+        self.point, self.root, self.white = np.zeros((1, dim)), np.zeros((dim, dim)), np.zeros(dim)
         self.z, self.x, self.predicted_x = np.zeros(dim), np.zeros(n_x), np.zeros(n_x)
         self.predicted = False
         self.advised_outliers = self.advised_coverage = False
@@ -222,6 +228,82 @@ class Engine:
         self.run_loop(values, rows, out)
         events, self.selection.events = self.selection.events, []
         return out, events
+
+    def step(self, y, raw):
+        """Predict and update with one observation, without the arrays of a run.
+
+        Args:
+            y: (d,) the observation, NaN where missing.
+            raw: (n_x,) covariates.
+
+        Returns:
+            The values of a `Step` in the order of its fields, and the list of events.
+        """
+        value: cython.double[::1] = y
+        row: cython.double[::1] = raw
+        score: cython.double
+        with cython.nogil:
+            self.predict(row)
+            score = self.log_score(value)
+            self.update(value, row)
+        chosen: cython.Py_ssize_t = self.selection.chosen
+        r: cython.double = self.ensemble.regular_probability
+        events, self.selection.events = self.selection.events, []
+        return (
+            self.selection.regime,
+            self.model_probability[chosen],
+            min(max(r, _MIN_WEIGHT), 1.0),
+            r < _OUTLIER,
+            self.model_change[chosen],
+            self.selection.n_regimes,
+            self.model_ess[chosen],
+            score,
+            1,
+        ), events
+
+    def log_score(self, y):
+        """Return the log density of the observation under `forecast`; NaN if it is missing.
+
+        The operations and their order are those of a run, so the result has the same bits.
+        """
+        n: cython.Py_ssize_t = self.forecast.size
+        total: cython.double = 0.0
+        j: cython.Py_ssize_t
+        k: cython.Py_ssize_t
+        if self.scored_share.shape[0] < self.forecast.share.shape[0]:
+            self.add_scored()
+        for k in range(n):
+            total += self.forecast.share[k]
+        for k in range(n):
+            self.scored_share[k] = self.forecast.share[k] / total
+        if self.dim == 1:
+            return log_mixture(
+                y[0],
+                self.scored_share,
+                self.forecast.location[:, 0],
+                self.forecast.spread[:, 0, 0],
+                self.forecast.dof,
+                n,
+                0,
+            )
+        for j in range(self.dim):
+            self.point[0, j] = y[j]
+        return joint_log_density(
+            self.point,
+            0,
+            self.scored_share,
+            self.forecast.location,
+            self.forecast.spread,
+            self.forecast.dof,
+            0,
+            n,
+            self.root,
+            self.white,
+        )
+
+    def add_scored(self):
+        """Make room for the shares of the forecast."""
+        self.scored_share = np.zeros(self.forecast.share.shape[0])
 
     def run_loop(self, y: cython.double[:, ::1], raw: cython.double[:, ::1], out: Columns):
         """Run the loop without the GIL."""
@@ -408,11 +490,27 @@ class Engine:
         self.ensemble = self.fresh_ensemble()
         z = np.ascontiguousarray(self.scaling.to_units(self.scaling.buffer))
         x = np.ascontiguousarray(self.covariate_scaler.scaled(self.rows))
-        for i in range(len(z)):
-            self.ensemble.feed(z[i], x[i])
-            if i < len(z) - 1:
-                self.note_models(self.ensemble.first, 0)
+        self.feed_all(self.ensemble, z, x, True)
         self.selection.match()
+
+    def feed_all(
+        self,
+        ensemble: Ensemble,
+        z: cython.double[:, ::1],
+        x: cython.double[:, ::1],
+        note: cython.bint,
+    ):
+        """Predict and update an ensemble along observations, without the GIL.
+
+        If `note`, the regimes of all but the last observation are passed on.
+        """
+        i: cython.Py_ssize_t
+        with cython.nogil:
+            for i in range(z.shape[0]):
+                ensemble.predict(x[i])
+                ensemble.update(z[i], x[i])
+                if note and i < z.shape[0] - 1:
+                    self.note_models(ensemble.first, 0)
 
     def note_models(self, member, model):
         """Pass the regimes of the regime models on; `model` counts those that infer regimes."""
@@ -485,8 +583,8 @@ class Engine:
         newcomers = self.make_ensemble(self.lineup.season(found, self.n_x), self.seed + 7, found[0])
         z = np.ascontiguousarray(self.scaling.to_units(self.scaling.buffer))
         x = np.ascontiguousarray(self.covariate_scaler.scaled(self.rows))
-        for i in range(max(0, len(z) - REPLAY - max(found)), len(z)):
-            newcomers.feed(z[i], x[i])
+        first = max(0, len(z) - REPLAY - max(found))
+        self.feed_all(newcomers, z[first:], x[first:], False)
         before = len(self.models)
         self.ensemble.join(newcomers, self.lineup.prior_weights, found[0])
         if self.lineup.regime_features is None:

@@ -131,7 +131,10 @@ class Auto(Model):
         return block.forecasts[0], block.step(0)
 
     def _update(self, y: Array, x: Row | None) -> Step:
-        return self._block(y.reshape(1, -1), [x]).step(0)
+        engine = self._started(y.size, x)
+        time = self.time
+        values, events = engine.step(y, self.lineup.covariate_rows([x], time)[0])
+        return Step(*values, tuple(event for event in events if event.time == time))
 
     def _forecast(self, rows: list[Any]) -> list[Forecast]:
         engine = self.engine or self._fresh(self.dim or 1, rows[0])
@@ -284,9 +287,7 @@ def _regimes(filter: RegimeFilter) -> list[Regime]:
 
 def _forecast(law: Mixture) -> Forecast:
     """Return a mixture of the core as a forecast."""
-    n = law.size
-    share, location = np.array(law.share[:n]), np.array(law.location[:n])
-    return Forecast(share, location, np.array(law.spread[:n]), np.array(law.dof[:n]))
+    return Forecast(*law.arrays())
 
 
 def _mixture(components: multistep.Component) -> Mixture:

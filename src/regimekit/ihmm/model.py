@@ -124,8 +124,8 @@ class RegimeModel(Model):
         if self.features.depth:
             self._check_width(self.engine, x)
             return self._mixture(self.engine, self.past, x)
-        share, location, spread, dof = self.engine.predict_one(self._design(self.engine, x))
-        return Forecast.normalized(share, location, spread, dof, self.engine.rate())
+        parts = self.engine.predict_one(self._design(self.engine, x), True)
+        return Forecast(*parts, self.engine.rate())
 
     def _observe(self, y: Array, x: Row | None) -> tuple[Forecast, Step]:
         block = self._learn(y[None], [x])
@@ -137,10 +137,17 @@ class RegimeModel(Model):
             return self._learn(y[None], [x]).step(0)
         return self._step(engine, y, self._design(engine, x))
 
-    def _step(self, engine: RegimeFilter, y: Array, design: Array) -> Step:
-        """Learn one observation without building the arrays of a run."""
+    def _step(self, engine: RegimeFilter, y: Array, design: Array, *units: float) -> Step:
+        """Learn one observation without building the arrays of a run.
+
+        Args:
+            engine: the filter.
+            y: (d,) the observation in the units of the filter.
+            design: its features.
+            units: target, centre and scale, see `RegimeFilter.step`.
+        """
         time = int(engine.clock.time)
-        score, change = engine.step(y, design)
+        score, change = engine.step(y, design, *units)
         if y.size > 1:
             score = float(Forecast.from_mixture(engine.forecast).log_density(y))
         seen = engine.emission.observation.n_seen > 0

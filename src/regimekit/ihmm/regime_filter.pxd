@@ -14,6 +14,8 @@ cdef class Trace:
 
 
 cdef class RegimeFilter(Algorithm):
+    cdef Mixture scored
+    cdef double log_score(self, double y, double centre, double scale) noexcept nogil
     cdef Py_ssize_t loop(
         self, double[:, ::1] y, double[:, :, ::1] designs, double stop_below, Trace trace
     ) noexcept nogil

@@ -50,59 +50,78 @@ class RegimeFilter(Algorithm):
         self, emission, settings, particles, islands, generator, build_probe=None, initialize=True
     ):
         super().__init__(emission, settings, particles, islands, generator, build_probe)
+        self.scored = Mixture(1)
         if initialize:
             self.initialize()
 
-    def predict_one(self, design):
-        """Return the components (share, location, spread, dof) of the next observation."""
-        values: cython.double[:, ::1] = np.array(design, np.float64, order="C")
+    def predict_one(self, design, normalize=False, centre=0.0, scale=1.0):
+        """Return the components (share, location, spread, dof) of the next observation.
+
+        Args:
+            design: (r, m) features.
+            normalize, centre, scale: see `Mixture.arrays`.
+        """
+        values: cython.double[:, ::1] = np.ascontiguousarray(design, np.float64)
         if not (self.predicted and self.same_design(values)):
             with cython.nogil:
                 self.predict(values)
         self.raise_error()
-        n = self.forecast.size
-        return (
-            np.array(self.forecast.share[:n]),
-            np.array(self.forecast.location[:n]),
-            np.array(self.forecast.spread[:n]),
-            np.array(self.forecast.dof[:n]),
-        )
+        return self.forecast.arrays(normalize, centre, scale)
 
-    def step(self, y, design):
+    def step(self, y, design, target=None, centre=0.0, scale=1.0):
         """Learn one observation y (d,) with its design (r, m).
 
+        Args:
+            y: the observation; NaN means missing.
+            design: its features.
+            target: the observation in the user's units, for d = 1; by default y[0].
+            centre, scale: the user's units are centre + scale * y.
+
         Returns:
-            (log density of y under its forecast, the Change or None). The log density is NaN if y
-            is missing, and is computed for d = 1 only.
+            (log density of the target under its forecast, the Change or None). The log density is
+            NaN if y is missing, and is computed for d = 1 only.
         """
         value: cython.double[::1] = y
         features: cython.double[:, ::1] = design
         score: cython.double = float("nan")
-        total: cython.double
+        point: cython.double = value[0] if target is None else target
+        shift: cython.double = centre
+        factor: cython.double = scale
         with cython.nogil:
             if not self.predicted or not self.same_design(features):
                 self.predict(features)
             if self.emission.dim == 1:
-                # As in a run, where the shares are normalized first.
-                total = 0.0
-                for k in range(self.forecast.size):
-                    total += self.forecast.share[k]
-                for k in range(self.forecast.size):
-                    self.forecast.share[k] /= total
-                score = log_mixture(
-                    value[0],
-                    self.forecast.share,
-                    self.forecast.location[:, 0],
-                    self.forecast.spread[:, 0, 0],
-                    self.forecast.dof,
-                    self.forecast.size,
-                    0,
-                )
+                score = self.log_score(point, shift, factor)
             self.update(value, features)
         self.raise_error()
         change = self.change
         self.change = None
         return score, change
+
+    def log_score(self, y, centre, scale):
+        """Return the log density of centre + scale * Y at y, Y the scalar forecast.
+
+        The operations and their order are those of a run, so the result has the same bits.
+        """
+        n: cython.Py_ssize_t = self.forecast.size
+        total: cython.double = 0.0
+        if n > self.scored.share.shape[0]:
+            self.scored.reserve(n)
+        for k in range(n):
+            total += self.forecast.share[k]
+        for k in range(n):
+            self.scored.share[k] = self.forecast.share[k] / total
+            self.scored.location[k, 0] = centre + scale * self.forecast.location[k, 0]
+            self.scored.spread[k, 0, 0] = self.forecast.spread[k, 0, 0] * scale * scale
+        return log_mixture(
+            y,
+            self.scored.share,
+            self.scored.location[:, 0],
+            self.scored.spread[:, 0, 0],
+            self.forecast.dof,
+            n,
+            0,
+        )
 
     def run(self, y, designs, stop_below=0.0):
         """Learn observations y (T, d) with their designs (T, r, m).
@@ -230,12 +249,10 @@ class RegimeFilter(Algorithm):
 
     def row_mass(self):
         """Return the weight of the particles that remember each row as an opened regime."""
-        mass = np.zeros(self.pool.owners.shape[0])
         slots, n = np.asarray(self.particles.slots), np.asarray(self.particles.n_regimes)
         weight = np.exp(np.asarray(self.particles.log_weight)) / self.islands
-        for i in range(n.size):
-            np.add.at(mass, slots[i, : n[i]], weight[i])
-        return mass
+        used = np.arange(slots.shape[1]) < n[:, None]
+        return np.bincount(slots[used], np.repeat(weight, n), self.pool.owners.shape[0])
 
     def transitions_of(self, i):
         """Return P(l | s) of particle i among its regimes and, last, a new one."""

@@ -49,7 +49,12 @@ class InUnits(RegimeModel):
     # ------------------------------------------------------------------ observations
 
     def _predict(self, x: Row | None) -> Forecast:
-        return self._in_user_units(super()._predict(x))
+        engine = self.engine
+        if engine is None or self.features.depth or self.dim != 1:
+            return self._in_user_units(super()._predict(x))
+        centre, reported = self.units.first_units()
+        parts = engine.predict_one(self._design(engine, x), True, centre, reported)
+        return Forecast(*parts, engine.rate())
 
     def _forecast(self, rows: list[Any]) -> list[Forecast]:
         return [self._in_user_units(forecast) for forecast in super()._forecast(rows)]
@@ -64,7 +69,16 @@ class InUnits(RegimeModel):
         return block.forecasts[0], block.step(0)
 
     def _update(self, y: Array, x: Row | None) -> Step:
-        return next(self._stretches(y[None], [x])).step(0)
+        engine = self.engine
+        if engine is None or self.features.depth or self.dim != 1:
+            return next(self._stretches(y[None], [x])).step(0)
+        design = self._design(engine, x)
+        centre, reported = self.units.first_units()
+        measured = self.units.to_units(y)
+        if self._append(y, x):
+            units = np.array([centre]), np.array([reported])
+            return self._learn_in_units(measured[None], y[None], [x], *units, True).step(0)
+        return self._step(engine, measured, design, float(y[0]), centre, reported)
 
     def _append(self, y: Array, x: Row | None) -> bool:
         """Store an observation with its covariates; return whether the units changed."""
@@ -94,13 +108,34 @@ class InUnits(RegimeModel):
             while stop < len(y) and not changed:
                 changed = self._append(y[stop], rows[stop])
                 stop += 1
-            inside = self._learn(measured[: stop - at], rows[at:stop])
-            block = _in_user_units(inside, centre, scale, y[at:stop])
-            if changed:
-                _clear_outlier(block)
-                self._rebuild(block)
-            yield block
+            yield self._learn_in_units(
+                measured[: stop - at], y[at:stop], rows[at:stop], centre, scale, changed
+            )
             at = stop
+
+    def _learn_in_units(
+        self,
+        measured: Array,
+        y: Array,
+        rows: list[Row | None],
+        centre: Array,
+        scale: Array,
+        changed: bool,
+    ) -> Block:
+        """Learn observations in units; rebuild the model if the last one changed them.
+
+        Args:
+            measured: (T, d) observations in the units before them.
+            y: (T, d) the same in the user's units.
+            rows: covariates.
+            centre, scale: (d,) of these units, for forecasts.
+            changed: whether the last observation changed the units.
+        """
+        block = _in_user_units(self._learn(measured, rows), centre, scale, y)
+        if changed:
+            _clear_outlier(block)
+            self._rebuild(block)
+        return block
 
     def _rebuild(self, block: Block) -> None:
         """Rebuild the model in the present units on the stored observations."""
@@ -171,10 +206,7 @@ def _in_user_units(block: Block, centre: Array, scale: Array, y: Array) -> Block
     """Return a block whose forecasts and log scores are in the user's units."""
     inside = block.forecasts
     assert isinstance(inside, Forecasts)
-    spread = inside.spread * scale[:, None] * scale
-    location = centre + scale * inside.location
-    parts = (inside.offset, inside.share, location, spread, inside.dof, inside.outlier)
-    forecasts = Forecasts(*parts)
+    forecasts = inside.rescaled(centre, scale)
     # Not the score in units plus a constant: extreme values are cut there, and the reported scale
     # of a constant stream is wider.
     return replace(block, forecasts=forecasts, log_score=forecasts.log_density(y))

@@ -159,11 +159,9 @@ class Standardizer:
         self.set_reported_scale()
         return changed
 
-    def is_stable(self):
-        """Return whether the next observation cannot change centre or scale."""
-        if not self.all_alive or self.count < _LAST_REFINEMENT:
-            return False
-        return (self.count + 1) % _CHECK_INTERVAL != 0
+    def first_units(self):
+        """Return centre and reported scale of the first coordinate."""
+        return self.centre[0], self.reported_scale[0]
 
     def refines(self):
         """Return whether the count is one at which centre and scale are refined."""
@@ -201,7 +199,7 @@ class Standardizer:
 
     def to_units(self, y):
         """Return observations (.., d) in units."""
-        bounded = np.clip(y, -MAX_VALUE, MAX_VALUE)
+        bounded = np.minimum(np.maximum(y, -MAX_VALUE), MAX_VALUE)
         return (bounded - np.asarray(self.centre)) / np.asarray(self.scale)
 
     def from_units(self, z):
