@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -13,7 +14,8 @@ import pytest
 from joblib._parallel_backends import ThreadingBackend
 
 import regimekit as rk
-from regimekit.panel import seed_of, with_seasons
+from regimekit.io.layout import Layout
+from regimekit.panel import PanelSettings, SeriesTask, run_tasks, seed_of, with_seasons
 from regimekit.preprocessing.time_index import Frequency
 
 SMALL = {"particles": 5, "noise": 1.0}
@@ -51,6 +53,30 @@ def test_a_series_gives_the_same_result_alone() -> None:
     np.testing.assert_array_equal(
         done[done.unique_id == "a"]["mean"], model.run(alone.y.to_numpy()).mean
     )
+
+
+def test_threads_give_the_same_results_in_the_same_order() -> None:
+    table = columns(60)
+    table["unique_id"] = [f"{key}{i % 5}" for i, key in enumerate(table["unique_id"])]
+    frame = pandas.DataFrame(table)
+    one = rk.run_many(frame, horizon=2)
+    four = rk.run_many(frame, horizon=2, jobs=4)
+    for name in ("frame", "events", "forecasts", "scores"):
+        pandas.testing.assert_frame_equal(getattr(one, name), getattr(four, name))
+
+
+def test_threads_hold_few_series_in_memory() -> None:
+    taken: list[int] = []
+
+    def tasks() -> Iterator[SeriesTask]:
+        for k in range(20):
+            taken.append(k)
+            yield SeriesTask(k, [(None, "1.0")] * 3, Layout("y", None, "iso", ()))
+
+    results = run_tasks(tasks(), PanelSettings("last_value", {}), jobs=2)
+    assert next(results).key == 0
+    assert len(taken) <= 4
+    assert [one.key for one in results] == list(range(1, 20))
 
 
 @pytest.mark.slow

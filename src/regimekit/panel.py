@@ -8,7 +8,11 @@ series the table contains.
 from __future__ import annotations
 
 import hashlib
+import os
+import sys
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
@@ -179,7 +183,7 @@ def run_many(
         model: name of the model, see `regimekit.models()`.
         columns: covariates.
         settings: settings of the model, the same for all series.
-        jobs: series run in parallel; -1 for one per core.
+        jobs: number of threads, each with one series at a time; -1 for one per core.
         seed: seed of everything random.
         level: probability of the interval `lower` .. `upper`.
         horizon: steps to forecast after the last observation of every series.
@@ -234,7 +238,7 @@ def run_tasks(
     Args:
         tasks: series; they are taken as they are needed, so that few are in memory.
         settings: settings of all series.
-        jobs: series run in parallel; -1 for one per core.
+        jobs: number of threads, each with one series at a time; -1 for one per core.
     """
     return _execute(partial(run_series, settings=settings), tasks, jobs)
 
@@ -244,15 +248,50 @@ def _execute(
 ) -> Iterator[SeriesResult]:
     """Apply a function to tasks, `jobs` at a time; the only place that knows how jobs run.
 
-    joblib starts processes by default; a caller can choose another backend, such as a cluster.
+    Kernels release the GIL, so threads use all cores. If the caller has chosen a backend of joblib
+    other than its default, such as a cluster, that backend is used.
     """
-    if jobs == 1:
-        yield from map(function, tasks)
-        return
-    import joblib
-
     if jobs != -1:
         whole("jobs", jobs)
+    if jobs == 1:
+        yield from map(function, tasks)
+    elif _backend_chosen():
+        yield from _on_backend(function, tasks, jobs)
+    else:
+        yield from _in_threads(function, tasks, os.cpu_count() or 1 if jobs == -1 else jobs)
+
+
+def _in_threads(
+    function: Callable[[SeriesTask], SeriesResult], tasks: Iterable[SeriesTask], jobs: int
+) -> Iterator[SeriesResult]:
+    """Yield results in the order of the tasks; at most two tasks per thread are in memory."""
+    pool = ThreadPoolExecutor(jobs)
+    waiting: deque[Future[SeriesResult]] = deque()
+    try:
+        for task in tasks:
+            waiting.append(pool.submit(function, task))
+            if len(waiting) >= 2 * jobs:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _backend_chosen() -> bool:
+    """Return whether the caller has chosen a backend of joblib other than its default."""
+    joblib = sys.modules.get("joblib")
+    if joblib is None:
+        return False
+    return type(joblib.parallel.get_active_backend()[0]).__name__ != "LokyBackend"
+
+
+def _on_backend(
+    function: Callable[[SeriesTask], SeriesResult], tasks: Iterable[SeriesTask], jobs: int
+) -> Iterator[SeriesResult]:
+    """Yield results computed by the active backend of joblib."""
+    import joblib
+
     backend = joblib.parallel.get_active_backend()[0]
     # Ray's backend cannot return results one by one.
     streams = getattr(backend, "supports_return_generator", False)
