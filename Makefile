@@ -46,17 +46,19 @@ COVERED_TESTS ?= tests/metrics tests/preprocessing tests/datasets tests/io
 coverage: venv
 	$(BIN)/python -m pytest -q -n 2 -m 'not slow' $(COVERED_TESTS) --cov --cov-report=term
 
-# The tests of the kernels with bounds checks compiled in; `make venv` afterwards builds them without.
+# The tests of the kernels with bounds checks compiled in, built into a folder of their own.
+CHECKED_TESTS := tests/goldens tests/ihmm tests/ensemble
 checked: venv
-	REGIMEKIT_BUILD=checked $(BIN)/python setup.py build_ext --inplace --force
-	$(BIN)/python -m pytest -n 2 -m 'not slow' tests/goldens tests/ihmm tests/ensemble tests/baselines
-	$(BIN)/python setup.py build_ext --inplace --force
+	REGIMEKIT_BUILD=checked $(BIN)/python setup.py --quiet build --build-lib build/checked-lib
+	PYTHONPATH=build/checked-lib $(BIN)/python -c 'import regimekit; assert "checked-lib" in regimekit.__file__'
+	PYTHONPATH=build/checked-lib $(BIN)/python -m pytest -q -n 2 -m 'not slow' $(CHECKED_TESTS)
 
 # Two hundred times kill -9 under load; every observation once, outputs as without.
 soak-serve: venv
 	REGIMEKIT_KILLS=200 $(BIN)/python -m pytest tests/server/test_durability.py -k 'kill_under_load' -s
 
-# What it costs beside others (they live in an environment of their own); WRITE=1 keeps the page.
+# Goals, time per observation beside other packages (in an environment of their own), growth over a
+# long stream. WRITE=1 writes benchmarks/RESULTS.md instead.
 bench: bench-venv
 	.venv-bench/bin/python -m benchmarks $(if $(WRITE),peers --write)
 
@@ -75,7 +77,7 @@ bench-venv: .venv-bench/.made
 .venv-bench/.made: pyproject.toml benchmarks/public/constraints.txt
 	$(PYTHON) -m venv .venv-bench
 	PIP_CONSTRAINT=benchmarks/public/constraints.txt .venv-bench/bin/python -m pip install --quiet \
-	  --disable-pip-version-check -e '.[bench,river]' scoringrules pandas statsforecast ruptures sktime \
+	  --disable-pip-version-check -e '.[bench,river,cli]' scoringrules pandas statsforecast ruptures sktime \
 	  jax particles
 	@touch $@
 

@@ -6,6 +6,7 @@ Cython is a run-time dependency, because the modules import its types.
 Environment variables:
     REGIMEKIT_BUILD=python   build without compiled kernels.
     REGIMEKIT_BUILD=checked  compile with bounds checks, for the tests.
+    REGIMEKIT_BUILD_DIR      folder of the C files, by default build/cython or build/checked.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from setuptools.command.build_ext import build_ext
 SOURCE = Path("src")
 # No contraction: the same bits wherever it is compiled. Sums are not reordered.
 FLAGS = ["-O2", "-g0", "-ffp-contract=off", "-ftree-vectorize", "-fvect-cost-model=dynamic"]
-RUNTIME = ["numpy>=1.26", "scipy>=1.11", "narwhals>=1.20", "joblib>=1.3"]
+RUNTIME = ["numpy>=1.26", "scipy>=1.11", "narwhals>=1.20"]
 MODE = os.environ.get("REGIMEKIT_BUILD", "compiled")
 
 
@@ -61,6 +62,9 @@ def extensions() -> list[Extension]:
     random_library = Path(numpy.__file__).parent / "random" / "lib"
     math_library = Path(numpy.get_include()).parent / "lib"
     windows = sys.platform == "win32"
+    checked = MODE == "checked"
+    # Checked kernels run once, in the tests: compiling quickly matters more.
+    flags = [*FLAGS, "-O1"] if checked else FLAGS
     made = [
         Extension(
             name,
@@ -69,11 +73,10 @@ def extensions() -> list[Extension]:
             library_dirs=[str(random_library), str(math_library)],
             libraries=["npyrandom", "npymath"] if name == "regimekit.core.random" else [],
             define_macros=[("NPY_NO_DEPRECATED_API", "NPY_1_7_API_VERSION")],
-            extra_compile_args=["/O2", "/fp:precise"] if windows else FLAGS,
+            extra_compile_args=["/O2", "/fp:precise"] if windows else flags,
         )
         for name in kernel_modules()
     ]
-    checked = MODE == "checked"
     directives = {
         "language_level": 3,
         "infer_types": True,
@@ -89,8 +92,9 @@ def extensions() -> list[Extension]:
         nthreads=os.cpu_count() or 1,
         compiler_directives=directives,
         include_path=[str(SOURCE)],
-        build_dir="build/checked" if checked else "build/cython",
-        force=checked,
+        build_dir=os.environ.get(
+            "REGIMEKIT_BUILD_DIR", "build/cython" if MODE == "compiled" else f"build/{MODE}"
+        ),
     )
 
 

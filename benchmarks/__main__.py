@@ -1,11 +1,13 @@
-"""`make bench`: what it costs beside others, how time and memory grow.
+"""`make bench`: goals, costs beside other packages, growth of time and memory.
 
     python -m benchmarks                  everything, on the terminal
-    python -m benchmarks peers            beside others, and what is felt
-    python -m benchmarks peers --write    the same, kept in benchmarks/RESULTS.md
+    python -m benchmarks goals            the table of goals without the other packages
+    python -m benchmarks peers            goals, and costs beside other packages
+    python -m benchmarks peers --write    the same, written to benchmarks/RESULTS.md
     python -m benchmarks inside           a long stream, every model
 
-Times are processor times on one core; read the ratios, which come from one run each.
+Times are processor times on one core. Ratios within a run are comparable, times of different runs
+are not. `--build` also measures how long the kernels take to compile.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from rich.markdown import Markdown
 from rich.table import Table
 
 import regimekit as rk
-from benchmarks import results, same_law, speed
+from benchmarks import goals, results, same_law, speed
 from regimekit import datasets as data
 from regimekit.datasets import standardise
 
@@ -74,7 +76,6 @@ def every_model(n: int = 600) -> None:
     table = Table("model", "ms per observation", "beside br_ihmm", box=None)
     base = 0.0
     for name in rk.models():
-        rk.make(name).run(y[:20])  # compile outside the timed part
         begin = time.perf_counter()
         rk.make(name).run(y)
         seconds = (time.perf_counter() - begin) / n
@@ -84,15 +85,21 @@ def every_model(n: int = 600) -> None:
     console.print(table)
 
 
-def beside_others(write: bool, rounds: int) -> None:
-    """The comparison with peers, printed and perhaps kept."""
+def table_of_goals(rounds: int, build: bool) -> list[goals.Measurement]:
+    """Measure the rows of the table of goals, except `br_ihmm.run`."""
+    found = goals.measure(rounds, console.print)
+    return [*found, goals.build_time()] if build else found
+
+
+def beside_others(write: bool, rounds: int, build: bool) -> None:
+    """Print goals and the comparison with other packages; write them if asked to."""
     costs = speed.compare(rounds, console.print)
-    things = speed.felt(rounds)
+    rows = [*speed.run_goals(costs), *table_of_goals(rounds, build), *speed.other(rounds)]
     try:
         law: Sequence[same_law.Agreement] | str = same_law.check()
     except ImportError as error:
         law = str(error)
-    text = results.page(costs, things, law)
+    text = results.page(rows, costs, law)
     console.print(Markdown(text))
     if write:
         RESULTS.write_text(text)
@@ -101,13 +108,17 @@ def beside_others(write: bool, rounds: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("part", nargs="?", choices=("all", "peers", "inside"), default="all")
-    parser.add_argument("--write", action="store_true", help="keep it in benchmarks/RESULTS.md")
+    parts = ("all", "goals", "peers", "inside")
+    parser.add_argument("part", nargs="?", choices=parts, default="all")
+    parser.add_argument("--write", action="store_true", help="write benchmarks/RESULTS.md")
     parser.add_argument("--rounds", type=int, default=5)
-    told = parser.parse_args()
-    if told.part != "inside":
-        beside_others(told.write, told.rounds)
-    if told.part != "peers":
+    parser.add_argument("--build", action="store_true", help="measure the build time as well")
+    options = parser.parse_args()
+    if options.part == "goals":
+        table_of_goals(options.rounds, options.build)
+    if options.part in ("all", "peers"):
+        beside_others(options.write, options.rounds, options.build)
+    if options.part in ("all", "inside"):
         synthetic_time()
         long_stream()
         every_model()

@@ -1,13 +1,15 @@
-"""Others on the same streams: what each costs per observation, or why it is not here.
+"""Other packages on the same streams: what each costs per observation, or why it is not measured.
 
-    regimekit          br_ihmm as it comes (contamination, islands), through `run`
-    paper's rule      the same engine with the paper's rule, which the dense version computes too
+    regimekit         br_ihmm with default settings (contamination, islands), through `run`
+    auto              regimekit's `auto().run`, on levels
+    paper's rule      br_ihmm with the paper's rule, which the dense version computes too
     dense JAX         `dense_jax`, 30 slots padded, as the paper's algorithm is usually written
     dense, trimmed    the same with as many slots as this stream was seen to need, known in advance
     reference         tests/ihmm/reference.py, the paper's rule in plain Python
     particles         a bootstrap filter of that package, told levels, noise and transitions
     river             Holt-Winters and SNARIMAX: point forecasts, no regimes
-    WoLF              one weighted Kalman filter, compiled: no regimes, the least that can be done
+    statsforecast     AutoETS, fitted once to the whole series (not a forecast), or again before
+                      each of the last observations
 
 A peer is a function of the case that returns what to time, a function of nothing. Preparing it
 (imports, compilation) is not timed.
@@ -39,7 +41,7 @@ class Case(NamedTuple):
     X: np.ndarray
 
 
-def case(width: int, batch: int, n: int) -> Case:
+def make_case(width: int, batch: int, n: int) -> Case:
     """Three linear regimes that take turns every 100 values; one value in fifty is far off."""
     rng = np.random.default_rng(width)
     regime = (np.arange(n) // 100) % 3
@@ -64,6 +66,12 @@ def model(case: Case, **settings: Any) -> Any:
 def regimekit(case: Case) -> Job:
     model(case).run(case.y[:50], case.X[:50])
     return lambda: model(case).run(case.y, case.X)
+
+
+def auto(case: Case) -> Job:
+    if case.width != 1:
+        raise ImportError("levels only")
+    return lambda: rk.auto().run(case.y)
 
 
 def paper_rule(case: Case) -> Job:
@@ -176,9 +184,36 @@ def snarimax(case: Case) -> Job:
     return _river(case, lambda: time_series.SNARIMAX(p=1, d=0, q=0))
 
 
+def ets_once(case: Case) -> Job:
+    if case.width != 1:
+        raise ImportError("levels only")
+    from statsforecast.models import AutoETS
+
+    def run() -> None:
+        AutoETS(season_length=1).forecast(y=case.y, h=1, level=[90], fitted=True)
+
+    run()
+    return run
+
+
+def ets_refitted(case: Case) -> Job:
+    if case.width != 1:
+        raise ImportError("levels only")
+    from statsforecast.models import AutoETS
+
+    y = make_case(1, case.batch, len(case.y) + 500).y
+
+    def run() -> None:
+        for t in range(500, len(y)):
+            AutoETS(season_length=1).forecast(y=y[:t], h=1, level=[90])
+
+    return run
+
+
 # Name, what prepares it, how many times fewer observations it is given.
 PEERS: tuple[tuple[str, Callable[[Case], Job], int], ...] = (
     ("regimekit", regimekit, 1),
+    ("regimekit auto", auto, 1),
     ("regimekit, the paper's rule", paper_rule, 1),
     ("dense JAX, 30 slots", dense, 1),
     ("dense JAX, trimmed", trimmed, 1),
@@ -186,4 +221,6 @@ PEERS: tuple[tuple[str, Callable[[Case], Job], int], ...] = (
     ("particles, two known levels", particles, 1),
     ("river Holt-Winters", holt_winters, 1),
     ("river SNARIMAX(1, 0, 0)", snarimax, 1),
+    ("statsforecast AutoETS, one fit", ets_once, 1),
+    ("statsforecast AutoETS, refitted", ets_refitted, 20),
 )

@@ -1,4 +1,4 @@
-"""The comparison as a page of Markdown: benchmarks/RESULTS.md, written by `make bench`."""
+"""Goals and comparison as a page of Markdown: benchmarks/RESULTS.md, by `make bench WRITE=1`."""
 
 from __future__ import annotations
 
@@ -9,24 +9,31 @@ import platform
 from collections.abc import Sequence
 
 import regimekit as rk
+from benchmarks.goals import Measurement
 from benchmarks.same_law import Agreement
-from benchmarks.speed import Cost, Felt
+from benchmarks.speed import OURS, Cost
 
 LARGEST = (
     "At m = 100 the dense version holds 240 MB of covariances. Its time there is far above that of "
     "one pass over them, and why is not known: take its ratios in that column as upper bounds."
 )
-PACKAGES = ("numpy", "jax", "particles", "river", "scipy")
+PACKAGES = ("numpy", "scipy", "jax", "particles", "river", "statsforecast")
 
 
-def page(costs: Sequence[Cost], things: Sequence[Felt], law: Sequence[Agreement] | str) -> str:
-    """The whole page."""
+def page(rows: Sequence[Measurement], costs: Sequence[Cost], law: Sequence[Agreement] | str) -> str:
+    """Return the whole page.
+
+    Args:
+        rows: what was measured, with goals where there are any.
+        costs: times per observation of all packages.
+        law: agreement of the dense version, or why it was not compared.
+    """
     parts = [
-        "# What it costs, beside others",
+        "# Speed and size",
         _made(),
+        _goals(rows),
         _table(costs),
         _ratios(costs),
-        _felt(things),
         _law(law),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
@@ -42,10 +49,10 @@ def _made() -> str:
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
     return (
         f"Written by `make bench WRITE=1` on {today}: {', '.join(versions)}.\n\n"
-        "Processor time per observation on one core, 100 particles, float64, warmed up and "
-        "compiled in advance, best of several rounds taken in turns. All of a column comes from "
-        "one run: read the ratios. m is the number of features, B the batch; "
-        "`benchmarks/peers.py` says what each line does."
+        "Times are processor times on one core, the least of several rounds; packages take turns. "
+        "Ratios within the run are comparable, times of different runs are not. Particles: 100 for "
+        "`br_ihmm`, 30 for each regime model of `auto`. m is the number of features, B the batch "
+        "size. `benchmarks/goals.py` and `benchmarks/peers.py` define each row."
     )
 
 
@@ -61,7 +68,7 @@ def _rows(costs: Sequence[Cost], relative: bool) -> str:
     for peer in dict.fromkeys(cost.peer for cost in costs):
         cells = [peer]
         for m, b in cases:
-            cost, ours = known[peer, m, b], known["regimekit", m, b]
+            cost, ours = known[peer, m, b], known[OURS, m, b]
             value = cost.milliseconds / ours.milliseconds if relative else cost.milliseconds
             cells.append(cost.skipped or f"{value:.3g}")
         lines.append(cells)
@@ -73,14 +80,19 @@ def _table(costs: Sequence[Cost]) -> str:
 
 
 def _ratios(costs: Sequence[Cost]) -> str:
-    title = "## Beside regimekit as it comes (above 1: slower than it)\n\n"
+    title = "## Times over those of `br_ihmm` (above 1: slower)\n\n"
     return title + _rows(costs, relative=True) + "\n\n" + LARGEST if costs else ""
 
 
-def _felt(things: Sequence[Felt]) -> str:
-    lines = [f"| {one.what} | {one.value:.3g} {one.unit} |" for one in things]
-    head = ["## What is felt", "", "| | |", "|---|--:|"]
-    return "\n".join([*head, *lines]) if things else ""
+def _goals(rows: Sequence[Measurement]) -> str:
+    head = ["## Goals", "", "| | goal | reached | |", "|---|--:|--:|---|"]
+    lines = []
+    for row in rows:
+        goal, mark = "", ""
+        if row.goal is not None:
+            goal, mark = f"{row.goal:g} {row.unit}", "yes" if row.reached else "no"
+        lines.append(f"| {row.what} | {goal} | {row.value:.3g} {row.unit} | {mark} |")
+    return "\n".join([*head, *lines])
 
 
 def _law(law: Sequence[Agreement] | str) -> str:
