@@ -124,8 +124,8 @@ class RegimeModel(Model):
         if self.features.depth:
             self._check_width(self.engine, x)
             return self._mixture(self.engine, self.past, x)
-        parts = self.engine.predict_one(self._design(self.engine, x), True)
-        return Forecast(*parts, self.engine.rate())
+        share, location, spread, dof = self.engine.predict_one(self._design(self.engine, x), True)
+        return Forecast(share, location, spread, dof, self.engine.rate())
 
     def _observe(self, y: Array, x: Row | None) -> tuple[Forecast, Step]:
         block = self._learn(y[None], [x])

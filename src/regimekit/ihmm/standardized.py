@@ -53,8 +53,10 @@ class InUnits(RegimeModel):
         if engine is None or self.features.depth or self.dim != 1:
             return self._in_user_units(super()._predict(x))
         centre, reported = self.units.first_units()
-        parts = engine.predict_one(self._design(engine, x), True, centre, reported)
-        return Forecast(*parts, engine.rate())
+        share, location, spread, dof = engine.predict_one(
+            self._design(engine, x), True, centre, reported
+        )
+        return Forecast(share, location, spread, dof, engine.rate())
 
     def _forecast(self, rows: list[Any]) -> list[Forecast]:
         return [self._in_user_units(forecast) for forecast in super()._forecast(rows)]
