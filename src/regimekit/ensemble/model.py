@@ -134,7 +134,8 @@ class Auto(Model):
         engine = self._started(y.size, x)
         time = self.time
         values, events = engine.step(y, self.lineup.covariate_rows([x], time)[0])
-        return Step(*values, events=tuple(event for event in events if event.time == time))
+        own = tuple(event for event in events if event.time == time)
+        return Step._make((*values, own))
 
     def _forecast(self, rows: list[Any]) -> list[Forecast]:
         engine = self.engine or self._fresh(self.dim or 1, rows[0])
