@@ -87,7 +87,9 @@ class Segments:
 
     def coefficients(self, row):
         """Return posterior mean and standard deviation of the coefficients of a row."""
-        raise NotImplementedError
+        raise NotImplementedError(
+            f"{type(self).__name__} must define coefficients(row): regimes() reports them."
+        )
 
     def are_possible(self, visits):
         """Return whether the first rows can result from (n,) numbers of observations."""

@@ -200,11 +200,11 @@ class RegimeFilter(Algorithm):
         """Return the number of distinct rows that the particles of each island store."""
         slots, n = np.asarray(self.particles.slots), np.asarray(self.particles.n_regimes)
         used = np.arange(slots.shape[1]) <= n[:, None]
-        first = np.asarray(self.clock.first)
-        return [
-            np.unique(slots[a:b][used[a:b]]).size
-            for a, b in zip(first[:-1], first[1:], strict=True)
-        ]
+        counts = []
+        for g in range(self.islands):
+            a, b = int(self.clock.first[g]), int(self.clock.first[g + 1])
+            counts.append(np.unique(slots[a:b][used[a:b]]).size)
+        return counts
 
     def extra_rows(self):
         """Return how many rows a batch may need beside those of its candidates (D9)."""

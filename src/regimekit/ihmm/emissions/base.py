@@ -249,7 +249,10 @@ class Emission:
 
     def noise_covariance(self):
         """Return the (d, d) noise covariance: the known one, or the guess of the prior."""
-        raise NotImplementedError
+        raise NotImplementedError(
+            f"{type(self).__name__} must define noise_covariance(): the density of outliers is "
+            "measured in it."
+        )
 
     def outlier_scale(self):
         """Return the (d, d) scale matrix of the density of outliers."""
@@ -257,7 +260,9 @@ class Emission:
 
     def coefficients(self, row):
         """Return posterior mean and standard deviation of the coefficients of a regime."""
-        raise NotImplementedError
+        raise NotImplementedError(
+            f"{type(self).__name__} must define coefficients(row): regimes() reports them."
+        )
 
     # The kernels for callers in Python: one candidate at place 0.
 
