@@ -72,11 +72,12 @@ def test_defaults(server: Any, key: str) -> None:
 def test_an_id_or_a_sequence_number_counts_once(server: Any, key: str) -> None:
     server.make(key)
     rows = [{"id": str(i), "y": float(i)} for i in range(5)]
-    assert server.send(key, rows) == {"accepted": 5, "duplicates": 0, "rows": 5}
+    assert server.send(key, rows) == {"accepted": 5, "duplicates": 0, "rows": 5, "out_of_order": 0}
     assert server.send(key, rows[2:] + [{"id": "5", "y": 5.0}] * 2) == {
         "accepted": 1,
         "duplicates": 4,
         "rows": 6,
+        "out_of_order": 0,
     }
     assert server.send(key, [{"seq": 5, "y": 9.0}, {"seq": 6, "y": 6.0}])["accepted"] == 1
     assert server.send(key, {"seq": 6, "y": 6.0})["duplicates"] == 1

@@ -12,7 +12,7 @@ const SETTINGS = {
   "forecast limit": [["above", "", "upper limit"], ["below", "", "lower limit"], ["horizon", 12, "steps ahead"], ["probability", 0.5, "of a crossing"]],
   stale: [["seconds", 600, "without an observation"]],
 };
-const FORMATS = { json: "https://…, signed JSON", slack: "https://hooks.slack.com/…", email: "mailto:name@host", alertmanager: "http://host:9093" };
+const FORMATS = { json: "URL, gets signed JSON", slack: "URL of an incoming webhook", email: "mailto:name@host", alertmanager: "URL of Alertmanager" };
 
 export function alertsView(main, page) {
   let timer = null;
