@@ -384,6 +384,9 @@ class Forecasts(Sequence[Forecast]):
                 raise RegimekitError(f"q must lie strictly between 0 and 1, got {q!r}.")
         out = np.empty((len(levels), len(self), self.location.shape[1]))
         fill_quantiles(np.array(levels, dtype=float), self.offset, *self._components(), out)
+        # Rounding errors of the two tails may differ by a unit in the last place.
+        order = np.argsort(levels)
+        out[order] = np.maximum.accumulate(out[order], axis=0)
         return out
 
     def log_density(self, y: Array) -> Array:

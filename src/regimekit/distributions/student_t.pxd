@@ -41,6 +41,7 @@ cdef (double, double, double) bracket(
     double p, double sign, const double[:] share, const double[:] location,
     const double[:] scale, const double[:] dof, const double[:] peak,
     Py_ssize_t n) noexcept nogil
+cdef double midpoint(double low, double high) noexcept nogil
 cdef double approximate_normal_quantile(double p) noexcept nogil
 cdef double normal_cdf(double u) noexcept nogil
 cdef double normal_density(double u) noexcept nogil

@@ -47,6 +47,15 @@ MIN_INTEGRAL_RATIO = cython.declare(cython.double, 0.4)
 ACCURACY = cython.declare(cython.double, 1e-15)
 # Limit on the steps of a quantile; two or three are usual.
 MAX_STEPS = cython.declare(cython.int, 300)
+MAX_TERMS = cython.declare(cython.int, 10_000)
+# Steps after which intervals are divided by orders of magnitude, so that 64 more are enough.
+PLAIN_STEPS = cython.declare(cython.int, 60)
+# Length of the last step, in scales of the narrowest component, from which its end is evaluated.
+MAX_LAST_STEP = cython.declare(cython.double, 1e-3)
+# Relative error of the probability of a result, at most.
+LAST_EXCESS = cython.declare(cython.double, 1e-9)
+# Relative error of the probability up to which a step below ACCURACY ends the search.
+MAX_EXCESS = cython.declare(cython.double, 1e-6)
 # Relative error of the probability before the last Newton step towards the start of a quantile,
 # and the limit on these steps.
 START_ERROR = cython.declare(cython.double, 0.1)
@@ -60,6 +69,7 @@ LOG_SQRT_2PI = cython.declare(cython.double, 0.5 * math.log(2 * math.pi))
 SQRT_HALF = cython.declare(cython.double, math.sqrt(0.5))
 SQRT_2 = cython.declare(cython.double, math.sqrt(2.0))
 MAX_FLOAT = cython.declare(cython.double, float(np.finfo(np.float64).max))
+MIN_FLOAT = cython.declare(cython.double, float(np.finfo(np.float64).tiny))
 MAX_RESIDUAL = cython.declare(cython.double, 1e150)  # scales; its square is finite
 
 
@@ -108,6 +118,8 @@ def log_peak(dof):
     """
     if isinf(dof):
         return -LOG_SQRT_2PI
+    if not dof > 0.0:
+        return NAN
     above: cython.double = 1.0
     below: cython.double = 1.0
     n: cython.double = dof
@@ -171,7 +183,10 @@ def tail_sum(first, growth, w, dof):
     term: cython.double = 1.0
     total: cython.double = 1.0
     below: cython.double = 1.0
-    while True:
+    # Not a number: no comparison below would end the loop.
+    if not (w >= 0.0 and dof > 0.0):
+        return NAN
+    for _ in range(MAX_TERMS):
         step: cython.double = (n + 2.0) * unit
         term *= w * (step - unit)
         n += 2.0
@@ -180,7 +195,8 @@ def tail_sum(first, growth, w, dof):
         total = total * step + term
         below *= step
         if w < MIN_INTEGRAL_RATIO and term <= 1e-17 * total:
-            return first * (total / below)
+            break
+    return first * (total / below)
 
 
 def gaussian_integral(v2, dof):
@@ -391,7 +407,7 @@ def approximate_quantile(p, sign, share, location, scale, dof, n, low, start, hi
             if fabs(above - p) < START_ERROR * p:
                 return x
         else:
-            x = low + 0.5 * (high - low)
+            x = 0.5 * low + 0.5 * high
     return x
 
 
@@ -409,10 +425,15 @@ def upper_quantile(p, sign, share, location, scale, dof, peak, n):
     above: cython.double
     density: cython.double
     slope: cython.double
+    narrowest: cython.double = INF
+    i: cython.Py_ssize_t
+    for i in range(n):
+        if share[i] > 0.0 and scale[i] < narrowest:
+            narrowest = scale[i]
     low, x, high = bracket(p, sign, share, location, scale, dof, peak, n)
     if p > COMMON_PROBABILITY:
         x = approximate_quantile(p, sign, share, location, scale, dof, n, low, x, high)
-    for _ in range(MAX_STEPS):
+    for i in range(MAX_STEPS):
         above, density, slope = upper_tail(x, sign, share, location, scale, dof, peak, n, far)
         excess: cython.double = (above - p) / p
         if excess > 0.0:
@@ -431,16 +452,44 @@ def upper_quantile(p, sign, share, location, scale, dof, peak, n):
                 step /= 1.0 + bend
                 error = fabs(ratio) * max(bend * bend, ratio * ratio)
             better = x + step
-            if error < ACCURACY or fabs(step) < ACCURACY * fabs(x):
-                if better < low:
-                    return low
-                return high if better > high else better
+            # A small step may also mean that x lies in a narrow component beside the quantile.
+            near: cython.bint = fabs(step) < ACCURACY * fabs(x) and fabs(excess) < MAX_EXCESS
+            if error < ACCURACY or near:
+                better = low if better < low else (high if better > high else better)
+                # Where the density is small the step may be long, and end in another component.
+                if fabs(better - x) > MAX_LAST_STEP * narrowest:
+                    reached: cython.double
+                    reached, _, _ = upper_tail(
+                        better, sign, share, location, scale, dof, peak, n, far
+                    )
+                    if not fabs(reached - p) <= fabs(above - p):
+                        # The error of x itself is not known to be small.
+                        better = NAN
+                if not isnan(better):
+                    return better
+                if fabs(excess) < LAST_EXCESS:
+                    return x
         elif fabs(excess) < ACCURACY:
             return high
-        x = better if low < better and better < high else low + 0.5 * (high - low)
+        if low < better and better < high and i < 2 * PLAIN_STEPS:
+            x = better
+        else:
+            x = 0.5 * low + 0.5 * high if i < PLAIN_STEPS else midpoint(low, high)
         if not (low < x and x < high):
             return high
     return x
+
+
+def midpoint(low, high):
+    """Return a point between low and high that halves the number of floats between them, nearly."""
+    if low < 0.0 and high > 0.0:
+        return 0.0
+    near: cython.double = min(fabs(low), fabs(high))
+    far: cython.double = max(fabs(low), fabs(high))
+    if far <= 2.0 * near:
+        return 0.5 * low + 0.5 * high
+    size: cython.double = sqrt(max(near, MIN_FLOAT)) * sqrt(far)
+    return size if high > 0.0 else -size
 
 
 def bracket(p, sign, share, location, scale, dof, peak, n):
@@ -464,20 +513,21 @@ def bracket(p, sign, share, location, scale, dof, peak, n):
             if scale[k] > step:
                 step = scale[k]
             end: cython.double = centre + scale[k] * (normal if isinf(dof[k]) else student)
-            if end > 0.25 * MAX_FLOAT:
-                end = 0.25 * MAX_FLOAT
+            if end > MAX_FLOAT:
+                end = MAX_FLOAT
             if end > high:
                 high = end
-            start += share[k] * (centre + scale[k] * normal)
+            first: cython.double = centre + scale[k] * normal
+            start += share[k] * (first if first < MAX_FLOAT else MAX_FLOAT)
             if dof[k] < 2.0:
                 bounded = False
     # With fewer than two degrees of freedom the bound above does not hold: search upwards.
-    while not bounded and high < 0.125 * MAX_FLOAT:
+    while not bounded and high < MAX_FLOAT:
         if upper_tail(high, sign, share, location, scale, dof, peak, n, INF)[0] <= p:
             break
         low = start = high
-        high = high + step
-        step = 2.0 * step
+        high = min(high + step, MAX_FLOAT)
+        step = min(2.0 * step, MAX_FLOAT)
     if start < low:
         start = low
     return low, (start if start < high else high), high
@@ -495,9 +545,10 @@ def approximate_normal_quantile(p):
 
 def normal_cdf(u):
     """Return the normal distribution function at u >= 0, to 1e-15."""
-    cell: cython.Py_ssize_t = cython.cast(cython.Py_ssize_t, u * _CELLS + 0.5)
-    if cell >= _N_CELLS:
+    # Also if u is not a number, which has no cell.
+    if not u * _CELLS + 0.5 < _N_CELLS:
         return 1.0
+    cell: cython.Py_ssize_t = cython.cast(cython.Py_ssize_t, u * _CELLS + 0.5)
     d: cython.double = u - cell * (1.0 / 32.0)
     total: cython.double = _NORMAL[cell, 6]
     k: cython.Py_ssize_t
@@ -508,9 +559,9 @@ def normal_cdf(u):
 
 def normal_density(u):
     """Return the density of a standard normal at u >= 0, to 1e-12."""
-    cell: cython.Py_ssize_t = cython.cast(cython.Py_ssize_t, u * _CELLS + 0.5)
-    if cell >= _N_CELLS:
+    if not u * _CELLS + 0.5 < _N_CELLS:
         return 0.0
+    cell: cython.Py_ssize_t = cython.cast(cython.Py_ssize_t, u * _CELLS + 0.5)
     d: cython.double = u - cell * (1.0 / 32.0)
     total: cython.double = 6.0 * _NORMAL[cell, 6]
     k: cython.Py_ssize_t
