@@ -33,6 +33,7 @@ from regimekit.core.exceptions import (
     unknown,
     whole,
 )
+from regimekit.core.limits import MAX_CHAINS, MAX_ITERATIONS, MAX_REGIMES
 from regimekit.core.maker import Numbers, Pair, Terms, json_value, maker
 from regimekit.core.model import Array, Callback, Model, locked
 from regimekit.core.recorder import Block, Recorder
@@ -49,9 +50,6 @@ from regimekit.serialization.validation import Arrays, Values, affordable
 __all__ = ["BeamFit", "BeamIhmm", "BeamSettings", "beam_ihmm"]
 
 UNKNOWN = "unknown"
-MAX_SWEEPS = 10_000_000  # of one chain
-MAX_CHAINS = 1000
-MAX_REGIMES = 5000
 MAX_VALUE = 1e100  # observations are clipped to this: their squares are finite
 BLOCK = 1024  # observations whose predictive mixtures are stored at a time
 
@@ -76,7 +74,7 @@ class BeamSettings:
     seed: int = 0
 
     def plan(self) -> Sampling:
-        iterations = whole("iterations", self.iterations, most=MAX_SWEEPS)
+        iterations = whole("iterations", self.iterations, most=MAX_ITERATIONS)
         half = iterations // 2
         burn_in = half if self.burn_in is None else whole("burn_in", self.burn_in, least=0)
         if burn_in >= iterations:

@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 
 from regimekit.baselines.run_length import EmissionSegments, RunLengths, Segments
 from regimekit.core.covariates import (
-    MOST_COORDINATES,
     bounded,
     new_past,
     pack_first,
@@ -34,6 +33,7 @@ from regimekit.core.covariates import (
     try_out,
 )
 from regimekit.core.exceptions import RegimekitError, moderate, positive, share, unknown, whole
+from regimekit.core.limits import MAX_DIM, MAX_RUN_LENGTHS
 from regimekit.core.maker import Numbers, Robust, Terms, json_value, maker
 from regimekit.core.model import Array, Model
 from regimekit.distributions.forecast import Forecast
@@ -47,7 +47,6 @@ from regimekit.results import NO_REGIME, OPENED, OUTLIER, Event, Regime, Step, T
 from regimekit.serialization.validation import Arrays, Values
 
 EMISSIONS = ("linear_gaussian", "normal_inverse_gamma")
-MAX_STARTS = 100_000  # starts of a segment that may be stored
 # Reported weights lie in (0, 1].
 MIN_WEIGHT = float(np.finfo(float).tiny)
 _SCALES = {"noise", "noise_shape", "noise_scale", "prior_mean", "prior_var"}
@@ -321,10 +320,11 @@ class Bocd(RunLengthModel):
         self.dim = (
             emission.dim_hint()
             if settings.dim is None
-            else whole("dim", settings.dim, most=MOST_COORDINATES)
+            else whole("dim", settings.dim, most=MAX_DIM)
         )
 
     def _segments(self, shape: Shape) -> Segments:
+        whole("dim", shape.dim, most=MAX_DIM)
         return EmissionSegments(self.emission.build(shape, self._scoring, 1))
 
     def settings(self) -> dict[str, Any]:
@@ -429,4 +429,4 @@ def read_hazard(value: Any) -> float:
 
 def read_kept(value: Any) -> int:
     """Return K, an integer of at least 2: a segment and its possible successor."""
-    return whole("max_run_lengths", value, least=2, most=MAX_STARTS)
+    return whole("max_run_lengths", value, least=2, most=MAX_RUN_LENGTHS)

@@ -23,6 +23,7 @@ from regimekit.core.exceptions import (
     unknown,
     whole,
 )
+from regimekit.core.limits import MAX_TRAINING
 from regimekit.core.maker import Numbers, json_value, maker
 from regimekit.core.model import Array
 from regimekit.ihmm.emissions.base import Shape
@@ -44,7 +45,6 @@ _SCALES = (
     "omega",
 )
 MAX_SCALE = 1e25  # units of y
-MAX_TRAINING = 100_000  # observations
 VARIANCES = ("unknown", "known")
 
 

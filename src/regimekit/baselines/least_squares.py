@@ -12,6 +12,7 @@ from regimekit.baselines.run_length import EmissionSegments
 from regimekit.core import covariates
 from regimekit.core.covariates import bounded, new_past
 from regimekit.core.exceptions import RegimekitError, moderate, positive
+from regimekit.core.limits import MAX_COEFFICIENTS
 from regimekit.core.maker import Terms, maker
 from regimekit.core.model import Array
 from regimekit.distributions.forecast import Forecast
@@ -21,14 +22,15 @@ from regimekit.ihmm.weights import Scoring, weight_code
 from regimekit.preprocessing import features as feature_maps
 from regimekit.preprocessing.features import Past
 from regimekit.preprocessing.frames import Row
-from regimekit.serialization.validation import Arrays, Values, affordable
+from regimekit.serialization.validation import Arrays, Values
+
+_ROUNDING = 1.001  # of stored roots
 
 
 class LeastSquares(Naive):
     """Online ridge regression on features, created by `least_squares`."""
 
     name = "least_squares"
-    limits = Naive.limits | dict.fromkeys(("rows_0", "rows_1"), covariates.STORED)
 
     def __init__(
         self,
@@ -41,6 +43,9 @@ class LeastSquares(Naive):
         self.features = feature_maps.read(features)
         self.ridge = positive("ridge", ridge)
         moderate("ridge", self.ridge)
+        # The posterior covariance is below the prior one, and so is its root.
+        widest = _ROUNDING / np.sqrt(self.ridge)
+        self.limits = {**Naive.limits, "rows_0": covariates.STORED, "rows_1": (-widest, widest)}
         self._like: Row | None = None  # first covariates: they set the order of the columns
 
     def _check(self, x: Any) -> Row | None:
@@ -50,7 +55,11 @@ class LeastSquares(Naive):
         return Shape(dim, self.features.width(x, dim), not self.features.is_matrix)
 
     def _begin(self, shape: Shape) -> None:
-        affordable("features", float(shape.coefficients) ** 2)
+        if shape.coefficients > MAX_COEFFICIENTS:
+            raise RegimekitError(
+                f"features must give at most {MAX_COEFFICIENTS} coefficients, got "
+                f"{shape.coefficients}."
+            )
         settings = GaussianSettings(noise=np.eye(shape.dim).tolist(), prior_var=1.0 / self.ridge)
         unweighted = Scoring(weight_code("none"), np.inf, False, True, True, True, True)
         self.rows = EmissionSegments(settings.build(shape, unweighted, 1))

@@ -18,14 +18,16 @@ values it grows with the number of steps, as for a random walk. For `least_squar
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from regimekit.core import covariates
-from regimekit.core.covariates import MOST_COORDINATES
 from regimekit.core.exceptions import moderate, positive, whole
+from regimekit.core.limits import MAX_COORDINATES, MAX_PERIOD
 from regimekit.core.maker import maker
 from regimekit.core.model import Array, Model
 from regimekit.distributions.forecast import Forecast
@@ -34,7 +36,6 @@ from regimekit.preprocessing.frames import Row
 from regimekit.results import OPENED, Event, Regime, Step, Transitions
 from regimekit.serialization.validation import Arrays, Values, affordable
 
-MAX_PERIOD = 1_000_000  # observations per season
 MAX_ERROR = 1e100  # errors and leverages are clipped to this: their products are finite
 # The smallest integer for which the first forecast has a variance.
 PRIOR_ERRORS = 3.0
@@ -77,13 +78,13 @@ class Naive(Model):
     advised = False
     # Arrays of the state in which NaN means not observed yet.
     holes: ClassVar[tuple[str, ...]] = ()
-    limits: ClassVar[dict[str, tuple[float, float]]] = {"squares": (0.0, 1e220)}
+    limits: Mapping[str, tuple[float, float]] = MappingProxyType({"squares": (0.0, 1e220)})
 
     def __init__(self, error_sd: float = 1.0, dim: int | None = None) -> None:
         self.error_sd = positive("error_sd", error_sd)
         moderate("error_sd", self.error_sd)
         self.dim = self._given_dim = (
-            None if dim is None else whole("dim", dim, most=MOST_COORDINATES)
+            None if dim is None else whole("dim", dim, most=MAX_COORDINATES)
         )
         self.time = 0
         self.spread: Spread | None = None

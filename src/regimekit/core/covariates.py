@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regimekit.core.exceptions import SnapshotError
+from regimekit.core.limits import MAX_COORDINATES
 from regimekit.distributions.forecast import Forecast
 from regimekit.ihmm.emissions.base import Shape
 from regimekit.preprocessing.features import Features, Past
@@ -25,7 +26,6 @@ Array = NDArray[np.float64]
 # The square of its product with the largest coefficient, 1e100, is finite.
 MAX_FEATURE = 1e50
 STORED = (-1e155, 1e155)  # range of stored statistics, because features and residuals are clipped
-MOST_COORDINATES = 10_000  # of y
 
 
 def bounded(features: Array) -> Array:
@@ -95,7 +95,7 @@ def read_dim(values: Values) -> int:
     shape = values["shape"]
     if not isinstance(shape, list) or not shape:
         raise SnapshotError(f"Invalid snapshot: shape must be a list, got {str(shape)[:60]}.")
-    return Values({"shape": shape[0]}).whole("shape", 1, MOST_COORDINATES)
+    return Values({"shape": shape[0]}).whole("shape", 1, MAX_COORDINATES)
 
 
 def try_out(predict: Callable[[], Forecast]) -> None:

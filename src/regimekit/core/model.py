@@ -33,6 +33,7 @@ from numpy.typing import NDArray
 from regimekit.core import advice
 from regimekit.core import explain as explaining
 from regimekit.core.exceptions import RegimekitError, observation, whole
+from regimekit.core.limits import MAX_HORIZON
 from regimekit.core.recorder import Block, Recorder
 from regimekit.distributions.forecast import Forecast, Forecasts
 from regimekit.preprocessing.alignment import Stream, read_stream
@@ -344,7 +345,7 @@ class Model(ABC):
         Raises:
             RegimekitError: if `horizon` or X cannot be used.
         """
-        table = read_table(X, length=whole("horizon", horizon))
+        table = read_table(X, length=whole("horizon", horizon, most=MAX_HORIZON))
         rows = [None if table is None else table.row(h) for h in range(horizon)]
         made = self._forecast([self._check(row) for row in rows])
         stack = Forecasts.stack(made, normalized=True)
@@ -417,6 +418,11 @@ class Model(ABC):
         if calendar is not None:
             values = {**values, CALENDAR: calendar}
         return snapshot.write(self.name, self.settings(), values, arrays, self.state_version)
+
+    @locked
+    def state_bytes(self) -> int:
+        """Return the number of bytes of the arrays in its state."""
+        return sum(array.nbytes for array in self._pack()[1].values())
 
     def save(self, path: str | Path) -> None:
         """Write the model to a file for `regimekit.load`."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from regimekit.core.exceptions import RegimekitError, SnapshotError, unknown
+from regimekit.core.limits import MAX_SNAPSHOT_BYTES
 from regimekit.core.maker import maker
 from regimekit.core.model import CALENDAR, Model
 from regimekit.preprocessing.calendar import Calendar
@@ -245,7 +246,10 @@ def load(path: str | Path) -> Model:
         RegimekitError: if the file cannot be read.
     """
     try:
-        data = Path(path).read_bytes()
+        with Path(path).open("rb") as file:
+            data = file.read(MAX_SNAPSHOT_BYTES + 1)
     except OSError as error:
         raise RegimekitError(f"path cannot be read: {error}.") from None
+    if len(data) > MAX_SNAPSHOT_BYTES:
+        raise SnapshotError(f"{path} has more than {MAX_SNAPSHOT_BYTES} bytes; it is no snapshot.")
     return from_bytes(data)

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regimekit.core.exceptions import RegimekitError, SnapshotError, whole
+from regimekit.core.limits import MAX_PERIOD
 from regimekit.core.registry import make
 from regimekit.ensemble.ensemble import DEPTH
 from regimekit.ensemble.members import MEAN_SEASONS
@@ -29,7 +30,6 @@ Array = NDArray[np.float64]
 
 PARTICLES = 30  # of a member: 100 give no better forecasts or regimes
 PRIOR_VARIANCE = 100.0  # of a level and of the coefficient of a covariate, in units
-MAX_PERIOD = 1_000_000  # of a season that may be named; one beyond the lag buffer is not used
 _NEAREST_LAGS = 3  # longer lags are of a season
 # Members that infer regimes, the simplest first. Lags beside columns infer those of a stream with
 # correlated errors, which columns alone would tile; lags 1 to 3 without columns have no regimes.

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from regimekit.core.covariates import MOST_COORDINATES, try_out
+from regimekit.core.covariates import try_out
 from regimekit.core.exceptions import SnapshotError, observation, whole
+from regimekit.core.limits import MAX_COORDINATES
 from regimekit.core.model import Array, Model
 from regimekit.core.recorder import Block
 from regimekit.distributions.forecast import Forecast, Forecasts, log_densities
@@ -240,7 +241,7 @@ class Auto(Model):
         kept, stored = Values.of(values), Arrays.of(arrays)
         if not kept.flag("started"):
             return
-        dim = kept.whole("dim", 1, MOST_COORDINATES)
+        dim = kept.whole("dim", 1, MAX_COORDINATES)
         stored.floats("scaling.centre", (dim,))  # before an engine of that size is allocated
         self.lineup.unpack(kept, stored)
         n_x = self.lineup.width(self.lineup.like)

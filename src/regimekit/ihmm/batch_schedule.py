@@ -16,8 +16,7 @@ import numpy as np
 from cython.cimports.libc.math import exp, lgamma, log
 
 from regimekit.core.exceptions import RegimekitError, positive, share, unknown, whole
-
-MAX_BATCH = 10_000  # observations
+from regimekit.core.limits import MAX_BATCH
 
 
 class BatchSchedule:

@@ -16,8 +16,6 @@ from regimekit.core.exceptions import RegimekitError, moderate, positive
 from regimekit.ihmm.emissions.base import EmissionSettings
 from regimekit.serialization.validation import affordable
 
-MOST_PARTICLES = 100_000
-MOST_SWEEPS = 10_000_000  # of all particles together at the end of a batch
 LEAST_SHARE = 1e-6  # of the particles that are refreshed
 # Of a variance, and of one over it: a residual of 1e100, over the noise and times the prior's
 # spread, moves a coefficient by less than what a row may hold.

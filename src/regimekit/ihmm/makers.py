@@ -10,6 +10,7 @@ from dataclasses import fields
 from typing import Any
 
 from regimekit.core.exceptions import RegimekitError, unknown, whole
+from regimekit.core.limits import MAX_CLOUD
 from regimekit.core.maker import ByUnits
 from regimekit.ihmm.emissions.base import EmissionSettings
 from regimekit.ihmm.emissions.garch import GarchSettings
@@ -35,7 +36,6 @@ BY_UNITS = {
     },
     GarchSettings: {},
 }
-MAX_POINTS = 100_000  # points of the cloud of a GARCH regime
 
 Maker = Callable[..., RegimeModel]
 
@@ -137,7 +137,7 @@ def _check_garch(chosen: dict[str, Any]) -> None:
             "features must not be given: a GARCH regime has mean zero. "
             "Pass the residuals of a regression as y."
         )
-    whole("cloud", chosen["cloud"], least=16, most=MAX_POINTS)
+    whole("cloud", chosen["cloud"], least=16, most=MAX_CLOUD)
 
 
 br_ihmm = make_maker(

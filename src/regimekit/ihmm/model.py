@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regimekit.core.covariates import (
-    MOST_COORDINATES,
     pack_first,
     pack_lags,
     read_dim,
@@ -25,6 +24,7 @@ from regimekit.core.covariates import (
     read_shape,
 )
 from regimekit.core.exceptions import RegimekitError, SnapshotError, share, unknown, whole
+from regimekit.core.limits import MAX_DIM
 from regimekit.core.maker import json_value
 from regimekit.core.model import Array, Model
 from regimekit.core.recorder import Block
@@ -72,7 +72,7 @@ class RegimeModel(Model):
         whole("seed", settings.seed, least=0)
         self.dim = emission.dim_hint()
         if settings.dim is not None:
-            self.dim = whole("dim", settings.dim, most=MOST_COORDINATES)
+            self.dim = whole("dim", settings.dim, most=MAX_DIM)
         self.reporter = Reporter()
         self.engine: RegimeFilter | None = None
         self._like: Row | None = None  # the first covariates: later ones take their order
@@ -316,6 +316,7 @@ class RegimeModel(Model):
 
     def _engine(self, shape: Shape, begin: bool = True) -> RegimeFilter:
         """Return a filter for observations and features of this shape, if it is affordable."""
+        whole("dim", shape.dim, most=MAX_DIM)
         wide = float(shape.coefficients) ** 2
         affordable("features and particles", wide * 64 + self.chosen.particles * 100.0)
         plan, islands = self.chosen.filter_settings(), self._islands

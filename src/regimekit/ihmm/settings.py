@@ -15,18 +15,13 @@ from typing import Any
 import numpy as np
 
 from regimekit.core.exceptions import RegimekitError, positive, share, unknown, whole
+from regimekit.core.limits import MAX_ISLANDS, MAX_PARTICLES, MAX_REGIMES, MAX_SWEEPS
 from regimekit.core.maker import Pair, Rules, Terms
 from regimekit.ihmm.batch_schedule import BatchSchedule, read_schedule
 from regimekit.ihmm.deviations import Rule, read_rule, write_rule
 from regimekit.ihmm.filter_state import FilterSettings
 from regimekit.ihmm.hdp import Concentration
-from regimekit.ihmm.limits import (
-    LARGEST_SCALE,
-    LEAST_SHARE,
-    MOST_PARTICLES,
-    MOST_SWEEPS,
-    usable,
-)
+from regimekit.ihmm.limits import LARGEST_SCALE, LEAST_SHARE, usable
 from regimekit.ihmm.resampling import SCHEMES
 from regimekit.ihmm.weights import WEIGHTS, Scoring, weight_code
 
@@ -183,7 +178,7 @@ class RegimeSettings:
             schedule=schedule,
             concentration=self.concentration(),
             ess_threshold=share("ess_threshold", self.ess_threshold),
-            max_regimes=whole("max_regimes", self.max_regimes, least=2, most=1000),
+            max_regimes=whole("max_regimes", self.max_regimes, least=2, most=MAX_REGIMES),
             prune_pool=whole("prune_pool", self.prune_pool),
             resampling=self._scheme(rule),
             sweeps=self._sweeps(rule),
@@ -212,8 +207,8 @@ class RegimeSettings:
     def _sweeps(self, rule: Rule) -> int:
         if self.structure_sweeps is None:
             return 1 if rule.D5 else 0
-        particles = whole("particles", self.particles, most=MOST_PARTICLES)
-        most = min(10_000, MOST_SWEEPS // particles)
+        particles = whole("particles", self.particles, most=MAX_PARTICLES)
+        most = min(10_000, MAX_SWEEPS // particles)
         return whole("structure_sweeps", self.structure_sweeps, most=most)
 
     def _stride(self, rule: Rule, schedule: BatchSchedule) -> int:
@@ -236,12 +231,12 @@ class RegimeSettings:
 
     def n_islands(self) -> int:
         """Return the number of islands; by default one per place of the batch."""
-        particles = whole("particles", self.particles, most=MOST_PARTICLES)
+        particles = whole("particles", self.particles, most=MAX_PARTICLES)
         if self.islands is not None:
-            return whole("islands", self.islands, most=particles)
+            return whole("islands", self.islands, most=min(particles, MAX_ISLANDS))
         if not self._is_contamination:
             return 1
-        return max(1, min(self._schedule().fixed, particles // 10))
+        return max(1, min(self._schedule().fixed, particles // 10, MAX_ISLANDS))
 
     def concentration(self) -> Concentration:
         """Return the priors of the transitions."""

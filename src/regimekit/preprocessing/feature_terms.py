@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regimekit.core.exceptions import RegimekitError, positive, unknown, whole
+from regimekit.core.limits import MAX_FEATURES
 from regimekit.preprocessing.frames import position
 
 Array = NDArray[np.float64]
 Index = NDArray[np.intp]
 Names = tuple[str, ...] | None
 MAX_FLOAT = float(np.finfo(np.float64).max)
-MAX_TERMS = 10_000  # terms of a map, and features of a term; protects from crafted snapshots
 
 
 class Moment(NamedTuple):
@@ -91,7 +91,7 @@ class Powers(Term):
 
     def __post_init__(self) -> None:
         names = _distinct("names", self.names, _column)
-        self._set(degree=whole("degree", self.degree, most=MAX_TERMS), names=names)
+        self._set(degree=whole("degree", self.degree, most=MAX_FEATURES), names=names)
 
     @property
     def limit(self) -> float:
@@ -141,7 +141,7 @@ class Season(Term):
         if math.isinf(period):
             raise RegimekitError("period must be finite, got inf.")
         period = int(period) if period.is_integer() else period
-        self._set(period=period, harmonics=whole("harmonics", self.harmonics, most=MAX_TERMS))
+        self._set(period=period, harmonics=whole("harmonics", self.harmonics, most=MAX_FEATURES))
 
     def labels(self, columns: list[str], dim: int) -> list[str]:
         parts = ["", *(f"/{h}" for h in range(2, self.harmonics + 1))]
@@ -199,7 +199,7 @@ class Matrix(Term):
     needs_x: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        self._set(width=whole("width", self.width, most=MAX_TERMS))
+        self._set(width=whole("width", self.width, most=MAX_FEATURES))
 
     def labels(self, columns: list[str], dim: int) -> list[str]:
         return columns
@@ -248,8 +248,10 @@ def read_term(entry: Any) -> Term:
 def _distinct(argument: str, given: Any, tidy: Callable[[str, Any], Any]) -> tuple[Any, ...]:
     if not isinstance(given, (list, tuple)):
         raise RegimekitError(f"{argument} must be a list, got {given!r}.")
-    if len(given) > MAX_TERMS:
-        raise RegimekitError(f"{argument} must have at most {MAX_TERMS} entries, got {len(given)}.")
+    if len(given) > MAX_FEATURES:
+        raise RegimekitError(
+            f"{argument} must have at most {MAX_FEATURES} entries, got {len(given)}."
+        )
     tidied = tuple(tidy(argument, value) for value in given)
     if len(set(tidied)) < len(tidied):
         raise RegimekitError(f"{argument} must be distinct, got {tidied}.")

@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 
 from regimekit.core.exceptions import RegimekitError, whole
+from regimekit.core.limits import MAX_FEATURES
 from regimekit.preprocessing.feature_terms import (
     MAX_FLOAT,
-    MAX_TERMS,
     Array,
     Columns,
     Intercept,
@@ -95,9 +95,9 @@ class Features:
             raise RegimekitError(
                 "features must not be empty. Use intercept() for a constant level."
             )
-        if len(self.terms) > MAX_TERMS:
+        if len(self.terms) > MAX_FEATURES:
             raise RegimekitError(
-                f"features must have at most {MAX_TERMS} terms, got {len(self.terms)}."
+                f"features must have at most {MAX_FEATURES} terms, got {len(self.terms)}."
             )
         if len(self.terms) > 1 and any(isinstance(term, Matrix) for term in self.terms):
             raise RegimekitError(
