@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from regimekit.core.exceptions import RegimekitError, SnapshotError
 from regimekit.serialization import LARGEST, compact, zipped
-from regimekit.serialization.validation import Arrays, Values
+from regimekit.serialization.validation import LATEST, Arrays, Values
 
 MAGIC = "regimekit snapshot"
 FORMAT = compact.FORMAT
@@ -66,6 +66,9 @@ def write(
     size = sum(np.asarray(array).nbytes for array in arrays.values())
     if size > LARGEST:
         raise RegimekitError(f"The model holds {size:.2g} bytes; a snapshot takes {LARGEST:.2g}.")
+    # Counts that reached the largest one that is read stay there.
+    arrays = {name: _saturated(array) for name, array in arrays.items()}
+    values = {name: min(v, LATEST) if type(v) is int else v for name, v in values.items()}
     header = {
         "magic": MAGIC,
         "format": FORMAT,
@@ -75,6 +78,12 @@ def write(
         "values": values,
     }
     return compact.write(header, arrays)
+
+
+def _saturated(array: NDArray[Any]) -> NDArray[Any]:
+    if array.dtype == np.int64 and array.size and array.max() > LATEST:
+        return np.minimum(array, LATEST)
+    return array
 
 
 def read(data: bytes) -> Content:
