@@ -60,7 +60,7 @@ def folder(tmp_path: Path) -> Path:
         (["ragged.csv"], ["2 columns in its header", "line 4", "Correct"]),
         (["bytes.csv"], ["not text"]),
         (["infinite.csv"], ["Row 2", "infinite"]),
-        (["SELECT * FROM nothing"], ["cannot be read", "nothing"]),
+        (["--sql", "SELECT * FROM nothing"], ["cannot be read", "nothing"]),
         (["two.csv", "--target", "load", "--out", "taken"], ["--out taken is a file"]),
         (["two.csv", "--target", "load", "--out", "taken/below"], ["--out taken/below"]),
         (["two.csv", "--target", "load", "--set", "batch"], ["name=value"]),
@@ -74,7 +74,7 @@ def folder(tmp_path: Path) -> Path:
         (["two.csv", "--target", "load", "--settings", "text.csv"], ["settings"]),
         (["two.csv", "--target", "load", "--settings", "nowhere"], ["--settings nowhere"]),
         (["two.csv", "--target", "load", "--future", "two.csv"], ["--future", "--horizon"]),
-        (["two.csv", "--query", "SELECT 1"], ["need a database", "SELECT .. FROM 'two.csv'"]),
+        (["two.csv", "--sql", "SELECT 1"], ["need a database", "SELECT .. FROM 'two.csv'"]),
         (["base.sqlite", "--table", "lode"], ["Did you mean 'load'"]),
         (["base.sqlite"], ["--table", "load, price"]),
     ],
@@ -163,13 +163,13 @@ def test_the_input_is_never_overwritten(regimekit: Regimekit, tmp_path: Path, co
     name = "run.csv" if command == "run" else "comparison.csv"
     table = tmp_path / "out" / name
     table.write_text("y\n" + "1\n2\n" * 10)
-    for file in (f"out/{name}", table, f"SELECT * FROM 'out/{name}'"):
-        said = regimekit(command, file, "--out", "out")
+    for file in ([f"out/{name}"], [table], ["--sql", f"SELECT * FROM 'out/{name}'"]):
+        said = regimekit(command, *file, "--out", "out")
         assert said.code == 2 and "would overwrite the input" in said.err
     assert table.read_text() == "y\n" + "1\n2\n" * 10
     (tmp_path / "more" / "out").mkdir(parents=True)
     (tmp_path / "more" / "out" / "run.csv").write_text("y\n" + "1\n2\n" * 10)
-    said = regimekit("run", "more/out/run.csv", "--model", "last_value", "-q")
+    said = regimekit("run", "more/out/run.csv", "--model", "last_value", "-q", "--out", "new")
     assert said.code == 0, said.err
 
 

@@ -92,7 +92,7 @@ def written(form: str, folder: Path, values: np.ndarray) -> list[Any]:
         return [folder / "x.jsonl"]
     (folder / "plain.csv").write_text("t,y\n" + "".join(lines))
     if form == "query":
-        return [f"SELECT * FROM '{folder / 'plain.csv'}'"]
+        return ["--sql", f"SELECT * FROM '{folder / 'plain.csv'}'"]
     relation = f"read_csv('{folder / 'plain.csv'}')"
     if form == "parquet":
         duckdb.execute(f"COPY (FROM {relation}) TO '{folder / 'x.parquet'}'")

@@ -28,13 +28,13 @@ from regimekit.cli.options import (
     Missing,
     Model,
     Out,
-    Query,
     Quiet,
     Season,
     Setting,
     Sheet,
     Snapshot,
     Sort,
+    Sql,
     Table,
     Target,
     Time,
@@ -75,7 +75,7 @@ def _root(
 
 @app.command()
 def run(
-    file: File,
+    file: File = "",
     target: Target = None,
     time: Time = None,
     columns: Columns = "",
@@ -110,7 +110,7 @@ def run(
     missing: Missing = "",
     sheet: Sheet = None,
     table: Table = None,
-    query: Query = None,
+    sql: Sql = None,
     follow: Annotated[
         bool, typer.Option("--follow", help="Wait for more rows; print one JSON line for each.")
     ] = False,
@@ -144,7 +144,7 @@ def run(
     options = table_options(
         file,
         table,
-        query,
+        sql,
         target or info.get("target"),
         time,
         columns or info.get("columns", ""),
@@ -190,6 +190,7 @@ def resume(
     file: Annotated[
         str | None, typer.Argument(help="Table with more rows (default: the table of the run).")
     ] = None,
+    sql: Sql = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -200,12 +201,12 @@ def resume(
     """
     from regimekit.cli.stream_run import resume_run
 
-    resume_run(folder, file, Console(json, quiet))
+    resume_run(folder, file, sql, Console(json, quiet))
 
 
 @app.command()
 def compare(
-    file: File,
+    file: File = "",
     models: Annotated[
         str, typer.Option(help="Names of the models, comma-separated; see `models`.")
     ] = "",
@@ -223,7 +224,7 @@ def compare(
     missing: Missing = "",
     sheet: Sheet = None,
     table: Table = None,
-    query: Query = None,
+    sql: Sql = None,
     out: Out = Path("out"),
     json: Json = False,
     quiet: Quiet = False,
@@ -233,7 +234,7 @@ def compare(
     from regimekit.cli.model_selection import compare_models
 
     options = table_options(
-        *(file, table, query, target, time, columns, lags, season),
+        *(file, table, sql, target, time, columns, lags, season),
         settings=pipeline.parse_settings(set_),
         level=level,
         burn_in=burn_in,
@@ -248,7 +249,7 @@ def compare(
 
 @app.command()
 def backtest(
-    file: File,
+    file: File = "",
     target: Target = None,
     time: Time = None,
     columns: Columns = "",
@@ -270,7 +271,7 @@ def backtest(
     missing: Missing = "",
     sheet: Sheet = None,
     table: Table = None,
-    query: Query = None,
+    sql: Sql = None,
     out: Out = Path("out"),
     json: Json = False,
     quiet: Quiet = False,
@@ -284,7 +285,7 @@ def backtest(
     from regimekit.cli.model_selection import backtest_model
 
     options = table_options(
-        *(file, table, query, target, time, columns, lags, season),
+        *(file, table, sql, target, time, columns, lags, season),
         model=model,
         settings=pipeline.parse_settings(set_),
         level=level,
@@ -299,7 +300,7 @@ def backtest(
 
 @app.command()
 def tune(
-    file: File,
+    file: File = "",
     target: Target = None,
     time: Time = None,
     out: Annotated[Path, typer.Option("--out", help="Settings file.")] = Path("settings.json"),
@@ -329,7 +330,7 @@ def tune(
     missing: Missing = "",
     sheet: Sheet = None,
     table: Table = None,
-    query: Query = None,
+    sql: Sql = None,
     set_: Setting = None,
     json: Json = False,
     quiet: Quiet = False,
@@ -339,7 +340,7 @@ def tune(
     from regimekit.cli.model_selection import tune_model
 
     options = table_options(
-        *(file, table, query, target, time, columns, lags, season),
+        *(file, table, sql, target, time, columns, lags, season),
         model=model,
         settings=pipeline.parse_settings(set_),
         burn_in=burn_in,

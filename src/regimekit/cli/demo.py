@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from regimekit.datasets import Dataset, regime_stream
 from regimekit.io import ColumnChoice, TableRequest
 from regimekit.results import Run
 
-TABLE, FIGURE = "demo.csv", "demo.png"
+TABLE, FIGURE = output.DEMO
 _BURN_IN = 50  # first observations that are not scored
 _MIN_LENGTH = 20
 # Noise variance and prior variance of the generated stream, for the model that does not
@@ -39,7 +40,7 @@ def run_demo(out: Path, n: int, seed: int, model: str, console: Console) -> None
     settings: dict[str, Any] = dict(_KNOWN_SETTINGS.get(model, {}))
     settings |= {"seed": seed} if "seed" in make(model).settings() else {}
     stream = regime_stream(seed=seed, n=n)
-    with ResultFolder(out) as folder:
+    with ResultFolder(out, output.DEMOS) as folder:
         output.write_csv(folder.path(TABLE), {"y": stream.y.tolist()})
         folder.commit()
     options = PipelineOptions(
@@ -47,14 +48,15 @@ def run_demo(out: Path, n: int, seed: int, model: str, console: Console) -> None
     )
     stream_run, summary = run_file(options, out, "csv", console)
     run = stream_run.recent.run()
-    with ResultFolder(out) as folder:
+    with ResultFolder(out, output.DEMOS) as folder:
+        shutil.copyfile(out / TABLE, folder.path(TABLE))
         try:
             title = f"{model} on a generated stream"
             figure = plotting.run_figure(run, stream.y, title, truth=stream.regimes)
             plotting.save(figure, folder.path(FIGURE))
         except plotting.NoPictures as error:
             console.warn(f"{FIGURE} was not written. {error}")
-        files = [TABLE, *folder.commit(), *summary["files"]]
+        files = [*folder.commit(), *summary["files"]]
     scores, truth = _scores(run, stream), _compare_with_truth(run, stream)
     console.result({"model": model, "scores": scores, "truth": truth, "out": str(out)})
     console.info()

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from regimekit.cli.console import Console, Interrupt, to_json
-from regimekit.cli.output import MODEL
+from regimekit.cli.output import MODEL, check_not_input
 from regimekit.cli.pipeline import PipelineOptions
 from regimekit.core.exceptions import RegimekitError, whole
 from regimekit.core.model import Model
@@ -201,9 +201,9 @@ def _check(options: PipelineOptions, out: Path | None, resume: bool) -> None:
     name, request = options.model_name, options.request
     if not REGISTRY[name].online:
         raise RegimekitError(f"--model {name} needs the whole stream, so it cannot follow one.")
-    if options.choice.by or options.horizon or options.sort or request.table or request.query:
+    if options.choice.by or options.horizon or options.sort or request.table or request.sql:
         raise RegimekitError(
-            "--follow cannot be combined with --by, --horizon, --sort, --table or --query."
+            "--follow cannot be combined with --by, --horizon, --sort, --table or --sql."
         )
     if resume and out is None:
         raise RegimekitError("--resume needs --out: the folder of the stopped stream.")
@@ -214,8 +214,14 @@ def _check(options: PipelineOptions, out: Path | None, resume: bool) -> None:
             f"--out {out} contains a followed stream. Continue it with --resume, or choose another "
             "folder."
         )
-    if (out / LINES).resolve() == Path(request.file).resolve():
-        raise RegimekitError(f"--out {out} would overwrite the input. Choose another folder.")
+    for name in (LINES, MODEL):
+        check_not_input(out / name, options.inputs)
+        # Without a checkpoint the file has another origin.
+        if (out / name).exists() and not (out / CHECKPOINT).exists():
+            raise RegimekitError(
+                f"--out {out} contains {name}, which is not part of a followed stream. Choose "
+                "another folder, or move it."
+            )
 
 
 def _start(

@@ -13,7 +13,16 @@ from numpy.typing import NDArray
 
 from regimekit import plotting
 from regimekit.cli.console import Console, format_number
-from regimekit.cli.output import BACKTEST, COMPARISON, ResultFolder, check_writable, write_csv
+from regimekit.cli.output import (
+    BACKTEST,
+    BACKTESTS,
+    COMPARISON,
+    COMPARISONS,
+    ResultFolder,
+    check_not_input,
+    check_writable,
+    write_csv,
+)
 from regimekit.cli.pipeline import Pipeline, PipelineOptions, open_pipeline, takes_features
 from regimekit.core.display import count
 from regimekit.core.exceptions import RegimekitError, unknown
@@ -39,7 +48,7 @@ def compare_models(
         out: result folder.
         console: output.
     """
-    with ResultFolder(out, options.request.file) as folder:
+    with ResultFolder(out, COMPARISONS, options.inputs, options.request.sql) as folder:
         pipeline = open_pipeline(options, console, show_model=False)
         block = pipeline.read_all(console)
         target = pipeline.layout.target
@@ -118,7 +127,7 @@ def backtest_model(
         out: result folder.
         console: output.
     """
-    with ResultFolder(out, options.request.file) as folder:
+    with ResultFolder(out, BACKTESTS, options.inputs, options.request.sql) as folder:
         pipeline = open_pipeline(options, console)
         block = pipeline.read_all(console)
         done = backtest(
@@ -173,6 +182,7 @@ def tune_model(
         console: output.
         **search: further arguments of `regimekit.tune`.
     """
+    check_not_input(out, (*options.inputs, space))
     check_writable(out)
     pipeline = open_pipeline(options, console)
     block = pipeline.read_all(console)
@@ -187,7 +197,7 @@ def tune_model(
         **search,
     )
     layout = pipeline.layout
-    info = {"file": options.request.file, "target": layout.target}
+    info = {"file": options.request.name, "target": layout.target}
     info |= {"columns": ",".join(layout.columns), "burn_in": str(options.burn_in)}
     replace(result, info=result.info | info).save(out)
     _print_tuned(result, _run_command(pipeline, out), out, console)
@@ -206,8 +216,8 @@ def _read_space(file: Path | None) -> dict[str, Any] | None:
 def _run_command(pipeline: Pipeline, out: Path) -> str:
     """Return the command that runs the table with the settings file."""
     options, request = pipeline.options, pipeline.options.request
-    words = ["regimekit", "run", request.file, "--target", pipeline.layout.target]
-    given = {"--time": options.choice.time, "--table": request.table, "--query": request.query}
+    words = ["regimekit", "run", *filter(None, [request.file]), "--target", pipeline.layout.target]
+    given = {"--time": options.choice.time, "--table": request.table, "--sql": request.sql}
     for option, value in given.items():
         words += [option, value] if value else []
     words += ["--sort"] if options.sort else []

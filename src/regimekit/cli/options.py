@@ -21,8 +21,8 @@ def _complete_model(incomplete: str) -> list[str]:
 File = Annotated[
     str,
     typer.Argument(
-        help="CSV (also gzipped), xlsx, Parquet, JSON lines, a duckdb or SQLite database, a SQL "
-        "query, or - for standard input; one row per time."
+        help="CSV (also gzipped), xlsx, Parquet, JSON lines, a duckdb or SQLite database, or - "
+        "for standard input; one row per time. Not needed with --sql."
     ),
 ]
 Target = Annotated[
@@ -56,7 +56,10 @@ Season = Annotated[
     ),
 ]
 Table = Annotated[str | None, typer.Option(help="Table of a database.")]
-Query = Annotated[str | None, typer.Option(help="SQL query on a database.")]
+Sql = Annotated[
+    str | None,
+    typer.Option("--sql", help="One SELECT statement, on the database FILE or on files it names."),
+]
 Sort = Annotated[bool, typer.Option("--sort", help="Sort the rows by time first.")]
 Model = Annotated[
     str,
@@ -80,7 +83,7 @@ Snapshot = Annotated[Path, typer.Argument(help="A model.regimekit, or the folder
 def table_options(
     file: str,
     table: str | None,
-    query: str | None,
+    sql: str | None,
     target: str | None,
     time: str | None,
     columns: str,
@@ -112,7 +115,7 @@ def table_options(
         parse_missing(missing),
     )
     return pipeline.PipelineOptions(
-        TableRequest(file, sheet or table, query),
+        TableRequest(file, sheet or table, sql),
         choice,
         lags=pipeline.parse_steps("--lags", lags),
         seasons=pipeline.parse_numbers("--season", season),

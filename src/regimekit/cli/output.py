@@ -10,8 +10,10 @@ import csv
 import json
 import math
 import os
+import re
 import shutil
 import tempfile
+from collections.abc import Iterable
 from dataclasses import MISSING, fields
 from datetime import datetime
 from pathlib import Path
@@ -29,7 +31,8 @@ from regimekit.core.registry import load
 from regimekit.io import ObservationReader
 from regimekit.io.columns import Columns
 from regimekit.io.observations import time_array
-from regimekit.io.reader import connect, quote_name, quote_text
+from regimekit.io.reader import connect, quote_name, quote_path, quote_text
+from regimekit.io.temporary import TemporaryFolder
 from regimekit.preprocessing.time_column import format_time
 from regimekit.results import NO_REGIME, Event, Run
 
@@ -38,51 +41,105 @@ FORECASTS, SCORES, ERRORS = "forecasts.csv", "scores.csv", "errors.csv"
 PARQUET, RECORD, MODEL, REPORT = "run.parquet", "run.json", "model.regimekit", "report.html"
 MODELS = "models"  # folder with one snapshot per series
 REPORTS = "reports"  # folder with one page per series
+DEMO = ("demo.csv", "demo.png")
 COMPARISON = ("comparison.csv", "comparison.png")
 BACKTEST = ("backtest.csv", "backtest.png")
 # Files of an earlier run with these names are deleted if the next run does not write them.
 RUN_FILES = (RUN, PARQUET, EVENTS, REGIMES, FORECASTS, SCORES, ERRORS, MODEL, RECORD, REPORT)
+_FORMULA_STARTS = ("=", "+", "-", "@")  # of cells that spreadsheets execute
 REPORT_ROWS = 100_000  # latest observations that a report shows
-RECORD_FORMAT = 2  # version of run.json
+RECORD_FORMAT = 3  # version of run.json
+_CSV_NOTATION = "header=true, delim=',', quote='\"'"  # of our own files, for duckdb
+_MODEL_FILE = re.compile(rf"{MODELS}/[\w.-]+\.regimekit")
+# Entries of run.json that every command may read.
+_RECORD_FIELDS = {"file": str, "target": str, "observations": int, "files": list}
+
+
+class ResultKind(NamedTuple):
+    """Files that a command writes to its result folder.
+
+    Attributes:
+        record: JSON file that lists the files that were written.
+        names: names of all files that may be written.
+        models: whether snapshots may be written to the folder `MODELS`.
+    """
+
+    record: str
+    names: tuple[str, ...]
+    models: bool = False
+
+
+RUNS = ResultKind(RECORD, RUN_FILES)
+PANELS = ResultKind(RECORD, RUN_FILES, models=True)
+COMPARISONS = ResultKind("comparison.json", COMPARISON)
+BACKTESTS = ResultKind("backtest.json", BACKTEST)
+DEMOS = ResultKind("demo.json", DEMO)
 
 
 class ResultFolder:
     """Folder of results. Use it as a context, and call `commit` after the last file.
 
+    Only files that are listed in the record of an earlier command are replaced or deleted.
+
     Args:
         folder: the folder; it is created.
-        table: input file or query, which must not be overwritten.
+        kind: files that will be written.
+        inputs: input files, which must not be overwritten.
+        sql: SQL query, whose files must not be overwritten.
 
     Raises:
-        RegimekitError: if the folder cannot be written, or contains the input under the name of a
-            result.
+        RegimekitError: if the folder cannot be written, or contains a file of another origin or an
+            input under the name of a result.
     """
 
-    def __init__(self, folder: Path, table: str = "") -> None:
+    def __init__(
+        self,
+        folder: Path,
+        kind: ResultKind = RUNS,
+        inputs: Iterable[str | Path | None] = (),
+        sql: str | None = None,
+    ) -> None:
         if folder.is_file():
             raise RegimekitError(f"--out {folder} is a file. Name a folder.")
-        for name in (*RUN_FILES, *COMPARISON, *BACKTEST):
-            target = folder / name
-            is_input = bool(table) and target.resolve() == Path(table).resolve()
-            # A query names its files in quotation marks.
-            if is_input or f"'{target}'" in table:
-                raise RegimekitError(
-                    f"--out {folder} would overwrite the input {target}. Choose another folder."
-                )
-        self.folder = folder
+        self.folder, self._kind = folder, kind
+        self._earlier = _listed_files(folder / kind.record)
+        for target in (folder / name for name in (*kind.names, kind.record)):
+            if target.exists():
+                # A query may name the file by any path.
+                check_not_input(target, inputs, target.name in (sql or ""))
+        self._check_foreign()
         self._created = not folder.exists()
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            self.staging = Path(tempfile.mkdtemp(prefix=".regimekit-", dir=folder))
+            self._staging = TemporaryFolder(".regimekit-", folder)
         except OSError as error:
             reason = error.strerror or error
             raise RegimekitError(f"--out {folder} cannot be written: {reason}.") from None
 
+    def _check_foreign(self) -> None:
+        """Raise if a file of another origin has the name of a result."""
+        names = {Path(name) for name in (*self._kind.names, self._kind.record)}
+        if self._kind.models:
+            for folder in (MODELS, REPORTS):
+                found = (self.folder / folder).glob("*")
+                names |= {path.relative_to(self.folder) for path in found}
+        for name in sorted(names - self._earlier):
+            if (self.folder / name).exists():
+                raise RegimekitError(
+                    f"--out {self.folder} contains {name}, which was not written by an earlier run "
+                    f"({self._kind.record} does not list it). Choose another folder, or move it."
+                )
+
     def path(self, name: str) -> Path:
         """Return the path to which a file is written before `commit`."""
-        target = self.staging / name
+        target = self._staging.path / name
         target.parent.mkdir(parents=True, exist_ok=True)
         return target
+
+    @property
+    def staging(self) -> Path:
+        """Folder with the files before `commit`."""
+        return self._staging.path
 
     def write_record(self, **content: Any) -> None:
         """Write run.json."""
@@ -92,14 +149,15 @@ class ResultFolder:
     def convert_run_to_parquet(self) -> None:
         """Replace run.csv by run.parquet."""
         source = self.path(RUN)
-        relation = f"read_csv({quote_text(source)}, header=true, delim=',', sample_size=-1)"
+        relation = f"read_csv({quote_path(source)}, {_CSV_NOTATION}, sample_size=-1)"
         _copy_table(relation, self.path(PARQUET), "parquet")
         source.unlink()
 
     def copy_rows(self, file_format: str) -> None:
         """Copy run.csv and events.csv of the earlier run, so that rows can be appended."""
         if file_format == "parquet":
-            relation = f"read_parquet({quote_text(self.folder / PARQUET)})"
+            path = quote_path(self.folder / PARQUET)
+            relation = f"read_parquet({path}, hive_partitioning=false)"
             _copy_table(relation, self.path(RUN), "csv, header true")
         else:
             shutil.copyfile(self.folder / RUN, self.path(RUN))
@@ -107,40 +165,83 @@ class ResultFolder:
 
     def commit(self) -> list[str]:
         """Move all files to the result folder and return their names."""
-        staged = (path for path in self.staging.rglob("*") if path.is_file())
-        written = sorted(path.relative_to(self.staging) for path in staged)
+        record = self.path(self._kind.record)
+        content = json.loads(record.read_text()) if record.exists() else {}
+        record.touch()
+        written = self._staging.files()
+        record.write_text(to_json(content | {"files": [str(name) for name in written]}) + "\n")
         for name in written:
             target = self.folder / name
             target.parent.mkdir(parents=True, exist_ok=True)
-            os.replace(self.staging / name, target)
-        # A comparison in the folder of a run has no record and keeps the files of the run.
-        if Path(RECORD) in written:
-            self._delete_stale(set(written))
+            os.replace(self._staging.path / name, target)
+        self._delete_stale(set(written))
         return [str(name) for name in written]
 
     def _delete_stale(self, written: set[Path]) -> None:
-        models = self.folder / MODELS
-        stale = {Path(name) for name in RUN_FILES}
-        stale |= {path.relative_to(self.folder) for path in models.glob("*.regimekit")}
-        stale |= {p.relative_to(self.folder) for p in (self.folder / REPORTS).glob("*.html")}
-        for name in stale - written:
+        for name in self._earlier - written:
             (self.folder / name).unlink(missing_ok=True)
-        if models.is_dir() and not any(models.iterdir()):
-            models.rmdir()
+        for folder in (self.folder / MODELS, self.folder / REPORTS):
+            if folder.is_dir() and not any(folder.iterdir()):
+                folder.rmdir()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        shutil.rmtree(self.staging, ignore_errors=True)
+        self._staging.close()
         if self._created and not any(self.folder.iterdir()):
             self.folder.rmdir()
 
 
-class CsvWriter:
-    """CSV file that is written block by block; rows are appended to an existing file."""
+def _listed_files(record: Path) -> set[Path]:
+    """Return the files that a record lists, and the record itself; empty if there is none.
 
-    def __init__(self, path: Path) -> None:
+    A record may come from anywhere, so other names than those of results are ignored.
+    """
+    try:
+        listed = json.loads(record.read_text())["files"]
+    except (OSError, ValueError, TypeError, KeyError):
+        return set()
+    if not isinstance(listed, list):
+        return set()
+    own = re.compile(
+        "|".join(map(re.escape, (*RUN_FILES, *COMPARISON, *BACKTEST, *DEMO, record.name)))
+    )
+    page = re.compile(rf"{REPORTS}/[\w.-]+\.html")
+    names = {name for name in listed if isinstance(name, str)}
+    return {
+        Path(name) for name in names if any(p.fullmatch(name) for p in (own, page, _MODEL_FILE))
+    }
+
+
+def check_not_input(target: Path, inputs: Iterable[str | Path | None], named: bool = False) -> None:
+    """Raise an error if a result would overwrite an input.
+
+    Args:
+        target: file to write.
+        inputs: input files; empty ones are ignored.
+        named: whether a query seems to read the target.
+    """
+    for file in inputs:
+        if file and target.exists() and Path(file).exists():
+            named = named or target.samefile(file)
+    if named:
+        raise RegimekitError(
+            f"--out {target.parent} would overwrite the input {target}. Choose another folder."
+        )
+
+
+class CsvWriter:
+    """CSV file that is written block by block; rows are appended to an existing file.
+
+    Args:
+        path: the file.
+        escape: whether to mark texts that a spreadsheet would take for formulae with a quotation
+            mark; not for a file that will be converted to Parquet.
+    """
+
+    def __init__(self, path: Path, escape: bool = True) -> None:
+        self._cell = csv_cell if escape else _plain_cell
         self._needs_header = not path.exists() or path.stat().st_size == 0
         self._target = path.open("a", newline="")
         self._writer = csv.writer(self._target, lineterminator="\n")
@@ -149,9 +250,9 @@ class CsvWriter:
     def add(self, columns: Columns) -> None:
         """Append rows; the column names of the first block are the header."""
         if self._needs_header and columns:
-            self._writer.writerow(columns)
+            self._writer.writerow([self._cell(name) for name in columns])
             self._needs_header = False
-        rows = [[csv_cell(value) for value in row] for row in zip(*columns.values(), strict=True)]
+        rows = [[self._cell(value) for value in row] for row in zip(*columns.values(), strict=True)]
         self._writer.writerows(rows)
         self.rows += len(rows)
 
@@ -169,7 +270,16 @@ def write_csv(path: Path, columns: Columns) -> None:
 
 
 def csv_cell(value: Any) -> Any:
-    """Return a value as a CSV cell: empty for None and NaN."""
+    """Return a value as a CSV cell: empty for None and NaN, no text that is a formula."""
+    value = _plain_cell(value)
+    if not isinstance(value, str):
+        return value
+    # The csv module does not quote a carriage return, which other programs take for a line end.
+    value = value.replace("\r", " ")
+    return f"'{value}" if value.lstrip().startswith(_FORMULA_STARTS) else value
+
+
+def _plain_cell(value: Any) -> Any:
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return ""
     return format_time(value) if isinstance(value, datetime) else value
@@ -179,11 +289,10 @@ def check_writable(path: Path) -> None:
     """Raise an error if a file cannot be written; used before a long computation."""
     if path.is_dir():
         raise RegimekitError(f"--out {path} is a folder. Name a file.")
-    part = path.with_name(path.name + ".part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        part.touch()
-        part.unlink()
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
     except OSError as error:
         raise RegimekitError(f"--out {path} cannot be written: {error.strerror}.") from None
 
@@ -206,7 +315,14 @@ class SavedRun(NamedTuple):
     def reader(self) -> ObservationReader | None:
         """Return the reader of the table after its last row; None without a run."""
         state = self.record.get("reader")
-        return None if state is None else ObservationReader.from_json(state)
+        try:
+            return None if state is None else ObservationReader.from_json(state)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise self.invalid_record(error) from None
+
+    def invalid_record(self, error: Exception) -> RegimekitError:
+        """Return an error about the content of run.json."""
+        return RegimekitError(f"{self.folder / RECORD} cannot be used: {error!r}. Repeat the run.")
 
     def require_run(self) -> None:
         """Raise an error unless the snapshot belongs to a run of one series."""
@@ -245,19 +361,32 @@ def read_panel_record(folder: Path) -> dict[str, Any] | None:
     if not path.is_file():
         return None
     record = _read_record(path)
-    return record if "snapshots" in record else None
+    snapshots = record.get("snapshots")
+    if snapshots is None:
+        return None
+    if not isinstance(snapshots, dict) or not all(
+        isinstance(name, str) and _MODEL_FILE.fullmatch(name) for name in snapshots.values()
+    ):
+        raise RegimekitError(f"{path} has no valid entry 'snapshots'. Repeat the run.")
+    return record
 
 
 def _read_record(path: Path) -> dict[str, Any]:
+    """Return the content of run.json, which may come from anywhere."""
     try:
-        content: dict[str, Any] = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
+        content = json.loads(path.read_text())
+    except (OSError, ValueError, RecursionError) as error:
         raise RegimekitError(f"{path} cannot be read: {error}.") from None
-    if content.get("regimekit_run") != RECORD_FORMAT:
+    if not isinstance(content, dict) or content.get("regimekit_run") != RECORD_FORMAT:
         raise RegimekitError(
             f"{path} was not written by this version of regimekit ({regimekit.__version__}). "
             "Repeat the run."
         )
+    for name, kind in _RECORD_FIELDS.items():
+        if not isinstance(content.get(name), kind):
+            raise RegimekitError(f"{path} has no valid entry {name!r}. Repeat the run.")
+    if content.get("format", "csv") not in ("csv", "parquet"):
+        raise RegimekitError(f"{path} names a format that is not csv or parquet. Repeat the run.")
     return content
 
 
@@ -302,14 +431,16 @@ def _read_columns(path: Path, series: tuple[str, str] | None = None) -> dict[str
     if path.stat().st_size == 0:
         return {}
     is_csv = path.suffix == ".csv"
-    relation = quote_text(path)
+    relation = f"read_parquet({quote_path(path)}, hive_partitioning=false)"
     if is_csv:
+        series = series and (csv_cell(series[0]), csv_cell(series[1]))
         # Times with an offset stay text: duckdb would convert them to UTC.
         texts = {"time", "since"} if _has_offsets(path) else set()
         texts |= {series[0]} if series else set()
         types = ", ".join(f"{quote_text(n)}: 'VARCHAR'" for n in _header(path) if n in texts)
         option = f", types={{{types}}}" if types else ""
-        relation = f"read_csv({quote_text(path)}, sample_size=-1{option})"
+        option = f", hive_partitioning=false, sample_size=-1, {_CSV_NOTATION}{option}"
+        relation = f"read_csv({quote_path(path)}{option})"
     if series:
         name, key = quote_name(series[0]), quote_text(series[1])
         relation = f"(SELECT * FROM {relation} WHERE CAST({name} AS VARCHAR) = {key})"

@@ -45,7 +45,7 @@ def run_panel(
     if options.horizon and options.choice.columns:
         raise RegimekitError("--by with --columns cannot forecast ahead. Leave out --horizon.")
     options.check()
-    with ResultFolder(out, options.request.file) as folder:
+    with ResultFolder(out, output.PANELS, options.inputs, options.request.sql) as folder:
         pipeline = open_pipeline(options, console)
         settings = PanelSettings(
             options.model_name,
@@ -56,7 +56,7 @@ def run_panel(
             pipeline.season,
             options.burn_in,
         )
-        summary = _run_all(pipeline, settings, jobs, folder, console)
+        summary = _run_all(pipeline, settings, jobs, folder, console, file_format == "csv")
         if file_format == "parquet":
             folder.convert_run_to_parquet()
         record = summary | {
@@ -80,6 +80,7 @@ def _run_all(
     jobs: int,
     folder: ResultFolder,
     console: Console,
+    escape: bool,
 ) -> dict[str, Any]:
     by = str(pipeline.layout.by)
     names = [output.RUN, output.EVENTS, output.REGIMES, output.SCORES]
@@ -89,7 +90,10 @@ def _run_all(
     used_names: set[str] = set()
     snapshots: dict[str, str] = {}
     with ExitStack() as stack:
-        files = {n: stack.enter_context(CsvWriter(folder.path(n))) for n in names}
+        files = {
+            n: stack.enter_context(CsvWriter(folder.path(n), escape or n != output.RUN))
+            for n in names
+        }
         interrupt = stack.enter_context(Interrupt())
         update = stack.enter_context(console.progress("series", pipeline.count))
         for one in run_tasks(_tasks(pipeline), settings, jobs):
@@ -113,7 +117,7 @@ def _run_all(
         columns = {by: list(errors), "error": list(errors.values())}
         output.write_csv(folder.path(output.ERRORS), columns)
     return {
-        "file": pipeline.options.request.file,
+        "file": pipeline.options.request.name,
         "target": pipeline.layout.target,
         "by": by,
         "model": settings.model,

@@ -16,6 +16,7 @@ import numpy as np
 
 from regimekit.cli.console import Console
 from regimekit.core.exceptions import RegimekitError, unknown, whole
+from regimekit.core.limits import MAX_HORIZON
 from regimekit.core.model import Model
 from regimekit.core.registry import DEFAULT_MODEL, REGISTRY, make, models
 from regimekit.io import (
@@ -83,13 +84,18 @@ class PipelineOptions:
         """Name of the model."""
         return self.model or DEFAULT_MODEL
 
+    @property
+    def inputs(self) -> tuple[str | None, ...]:
+        """Files that are read, some of them None."""
+        return self.request.file, self.future
+
     def check(self) -> None:
         """Raise an error for options that are wrong for any table."""
         if not 0 < self.level < 1:
             raise RegimekitError(
                 f"--level must be between 0 and 1, got {self.level}. Pass 0.9 for 90 %."
             )
-        whole("--horizon", self.horizon, 0)
+        whole("--horizon", self.horizon, 0, MAX_HORIZON)
         whole("--burn-in", self.burn_in, 0)
         if self.horizon and self.choice.columns and self.future is None:
             raise RegimekitError(

@@ -18,6 +18,7 @@ from regimekit.core.model import Model
 from regimekit.core.registry import models
 from regimekit.io import TimeColumn
 from regimekit.io.columns import forecast_columns, regime_columns
+from regimekit.io.temporary import TemporaryFolder
 from regimekit.preprocessing.frames import Table
 
 _LISTED_TRANSITIONS = 3  # most probable next regimes that are printed for each regime
@@ -94,10 +95,12 @@ def forecast_snapshot(
         ]
         console.table(list(columns), rows)
         return
+    output.check_not_input(out, (saved.path, future))
     output.check_writable(out)
-    part = out.with_name(out.name + ".part")
-    output.write_csv(part, columns)
-    os.replace(part, out)
+    staging = TemporaryFolder(".regimekit-", out.parent)
+    output.write_csv(staging.path / "table", columns)
+    os.replace(staging.path / "table", out)
+    staging.close()
     console.info(f"forecasts in {out}")
 
 
@@ -137,9 +140,12 @@ def rewrite_report(folder: Path, out: Path | None, horizon: int, console: Consol
     saved = read_saved_run(folder)
     saved.require_run()
     record, target = saved.record, out or saved.folder / output.REPORT
+    output.check_not_input(target, (saved.path, saved.folder / output.RECORD))
     try:
         rows = output.read_rows(saved.folder, record["format"])
         write_report(target, saved.model, rows, record, horizon)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise saved.invalid_record(error) from None
     except ModuleNotFoundError as error:
         raise RegimekitError(f"The report needs {error.name}, which is not installed.") from None
     console.info(f"report in {target}")

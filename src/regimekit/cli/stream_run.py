@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import shlex
 import time
 import warnings
 from collections import deque
@@ -20,7 +21,7 @@ from regimekit.cli.output import CsvWriter, ResultFolder
 from regimekit.cli.pipeline import Pipeline, PipelineOptions, open_pipeline
 from regimekit.core.advice import Cures, remarks
 from regimekit.core.display import count
-from regimekit.core.exceptions import RegimekitError, unknown
+from regimekit.core.exceptions import RegimekitError, unknown, whole
 from regimekit.core.model import Model
 from regimekit.core.recorder import retrospective_path
 from regimekit.core.registry import REGISTRY
@@ -266,7 +267,7 @@ class StreamRun:
     def _summary(self, notes: list[str]) -> dict[str, Any]:
         pipeline, frequency = self.pipeline, self.pipeline.frequency
         return {
-            "file": pipeline.options.request.file,
+            "file": pipeline.options.request.name,
             "target": pipeline.layout.target,
             "time": pipeline.layout.time,
             "frequency": str(frequency) if frequency else None,
@@ -344,7 +345,7 @@ def run_file(
         The run and its summary.
     """
     options.check()
-    with ResultFolder(out, options.request.file) as folder:
+    with ResultFolder(out, output.RUNS, options.inputs, options.request.sql) as folder:
         pipeline = open_pipeline(options, console)
         scores = RunningScores(pipeline.season, options.burn_in)
         calibration = RunningCalibration(options.burn_in)
@@ -354,17 +355,19 @@ def run_file(
     return run, summary
 
 
-def resume_run(out: Path, file: str | None, console: Console) -> None:
+def resume_run(out: Path, file: str | None, sql: str | None, console: Console) -> None:
     """Continue an earlier run with the rows that it has not processed.
 
     Args:
         out: folder of the run.
         file: table with more rows; None for the table of the run.
+        sql: SQL query of the table; the stored query is never executed.
         console: output.
     """
-    run, chunks, file_format = _restore(out, file)
+    run, chunks, file_format = _restore(out, file, sql)
     before = run.observations
-    with ResultFolder(out, run.pipeline.options.request.file) as folder:
+    options = run.pipeline.options
+    with ResultFolder(out, output.RUNS, options.inputs, options.request.sql) as folder:
         folder.copy_rows(file_format)
         run.process(folder, chunks, console, same_table=file is None)
         if run.observations == before:
@@ -376,35 +379,54 @@ def resume_run(out: Path, file: str | None, console: Console) -> None:
     print_summary(summary, console)
 
 
-def _restore(out: Path, file: str | None) -> tuple[StreamRun, Iterable[list[Row]], str]:
+def _restore(
+    out: Path, file: str | None, sql: str | None
+) -> tuple[StreamRun, Iterable[list[Row]], str]:
     """Return an earlier run, the rows that are new to it, and the format of its rows."""
     saved = output.read_saved_run(out)
     saved.require_run()
-    model, record, reader = saved.model, saved.record, saved.reader()
-    assert reader is not None
+    model, record = saved.model, saved.record
     if not REGISTRY[model.name].online:
         raise RegimekitError(f"{model.name} is an offline fit and cannot process more rows.")
-    request = TableRequest(record["file"], record["table"], record["query"])
-    request = request if file is None else TableRequest(file)
+    request = _request(record, file, sql)
     source = open_source(request)
+    # A record may come from anywhere.
+    try:
+        reader = saved.reader()
+        assert reader is not None
+        scores = RunningScores.from_state(record["scores_state"])
+        calibration = RunningCalibration.from_state(record["calibration"])
+        level, horizon = record["level"], record["horizon"]
+        options = PipelineOptions(request, ColumnChoice(), model.name, level=level, horizon=horizon)
+        options.check()
+        observations = whole("observations", record["observations"], 0)
+        outliers = whole("outliers", record["outliers"], 0)
+        season = None if record["season"] is None else whole("season", record["season"])
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise saved.invalid_record(error) from None
     for name in reader.layout.used:
         if name not in source.names:
             raise unknown("column", name, source.names)
-    level, horizon = record["level"], record["horizon"]
-    options = PipelineOptions(request, ColumnChoice(), model.name, level=level, horizon=horizon)
-    frequency = reader.time_column.frequency
-    pipeline = Pipeline(options, source, reader.layout, frequency, record["season"])
-    run = StreamRun(
-        pipeline,
-        model,
-        reader,
-        RunningScores.from_state(record["scores_state"]),
-        RunningCalibration.from_state(record["calibration"]),
-        record["observations"],
-        record["outliers"],
-    )
+    pipeline = Pipeline(options, source, reader.layout, reader.time_column.frequency, season)
+    run = StreamRun(pipeline, model, reader, scores, calibration, observations, outliers)
     chunks = _new_rows(source.rows(reader.layout.used), reader, file is not None)
     return run, chunks, record["format"]
+
+
+def _request(record: dict[str, Any], file: str | None, sql: str | None) -> TableRequest:
+    """Return the table that a run continues with; SQL comes from the caller only."""
+    stored = record.get("sql")
+    if sql is None and file is None and stored is not None:
+        raise RegimekitError(
+            "The run read a SQL query, and queries in run.json are not executed. If you trust it, "
+            f"pass it again: --sql {shlex.quote(str(stored))}"
+        )
+    if file is not None:
+        return TableRequest(file, sql=sql)
+    given, table = record.get("file"), record.get("table")
+    if not isinstance(given, str) or not isinstance(table, str | None):
+        raise RegimekitError("run.json does not name the table. Name it after the folder.")
+    return TableRequest(given, None if sql is not None else table, sql)
 
 
 def _new_rows(

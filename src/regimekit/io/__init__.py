@@ -7,6 +7,7 @@ cell_parsing  parse one cell as a number or a time stamp
 time_column   check the time stamps: order, repeats, gaps
 observations  convert rows into observations, one series at a time
 tail          read the lines of a file or pipe that is still growing
+temporary     temporary folders that disappear with their process
 columns       convert runs, events, regimes and forecasts into columns for files
 ============  ==================================================================
 """

@@ -11,11 +11,13 @@ import csv
 import gzip
 import io
 import json
+import os
+import re
+import select
 import shutil
 import sqlite3
 import sys
-import tempfile
-import weakref
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -24,6 +26,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from regimekit.core.exceptions import RegimekitError, unknown
 from regimekit.io.spreadsheet import write_sheet
+from regimekit.io.temporary import TemporaryFolder
 
 Row = tuple[Any, ...]
 STDIN = "-"
@@ -32,9 +35,9 @@ _CHUNK_ROWS = 4096
 _HEAD_BYTES = 64  # first bytes, from which the file format is detected
 _MEMORY_LIMIT = "1GB"  # of duckdb; a sort that needs more uses temporary files
 _CSV_BUFFER = 8_000_000  # bytes of a CSV file that duckdb reads at a time
-_SQL_STARTS = ("select ", "from ", "with ", "select\n", "with\n")
 _ZIP = b"PK\x03\x04"  # first bytes of an xlsx workbook
 _ZONED = "TIMESTAMP WITH TIME ZONE"
+FIFO_WAIT = 10.0  # seconds until a process must open a named pipe for writing
 _SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar", " ": "space"}
 
 
@@ -42,22 +45,19 @@ class TableRequest(NamedTuple):
     """Table to read.
 
     Attributes:
-        file: path, "-" for standard input, or a SQL query.
+        file: path, or "-" for standard input; empty if `sql` names its files.
         table: table of the database `file`, or sheet of the workbook.
-        query: SQL query on the database `file`.
+        sql: one SELECT statement, on the database `file` if there is one.
     """
 
     file: str
     table: str | None = None
-    query: str | None = None
+    sql: str | None = None
 
-
-class ScratchFolder:
-    """Temporary folder that is deleted with the last reference to it."""
-
-    def __init__(self) -> None:
-        self.path = Path(tempfile.mkdtemp(prefix="regimekit-"))
-        weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
+    @property
+    def name(self) -> str:
+        """Name for messages."""
+        return self.file or "the SQL query"
 
 
 @dataclass
@@ -85,7 +85,7 @@ class Source:
     first_line: int = 0
     database: Path | None = None
     csv_options: dict[str, Any] = field(default_factory=dict)
-    scratch: ScratchFolder | None = None
+    scratch: TemporaryFolder | None = None
     zones: dict[str, str] = field(default_factory=dict)
 
     def rows(
@@ -153,9 +153,14 @@ def connect(database: Path | None = None) -> Any:
     import duckdb
 
     connection = duckdb.connect(
-        ":memory:" if database is None else str(database),
+        # An absolute path is never taken for an address such as "md:name".
+        ":memory:" if database is None else str(database.absolute()),
         read_only=database is not None,
-        config={"threads": 1, "memory_limit": _MEMORY_LIMIT},
+        config={
+            "threads": 1,
+            "memory_limit": _MEMORY_LIMIT,
+            "autoinstall_known_extensions": False,
+        },
     )
     connection.execute("SET enable_progress_bar = false")
     return connection
@@ -171,6 +176,14 @@ def quote_text(value: object) -> str:
     return "'" + str(value).replace("'", "''") + "'"
 
 
+def quote_path(path: Path) -> str:
+    """Return a path in SQL notation that matches this file only.
+
+    duckdb expands *, ? and [..] in paths, and takes some relative paths for addresses.
+    """
+    return quote_text(re.sub(r"([*?\[])", r"[\1]", str(path.absolute())))
+
+
 def open_source(request: TableRequest) -> Source:
     """Open a table and detect its format.
 
@@ -183,17 +196,23 @@ def open_source(request: TableRequest) -> Source:
     Raises:
         RegimekitError: if the table does not exist or its format cannot be read.
     """
-    text = request.file
-    if text.lower().startswith(_SQL_STARTS):
-        return _describe("The query", f"({text})")
-    if text == STDIN:
-        return _open_stream(sys.stdin.buffer, "standard input")
-    path = Path(text)
+    if not request.file:
+        if request.sql is None:
+            raise RegimekitError("No table is given. Name a file, or pass --sql.")
+        return _describe("The SQL query", _subquery(request.sql))
+    if request.file == STDIN:
+        return _open_stream(standard_input(), "standard input")
+    path = Path(request.file)
     if not path.exists():
-        raise RegimekitError(f"{path} does not exist.")
+        raise RegimekitError(f"{path} does not exist. (To pass a query, use --sql.)")
     if path.is_dir():
         raise RegimekitError(f"{path} is a folder. Name a file in it.")
     try:
+        if path.is_fifo():
+            with _NamedPipe(path) as pipe:
+                return _open_stream(pipe, path.name)
+        if not path.is_file():
+            raise RegimekitError(f"{path} is a device, not a file.")
         with path.open("rb") as content:
             head = content.read(_HEAD_BYTES)
     except OSError as error:
@@ -204,12 +223,60 @@ def open_source(request: TableRequest) -> Source:
         return _open_duckdb(path, request)
     if head.startswith(_ZIP):
         return _open_workbook(path, request)
-    if head.strip() and (request.table or request.query):
+    if head.strip() and (request.table or request.sql is not None):
         raise RegimekitError(
-            f"--table and --query need a database; {path.name} is not one. To query a file, pass "
-            f"the SQL in its place: \"SELECT .. FROM '{path}'\"."
+            f"--table and --sql need a database; {path.name} is not one. To query a file, leave "
+            f"out FILE and pass --sql \"SELECT .. FROM '{path}'\"."
         )
     return _open_flat(path, head, path.name)
+
+
+def standard_input() -> BinaryIO:
+    """Return the bytes of standard input.
+
+    Raises:
+        RegimekitError: if it is closed.
+    """
+    if sys.stdin is None:
+        raise RegimekitError("standard input is closed. Name a file, or pipe rows into it.")
+    return sys.stdin.buffer
+
+
+class _NamedPipe(io.RawIOBase):
+    """A named pipe that raises an error if no process opens it for writing."""
+
+    def __init__(self, path: Path) -> None:
+        self._name = path.name
+        self._descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        self._deadline: float | None = time.monotonic() + FIFO_WAIT
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while True:
+            try:
+                piece = os.read(self._descriptor, len(buffer))
+            except BlockingIOError:
+                # There is a writer that has not written anything yet.
+                select.select([self._descriptor], [], [])
+                continue
+            if piece:
+                self._deadline = None
+            # The end of the pipe, or no writer so far.
+            if piece or self._deadline is None:
+                buffer[: len(piece)] = piece
+                return len(piece)
+            if time.monotonic() > self._deadline:
+                raise RegimekitError(
+                    f"{self._name} is a pipe, and no process writes to it. Start the writer first."
+                )
+            time.sleep(0.05)
+
+    def close(self) -> None:
+        if not self.closed:
+            os.close(self._descriptor)
+        super().close()
 
 
 def open_bytes(content: bytes, name: str) -> Source:
@@ -217,9 +284,9 @@ def open_bytes(content: bytes, name: str) -> Source:
     return _open_stream(io.BytesIO(content), name)
 
 
-def _open_stream(stream: BinaryIO, name: str) -> Source:
+def _open_stream(stream: BinaryIO | io.RawIOBase, name: str) -> Source:
     """Copy a stream to a temporary file, because it is read more than once."""
-    scratch = ScratchFolder()
+    scratch = TemporaryFolder()
     copy = scratch.path / "stream"
     with copy.open("wb") as target:
         shutil.copyfileobj(stream, target)
@@ -234,7 +301,8 @@ def _open_flat(path: Path, head: bytes, name: str) -> Source:
     if not head.strip():
         raise RegimekitError(f"{name} is empty.")
     if head.startswith(b"PAR1"):
-        found = _describe(name, f"read_parquet({quote_text(path)})", f"{name} is a Parquet file.")
+        relation = f"read_parquet({quote_path(path)}, hive_partitioning=false)"
+        found = _describe(name, relation, f"{name} is a Parquet file.")
         found.zones = _parquet_zones(path)
         return found
     if head.startswith((_ZIP, b"\xd0\xcf\x11\xe0")):
@@ -244,17 +312,16 @@ def _open_flat(path: Path, head: bytes, name: str) -> Source:
     if head.startswith((b"\xff\xfe", b"\xfe\xff")):
         return _open_utf16(path, name)
     packed = head.startswith(b"\x1f\x8b")
+    options = {"hive_partitioning": False} | ({"compression": "gzip"} if packed else {})
     if head.lstrip()[:1] in (b"{", b"[") or name.endswith((".jsonl.gz", ".ndjson.gz", ".json.gz")):
-        options = ", compression=$$gzip$$" if packed else ""
-        relation = _json_relation(name, quote_text(path) + options)
+        relation = _json_relation(name, quote_path(path) + _arguments(options))
         return _describe(name, relation, f"{name} contains JSON, one object per row.")
-    return _open_csv(path, name, packed)
+    return _open_csv(path, name, options)
 
 
-def _open_csv(path: Path, name: str, packed: bool) -> Source:
+def _open_csv(path: Path, name: str, options: dict[str, Any]) -> Source:
     import duckdb
 
-    options: dict[str, Any] = {"compression": "gzip"} if packed else {}
     with _duckdb_errors(name):
         try:
             found = _sniff(path, options)
@@ -271,9 +338,9 @@ def _open_csv(path: Path, name: str, packed: bool) -> Source:
     options |= {"buffer_size": _CSV_BUFFER}
     if found["Quote"] != "(empty)":
         options |= {"quote": found["Quote"]}
-    source = _describe(name, f"read_csv({quote_text(path)}{_arguments(options)})")
+    source = _describe(name, f"read_csv({quote_path(path)}{_arguments(options)})")
     _check_cell_counts(source, path, options)
-    source.notes.append(_describe_csv(source, options, packed))
+    source.notes.append(_describe_csv(source, options))
     if skipped:
         source.notes.append(f"{name}: skipped {skipped} lines before the header.")
     source.separator, source.csv_options = separator, options
@@ -306,8 +373,8 @@ def _check_cell_counts(source: Source, path: Path, options: dict[str, Any]) -> N
         )
 
 
-def _describe_csv(source: Source, options: dict[str, Any], packed: bool) -> str:
-    kind = "a gzipped CSV file" if packed else "a CSV file"
+def _describe_csv(source: Source, options: dict[str, Any]) -> str:
+    kind = "a gzipped CSV file" if "compression" in options else "a CSV file"
     by = ", separated by " + _SEPARATORS.get(options["delim"], repr(options["delim"]))
     by = " with one column" if len(source.names) == 1 else by
     encoding = ", in Latin-1" if "encoding" in options else ""
@@ -318,7 +385,7 @@ def _describe_csv(source: Source, options: dict[str, Any], packed: bool) -> str:
 def _sniff(path: Path, options: dict[str, Any]) -> dict[str, Any]:
     """Return the CSV notation that duckdb detects."""
     with connect() as connection:
-        result = connection.execute(f"FROM sniff_csv({quote_text(path)}{_arguments(options)})")
+        result = connection.execute(f"FROM sniff_csv({quote_path(path)}{_arguments(options)})")
         names = [column[0] for column in result.description]
         return dict(zip(names, result.fetchone(), strict=True))
 
@@ -369,7 +436,7 @@ def _json_relation(name: str, arguments: str) -> str:
 def _parquet_zones(path: Path) -> dict[str, str]:
     """Return the time zones of columns that pandas has written into a Parquet file."""
     with _duckdb_errors(path.name), connect() as connection:
-        query = f"SELECT value FROM parquet_kv_metadata({quote_text(path)}) WHERE key = 'pandas'"
+        query = f"SELECT value FROM parquet_kv_metadata({quote_path(path)}) WHERE key = 'pandas'"
         found = connection.execute(query).fetchone()
     if found is None:
         return {}
@@ -382,7 +449,7 @@ def _parquet_zones(path: Path) -> dict[str, str]:
 
 def _open_utf16(path: Path, name: str) -> Source:
     """Copy a file of Excel or Windows, which has two bytes per character, to UTF-8."""
-    scratch = ScratchFolder()
+    scratch = TemporaryFolder()
     copy = scratch.path / "table.csv"
     try:
         with (
@@ -392,26 +459,28 @@ def _open_utf16(path: Path, name: str) -> Source:
             shutil.copyfileobj(source, target)
     except UnicodeError:
         raise RegimekitError(f"{name} starts like UTF-16 text but is not valid.") from None
-    found = _open_csv(copy, name, packed=False)
+    found = _open_csv(copy, name, {})
     found.notes[0] = found.notes[0].rstrip(".") + ", in UTF-16."
     found.scratch = scratch
     return found
 
 
 def _open_workbook(path: Path, request: TableRequest) -> Source:
-    scratch = ScratchFolder()
+    if request.sql is not None:
+        raise RegimekitError(f"--sql needs a database; {path.name} is a spreadsheet.")
+    scratch = TemporaryFolder()
     copy = scratch.path / "table.csv"
     sheet = write_sheet(path, request.table, copy)
     if not copy.stat().st_size:
         raise RegimekitError(f"The sheet {sheet!r} of {path.name} is empty.")
-    source = _open_csv(copy, path.name, packed=False)
+    source = _open_csv(copy, path.name, {})
     source.notes = [f"{path.name} is a spreadsheet; its sheet {sheet!r} is read."]
     source.first_line, source.scratch = 0, scratch
     return source
 
 
 def _open_duckdb(path: Path, request: TableRequest) -> Source:
-    relation = f"({request.query})" if request.query else None
+    relation = None if request.sql is None else _subquery(request.sql)
     if relation is None:
         with _duckdb_errors(path.name), connect(path) as connection:
             tables = [row[0] for row in connection.execute("SHOW TABLES").fetchall()]
@@ -421,26 +490,67 @@ def _open_duckdb(path: Path, request: TableRequest) -> Source:
 
 def _open_sqlite(path: Path, request: TableRequest) -> Source:
     """Copy a SQLite table to a CSV file: duckdb would have to download its SQLite extension."""
-    scratch = ScratchFolder()
+    scratch = TemporaryFolder()
     copy = scratch.path / "table.csv"
     try:
-        with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
+        # A URI quotes the characters #, ? and % of the name.
+        uri = f"{path.absolute().as_uri()}?mode=ro"
+        with closing(sqlite3.connect(uri, uri=True)) as connection:
             listed = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
             tables = [row[0] for row in listed]
-            query = request.query
+            query = request.sql
             if query is None:
                 query = f"SELECT * FROM {quote_name(_choose_table(path, request.table, tables))}"
+            connection.set_authorizer(_permit_reading)
             rows = connection.execute(query)
+            if rows.description is None:
+                raise sqlite3.Error("no SELECT statement")
             with copy.open("w", newline="") as target:
                 writer = csv.writer(target)
                 writer.writerow(column[0] for column in rows.description)
                 writer.writerows(rows)
-    except sqlite3.Error as error:
+    except (sqlite3.Error, sqlite3.Warning) as error:
+        if request.sql is not None:
+            raise RegimekitError(
+                f"--sql must be one SELECT statement on {path.name}: {error}."
+            ) from None
         raise RegimekitError(f"{path.name} cannot be read as a SQLite database: {error}.") from None
-    source = _open_csv(copy, path.name, packed=False)
+    source = _open_csv(copy, path.name, {})
     source.notes, source.first_line = [f"{path.name} is a SQLite database."], 0
     source.scratch = scratch
     return source
+
+
+def _permit_reading(action: int, *_: object) -> int:
+    """Permit what a SELECT statement does, for `sqlite3.Connection.set_authorizer`."""
+    reading = (
+        sqlite3.SQLITE_SELECT,
+        sqlite3.SQLITE_READ,
+        sqlite3.SQLITE_FUNCTION,
+        sqlite3.SQLITE_RECURSIVE,
+    )
+    return sqlite3.SQLITE_OK if action in reading else sqlite3.SQLITE_DENY
+
+
+def _subquery(sql: str) -> str:
+    """Return a query as a SQL expression of a table.
+
+    Raises:
+        RegimekitError: unless it is one SELECT statement.
+    """
+    import duckdb
+
+    try:
+        statements = duckdb.extract_statements(sql)
+    except duckdb.Error as error:
+        reason = str(error).splitlines()[0]
+        raise RegimekitError(f"--sql is not valid SQL: {reason}") from None
+    kinds = [statement.type for statement in statements]
+    if kinds != [duckdb.StatementType.SELECT]:
+        found = ", ".join(kind.name for kind in kinds) or "nothing"
+        raise RegimekitError(f"--sql must be one SELECT statement, got {found}.")
+    # The query may end with a comment, so the parenthesis is on a line of its own.
+    return f"({sql.strip().rstrip(';')}\n)"
 
 
 def _choose_table(path: Path, name: str | None, tables: list[str]) -> str:

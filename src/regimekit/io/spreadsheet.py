@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import csv
+import zipfile
 from datetime import datetime, time
 from pathlib import Path
 from typing import Any
 
 from regimekit.core.exceptions import RegimekitError, unknown
+
+_MAX_BYTES = 2**31  # of all parts of a workbook, unpacked
 
 
 def write_sheet(path: Path, sheet: str | None, target: Path) -> str:
@@ -34,6 +37,7 @@ def write_sheet(path: Path, sheet: str | None, target: Path) -> str:
             f"{path.name} is a spreadsheet; reading it needs openpyxl. Install it with pip install "
             "'regimekit[xlsx]', or save the sheet as CSV."
         ) from None
+    _check_size(path)
     try:
         book = openpyxl.load_workbook(path, read_only=True, data_only=True)
     except Exception as error:  # openpyxl raises errors of zip files, XML and its own
@@ -58,6 +62,21 @@ def write_sheet(path: Path, sheet: str | None, target: Path) -> str:
     finally:
         book.close()
     return chosen
+
+
+def _check_size(path: Path) -> None:
+    """Raise if the parts of a workbook, which are compressed, have too many bytes."""
+    try:
+        with zipfile.ZipFile(path) as parts:
+            size = sum(part.file_size for part in parts.infolist())
+    except (zipfile.BadZipFile, OSError):
+        # openpyxl reports what is wrong.
+        return
+    if size > _MAX_BYTES:
+        raise RegimekitError(
+            f"{path.name} has {size / 2**30:.1f} GB of content, over {_MAX_BYTES / 2**30:.0f} GB. "
+            "Save the sheet as CSV."
+        )
 
 
 def _text(cell: Any) -> Any:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import csv
 import json
 import select
-import sys
 import time
 import weakref
 from collections import deque
@@ -18,7 +17,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from regimekit.core.exceptions import RegimekitError
-from regimekit.io.reader import SAMPLE_ROWS, STDIN, Row, Source, open_bytes
+from regimekit.io.reader import SAMPLE_ROWS, STDIN, Row, Source, open_bytes, standard_input
 
 _POLL_SECONDS = 0.1
 _READ_BYTES = 1 << 16
@@ -65,7 +64,7 @@ class Tail:
 
     def __init__(self, file: str, start: int = 0) -> None:
         self.is_pipe = file == STDIN
-        self.stream: BinaryIO = sys.stdin.buffer if self.is_pipe else _open(file)
+        self.stream: BinaryIO = standard_input() if self.is_pipe else _open(file)
         self.end = 0 if self.is_pipe else start
         self.rest = b""
         self.waiting: deque[bytes] = deque()
