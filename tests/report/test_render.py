@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import re
 import zlib
@@ -269,3 +270,15 @@ def test_packed_columns_come_back(
     found = _unpacked(packer.payload())
     np.testing.assert_allclose(found["y"], y, rtol=1e-12, atol=scale * 7 / 2e4)
     np.testing.assert_allclose(found["near"], near, rtol=1e-12, atol=scale * 7 / 2e4)
+
+
+def test_only_the_scripts_of_the_report_are_permitted(case: Any) -> None:
+    page = _page(case, title="<script>alert(1)</script>")
+    policy = re.search(r"script-src ([^\"]*)\"", page)
+    assert policy is not None and "unsafe" not in policy[1]
+    permitted = set(re.findall(r"'sha256-([^']+)'", policy[1]))
+    scripts = re.findall(r"<script>(.*?)</script>", page, flags=re.S)
+    digests = (hashlib.sha256(script.encode()).digest() for script in scripts)
+    assert {base64.b64encode(digest).decode() for digest in digests} == permitted
+    # They do not depend on the page.
+    assert f"script-src {policy[1]}" == report.script_policy()

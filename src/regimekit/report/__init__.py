@@ -8,8 +8,11 @@ are compressed, and drawn in buckets that become finer on zooming in.
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import re
 from collections.abc import Iterable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +24,7 @@ from regimekit.report.tables import sparkline
 from regimekit.results import Run
 from regimekit.serialization import snapshot
 
-__all__ = ["render", "render_overview", "write_report"]
+__all__ = ["render", "render_overview", "script_policy", "write_report"]
 
 
 def render(
@@ -93,10 +96,10 @@ def render(
         names,
         regime_names or {},
     )
-    # An inline script is no module: the shared chart module is inlined without its exports.
-    charts = re.sub(r"^export ", "", assets.read("charts.js"), flags=re.MULTILINE)
     template = _environment().get_template("report.html")
-    return template.render(content.context(), charts=charts, back=back)
+    return template.render(
+        content.context(), scripts=_scripts(), script_policy=script_policy(), back=back
+    )
 
 
 def render_overview(
@@ -137,6 +140,26 @@ def _environment() -> Environment:
     )
     page.globals["asset"] = assets.read
     return page
+
+
+@cache
+def _scripts() -> tuple[str, ...]:
+    """Return the scripts of every report; none of them contains data."""
+    # An inline script is no module: the shared chart module is inlined without its exports.
+    charts = re.sub(r"^export ", "", assets.read("charts.js"), flags=re.MULTILINE)
+    own = (Path(__file__).parent / "page" / "page.js").read_text()
+    return (
+        assets.read("uplot", "uPlot.iife.min.js"),
+        f'"use strict";\n(() => {{\n{charts}\n{own}\n}})();\n',
+    )
+
+
+@cache
+def script_policy() -> str:
+    """Return the directive of a Content-Security-Policy that permits these scripts only."""
+    digests = [hashlib.sha256(script.encode()).digest() for script in _scripts()]
+    hashes = " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
+    return f"script-src {hashes}"
 
 
 def write_report(path: str | Path, **content: Any) -> Path:
