@@ -82,9 +82,12 @@ async def _check_url(url: str, allow_private: bool) -> None:
 
 @router.get("/webhooks", summary="List webhooks", tags=["webhooks"], responses=PROBLEMS)
 async def list_webhooks(service: RunningService, token: Caller) -> Webhooks:
-    """Webhooks with a prefix that the caller may read, and the state of their latest message."""
+    """Webhooks of prefixes with write access, and the state of their latest message.
+
+    Read access is not enough: a URL may contain a secret of its receiver.
+    """
     found = await service.read(outbox.list_webhooks)
-    allowed = [hook for hook in found if token.allows("read", hook["prefix"])]
+    allowed = [hook for hook in found if token.allows("write", hook["prefix"])]
     return Webhooks(webhooks=[WebhookInfo(**hook) for hook in allowed])
 
 
@@ -119,11 +122,11 @@ async def healthz() -> Status:
     responses={503: {"model": Problem}},
 )
 async def readyz(service: RunningService) -> Readiness:
-    """Succeeds if the database answers and the workers have started."""
+    """Succeeds if the database can be written and the workers have started."""
     if not service.ready:
         raise HTTPException(503, "The workers are starting.", {"Retry-After": "2"})
-    if not await service.database_answers():
-        raise HTTPException(503, "The database does not answer.", {"Retry-After": "5"})
+    if not await service.can_write():
+        raise HTTPException(503, "The database cannot be written.", {"Retry-After": "5"})
     return Readiness(status="ready", compiled=service.compiled)
 
 

@@ -20,6 +20,7 @@ from fastapi import FastAPI, HTTPException, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, JSONResponse
 from fastapi.staticfiles import StaticFiles
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 import regimekit
@@ -32,7 +33,8 @@ from regimekit.server import (
     stream_routes,
 )
 from regimekit.server.auth import SECURITY_HEADERS, Authenticator
-from regimekit.server.config import Config, is_loopback
+from regimekit.server.config import Config, Limits, is_loopback
+from regimekit.server.connections import limited_protocol
 from regimekit.server.monitoring import configure_logging
 from regimekit.server.records import RequestError
 from regimekit.server.service import Service
@@ -44,6 +46,8 @@ _UPLOT = Path(regimekit.__file__).parent / "assets" / "uplot"
 _HEADERS = [(name.encode(), value.encode()) for name, value in SECURITY_HEADERS.items()]
 # Routes that are only logged if they fail.
 _QUIET_ROUTES = ("/static", "/healthz", "/readyz", "/metrics", "unmatched")
+_CLOSE = {"Connection": "close"}  # the rest of a body is not read
+_CLIENT_CLOSED = 499  # in the log, if a client leaves before its request is complete
 _log = logging.getLogger("regimekit.server")
 _request_log = logging.getLogger("regimekit.server.request")
 
@@ -155,6 +159,7 @@ class RequestMiddleware:
             return
         started, status, responded = time.perf_counter(), 500, False
         request_id = uuid.uuid4().hex[:12]
+        body = LimitedBody(scope, receive, self.service.config.limits)
 
         async def send_with_headers(message: Message) -> None:
             nonlocal status, responded
@@ -169,7 +174,14 @@ class RequestMiddleware:
             await send(message)
 
         try:
-            await self.app(scope, receive, send_with_headers)
+            if (problem := _invalid_headers(scope)) is not None:
+                await problem(scope, receive, send_with_headers)
+            elif body.too_large:
+                await _too_large(body.limit)(scope, receive, send_with_headers)
+            else:
+                await self.app(scope, body.receive, send_with_headers)
+        except ClientDisconnect:
+            status = _CLIENT_CLOSED
         except Exception:
             _request_log.exception(
                 "request failed", extra={"request": request_id, "path": scope["path"]}
@@ -199,6 +211,61 @@ class RequestMiddleware:
                 "token": scope.get("state", {}).get("token"),
             },
         )
+
+
+class LimitedBody:
+    """The body of a request, limited in size and time before anybody reads it.
+
+    Attributes:
+        limit: largest number of bytes.
+        too_large: whether the Content-Length header exceeds the limit.
+    """
+
+    def __init__(self, scope: Scope, receive: Receive, limits: Limits) -> None:
+        has_observations = scope["path"].endswith("/observations")
+        self.limit = limits.body_bytes if has_observations else limits.settings_bytes
+        declared = dict(scope["headers"]).get(b"content-length", b"0")
+        self.too_large = not declared.isdigit() or int(declared[:20]) > self.limit
+        self._receive, self._seconds = receive, limits.body_seconds
+        self._size, self._more = 0, True
+
+    async def receive(self) -> Message:
+        """Receive the next part.
+
+        Raises:
+            HTTPException: 413 if the body is too large, 408 if it does not arrive in time.
+        """
+        # After the body this waits for the end of the connection, which may be an event stream.
+        if not self._more:
+            return await self._receive()
+        started = time.monotonic()
+        try:
+            async with asyncio.timeout(self._seconds):
+                message = await self._receive()
+        except TimeoutError:
+            raise HTTPException(408, "The body did not arrive in time.", _CLOSE) from None
+        self._seconds -= time.monotonic() - started
+        self._size += len(message.get("body", b""))
+        self._more = message.get("more_body", False)
+        if self._size > self.limit:
+            raise HTTPException(413, _size_rule(self.limit), _CLOSE)
+        return message
+
+
+def _size_rule(limit: int) -> str:
+    return f"A body must have at most {limit} bytes. Divide it into several requests."
+
+
+def _too_large(limit: int) -> JSONResponse:
+    answer = _problem(413, _size_rule(limit))
+    answer.headers.update(_CLOSE)
+    return answer
+
+
+def _invalid_headers(scope: Scope) -> JSONResponse | None:
+    """Return an error response if a request names more than one host."""
+    hosts = sum(name == b"host" for name, _ in scope["headers"])
+    return None if hosts <= 1 else _problem(400, f"Send one Host header, got {hosts}.")
 
 
 class Server(uvicorn.Server):
@@ -240,7 +307,9 @@ def run(config: Config) -> None:
         proxy_headers=False,
         timeout_keep_alive=15,
         timeout_graceful_shutdown=30,
-        h11_max_incomplete_event_size=64 * 1024,
+        http=limited_protocol(config.limits),
+        ws="none",
+        h11_max_incomplete_event_size=config.limits.header_bytes,
         ssl_certfile=config.certificate,
         ssl_keyfile=config.private_key,
     )

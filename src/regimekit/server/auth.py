@@ -25,7 +25,19 @@ from regimekit.server.storage.tokens import LOCAL, Token
 _CACHE_SECONDS = 2.0  # a revoked token is accepted no longer than that
 _CACHE_SIZE = 10_000  # secrets
 _BURST_SECONDS = 2.0  # a token may save up this much of its rate
-_FORWARDING_HEADERS = ("forwarded", "x-forwarded-for", "x-real-ip", "x-forwarded-host")
+_FORWARDING_HEADERS = (
+    *("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto"),
+    *("x-forwarded-port", "x-forwarded-server", "x-forwarded-prefix", "x-forwarded-scheme"),
+    *("x-real-ip", "x-client-ip", "x-cluster-client-ip", "x-original-forwarded-for"),
+    *(
+        "true-client-ip",
+        "cf-connecting-ip",
+        "cf-ray",
+        "fastly-client-ip",
+        "x-envoy-external-address",
+    ),
+    *("x-amzn-trace-id", "x-appengine-user-ip", "x-original-host", "x-original-url", "cdn-loop"),
+)
 
 SECURITY_HEADERS = {
     "content-security-policy": (

@@ -39,6 +39,9 @@ def serve(
     demo: Annotated[bool, typer.Option("--demo", help="Feed a demonstration stream.")] = False,
     workers: Annotated[int, typer.Option(help="Worker processes (0: one per core).")] = 0,
     memory: Annotated[int, typer.Option(help="Number of models in memory.", min=1)] = 1000,
+    memory_mb: Annotated[
+        int, typer.Option(help="Size of the models in memory, in megabytes.", min=1)
+    ] = 1024,
     snapshot_every: Annotated[
         int, typer.Option(help="Observations between snapshots of a model.", min=1)
     ] = 500,
@@ -91,6 +94,7 @@ def serve(
                 port=port,
                 workers=workers or (1 if demo else default_workers()),
                 models_in_memory=memory,
+                memory_mb=memory_mb,
                 snapshot_every=snapshot_every,
                 require_token=require_token,
                 allow_private_webhooks=allow_private_webhooks,

@@ -20,7 +20,11 @@ def default_workers() -> int:
 class Limits:
     """Upper limits per request, per stream and in total."""
 
-    body_bytes: int = 8 * 1024 * 1024  # per request
+    connections: int = 1000  # open at a time
+    header_bytes: int = 32 * 1024  # per request, with its URL
+    header_seconds: float = 15.0  # to receive the headers
+    body_bytes: int = 8 * 1024 * 1024  # per request with observations
+    settings_bytes: int = 256 * 1024  # per other request
     rows: int = 10_000  # observations per request
     streams: int = 100_000
     pending_rows: int = 20_000  # accepted but not yet stored observations of one stream
@@ -28,6 +32,10 @@ class Limits:
     body_seconds: float = 30.0  # to receive a request body
     answer_seconds: float = 30.0  # to answer a request
     live: int = 500  # open event streams
+    model_bytes: int = 32 * 1024 * 1024  # state of one model
+    step_seconds: float = 0.1  # CPU time of one observation
+    batch_seconds: float = 30.0  # CPU time of the observations of one request
+    trial_seconds: float = 20.0  # to try the settings of a new stream
 
 
 @dataclass(frozen=True)
@@ -38,7 +46,8 @@ class Config:
         db: database URL.
         host, port: address to listen on; port 0 chooses a free port.
         workers: number of worker processes.
-        models_in_memory: size of the model cache over all workers.
+        models_in_memory: largest number of models in memory, over all workers.
+        memory_mb: largest size of their states together, in megabytes.
         snapshot_every: observations between two snapshots of a model.
         require_token: ask for a token also on requests from this machine.
         allow_private_webhooks: let webhooks reach private networks.
@@ -58,6 +67,7 @@ class Config:
     port: int = 8000
     workers: int = field(default_factory=default_workers)
     models_in_memory: int = 1000
+    memory_mb: int = 1024
     snapshot_every: int = 500
     require_token: bool = False
     allow_private_webhooks: bool = False

@@ -35,6 +35,7 @@ from regimekit.server.storage.observations import select_rows
 from regimekit.server.storage.schema import observations, snapshots, streams
 
 _REPLAY_ROWS = 500  # observations per step of a replay
+_PART_ROWS = 200  # observations of a batch between two looks at the clock
 _IDS_PER_QUERY = 400  # below the parameter limit of SQLite
 
 
@@ -51,6 +52,7 @@ class CachedModel:
         alerts: the stream's alert engine, or None if no rule applies.
         policy: version of the rules and labels that `alerts` was made from.
         latest: largest time of an observation in seconds since 1970.
+        size: bytes of its state when it was loaded or last stored.
     """
 
     model: Any
@@ -61,6 +63,7 @@ class CachedModel:
     alerts: StreamAlerts | None = None
     policy: int = 0
     latest: float = -math.inf
+    size: int = 0
 
 
 class ModelCache:
@@ -72,16 +75,26 @@ class ModelCache:
         differing: number of replayed observations with other outputs than stored.
     """
 
-    def __init__(self, engine: Engine, capacity: int, snapshot_every: int) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        capacity: int,
+        snapshot_every: int,
+        capacity_bytes: int = 2**30,
+        batch_seconds: float = math.inf,
+    ) -> None:
         """Create an empty cache.
 
         Args:
             engine: the database, only read here.
             capacity: largest number of models in memory.
             snapshot_every: observations between two snapshots of a model.
+            capacity_bytes: largest number of bytes of their states together.
+            batch_seconds: largest CPU time of one batch; a batch that takes longer is rejected.
         """
         self._engine = engine
-        self._capacity = capacity
+        self._capacity, self._capacity_bytes = capacity, capacity_bytes
+        self._batch_seconds = batch_seconds
         self._snapshot_every = snapshot_every
         self._models: OrderedDict[int, CachedModel] = OrderedDict()
         self.evicted: list[StoredModel] = []
@@ -99,9 +112,14 @@ class ModelCache:
         if stream not in self._models:
             self._models[stream] = self._load(stream, generation)
         self._models.move_to_end(stream)
-        while len(self._models) > self._capacity:
+        # The model that is in use stays, however large it is.
+        while len(self._models) > 1 and self._is_full():
             self._evict()
         return self._models[stream]
+
+    def _is_full(self) -> bool:
+        size = sum(cached.size for cached in self._models.values())
+        return len(self._models) > self._capacity or size > self._capacity_bytes
 
     def drop(self, stream: int) -> None:
         """Discard the model in memory; the next `get` loads it again."""
@@ -129,6 +147,7 @@ class ModelCache:
         cached.latest = -math.inf if row.last_at is None else row.last_at
         while cached.seq < row.n_rows:
             self._replay(stream, cached)
+        cached.size = cached.model.state_bytes()
         return cached
 
     def _replay(self, stream: int, cached: CachedModel) -> None:
@@ -168,7 +187,8 @@ class ModelCache:
         replayed, differing = self.replayed, self.differing
         cached = self.get(stream, generation)
         self._load_alerts(stream, cached, policy)
-        update = _Update(cached, stream, self._stored_ids(stream, batches))
+        stored = self._stored_ids(stream, batches)
+        update = _Update(cached, stream, stored, self._batch_seconds)
         results = [update.process(batch) for batch in batches]
         change = update.change
         if change is not None and cached.alerts is not None:
@@ -180,6 +200,7 @@ class ModelCache:
         elif change is not None and cached.seq - cached.snapshot >= self._snapshot_every:
             change.snapshot = cached.model.to_bytes()
             cached.snapshot = cached.seq
+            cached.size = cached.model.state_bytes()
         return UpdateResult(
             results,
             change,
@@ -234,8 +255,11 @@ class _SequenceGapError(ValueError):
 class _Update:
     """One update of a model with several batches."""
 
-    def __init__(self, cached: CachedModel, stream: int, stored_ids: set[str]) -> None:
+    def __init__(
+        self, cached: CachedModel, stream: int, stored_ids: set[str], batch_seconds: float
+    ) -> None:
         self.cached, self.stream, self.stored_ids = cached, stream, stored_ids
+        self.batch_seconds = batch_seconds
         self.change: StreamChange | None = None
         self.invalid = False  # the model may contain observations of a rejected batch
 
@@ -246,10 +270,19 @@ class _Update:
             new = self._new_rows(batch.rows)
         except _SequenceGapError as error:
             return BatchResult(error=str(error), conflict=True)
-        late = 0
-        if new:
+        parts: list[tuple[list[Observation], rk.Run]] = []
+        started = time.process_time()
+        for i in range(0, len(new), _PART_ROWS):
+            part = new[i : i + _PART_ROWS]
+            spent = time.process_time() - started
+            if i and spent > self.batch_seconds:
+                self.invalid = True
+                return BatchResult(
+                    error=f"The model needs {1e3 * spent / i:.3g} ms per observation, so a request "
+                    f"must have at most {int(self.batch_seconds / spent * i)} of them."
+                )
             try:
-                run = records.run_model(self.cached.model, new)
+                parts.append((part, records.run_model(self.cached.model, part)))
             except RegimekitError as error:
                 # A rejected first row leaves the model unchanged; a later one does not.
                 self.invalid = len(new) > 1
@@ -257,8 +290,9 @@ class _Update:
             except Exception as error:
                 self.invalid = True
                 return BatchResult(error=f"The model failed on these rows: {error!r}.")
-            self._add(batch, new, run)
-            late = self._count_late(new)
+        for part, run in parts:
+            self._add(batch, part, run)
+        late = self._count_late(new)
         return BatchResult(len(new), len(batch.rows) - len(new), self.cached.seq, late)
 
     def _count_late(self, rows: list[Observation]) -> int:

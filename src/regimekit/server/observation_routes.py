@@ -21,7 +21,6 @@ from regimekit.server.auth import (
 from regimekit.server.event_stream import MAX_ROWS
 from regimekit.server.request_parsing import parse_body, timestamp
 from regimekit.server.schemas import ObservationBody, Observations, Problem, Receipt, Segment
-from regimekit.server.service import Service
 from regimekit.server.storage import observations, streams
 from regimekit.server.storage.streams import Stream
 from regimekit.server.stream_routes import PROBLEMS
@@ -77,7 +76,7 @@ async def post_observations(
     if key not in service.stream_ids:
         service.stream_ids[key] = (await find_stream(service, key)).id
     stream = service.stream_ids[key]
-    content = await read_body(request, service)
+    content = await request.body()
     kind = request.headers.get("content-type", "")
     if len(content) > _THREAD_BYTES:
         rows = await asyncio.to_thread(parse_body, content, kind, limits)
@@ -102,32 +101,6 @@ async def post_observations(
         rows=result.rows,
         out_of_order=result.out_of_order,
     )
-
-
-async def read_body(request: Request, service: Service) -> bytes:
-    """Read a request body within the limits of size and time.
-
-    Raises:
-        HTTPException: 413 if the body is too large, 408 if it does not arrive in time.
-    """
-    limits = service.config.limits
-    too_large = HTTPException(
-        413, f"A body must have at most {limits.body_bytes} bytes. Divide it into several requests."
-    )
-    if int(request.headers.get("content-length") or 0) > limits.body_bytes:
-        raise too_large
-    content = bytearray()
-    try:
-        async with asyncio.timeout(limits.body_seconds):
-            async for chunk in request.stream():
-                content += chunk
-                if len(content) > limits.body_bytes:
-                    raise too_large
-    except TimeoutError:
-        raise HTTPException(
-            408, f"The body did not arrive within {limits.body_seconds:g} s."
-        ) from None
-    return bytes(content)
 
 
 Bound = Annotated[

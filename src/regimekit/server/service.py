@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -32,6 +33,7 @@ _log = logging.getLogger("regimekit.server")
 # Seconds by which storing an evicted model is delayed, so that the change of its stream, which
 # comes in the same reply of the worker, is committed first.
 _EVICTION_DELAY = 0.02
+_PROBE_SECONDS = 2.0  # between two probes of the database
 Result = TypeVar("Result")
 
 
@@ -51,6 +53,7 @@ class Service:
         self.ready = False
         self.stream_ids: dict[str, int] = {}
         self.stopping = asyncio.Event()
+        self._probed_at, self._can_write = -math.inf, False
         self._storing: set[asyncio.Task[None]] = set()
         self._resources = ExitStack()
         self._threads = ThreadPoolExecutor(8, thread_name_prefix="query")
@@ -176,13 +179,20 @@ class Service:
         self.metrics.set_streams(found)
         return self.metrics.exposition()
 
-    async def database_answers(self) -> bool:
-        """Return whether the database answers within 5 seconds."""
-        try:
-            await asyncio.wait_for(self.read(_ping), 5)
-        except Exception:
-            return False
-        return True
+    async def can_write(self) -> bool:
+        """Return whether the database can be read and written within 5 seconds.
+
+        The answer is at most 2 seconds old, so that probes cause few writes.
+        """
+        if time.monotonic() - self._probed_at > _PROBE_SECONDS:
+            try:
+                await asyncio.wait_for(self.write(database.probe), 5)
+                self._can_write = True
+            except Exception as error:
+                _log.warning("the database cannot be written", extra={"reason": str(error)[:200]})
+                self._can_write = False
+            self._probed_at = time.monotonic()
+        return self._can_write
 
 
 def _monitored(connection: Connection, limit: int) -> tuple[dict[str, int], list[Any]]:
@@ -194,10 +204,6 @@ def _monitored(connection: Connection, limit: int) -> tuple[dict[str, int], list
     active = alerts.count_open(connection, [stream.id for stream in found])
     counted = [(stream, active.get(stream.id, (0, ""))[0]) for stream in found]
     return alerts.count_by_severity(connection), counted
-
-
-def _ping(connection: Connection) -> None:
-    connection.exec_driver_sql("SELECT 1")
 
 
 _DEMO_KEY = "demo"

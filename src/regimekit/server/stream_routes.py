@@ -43,7 +43,14 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
 router = APIRouter(tags=["streams"], responses=PROBLEMS)
 
 # Largest settings of a stream's model, so that one stream cannot exhaust a worker.
-_MAX_SETTINGS = {"particles": 5000, "max_regimes": 200, "batch": 10_000, "structure_sweeps": 100}
+_MAX_SETTINGS = {
+    "particles": 5000,
+    "max_regimes": 200,
+    "batch": 1000,
+    "structure_sweeps": 100,
+    "cloud": 2000,
+    "islands": 50,
+}
 _STALE_INTERVALS = 10.0  # usual intervals without an observation
 _STALE_SECONDS = 30.0  # at least
 _SPARKLINE_ROWS = 60

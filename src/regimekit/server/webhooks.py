@@ -39,7 +39,12 @@ _TIMEOUT = 10.0  # seconds to connect, and between reads
 _POLL_INTERVAL = 1.0  # seconds between queries of an empty outbox
 _REFRESH_INTERVAL = 60.0  # seconds between two messages about an open alert to Alertmanager
 _ALERT_LIFETIME = 300.0  # seconds after which Alertmanager resolves an alert without a message
-_NAT64 = ipaddress.ip_network("64:ff9b::/96")
+# IPv6 networks whose addresses embed an IPv4 address in their last 32 bits: compatible, translated
+# and NAT64 addresses.
+_EMBEDDING = [ipaddress.ip_network(n) for n in ("::/96", "::ffff:0:0:0/96", "64:ff9b::/96")]
+# Reserved for use inside a network, though `is_global` says otherwise: local NAT64, site-local
+# addresses, and the address of the host in Azure.
+_INTERNAL = [ipaddress.ip_network(n) for n in ("64:ff9b:1::/48", "fec0::/10", "168.63.129.16/32")]
 _log = logging.getLogger("regimekit.server.webhooks")
 
 
@@ -52,11 +57,11 @@ def is_public(address: str) -> bool:
     ip = ipaddress.ip_address(address.partition("%")[0])
     if isinstance(ip, ipaddress.IPv6Address):
         inner = ip.ipv4_mapped or ip.sixtofour or (ip.teredo[1] if ip.teredo else None)
-        if ip in _NAT64:
+        if any(ip in network for network in _EMBEDDING):
             inner = ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)
         if inner is not None:
             return is_public(str(inner))
-    return ip.is_global and not ip.is_multicast
+    return ip.is_global and not ip.is_multicast and not any(ip in net for net in _INTERNAL)
 
 
 async def resolve(host: str, port: int, allow_private: bool) -> str:

@@ -12,7 +12,9 @@ import asyncio
 import importlib.util
 import multiprocessing
 import os
+import resource
 import signal
+import time
 import warnings
 from collections.abc import Callable
 from multiprocessing.connection import Connection
@@ -25,12 +27,14 @@ from regimekit import RegimekitError
 from regimekit.core.registry import DEFAULT_MODEL
 from regimekit.server import records
 from regimekit.server.batching_queue import BatchingQueue
-from regimekit.server.config import OFFLINE_MODELS, Config
+from regimekit.server.config import OFFLINE_MODELS, Config, Limits
 from regimekit.server.model_cache import ModelCache
 from regimekit.server.records import ObservationBatch, RequestError, StoredModel, UpdateResult
 from regimekit.server.storage import database, streams
 
 _MAX_CALLS = 16  # calls per message to a worker
+_TRIAL_ROWS = 8
+_TRIAL_MEMORY = 4 * 2**30  # bytes of address space, most of which libraries reserve
 _TIMEOUT = 300.0  # seconds without an answer after which a worker is replaced
 _REPORT_ROWS = 20_000  # a worker does nothing else while it writes a report
 _REPORT_HORIZON = 24  # steps ahead
@@ -73,9 +77,16 @@ def kernels_compiled() -> bool:
 class Worker:
     """The methods that can be called in a worker process."""
 
-    def __init__(self, db: str, capacity: int, snapshot_every: int) -> None:
-        self._engine = database.connect(db, pool=1)
-        self.cache = ModelCache(self._engine, capacity, snapshot_every)
+    def __init__(self, config: Config) -> None:
+        self._limits = config.limits
+        self._engine = database.connect(config.db, pool=1)
+        self.cache = ModelCache(
+            self._engine,
+            max(1, config.models_in_memory // config.workers),
+            config.snapshot_every,
+            config.memory_mb * 2**20 // config.workers,
+            config.limits.batch_seconds,
+        )
 
     def answer(self, call: Call) -> Any:
         """Execute a call; every error becomes a `Failure`."""
@@ -101,7 +112,8 @@ class Worker:
         if model in OFFLINE_MODELS:
             raise RegimekitError(f"{model} needs the whole stream; choose an online model.")
         try:
-            rk.from_bytes(rk.make(model, **settings).to_bytes())
+            made = rk.from_bytes(rk.make(model, **settings).to_bytes())
+            _try(made, settings, self._limits)
         except (TypeError, AttributeError, OverflowError, MemoryError) as error:
             raise RegimekitError(f"Invalid settings of {model}: {error}.") from None
 
@@ -181,6 +193,33 @@ class Worker:
         return cached.seq, cached.model.to_bytes()
 
 
+def _try(model: Any, settings: dict[str, Any], limits: Limits) -> None:
+    """Update a new model with noise; raise RegimekitError if it is too large or too slow."""
+    terms = [term for term in settings.get("features") or [] if isinstance(term, dict)]
+    x = {name: 0.5 for term in terms for name in term.get("names", ())} or None
+    noise = np.random.default_rng(0).standard_normal((_TRIAL_ROWS, settings.get("dim") or 1))
+    started = time.process_time()
+    try:
+        for y in noise:
+            model.update(y if y.size > 1 else y[0], x)
+    except RegimekitError as error:
+        # Features may need covariates that are not known here.
+        if not (terms and str(error).startswith("x ")):
+            raise
+    seconds = (time.process_time() - started) / _TRIAL_ROWS
+    if seconds > limits.step_seconds:
+        raise RegimekitError(
+            f"The model needs {seconds:.2g} s per observation; the service allows "
+            f"{limits.step_seconds:g} s. Choose smaller settings."
+        )
+    size = model.state_bytes()
+    if size > limits.model_bytes:
+        raise RegimekitError(
+            f"The model has {size / 2**20:.0f} MB; the service allows "
+            f"{limits.model_bytes / 2**20:.0f} MB. Choose smaller settings."
+        )
+
+
 def _forecast_dict(step: rk.Forecast, ahead: int, level: float) -> dict[str, Any]:
     lower, upper = step.interval(level)
     values = {"mean": step.mean, "median": step.quantile(0.5), "sd": step.sd}
@@ -195,16 +234,26 @@ def _plain(value: Any) -> Any:
     return float(value) if np.isfinite(value) else None
 
 
-def run_worker(pipe: Connection, db: str, capacity: int, snapshot_every: int) -> None:
-    """Answer lists of calls until the pipe is closed (the main function of a worker process)."""
+def run_worker(pipe: Connection, config: Config, memory_bytes: int) -> None:
+    """Answer lists of calls until the pipe is closed (the main function of a worker process).
+
+    Args:
+        pipe: connection to the service.
+        config: settings of the service.
+        memory_bytes: largest memory of the process, or 0 for no limit.
+    """
+    if memory_bytes:
+        resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
     # The service decides when workers end, also on Ctrl-C.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     warnings.simplefilter("ignore", RuntimeWarning)
     # Lower priority than the process that answers requests.
     os.nice(1)
-    worker = Worker(db, capacity, snapshot_every)
+    worker = Worker(config)
     try:
+        # The time limits of calls begin when the process has started.
+        pipe.send(None)
         while True:
             answers = [worker.answer(call) for call in pipe.recv()]
             pipe.send(Reply(answers, worker.cache.evicted))
@@ -214,22 +263,36 @@ def run_worker(pipe: Connection, db: str, capacity: int, snapshot_every: int) ->
 
 
 class WorkerProcess:
-    """A worker process and the thread that exchanges messages with it."""
+    """A worker process and the thread that exchanges messages with it.
 
-    def __init__(self, config: Config, on_evicted: Callable[[StoredModel], None]) -> None:
-        self._config = config
+    Args:
+        config: settings of the service.
+        on_evicted: called with each model that leaves memory.
+        timeout: seconds without an answer after which the process is replaced.
+        memory_bytes: largest memory of the process, or 0 for no limit.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        on_evicted: Callable[[StoredModel], None],
+        timeout: float = _TIMEOUT,
+        memory_bytes: int = 0,
+    ) -> None:
+        self._config, self._timeout, self._memory_bytes = config, timeout, memory_bytes
         self._on_evicted = on_evicted
         self._loop = asyncio.get_running_loop()
         self._closing = False
         self._start()
-        self._calls = BatchingQueue(self._exchange, _MAX_CALLS, "worker")
+        # If a limited process ends, only the call that ended it may fail.
+        calls = 1 if memory_bytes else _MAX_CALLS
+        self._calls = BatchingQueue(self._exchange, calls, "worker")
 
     def _start(self) -> None:
-        config = self._config
         context = multiprocessing.get_context("spawn")
         self._pipe, theirs = context.Pipe()
-        capacity = max(1, config.models_in_memory // config.workers)
-        arguments = (theirs, config.db, capacity, config.snapshot_every)
+        self._started = False
+        arguments = (theirs, self._config, self._memory_bytes)
         self._process = context.Process(target=run_worker, args=arguments, daemon=True)
         self._process.start()
         theirs.close()
@@ -258,10 +321,11 @@ class WorkerProcess:
 
     def _exchange(self, work: list[tuple[Call, asyncio.Future[Any]]]) -> None:
         try:
+            if not self._started:
+                self._receive(_TIMEOUT)
+                self._started = True
             self._pipe.send([call for call, _ in work])
-            if not self._pipe.poll(_TIMEOUT):
-                raise EOFError
-            reply: Reply = self._pipe.recv()
+            reply: Reply = self._receive(self._timeout)
         except (EOFError, OSError):
             self._process.kill()
             self._end()
@@ -275,6 +339,11 @@ class WorkerProcess:
             self._loop.call_soon_threadsafe(_complete, future, answer)
         for evicted in reply.evicted:
             self._loop.call_soon_threadsafe(self._on_evicted, evicted)
+
+    def _receive(self, timeout: float) -> Any:
+        if not self._pipe.poll(timeout):
+            raise EOFError
+        return self._pipe.recv()
 
 
 def _complete(future: asyncio.Future[Any], answer: Any) -> None:
@@ -299,7 +368,10 @@ class WorkerPool:
         self._store = store
         self._storing: dict[int, asyncio.Task[None]] = {}
         self._workers = [WorkerProcess(config, self._evicted) for _ in range(config.workers)]
-        self._next = 0
+        # Settings of new streams are tried in a process of their own, so that they cannot delay
+        # the streams that exist.
+        seconds = config.limits.trial_seconds
+        self._trial = WorkerProcess(config, self._evicted, seconds, _TRIAL_MEMORY)
 
     async def call(self, stream: int, method: str, *arguments: Any) -> Any:
         """Call a method of the worker that has the stream.
@@ -324,10 +396,12 @@ class WorkerPool:
             del self._storing[stream]
 
     async def check_settings(self, model: str, settings: dict[str, Any]) -> Failure | None:
-        """Check settings in the next worker in turn; return None if they are valid."""
-        self._next += 1
-        worker = self._workers[self._next % len(self._workers)]
-        answer: Failure | None = await worker.call("check_settings", model, settings)
+        """Check settings in the trial process; return None if they are valid."""
+        try:
+            answer: Failure | None = await self._trial.call("check_settings", model, settings)
+        except WorkerLostError:
+            reason = "The model needs too much time or memory. Choose smaller settings."
+            return Failure("invalid", reason)
         return answer
 
     async def call_all(self, method: str) -> None:
@@ -336,4 +410,4 @@ class WorkerPool:
 
     async def close(self, kill: bool = False) -> None:
         """End the processes, after the queued calls or at once."""
-        await asyncio.gather(*(worker.close(kill) for worker in self._workers))
+        await asyncio.gather(*(worker.close(kill) for worker in (*self._workers, self._trial)))

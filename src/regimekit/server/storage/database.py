@@ -8,11 +8,14 @@ dedicated connection. Both are released when the process ends, however it ends.
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
+import shutil
 import sqlite3
+import stat
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +31,8 @@ from regimekit.server.storage import schema
 _ADVISORY_LOCK_KEY = 0x686F6C64
 _LOCK_TIMEOUT = 10.0  # seconds; a previous service may still be shutting down
 _COPY_ROWS = 2000  # rows per chunk of a backup
+_MIN_FREE_BYTES = 2**24  # on the disk of a SQLite database; a commit needs about that much
+_log = logging.getLogger("regimekit.server")
 
 
 def parse_url(db: str) -> URL:
@@ -58,13 +63,42 @@ def connect(db: str, pool: int = 8) -> Engine:
     url = parse_url(db)
     if url.get_backend_name() != "sqlite":
         return sqlalchemy.create_engine(url, pool_size=pool, max_overflow=4, pool_pre_ping=True)
-    Path(url.database or "").absolute().parent.mkdir(parents=True, exist_ok=True)
+    _create_private(Path(url.database or "").absolute())
     engine = sqlalchemy.create_engine(
         url, pool_size=pool, max_overflow=4, connect_args={"timeout": 30}
     )
     event.listen(engine, "connect", _configure_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
     return engine
+
+
+def _create_private(file: Path) -> None:
+    """Create a database file that only its owner may read; SQLite's other files inherit that."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        os.close(os.open(file, os.O_CREAT | os.O_RDWR, 0o600))
+    except OSError:
+        # SQLite reports what is wrong.
+        return
+    if stat.S_IMODE(file.stat().st_mode) & 0o077:
+        _log.warning("other users may read the database; run chmod 600", extra={"file": str(file)})
+
+
+def probe(connection: Connection) -> None:
+    """Read the tables and write one row; raise an error if the database cannot be used."""
+    queries = [select(*table.primary_key).limit(1) for table in schema.metadata.sorted_tables]
+    for query in queries:
+        connection.execute(query).all()
+    if connection.dialect.name == "sqlite":
+        file = Path(connection.engine.url.database or "").absolute()
+        free = shutil.disk_usage(file.parent).free
+        if free < _MIN_FREE_BYTES:
+            raise OSError(f"{free} bytes are free on the disk of the database")
+        # A new connection: the others have pages in memory.
+        with closing(sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True)) as fresh:
+            for query in queries:
+                fresh.execute(str(query.compile(compile_kwargs={"literal_binds": True}))).fetchall()
+    connection.exec_driver_sql("UPDATE migrations SET number = number")
 
 
 def _configure_sqlite(connection: Any, _: Any) -> None:

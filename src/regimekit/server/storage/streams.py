@@ -93,7 +93,8 @@ def list_page(
     Returns:
         The number of matching streams, and the page.
     """
-    allowed = [streams.c.key.startswith(prefix, autoescape=True) for prefix in prefixes]
+    # Not LIKE, which ignores case in SQLite.
+    allowed = [func.substr(streams.c.key, 1, len(prefix)) == prefix for prefix in prefixes]
     query = select(streams).where(or_(false(), *allowed))
     if search:
         query = query.where(streams.c.key.contains(search, autoescape=True))

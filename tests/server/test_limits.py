@@ -1,0 +1,317 @@
+"""Limits that hold before a request is authenticated, and limits of one stream."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import socket
+import stat
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from server_helpers import SMALL
+
+from regimekit.server.config import Config, Limits
+from regimekit.server.model_cache import ModelCache
+from regimekit.server.records import Observation, ObservationBatch
+from regimekit.server.storage import streams
+from regimekit.server.storage.database import database, write_transaction
+from regimekit.server.workers import Worker
+
+
+def send_raw(server: Any, data: bytes, wait: float = 30.0) -> bytes:
+    """Send bytes and return the answer until the service closes the connection or is silent."""
+    with socket.create_connection(("127.0.0.1", server.port), timeout=wait) as connection:
+        answer = b""
+        with suppress(ConnectionError):
+            connection.sendall(data)
+        with suppress(TimeoutError, ConnectionError):
+            while piece := connection.recv(65536):
+                answer += piece
+        return answer
+
+
+def memory(server: Any) -> int:
+    """Return the resident bytes of the process that answers requests."""
+    status = Path(f"/proc/{server.process.pid}/status")
+    if not status.exists():
+        pytest.skip("the memory of a process is read from /proc")
+    return 1024 * int(re.search(r"VmRSS:\s+(\d+)", status.read_text())[1])  # type: ignore[index]
+
+
+HEAD = b"Host: 127.0.0.1\r\nAuthorization: Bearer wrong\r\n"
+
+
+@pytest.mark.parametrize("path", ["/streams/x", "/webhooks", "/streams/x/regimes/1", "/nothing"])
+@pytest.mark.parametrize("chunked", [False, True])
+def test_bodies_are_limited_before_authentication(server: Any, path: str, chunked: bool) -> None:
+    before = memory(server)
+    size = 20 * 2**20
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as connection:
+        length = b"Transfer-Encoding: chunked" if chunked else b"Content-Length: %d" % size
+        method = b"POST" if path == "/webhooks" else b"PUT"
+        head = b"%s %s HTTP/1.1\r\n%s%s\r\n\r\n" % (method, path.encode(), HEAD, length)
+        connection.sendall(head)
+        piece = b"a" * 65536
+        piece = b"%x\r\n%s\r\n" % (len(piece), piece) if chunked else piece
+        try:
+            for _ in range(size // 65536):
+                connection.sendall(piece)
+            answer = connection.recv(4096)
+        except ConnectionError:
+            answer = b""
+    assert b" 200 " not in answer[:20] and b" 500 " not in answer[:20]
+    if not chunked:
+        assert answer == b"" or b" 413 " in answer[:20]
+    assert memory(server) - before < 8 * 2**20
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Long: " + b"a" * 200_000,
+        b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n" + b"X-Many: a\r\n" * 20_000,
+        b"GET /" + b"a" * 200_000,
+        b"POST /webhooks HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\n1;"
+        + b"a" * 200_000,
+        b"POST /webhooks HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+        b"0\r\n" + b"X-Trailer: a\r\n" * 20_000,
+    ],
+)
+def test_headers_are_limited(server: Any, head: bytes) -> None:
+    answer = send_raw(server, head)
+    assert answer == b"" or b" 431 " in answer or b" 4" in answer[:20]
+    assert server.client.get("/healthz").status_code == 200
+
+
+def test_two_hosts_are_refused(server: Any) -> None:
+    head = b"GET /streams HTTP/1.1\r\nHost: 127.0.0.1\r\nHost: evil.example\r\n"
+    assert b" 400 " in send_raw(server, head + b"Connection: close\r\n\r\n")[:20]
+
+
+@pytest.mark.parametrize("name", ["Via", "X-Forwarded-Proto", "X-Forwarded-For", "CF-Ray"])
+def test_forwarded_requests_need_a_token(server: Any, name: str) -> None:
+    assert server.client.get("/streams").status_code == 200
+    assert server.client.get("/streams", headers={name: "1.1 proxy"}).status_code == 401
+
+
+def test_a_client_that_leaves_is_no_error(server: Any) -> None:
+    server.make("leaver")
+    log = len(server.log.read_text())
+    with socket.create_connection(("127.0.0.1", server.port)) as connection:
+        head = b"POST /streams/leaver/observations HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+        connection.sendall(head + b'Content-Length: 1000\r\n\r\n{"y"')
+        time.sleep(0.3)
+    deadline = time.monotonic() + 20
+    while "499" not in server.log.read_text()[log:] and time.monotonic() < deadline:
+        time.sleep(0.1)
+    written = server.log.read_text()[log:]
+    assert '"status": 499' in written or '"status":499' in written
+    assert "Traceback" not in written and "500" not in written
+
+
+def test_half_open_connections_end(tmp_path: Path) -> None:
+    """Of many silent connections few are accepted, and those end."""
+    code = (
+        "import sys, regimekit.server.app as app\n"
+        "from regimekit.server.config import Config, Limits\n"
+        "limits = Limits(connections=20, header_seconds=1.0)\n"
+        f"app.run(Config(db='sqlite:///{tmp_path}/x.db', port=int(sys.argv[1]), workers=1, "
+        "limits=limits))\n"
+    )
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    script = tmp_path / "serve.py"
+    script.write_text("if __name__ == '__main__':\n" + textwrap.indent(code, "    "))
+    process = subprocess.Popen([sys.executable, script, str(port)], stderr=subprocess.DEVNULL)
+    held: list[socket.socket] = []
+    try:
+        deadline = time.monotonic() + 120
+        while True:
+            try:
+                held.append(socket.create_connection(("127.0.0.1", port), timeout=20))
+                break
+            except OSError:
+                assert time.monotonic() < deadline and process.poll() is None
+                time.sleep(0.2)
+        held += [socket.create_connection(("127.0.0.1", port), timeout=20) for _ in range(40)]
+        answers = [one.recv(200)[:12] for one in held]
+        assert answers.count(b"HTTP/1.1 503") >= 20 and b"HTTP/1.1 408" in answers
+        assert set(answers) == {b"HTTP/1.1 503", b"HTTP/1.1 408"}
+    finally:
+        for one in held:
+            one.close()
+        process.terminate()
+        process.wait(60)
+
+
+# One stream must not stop others.
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"model": "br_ihmm", "features": [{"term": "season", "period": 4000, "harmonics": 1999}]},
+        {"model": "br_ihmm", "dim": 1000},
+        {"model": "br_ihmm", "batch": 6000},
+        {"model": "garch_ihmm", "cloud": 100_000},
+        {"model": "br_ihmm", "particles": 100_000},
+    ],
+    ids=lambda settings: str(list(settings.items())[-1])[:40],
+)
+def test_costly_models_are_refused_while_others_work(server: Any, settings: dict[str, Any]) -> None:
+    if "quick" not in getattr(server, "made", set()):
+        server.make("quick")
+        server.made = {"quick"}
+    worst = 0.0
+    done = threading.Event()
+
+    def use() -> None:
+        nonlocal worst
+        with httpx.Client(base_url=server.url, timeout=60, trust_env=False) as client:
+            while not done.is_set():
+                began = time.perf_counter()
+                answer = client.post("/streams/quick/observations", json={"y": 1.0})
+                assert answer.status_code == 200
+                worst = max(worst, time.perf_counter() - began)
+
+    other = threading.Thread(target=use)
+    other.start()
+    try:
+        answer = server.client.put("/streams/costly", json=settings)
+    finally:
+        done.set()
+        other.join()
+    assert answer.status_code == 422, answer.text
+    assert worst < 5.0
+
+
+def observations(count: int) -> list[Observation]:
+    return [Observation(float(i % 7)) for i in range(count)]
+
+
+def test_a_batch_that_takes_too_long_is_rejected(tmp_path: Path) -> None:
+    config = Config(db=f"sqlite:///{tmp_path}/x.db", limits=Limits(batch_seconds=0.0))
+    with database(config.db) as engine:
+        with write_transaction(engine) as connection:
+            stream = streams.create(connection, "x", "last_value", {})
+        worker = Worker(config)
+        result = worker.update(stream.id, [ObservationBatch(observations(1000), 0.0)], 0, 0)
+        assert "per observation" in str(result.results[0].error) and result.change is None
+        result = worker.update(stream.id, [ObservationBatch(observations(100), 0.0)], 0, 0)
+        assert result.results[0].accepted == 100
+        worker._engine.dispose()
+
+
+def test_the_cache_counts_bytes(tmp_path: Path) -> None:
+    with database(f"sqlite:///{tmp_path}/x.db") as engine:
+        with write_transaction(engine) as connection:
+            made = [
+                streams.create(connection, f"s{i}", "br_ihmm", {"noise": 1.0}) for i in range(6)
+            ]
+        large = ModelCache(engine, 100, 500)
+        for stream in made:
+            large.update(stream.id, [ObservationBatch(observations(20), 0.0)], 0)
+        assert len(large._models) == 6
+        size = max(cached.model.state_bytes() for cached in large._models.values())
+        small = ModelCache(engine, 100, 1, capacity_bytes=3 * size)
+        for stream in made:
+            small.update(stream.id, [ObservationBatch(observations(20), 0.0)], 0)
+        assert len(small._models) <= 4
+
+
+# Rights and secrets
+
+
+def test_prefixes_match_exactly(db: str) -> None:
+    with database(db) as engine:
+        with write_transaction(engine) as connection:
+            for key in ("good.a", "GOOD.b", "g_od.c", "goXd.d"):
+                streams.create(connection, key, "last_value", {})
+        with engine.connect() as connection:
+
+            def keys(*prefixes: str) -> list[str]:
+                total, page = streams.list_page(connection, "", "key", 10, 0, list(prefixes))
+                assert total == len(page)
+                return sorted(stream.key for stream in page)
+
+            assert keys("GOOD.") == ["GOOD.b"]
+            assert keys("good.") == ["good.a"]
+            assert keys("g_od") == ["g_od.c"]
+            assert keys("%") == [] and keys() == []
+            assert len(keys("")) == 4
+
+
+def test_read_tokens_see_no_webhook_urls(start: Callable[..., Any], tmp_path: Path) -> None:
+    from test_auth import bearer, command
+
+    db = f"sqlite:///{tmp_path}/test.db"
+    reader = command("token", "add", "r", "--read", "", "--rate", "0", "--db", db)
+    writer = command("token", "add", "w", "--write", "", "--rate", "0", "--db", db)
+    server = start("--require-token", "--allow-private-webhooks", db=db)
+    hook = {"url": "http://127.0.0.1:9/secret-path", "prefix": ""}
+    assert server.client.post("/webhooks", json=hook, headers=bearer(writer)).status_code == 201
+    assert "secret-path" in server.client.get("/webhooks", headers=bearer(writer)).text
+    assert "secret-path" not in server.client.get("/webhooks", headers=bearer(reader)).text
+    modes = {stat.S_IMODE(file.stat().st_mode) for file in tmp_path.glob("test.db*")}
+    assert modes == {0o600}
+
+
+# Readiness
+
+
+def test_not_ready_if_the_database_is_damaged(start: Callable[..., Any], tmp_path: Path) -> None:
+    server = start()
+    assert server.client.get("/readyz").status_code == 200
+    file = tmp_path / "test.db"
+    size = file.stat().st_size
+    with file.open("r+b") as content, (tmp_path / "test.db-wal").open("r+b") as journal:
+        content.write(os.urandom(size))
+        journal.truncate(0)
+    deadline = time.monotonic() + 20
+    while server.client.get("/readyz").status_code == 200:
+        assert time.monotonic() < deadline
+        time.sleep(0.5)
+    assert server.client.get("/healthz").status_code == 200
+
+
+@pytest.mark.skipif(
+    os.getuid() != 0 or shutil.which("mount") is None, reason="needs root, to mount a small disk"
+)
+def test_not_ready_on_a_full_disk(start: Callable[..., Any], tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    words = ["mount", "-t", "tmpfs", "-o", "size=32m", "tmpfs", str(disk)]
+    if subprocess.run(words, capture_output=True).returncode:
+        pytest.skip("a tmpfs cannot be mounted here")
+    try:
+        server = start(db=f"sqlite:///{disk}/x.db")
+        server.make("s")
+        sent = server.send("s", [{"y": float(i)} for i in range(50)])["rows"]
+        (disk / "ballast").write_bytes(b"0" * 2**20 * 31)
+        time.sleep(2.5)
+        assert server.client.get("/readyz").status_code == 503
+        (disk / "ballast").unlink()
+        time.sleep(2.5)
+        assert server.client.get("/readyz").status_code == 200
+        assert len(server.rows("s")) == sent
+        server.kill()
+    finally:
+        subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+def test_the_settings_of_the_test_stream_are_accepted(server: Any) -> None:
+    answer = server.client.put("/streams/small", json=SMALL)
+    assert answer.status_code in (200, 201), json.dumps(answer.json())
