@@ -8,7 +8,7 @@ export REGIMEKIT_DATA
 UNCOMPILED_TESTS := tests/ihmm/test_hdp.py tests/ihmm/test_resampling.py \
   tests/ihmm/test_linear_gaussian.py tests/ihmm/test_label_matching.py tests/ihmm/test_batch_schedule.py
 
-.PHONY: venv demo test check lint types imports uncompiled coverage checked bench bench-public bench-venv soak soak-model soak-serve \
+.PHONY: venv demo test check lint types imports uncompiled coverage checked bench bench-public bench-venv soak soak-model soak-serve fuzz \
   tune replay reproduce quick docs dist wheel-test lock clean
 
 venv: .venv/.made
@@ -54,8 +54,15 @@ checked: venv
 	PYTHONPATH=build/checked-lib $(BIN)/python -m pytest -q -n 2 -m 'not slow' $(CHECKED_TESTS)
 
 # Two hundred times kill -9 under load; every observation once, outputs as without.
+SOAK_SECONDS ?= 600
 soak-serve: venv
 	REGIMEKIT_KILLS=200 $(BIN)/python -m pytest tests/server/test_durability.py -k 'kill_under_load' -s
+	REGIMEKIT_SOAK_SECONDS=$(SOAK_SECONDS) $(BIN)/python -m pytest tests/server/test_soak.py -s
+
+# Changed snapshots at random, SECONDS long.
+SECONDS ?= 300
+fuzz: venv
+	$(BIN)/python tests/fuzz/fuzz_snapshots.py $(SECONDS)
 
 # Goals, time per observation beside other packages (in an environment of their own), growth over a
 # long stream. WRITE=1 writes benchmarks/RESULTS.md instead.
