@@ -223,6 +223,7 @@ def test_soak(
     assert not soak.errors, soak.errors[:3]
     _compare(soak, keys)
     server.kill()
+    server.client.close()
     print(
         f"\nsoak {kind}, {'nginx with TLS' if address.startswith('https') else 'no proxy'}: "
         f"{SECONDS:.0f} s, {sum(soak.acknowledged.values())} observations acknowledged, 0 lost, "
