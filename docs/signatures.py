@@ -26,7 +26,7 @@ MAKERS = {
     "garch_ihmm": GarchSettings,
 }
 # Narrower than `Any` of the dataclass, and than what NumPy takes for an array.
-ANNOTATIONS = {"batch": "int | Mapping[str, Any] | BatchSchedule"}
+ANNOTATIONS = {"batch": "int | Mapping[str, Any]"}
 HEAD = '''\
 """Signatures of the makers for type checkers. Written by docs/signatures.py."""
 
@@ -36,7 +36,6 @@ from typing import Any, TypedDict, Unpack
 from numpy.typing import ArrayLike
 
 from regimekit.core.maker import Pair, Rules, Terms
-from regimekit.ihmm.batch_schedule import BatchSchedule
 from regimekit.ihmm.deviations import Rule
 from regimekit.ihmm.model import RegimeModel
 

@@ -6,9 +6,8 @@ import asyncio
 import itertools
 import json
 import time
-from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, ClassVar
+from typing import Any
 
 import httpx
 import numpy as np
@@ -18,8 +17,8 @@ from server_helpers import SMALL
 
 import regimekit as rk
 from regimekit import datasets as data
-from regimekit.server.config import Config, Limits
-from regimekit.server.observation_routes import read_body
+from regimekit.server.app import LimitedBody
+from regimekit.server.config import Limits
 
 _numbers = itertools.count()
 
@@ -384,19 +383,22 @@ def test_too_many_pending_rows_are_rejected_with_a_retry_time(server: Any, key: 
 
 
 def test_a_slow_body_times_out() -> None:
-    class Stalled:
-        headers: ClassVar[dict[str, str]] = {}
+    parts = iter([{"type": "http.request", "body": b"{", "more_body": True}])
 
-        async def stream(self) -> AsyncIterator[bytes]:
-            yield b"{"
-            await asyncio.sleep(60)
+    async def receive() -> Any:
+        for part in parts:
+            return part
+        await asyncio.sleep(60)
 
-    class Hasty:
-        config = Config(limits=Limits(body_seconds=0.05))
+    async def read() -> None:
+        scope = {"path": "/streams/a/observations", "headers": []}
+        body = LimitedBody(scope, receive, Limits(body_seconds=0.05))
+        assert (await body.receive())["body"] == b"{"
+        await body.receive()
 
     with ThreadPoolExecutor(1) as apart, pytest.raises(HTTPException) as caught:
         # In a thread of its own: a browser may keep this one's event loop running.
-        apart.submit(lambda: asyncio.run(read_body(Stalled(), Hasty()))).result()
+        apart.submit(lambda: asyncio.run(read())).result()
     assert caught.value.status_code == 408
 
 

@@ -346,7 +346,7 @@ def ihmm_prior(
     Example:
         >>> from regimekit import data
         >>> stream = data.ihmm_prior(seed=1, n=200)
-        >>> stream.info["theta"].size == stream.regimes.max() + 1
+        >>> bool(stream.info["theta"].size == stream.regimes.max() + 1)
         True
     """
     rng = np.random.default_rng(seed)

@@ -6,14 +6,13 @@ from typing import Any, TypedDict, Unpack
 from numpy.typing import ArrayLike
 
 from regimekit.core.maker import Pair, Rules, Terms
-from regimekit.ihmm.batch_schedule import BatchSchedule
 from regimekit.ihmm.deviations import Rule
 from regimekit.ihmm.model import RegimeModel
 
 class Shared(TypedDict, total=False):
     features: Terms | None
     units: str | None
-    batch: int | Mapping[str, Any] | BatchSchedule
+    batch: int | Mapping[str, Any]
     threshold: float | None
     weight: str | None
     weigh_regimes: bool

@@ -63,7 +63,9 @@ def plot_forecast(
     forecasts = _forecasts(source, horizon, X)
     ax = new_axes(ax)
     past = np.zeros(0) if y is None else coordinate_of(y, len(np.asarray(y)), coordinate)
-    index = _time_index(forecasts, getattr(y, "index", None) if times is None else times, past.size)
+    labels = getattr(y, "index", None) if times is None else times
+    # The index of a list is a method.
+    index = _time_index(forecasts, None if callable(labels) else labels, past.size)
     x = time_axis(ax, index)
     shown = min(past.size, history or 3 * len(forecasts))
     if shown:

@@ -199,8 +199,8 @@ def sparkline(values: Array, width: int = 160, height: int = 28) -> list[str]:
         height: height of the chart.
 
     Example:
-        >>> sparkline(np.array([0.0, 1.0, np.nan, 1.0]), 3, 2)
-        ['0.0,2.0 1.0,0.0', '3.0,0.0']
+        >>> sparkline(np.array([0.0, 1.0, np.nan, 1.0]), 6, 2)
+        ['0.0,2.0 2.0,0.0', '6.0,0.0']
     """
     rows = np.unique(np.linspace(0, len(values) - 1, min(len(values), width)).astype(int))
     shown = values[rows]
