@@ -119,6 +119,7 @@ def test_a_particle_holds_an_id_twice_only_if_it_opened_a_regime_twice(agree: st
             assert all(distance < 2 * DIFFER for distance in distances)
 
 
+@pytest.mark.slow
 def test_a_new_regime_has_one_name_however_soon_particles_see_it() -> None:
     """With 100 coefficients it is opened over several batches, in islands of their own."""
     stream = data.synthetic_regression(5, n=600, signal_sd=10.0)
