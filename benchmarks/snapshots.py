@@ -20,7 +20,7 @@ import numpy as np
 
 import regimekit as rk
 from benchmarks.spark_plan import least
-from regimekit.serialization import compact
+from regimekit.serialization import container
 
 BEGIN, END = "<!-- snapshots: begin -->", "<!-- snapshots: end -->"
 N, SEGMENT, REGIMES, WIDTH = 3000, 60, 10, 10
@@ -78,7 +78,7 @@ def models() -> Iterator[tuple[str, Any]]:
 
 def dense(data: bytes) -> tuple[float, float]:
     """Regimes that a particle knows, and bytes of their matrices if each particle had its own."""
-    _, arrays = compact.read(data)
+    _, arrays = container.read(data)
     if "particles.n_regimes" not in arrays:
         return float("nan"), float("nan")
     known, (_, _, m) = arrays["particles.n_regimes"], arrays["row.root"].shape

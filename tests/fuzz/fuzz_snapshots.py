@@ -29,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "hardening"))
 from crafted import opened, stored
 
 import regimekit as rk
-from regimekit.serialization import compact
+from regimekit.serialization import container
 
 NAMES = [name for name in rk.models() if name != "beam_ihmm"]
 NUMBERS = [
@@ -51,7 +51,7 @@ def mutate(data: bytes, rng: np.random.Generator) -> bytes:
             arrays[name] = _changed(arrays[name], rng)
         else:
             _change_entry(header, rng)
-    return compact.write(header, arrays)
+    return container.write(header, arrays)
 
 
 def _changed(array: np.ndarray, rng: np.random.Generator) -> np.ndarray:

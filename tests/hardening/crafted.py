@@ -1,11 +1,9 @@
-"""Valid snapshots of every model, and what a hostile hand may do to them."""
+"""Valid snapshots of every model, and functions that change them."""
 
 from __future__ import annotations
 
-import io
 import json
 import struct
-import zipfile
 import zlib
 from collections.abc import Callable
 from functools import cache
@@ -15,8 +13,7 @@ import numpy as np
 
 import regimekit as rk
 from regimekit.core.registry import REGISTRY
-from regimekit.serialization import compact
-from regimekit.serialization.words import WORDS
+from regimekit.serialization import container
 
 ONLINE = [name for name, entry in REGISTRY.items() if entry.online]
 
@@ -97,43 +94,28 @@ def _needs_x(model: Any) -> bool:
 
 
 def opened(data: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Header and arrays of a snapshot as it is written now."""
-    header, arrays = compact.read(data)
+    """Header and arrays of a snapshot."""
+    header, arrays = container.read(data)
     return header, {name: arrays[name] for name in arrays.names()}
 
 
-def members(data: bytes) -> dict[str, bytes]:
-    """A snapshot as the members of the zip that it would have been before."""
+def sealed(text: bytes, content: bytes = b"", **claims: int) -> bytes:
+    """A snapshot with any header and bytes of arrays, and with wrong sizes."""
+    packed = zlib.compress(text, 9)
+    sizes = {"header": len(text), "packed": len(packed)} | claims
+    start = container.MAGIC + bytes([container.FORMAT])
+    return start + struct.pack("<2I", *sizes.values()) + packed + content
+
+
+def with_entry(data: bytes, name: str, code: Any, content: bytes, shape: Any) -> bytes:
+    """The snapshot with one array replaced by compressed bytes of a claimed type and shape."""
     header, arrays = opened(data)
-    parts = {"header.json": json.dumps(header).encode()}
-    return parts | {f"{name}.npy": npy(array) for name, array in arrays.items()}
-
-
-def packed(parts: dict[str, bytes], method: int = zipfile.ZIP_STORED) -> bytes:
-    """Such a zip."""
-    target = io.BytesIO()
-    with zipfile.ZipFile(target, "w", method) as archive:
-        for name, content in parts.items():
-            archive.writestr(name, content)
-    return target.getvalue()
-
-
-def sealed(
-    text: bytes, body: bytes = b"", behind: bytes = b"", version: int = 3, **claims: int
-) -> bytes:
-    """A compact snapshot with any header, lanes and large arrays, and with wrong sizes."""
-    packer = zlib.compressobj(9, zdict=WORDS[version])
-    packed = packer.compress(text + body) + packer.flush()
-    sizes = {"header": len(text), "lanes": len(body), "packed": len(packed)}
-    sizes |= {"noise": 0} if version == 3 else {}
-    lengths = struct.pack(f"<{len(sizes)}I", *(sizes | claims).values())
-    return b"regimekit" + bytes([version]) + lengths + packed + behind
-
-
-def npy(array: np.ndarray, allow_pickle: bool = False) -> bytes:
-    buffer = io.BytesIO()
-    np.save(buffer, array, allow_pickle=allow_pickle)
-    return buffer.getvalue()
+    arrays.pop(name, None)
+    size = container.read(container.write(header, arrays))[1]
+    table = {n: [e.code, len(e.packed), *e.shape] for n, e in size._entries.items()}
+    table[name] = [code, len(content), *shape]
+    parts = [e.packed for e in size._entries.values()]
+    return sealed(json.dumps(header | {"arrays": table}).encode(), b"".join([*parts, content]))
 
 
 def array_of(data: bytes, name: str) -> np.ndarray:
@@ -142,16 +124,11 @@ def array_of(data: bytes, name: str) -> np.ndarray:
 
 def with_array(data: bytes, name: str, array: np.ndarray) -> bytes:
     header, arrays = opened(data)
-    return compact.write(header, arrays | {name: array})
-
-
-def with_part(data: bytes, name: str, content: bytes) -> bytes:
-    """As the zip it would have been before, with one member changed."""
-    return packed(members(data) | {name: content})
+    return container.write(header, arrays | {name: array})
 
 
 def with_header(data: bytes, change: Callable[[dict[str, Any]], None]) -> bytes:
     """The snapshot after `change` of its header in place."""
     header, arrays = opened(data)
     change(header)
-    return compact.write(header, arrays)
+    return container.write(header, arrays)

@@ -95,11 +95,7 @@ def unpack(
 
 
 def restore(
-    state: Any,
-    arrays: Arrays,
-    fields: Iterable[Field],
-    sizes: Mapping[str, int],
-    prefix: str = "",
+    state: Any, arrays: Arrays, fields: Iterable[Field], sizes: Mapping[str, int], prefix: str = ""
 ) -> None:
     """Set the attributes of a state object from validated arrays; numbers have shape ()."""
     for name, array in unpack(arrays, fields, sizes, prefix).items():
@@ -147,13 +143,13 @@ def pack_state(state: Any, prefix: str = "") -> tuple[dict[str, Any], dict[str, 
 
 
 def unpack_state(state: Any, values: Values, arrays: Arrays, prefix: str = "") -> None:
-    """Restore a state object from what `pack_state` returned.
+    """Restore a state object from the output of `pack_state`.
 
-    After its fields, an object's `refresh()` is called, if it has one, to recompute what follows
-    from them and to refuse states that cannot be.
+    After its fields, an object's `refresh()` is called, if it has one, to recompute derived values
+    and to raise SnapshotError for impossible states.
 
     Args:
-        state: a fresh object of the packed one's sizes.
+        state: a new object with the sizes of the packed one.
         values: the scalars.
         arrays: the arrays.
         prefix: put before all names.

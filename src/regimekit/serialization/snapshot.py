@@ -1,16 +1,11 @@
-"""One file for a model's whole state: a header of JSON values and plain arrays. No pickle.
+"""The snapshot of a model: name, settings, version and values of its state, and arrays. No pickle.
 
-    header   magic, format version, model name, its state's version, settings, JSON state
-    arrays   floats, whole numbers and flags by name
-
-A snapshot is written in the current FORMAT and read in every format up to it (`containers`). What
-is read may come from anywhere: sizes are compared with a limit before anything is inflated, an
-array is made when a model asks for it by kind and shape (`checks`), and nothing in it is evaluated.
+`container` has the bytes. They may come from any source: an array is read only when a model
+requests it by kind, shape and range (`validation`), and nothing is evaluated.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
 from contextlib import suppress
@@ -21,16 +16,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regimekit.core.exceptions import RegimekitError, SnapshotError
-from regimekit.serialization import LARGEST, compact, zipped
+from regimekit.core.limits import MAX_SNAPSHOT_BYTES
+from regimekit.serialization import container
 from regimekit.serialization.validation import LATEST, Arrays, Values
 
-MAGIC = "regimekit snapshot"
-FORMAT = compact.FORMAT
-_WRITERS = {1: "0.1"}  # the release that wrote a version of a model's state
+_FIELDS = (("model", str), ("state", int), ("settings", dict), ("values", dict))
 
 
 class Content(NamedTuple):
-    """What a snapshot holds. `state` is the version of the model's own values and arrays."""
+    """Content of a snapshot; `state` is the version of the model's values and arrays."""
 
     model: str
     settings: dict[str, Any]
@@ -39,18 +33,17 @@ class Content(NamedTuple):
     state: int = 1
 
     def check_state(self, wanted: int) -> None:
-        """Raise if the model's state is of another version than this regimekit reads."""
-        if self.state == wanted:
-            return
-        other = "an earlier one" if self.state < wanted else "a newer one"
-        writer = f"regimekit {_WRITERS[self.state]}" if self.state in _WRITERS else other
-        raise SnapshotError(
-            f"The snapshot's {self.model} is of state version {self.state}, which {writer} wrote; "
-            f"this regimekit reads version {wanted}. Read it with {writer}."
-        )
+        """Raise SnapshotError if the state has another version than this regimekit reads."""
+        if self.state != wanted:
+            age = "an earlier" if self.state < wanted else "a newer"
+            raise SnapshotError(
+                f"The snapshot's {self.model} has state version {self.state}, written by {age} "
+                f"version of regimekit; this one reads version {wanted}. Run the model over its "
+                "data again, or use that version."
+            )
 
     def refuse_unread(self) -> None:
-        """Raise if something in it was not asked for."""
+        """Raise SnapshotError if a value or array was not requested."""
         self.values.refuse_unread()
         self.arrays.refuse_unread()
 
@@ -62,22 +55,22 @@ def write(
     arrays: dict[str, NDArray[Any]],
     state: int = 1,
 ) -> bytes:
-    """Pack a model's name, settings, JSON values and arrays."""
+    """Return the snapshot of a model.
+
+    Raises:
+        RegimekitError: if the arrays are larger than those of a snapshot that can be read.
+    """
     size = sum(np.asarray(array).nbytes for array in arrays.values())
-    if size > LARGEST:
-        raise RegimekitError(f"The model holds {size:.2g} bytes; a snapshot takes {LARGEST:.2g}.")
-    # Counts that reached the largest one that is read stay there.
+    if size > MAX_SNAPSHOT_BYTES:
+        raise RegimekitError(
+            f"The state of the model has {size:.2g} bytes; a snapshot has at most "
+            f"{MAX_SNAPSHOT_BYTES:.2g}."
+        )
+    # Counts above the largest that is read are stored as that.
     arrays = {name: _saturated(array) for name, array in arrays.items()}
     values = {name: min(v, LATEST) if type(v) is int else v for name, v in values.items()}
-    header = {
-        "magic": MAGIC,
-        "format": FORMAT,
-        "model": model,
-        "state": state,
-        "settings": settings,
-        "values": values,
-    }
-    return compact.write(header, arrays)
+    header = {"model": model, "state": state, "settings": settings, "values": values}
+    return container.write(header, arrays)
 
 
 def _saturated(array: NDArray[Any]) -> NDArray[Any]:
@@ -87,23 +80,27 @@ def _saturated(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def read(data: bytes) -> Content:
-    """Unpack what `write` packed, now or in an earlier release, or say why that cannot be done."""
-    arrays: Arrays
-    if data.startswith(compact.MAGIC):
-        found, arrays = compact.read(data)
-    else:
-        text, arrays = zipped.read(data)
-        found = _parsed(text)
-    header = _checked(found)
+    """Return the content of a snapshot.
+
+    Raises:
+        SnapshotError: if the bytes are not a snapshot of the present format.
+    """
+    header, arrays = container.read(data)
+    for field, kind in _FIELDS:
+        if type(header.get(field)) is not kind:
+            raise SnapshotError(
+                f"Invalid snapshot: {field} must be a {kind.__name__}, got "
+                f"{str(header.get(field))[:60]!r}."
+            )
     values = Values(header["values"])
     return Content(header["model"], header["settings"], values, arrays, header["state"])
 
 
 def write_file(path: Path, data: bytes) -> None:
-    """Write all or nothing: whatever happens, `path` is the earlier file or the new one, whole.
+    """Replace a file atomically: after a crash it is the previous file or the complete new one.
 
-    The temporary file has a name of its own, so that two writers never share one; file and folder
-    reach the disk before this returns.
+    The temporary file has a unique name, so two processes can write at once. File and folder are
+    on the disk when this returns.
     """
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
     try:
@@ -121,7 +118,7 @@ def write_file(path: Path, data: bytes) -> None:
 
 
 def _mode(path: Path) -> int:
-    """The permissions of the file that is replaced, or those of any new file."""
+    """Return the permissions of the file that is replaced, or those of a new file."""
     try:
         return path.stat().st_mode & 0o777
     except OSError:
@@ -131,37 +128,10 @@ def _mode(path: Path) -> int:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Bring a renaming to the disk, where the system lets a folder be opened."""
+    """Write a renaming to the disk, if the system allows to open a folder."""
     with suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(handle)
         finally:
             os.close(handle)
-
-
-def _parsed(text: bytes) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        raise SnapshotError("The snapshot's header is not readable JSON.") from None
-
-
-def _checked(header: Any) -> dict[str, Any]:
-    if not isinstance(header, dict) or header.get("magic") != MAGIC:
-        raise SnapshotError("This is not a regimekit snapshot: its header says something else.")
-    version = header.get("format")
-    if type(version) is not int or not 1 <= version <= FORMAT:
-        raise SnapshotError(
-            f"The snapshot has format {version}; this regimekit reads up to {FORMAT}. "
-            "Update regimekit to read it."
-        )
-    header.setdefault("state", 1)  # 0.1.0 did not write it
-    for field, kind in (("model", str), ("state", int), ("settings", dict), ("values", dict)):
-        if field not in header:
-            raise SnapshotError(f"The snapshot's header lacks {field}.")
-        if type(header[field]) is not kind:
-            raise SnapshotError(
-                f"The snapshot's header garbles the {field}: {str(header[field])[:60]!r}."
-            )
-    return header
