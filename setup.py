@@ -22,7 +22,7 @@ from setuptools.command.build_ext import build_ext
 SOURCE = Path("src")
 # No contraction: the same bits wherever it is compiled. Sums are not reordered.
 FLAGS = ["-O2", "-g0", "-ffp-contract=off", "-ftree-vectorize", "-fvect-cost-model=dynamic"]
-RUNTIME = ["numpy>=1.26", "scipy>=1.11", "narwhals>=1.20"]
+RUNTIME = ["numpy>=1.26", "narwhals>=1.20"]
 MODE = os.environ.get("REGIMEKIT_BUILD", "compiled")
 
 

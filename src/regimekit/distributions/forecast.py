@@ -13,7 +13,7 @@ and `sd` leave it out, and `ordinary` is the forecast without it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from importlib import import_module
@@ -31,6 +31,7 @@ from regimekit.distributions.mixture import (
     fill_log_densities,
     fill_moments,
     fill_quantiles,
+    fill_tails,
     normalize_shares,
 )
 from regimekit.results import labelled
@@ -239,10 +240,32 @@ class Forecast:
         Raises:
             RegimekitError: If d > 1 and y does not have d values.
         """
+        return self._at(y, self._stacked().log_density)
+
+    def anomaly_score(self, y: ArrayLike) -> Any:
+        """Return 1 - p, p the two-sided tail probability of an observation; NaN if y is NaN.
+
+        It is uniform on [0, 1] if the forecast is right. The outlier component is left out. For
+        d > 1 the smallest conditional tail probability of the coordinates counts; it is corrected
+        for their number.
+
+        Args:
+            y: for d = 1 an array of any shape, else one vector of d values.
+
+        Returns:
+            A float for one observation, else an array in the shape of y.
+
+        Raises:
+            RegimekitError: If d > 1 and y does not have d values.
+        """
+        return self._at(y, self._stacked().anomaly_score)
+
+    def _at(self, y: ArrayLike, evaluate: Callable[[Array], Array]) -> Any:
+        """Return a function of rows (n, d) at y: a float for one observation, else an array."""
         points = np.asarray(y, dtype=float)
         if self.dim > 1 and points.size != self.dim:
             raise RegimekitError(f"y must have {self.dim} values, got {points.size}.")
-        values = self._stacked().log_density(points.reshape(-1, self.dim))
+        values = evaluate(points.reshape(-1, self.dim))
         single = points.ndim == 0 or self.dim > 1
         return float(values[0]) if single else values.reshape(points.shape)
 
@@ -400,6 +423,12 @@ class Forecasts(Sequence[Forecast]):
         out = np.empty(y.shape)
         fill_cdf(y, self.offset, *self._components(), out)
         return out
+
+    def anomaly_score(self, y: Array) -> Array:
+        """Return the anomaly scores of (T, d) observations: (T,), see `Forecast.anomaly_score`."""
+        out = np.empty(len(y))
+        fill_tails(y, self.offset, *self._components(), self.outlier, out)
+        return 1.0 - out
 
     def crps(self, y: Array) -> Array:
         """Return the CRPS of (T, d) observations, coordinate by coordinate: (T, d)."""

@@ -1,8 +1,12 @@
 from regimekit.distributions.student_t cimport (
     fill_log_peaks,
     log_mixture,
+    log_peak,
+    log_standard,
     mixture_cdf,
+    mixture_tail,
     quantile_with_peaks,
+    student_tail,
 )
 
 
@@ -33,11 +37,22 @@ cpdef fill_cdf(
     const double[:, :] y, const Py_ssize_t[:] offset, const double[:] share,
     const double[:, :] location, const double[:, :, :] spread, const double[:] dof,
     double[:, :] out)
+cpdef fill_tails(
+    const double[:, :] y, const Py_ssize_t[:] offset, const double[:] share,
+    const double[:, :] location, const double[:, :, :] spread, const double[:] dof,
+    const double[:] outlier, double[:] out)
 cpdef Py_ssize_t max_components(const Py_ssize_t[:] offset) noexcept nogil
 cdef void load_marginal(
     const double[:] share, const double[:, :] location, const double[:, :, :] spread,
     const double[:] dof, Py_ssize_t j, Py_ssize_t start, Py_ssize_t n,
     double[:, ::1] out) noexcept nogil
+cdef double joint_tail(
+    const double[:, :] y, Py_ssize_t row, const double[:] share, const double[:, :] location,
+    const double[:, :, :] spread, const double[:] dof, Py_ssize_t start, Py_ssize_t n,
+    double[:, ::1] root, double[:, :, ::1] scratch) noexcept nogil
+cdef void conditional_tails(
+    const double[:] y, double share, const double[:] location, const double[:, :] spread,
+    double dof, double[:, ::1] root, double[:, :] out) noexcept nogil
 cdef double joint_log_density(
     const double[:, :] y, Py_ssize_t row, const double[:] share, const double[:, :] location,
     const double[:, :, :] spread, const double[:] dof, Py_ssize_t start, Py_ssize_t n,

@@ -14,14 +14,18 @@ import math
 
 import cython
 import numpy as np
-from cython.cimports.libc.math import exp, isinf, isnan, lgamma, log, log1p, sqrt
+from cython.cimports.libc.math import exp, expm1, fabs, isinf, isnan, lgamma, log, log1p, sqrt
 
 if not cython.compiled:
     from regimekit.distributions.student_t import (
         fill_log_peaks,
         log_mixture,
+        log_peak,
+        log_standard,
         mixture_cdf,
+        mixture_tail,
         quantile_with_peaks,
+        student_tail,
     )
 
 INF = cython.declare(cython.double, math.inf)
@@ -264,6 +268,131 @@ def fill_log_densities(y, offset, share, location, spread, dof, out):
                 out[i] = joint_log_density(
                     y, i, share, location, spread, dof, offset[t], n, root, white
                 )
+
+
+def fill_tails(y, offset, share, location, spread, dof, outlier, out):
+    """Compute the two-sided tail probability of (N, d) values; NaN for a row of NaN.
+
+    If `outlier[t]` is positive, the last component of mixture t is left out. Row i belongs to
+    mixture i. If there is only one mixture, all rows belong to it.
+    """
+    d: cython.Py_ssize_t = location.shape[1]
+    scratch: cython.double[:, :, ::1] = np.empty((4 if d > 1 else 0, max_components(offset), d))
+    root: cython.double[:, ::1] = np.empty((d, d))
+    centre = location[:, 0]
+    variance = spread[:, 0, 0]
+    t: cython.Py_ssize_t
+    i: cython.Py_ssize_t
+    with cython.nogil:
+        for i in range(y.shape[0]):
+            t = i if offset.shape[0] > 2 else 0
+            n: cython.Py_ssize_t = offset[t + 1] - offset[t]
+            if outlier[t] > 0.0:
+                n -= 1
+            if d == 1:
+                out[i] = mixture_tail(y[i, 0], share, centre, variance, dof, n, offset[t])
+            else:
+                out[i] = joint_tail(y, i, share, location, spread, dof, offset[t], n, root, scratch)
+
+
+def joint_tail(y, row, share, location, spread, dof, start, n, root, scratch):
+    """Return the two-sided tail probability of the observed coordinates of y[row].
+
+    Given the coordinates before it, a coordinate is a mixture of Student-t components as well. Its
+    conditional tail probabilities are independent and uniform if the forecast is right (Rosenblatt
+    1952). The smallest of q of them, p, has the probability 1 - (1 - p)^q.
+
+    Args:
+        y, row, share, location, spread, dof, start, n, root: as for `joint_log_density`.
+        scratch: (4, n, d) scratch: log weight of a component before a coordinate, its lower and
+            its upper tail, and whitened residuals.
+    """
+    d: cython.Py_ssize_t = location.shape[1]
+    k: cython.Py_ssize_t
+    a: cython.Py_ssize_t
+    observed: cython.Py_ssize_t = 0
+    smallest: cython.double = 1.0
+    for a in range(d):
+        if not isnan(y[row, a]):
+            observed += 1
+    if observed == 0:
+        return NAN
+    for k in range(n):
+        conditional_tails(
+            y[row],
+            share[start + k],
+            location[start + k],
+            spread[start + k],
+            dof[start + k],
+            root,
+            scratch[:, k],
+        )
+    for a in range(d):
+        if isnan(y[row, a]):
+            continue
+        top: cython.double = -INF
+        below: cython.double = 0.0
+        above: cython.double = 0.0
+        for k in range(n):
+            if scratch[0, k, a] > top:
+                top = scratch[0, k, a]
+        for k in range(n):
+            weight: cython.double = exp(scratch[0, k, a] - top)
+            below += weight * scratch[1, k, a]
+            above += weight * scratch[2, k, a]
+        smallest = min(smallest, 2.0 * min(below, above) / (below + above))
+    return -expm1(observed * log1p(-smallest)) if smallest < 1.0 else 1.0
+
+
+def conditional_tails(y, share, location, spread, dof, root, out):
+    """Write the tails of each observed coordinate of one component, given those before it.
+
+    Args:
+        y: (d,) values.
+        share, location, spread, dof: of the component.
+        root: (d, d) scratch for the Cholesky factor of the observed block.
+        out: (4, d) log weight before the coordinate, lower tail, upper tail, whitened residual.
+    """
+    weight: cython.double = log(share) if share > 0.0 else -INF
+    z2: cython.double = 0.0
+    a: cython.Py_ssize_t
+    b: cython.Py_ssize_t
+    c: cython.Py_ssize_t
+    degrees: cython.double = dof
+    for a in range(location.shape[0]):
+        if isnan(y[a]):
+            continue
+        value: cython.double = y[a] - location[a]
+        value = min(max(value, -MAX_RESIDUAL), MAX_RESIDUAL)
+        pivot: cython.double = spread[a, a]
+        for b in range(a):
+            if isnan(y[b]):
+                continue
+            entry: cython.double = spread[a, b]
+            for c in range(b):
+                if not isnan(y[c]):
+                    entry -= root[a, c] * root[b, c]
+            entry /= root[b, b]
+            root[a, b] = entry
+            pivot -= entry * entry
+            value -= entry * out[3, b]
+        root[a, a] = sqrt(pivot)
+        value /= root[a, a]
+        value = min(max(value, -MAX_RESIDUAL), MAX_RESIDUAL)
+        out[3, a] = value
+        # Given other coordinates, a Student-t has another scale and more degrees of freedom.
+        factor: cython.double = 1.0
+        if not isinf(dof):
+            factor = sqrt((dof + z2) / degrees)
+        z: cython.double = value / factor
+        tail: cython.double
+        tail, _ = student_tail(fabs(z), degrees, log_peak(degrees))
+        out[0, a] = weight
+        out[1, a] = tail if z < 0.0 else 1.0 - tail
+        out[2, a] = 1.0 - tail if z < 0.0 else tail
+        weight += log_standard(fabs(z), degrees) - log(root[a, a] * factor)
+        z2 = min(z2 + value * value, MAX_RESIDUAL)
+        degrees += 1.0
 
 
 def joint_log_density(y, row, share, location, spread, dof, start, n, root, white):

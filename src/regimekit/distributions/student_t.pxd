@@ -9,6 +9,9 @@ cpdef double standardized(double x, double location, double scale) noexcept nogi
 cpdef double log_mixture(
     double y, const double[:] share, const double[:] location, const double[:] spread,
     const double[:] dof, Py_ssize_t n, Py_ssize_t start=*) noexcept nogil
+cpdef double mixture_tail(
+    double y, const double[:] share, const double[:] location, const double[:] spread,
+    const double[:] dof, Py_ssize_t n, Py_ssize_t start=*) noexcept nogil
 cpdef (double, double) mixture_cdf_pdf(
     double x, const double[:] share, const double[:] location, const double[:] scale,
     const double[:] dof, Py_ssize_t n) noexcept nogil

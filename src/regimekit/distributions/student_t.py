@@ -267,6 +267,31 @@ def log_mixture(y, share, location, spread, dof, n, start=0):
     return top + log(total / whole)
 
 
+def mixture_tail(y, share, location, spread, dof, n, start=0):
+    """Return the two-sided tail probability of y, 2 min(P(X <= y), P(X >= y)); NaN if y is NaN.
+
+    Small values are accurate relative to themselves. The arguments are those of `log_mixture`.
+    """
+    if isnan(y):
+        return NAN
+    below: cython.double = 0.0
+    above: cython.double = 0.0
+    peak: cython.double = 0.0
+    k: cython.Py_ssize_t
+    for k in range(start, start + n):
+        # Neighbouring components often have the same degrees of freedom.
+        if k == start or dof[k] != dof[k - 1]:
+            peak = log_peak(dof[k])
+        if share[k] == 0.0:
+            continue
+        z: cython.double = standardized(y, location[k], sqrt(spread[k]))
+        tail: cython.double
+        tail, _ = student_tail(fabs(z), dof[k], peak)
+        below += share[k] * (tail if z < 0.0 else 1.0 - tail)
+        above += share[k] * (1.0 - tail if z < 0.0 else tail)
+    return min(2.0 * min(below, above) / (below + above), 1.0)
+
+
 def mixture_cdf_pdf(x, share, location, scale, dof, n):
     """Return P(X <= x) and the density at x of a mixture whose shares sum to one."""
     below: cython.double = 0.0
