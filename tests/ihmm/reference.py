@@ -27,6 +27,7 @@ import numpy as np
 from reference_lags import Doubts, Part
 from reference_parts import (
     Array,
+    Candidate,
     Happened,
     Island,
     Particle,
@@ -49,6 +50,7 @@ from reference_parts import (
 )
 
 RATE_WORTH = 50.0  # observations that the guess of the outliers' rate is worth
+FAR = 50.0  # standard deviations beyond which a level not visited lately fades (D17)
 
 
 class Reference:
@@ -67,6 +69,8 @@ class Reference:
         self.outliers, self.observations = 0.0, 0
         self.rate = [RATE_WORTH * s.outlier_rate, RATE_WORTH * (1.0 - s.outlier_rate)]
         self.lags = Doubts(s.noise.shape[0])
+        self.window = max(2 * s.longest(), 12)  # latest observations that D16 and D17 look at
+        self.latest: list[Array] = []
         self.particles = self._first_particles()
         self.islands = self._first_islands()
 
@@ -136,6 +140,7 @@ class Reference:
                 for regime in p.everyone():
                     self._advance(regime, y, design, log_broad)
         self.time += 1
+        self.latest = [*self.latest, y][-self.window :]
         for island in self.islands:
             island.observed += not np.isnan(y).all()
             island.position += 1
@@ -164,7 +169,11 @@ class Reference:
     def _log_broad(self, y: Array, design: Array) -> float:
         """log q(y): a t with 2 degrees of freedom, 20 noises wide, around the forecast."""
         seen = ~np.isnan(y)
-        parts = [part for island in self.islands for part in island.candidate_shares()]
+        parts = [
+            (share * self._fading(regime, design), regime, candidate)
+            for island in self.islands
+            for share, regime, candidate in island.candidate_shares()
+        ]
         born = [part for part in parts if part[1].identity is not None]
         if math.fsum(share for share, _, _ in born) <= 1e-6:
             born = parts
@@ -177,11 +186,13 @@ class Reference:
         return min(self.rate[0] / sum(self.rate), 0.3)
 
     def _learn_rate(self, weight: float) -> None:
-        """Beta counts that remember 1000 observations beyond their prior."""
+        """Beta counts that remember 1000 observations beyond their prior, or 30 outliers (D18)."""
         rate = self.settings.outlier_rate
         prior = (RATE_WORTH * rate, RATE_WORTH * (1.0 - rate))
+        high = self._on("D18") and self._eps() > 3.0 * rate
+        memories = (30.0 if high else 1000.0, 1000.0)
         for j, share in enumerate((1.0 - weight, weight)):
-            self.rate[j] = prior[j] + 0.999 * (self.rate[j] - prior[j]) + share
+            self.rate[j] = prior[j] + (1.0 - 1.0 / memories[j]) * (self.rate[j] - prior[j]) + share
 
     def _advance(self, regime: Regime, y: Array, design: Array, log_broad: float) -> None:
         """Let the candidate of a regime see one observation: score it, then learn it."""
@@ -195,6 +206,8 @@ class Reference:
             mean, covariance = c.mean, c.covariance
         residual = y - design @ mean
         spread = design @ covariance @ design.T + noise
+        if not self._on("D4") and not self._on("D8"):
+            spread = spread + len(c.weights) * noise  # Eq. (25): b R at the b-th observation
         if self.mixed:
             score, w2 = self._mixed(log_normal(residual, spread), log_broad)
         else:
@@ -291,10 +304,54 @@ class Reference:
             self._structure(island)
         island.commits += 1
         island.size = self._next_size()
+        self._follow(island)
         self._begin(island)
+
+    def _follow(self, island: Island) -> None:
+        """New regimes start where most of the latest values are, if the prior does not (D16)."""
+        s = self.settings
+        if s.lags or not (self._on("D9") and self._on("D16")):
+            return
+        level, reach = s.prior_mean.copy(), 5.0 * np.sqrt(np.diag(s.prior_var + s.noise))
+        for j in range(self.dim if len(self.latest) == self.window else 0):
+            seen = sorted(y[j] for y in self.latest if not np.isnan(y[j]))
+            above = sum(value > level[j] + reach[j] for value in seen)
+            below = sum(value < level[j] - reach[j] for value in seen)
+            if 2 * max(above, below) > self.window:
+                level[j] = seen[len(seen) // 2]
+                self.happened.followed += 1
+        for p in island.particles:
+            p.unopened = Regime(level, s.prior_var)
+
+    def _fading(self, regime: Regime, design: Array) -> float:
+        """What a distant regime not visited lately keeps of its share in a forecast (D17)."""
+        s = self.settings
+        if s.lags or not (self._on("D7") and self._on("D17")):
+            return 1.0
+        if self.time - regime.last_seen <= self.window:
+            return 1.0
+        best, own = self._likeliest(), regime.candidate
+        gap = abs(design @ (own.mean - best.mean))
+        spreads = [np.diag(design @ c.covariance @ design.T + s.noise) for c in (own, best)]
+        z = float((gap / np.sqrt(np.maximum(*spreads))).max())
+        self.happened.faded += z > FAR
+        return min(1.0, (FAR / max(z, FAR)) ** 2)
+
+    def _likeliest(self) -> Candidate:
+        """The candidate with the largest share of its island, of all particles that hold it."""
+        totals = [
+            (mass, regime)
+            for island in self.islands
+            for regime, mass in self._totals(
+                (regime, share) for share, regime, _ in island.candidate_shares()
+            )
+        ]
+        return max(totals, key=lambda pair: pair[0])[1].candidate
 
     def _settle(self, island: Island) -> None:
         for p in island.particles:
+            if not self._on("D15") and island.observed:  # line 6 of Algorithm 1 has no omega_t
+                p.log_weight = 0.0
             p.log_weight += log_sum(p.log_nu)
         total = log_sum([p.log_weight for p in island.particles])
         for p in island.particles:
@@ -628,13 +685,15 @@ class Reference:
 
     def _ahead(self, island: Island, h: int) -> list[tuple[float, Array, Array]]:
         batches = (island.position + h) // island.size if self._on("D8") else 0
+        design = self.design(np.zeros(0), [])
         parts = []
         for p, shares in zip(island.particles, island.shares(), strict=True):
             mass = np.array(shares)
             for _ in range(batches):
                 mass = mass @ self.transition_matrix(p)
             for share, regime in zip(mass, p.everyone(), strict=True):
-                parts.append((float(share), regime.candidate.mean, regime.candidate.covariance))
+                c = regime.candidate
+                parts.append((float(share) * self._fading(regime, design), c.mean, c.covariance))
         return parts
 
     def transition_matrix(self, p: Particle) -> Array:

@@ -40,6 +40,11 @@ class Settings:
     outlier_rate: float = 0.05
     seed: int = 0
 
+    def longest(self) -> int:
+        """Observations of the longest batch: the first batches of islands may be twice as long."""
+        largest = self.batch["largest"] if isinstance(self.batch, dict) else self.batch
+        return int(largest) * (1 + (self.islands > 1))
+
 
 class Candidate:
     """What a batch under way would make of a regime."""
@@ -153,6 +158,8 @@ class Happened:
     reconciled: int = 0
     disagreed: int = 0
     parted: int = 0
+    followed: int = 0
+    faded: int = 0
     sizes: list[int] = field(default_factory=list)
 
 

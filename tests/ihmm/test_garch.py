@@ -182,7 +182,7 @@ def test_snapshot_inside_a_batch_is_exact() -> None:
     model.run(y[:63])
     content = snapshot.read(model.to_bytes())
     twin = garch_ihmm(**content.settings)
-    twin._unpack(content.values, content.arrays)
+    twin.restore_state(content.values, content.arrays)
     for value in y[63:]:
         assert model.update(value) == twin.update(value)
     assert model.to_bytes() == twin.to_bytes()

@@ -27,8 +27,7 @@ def test_a_printed_model_runs_on_the_stream_of_its_experiment() -> None:
 
 
 @pytest.mark.parametrize(
-    ("experiment", "model", "message"),
-    [("wells", "ihmm", "experiment"), ("ofi", "auto", "model")],
+    ("experiment", "model", "message"), [("wells", "ihmm", "experiment"), ("ofi", "auto", "model")]
 )
 def test_unknown_experiments_and_models_are_refused(
     experiment: str, model: str, message: str

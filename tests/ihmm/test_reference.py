@@ -19,7 +19,7 @@ import regimekit as rk
 
 Array = NDArray[np.float64]
 
-DEVIATIONS = (*(f"D{k}" for k in range(1, 10)), "D12", "D13")
+DEVIATIONS = tuple(f"D{k}" for k in (*range(1, 10), *range(12, 19)))
 ALL = frozenset(DEVIATIONS)
 RELATIVE, ABSOLUTE = 1e-10, 1e-10
 RULES: dict[str, Any] = {"default": frozenset(), "paper": ALL}
@@ -64,7 +64,7 @@ def all_cases() -> list[Any]:
                 cases.append(case(f"{rule}-B{batch}", dim, **settings, seed=batch))
                 settings |= {"weight": weight, "batch": 3}
                 cases.append(case(f"{rule}-{weight}", dim, **settings, seed=100))
-        for k in (*range(1, 10), 12):
+        for k in (*range(1, 10), 12, 15):
             settings = {"paper": frozenset({f"D{k}"}), "batch": (3, 4, 1)[k % 3]}
             if k <= 2:  # these open few regimes
                 settings |= {"max_regimes": 3, "alpha_prior": (9.0, 1.0)}
@@ -105,14 +105,7 @@ def mixed_cases() -> list[Any]:
             case("mixed-no-D9", dim, **mixed | {"paper": {"D9"}}, batch=3, seed=84),
             case("mixed-no-D4", dim, **mixed | {"paper": {"D4"}}, batch=3, seed=85),
             case("islands", dim, **many, batch=4, islands=3, seed=86),
-            case(
-                "islands-no-D12",
-                dim,
-                **many | {"paper": {"D12"}},
-                batch=3,
-                islands=3,
-                seed=87,
-            ),
+            case("islands-no-D12", dim, **many | {"paper": {"D12"}}, batch=3, islands=3, seed=87),
             case("islands-imq", dim, **many | {"weight": "imq"}, batch=3, islands=2, seed=180),
             case(
                 "islands-no-D6-D7-D8",
@@ -125,6 +118,10 @@ def mixed_cases() -> list[Any]:
         ]
     return [
         *cases,
+        case("score-of-the-text", paper=frozenset({"D4", "D8"}), batch=4, seed=98),
+        case(
+            "score-of-the-text", 3, paper=frozenset({"D4", "D8"}), batch=3, max_regimes=3, seed=99
+        ),
         case("mixed-adaptive", **mixed, batch=ADAPTIVE, seed=182),
         case("islands-adaptive", **many, batch=ADAPTIVE, islands=2, seed=91),
         case("mixed-wolf", **mixed, batch=1, weigh_regimes=False, seed=92),
@@ -166,7 +163,8 @@ def build(dim: int, given: dict[str, Any]) -> tuple[Any, Reference]:
         "sticky": 0.0,
         "islands": 1,
         "particles": 6,
-        "ess_threshold": 0.7,
+        # Weights without memory (D15) stay more even.
+        "ess_threshold": 0.9 if "D15" in given.get("paper", ()) else 0.7,
         "max_regimes": 4,
         "prune_pool": 2,
         "outlier_rate": 0.02,
@@ -230,13 +228,20 @@ def reference_particle(p: Particle) -> dict[str, Any]:
     }
 
 
-def assert_same(ours: dict[str, Any], theirs: dict[str, Any], where: str) -> None:
-    """Equal to 1e-10; all at once, and name by name to tell where they part."""
+def assert_same(
+    ours: dict[str, Any], theirs: dict[str, Any], where: str, moments: float = RELATIVE
+) -> None:
+    """Equal to 1e-10; all at once, and name by name to tell where they part.
+
+    Forecasts leave out components with a share below 1e-12. If regimes are hundreds of standard
+    deviations apart, these count: then `moments` is the tolerance of the moments.
+    """
     if all(same(value, theirs[name]) for name, value in ours.items()):
         return
     for name, value in ours.items():
+        relative = moments if name in ("forecast", "variance") else RELATIVE
         np.testing.assert_allclose(
-            value, theirs[name], rtol=RELATIVE, atol=ABSOLUTE, err_msg=f"{name} {where}"
+            value, theirs[name], rtol=relative, atol=ABSOLUTE, err_msg=f"{name} {where}"
         )
 
 
@@ -278,19 +283,20 @@ def reference_said(report: Report, moments: tuple[Array, Array], dim: int) -> di
     }
 
 
-def follow(dim: int, settings: dict[str, Any], n: int) -> tuple[Reference, list[dict[str, Any]]]:
+def follow(
+    dim: int, settings: dict[str, Any], y: Array, x: Any, tolerance: float = RELATIVE
+) -> tuple[Reference, list[dict[str, Any]]]:
     """Run both side by side, comparing after every observation; the witness and its record."""
     model, witness = build(dim, settings)
-    y, x = stream(dim, n, settings["seed"])
     wants_x = bool(settings.get("lags"))
     record = []
-    for t in range(n):
+    for t in range(len(y)):
         covariates = x[t] if wants_x else np.zeros(0)
         moments = witness.predict(covariates)
         forecast = model.predict(x[t] if wants_x else None)
         step = model.update(y[t] if dim > 1 else y[t, 0], x[t] if wants_x else None)
         theirs = reference_said(witness.observe(y[t], covariates), moments, dim)
-        assert_same(said(step, forecast), theirs, f"at {t}")
+        assert_same(said(step, forecast), theirs, f"at {t}", tolerance)
         particles = [reference_particle(p) for p in witness.particles]
         for i, particle in enumerate(particles):
             assert_same(engine_particle(model.engine, i), particle, f"of particle {i} at {t}")
@@ -301,7 +307,7 @@ def follow(dim: int, settings: dict[str, Any], n: int) -> tuple[Reference, list[
 
 @pytest.mark.parametrize(("dim", "settings"), all_cases())
 def test_same_draws_same_regimes(dim: int, settings: dict[str, Any]) -> None:
-    witness, record = follow(dim, settings, 75)
+    witness, record = follow(dim, settings, *stream(dim, 75, settings["seed"]))
     happened = witness.happened
     assert happened.births > 1 and happened.resamplings > 0 and happened.prunings > 0
     if settings.get("lags") and "D13" not in settings.get("paper", ()):
@@ -315,6 +321,27 @@ def test_same_draws_same_regimes(dim: int, settings: dict[str, Any]) -> None:
         constant.add("start")  # the paper has none
     for name in record[0].keys() - constant:
         assert len({str(entry[name]) for entry in record}) > 1, f"{name} never varied"
+
+
+FAR: list[dict[str, Any]] = [
+    {"batch": 1, "weight": "none"},
+    {"batch": 1, "weight": "imq", "weigh_regimes": False},
+    {"batch": 3},
+    {"batch": 3, "weight": "contamination", "particles": 12, "islands": 3},
+    {"batch": 4, "weight": "contamination", "outlier_rate": 0.05},
+]
+
+
+@pytest.mark.parametrize("dim", [1, 3])
+@pytest.mark.parametrize("chosen", FAR, ids=["ihmm", "wolf", "imq", "islands", "mixed"])
+def test_same_draws_after_a_distant_start(dim: int, chosen: dict[str, Any]) -> None:
+    """D16, D17, D18: the prior follows the stream, distant levels fade, the rate is forgotten."""
+    rng = np.random.default_rng(7)
+    levels = np.repeat([0.0, 100.0, 250.0, 2.0], [20, 30, 30, 50])
+    y = levels[:, None] + rng.normal(0.0, 0.5, (130, dim))
+    y[[5, 90]] = np.nan
+    witness, _ = follow(dim, {"seed": 7} | chosen, y, None, tolerance=1e-6)
+    assert witness.happened.followed > 0 and witness.happened.faded > 0
 
 
 @pytest.mark.parametrize("dim", [1, 3])

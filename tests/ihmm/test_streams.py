@@ -76,6 +76,33 @@ def test_dates_of_closer_levels_are_near() -> None:
     assert max(off) <= 3 and np.mean(off) <= 0.5
 
 
+def test_smoothed_regimes_use_what_was_known_after_the_lag() -> None:
+    """Every row is what `path` would be of the stream that ends `lag` observations later."""
+    noise = np.random.default_rng(3).standard_normal(120)
+    y = noise + np.repeat([0.0, 8.0, 0.0], 40)
+    run = model(3).run(y)
+    assert (run.smoothed(0) == run.regime).all() and (run.smoothed(119) == run.path).all()
+    for lag in (1, 3, 6):
+        found = run.smoothed(lag)
+        for t in range(35, 120 - lag):
+            assert found[t] == model(3).run(y[: t + lag + 1]).path[t], (lag, t)
+    with pytest.raises(rk.RegimekitError, match="lag must be"):
+        run.smoothed(-1)
+
+
+def test_the_rule_of_the_paper_labels_whole_batches() -> None:
+    """Without D14 labels change only where a batch begins; with it at the observation itself."""
+    rng = np.random.default_rng(1)
+    y = 0.5 * rng.standard_normal(200) + np.repeat([0.0, 6.0], [97, 103])
+    found = {}
+    for rule in ("paper", {"D14": "paper"}, "default"):
+        path = rk.br_ihmm(noise=0.25, prior_var=9.0, batch=6, threshold=2.0, rule=rule).run(y).path
+        found[str(rule)] = np.flatnonzero(np.diff(path)) + 1
+    assert found["paper"].size and not (found["paper"] % 6).any()
+    assert found[str({"D14": "paper"})].tolist() == [102]  # the batch of 96 belongs to both
+    assert found["default"].tolist() == [97]
+
+
 @pytest.mark.xfail(strict=True, reason="a cost of removing newborn branches: see ADR 4")
 def test_a_first_observation_far_off_is_repaired() -> None:
     """Ten standard deviations off: after six ordinary values the forecast is theirs."""

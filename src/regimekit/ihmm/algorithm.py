@@ -13,7 +13,7 @@
         structure     tables M, then alpha, gamma, beta                            lines 21 to 27
         begin         every row in use starts a candidate of the next batch        line 31
 
-Where the text of the paper breaks, a deviation D1 .. D13 is marked at its line; docs/deviations.md
+Where the text of the paper breaks, a deviation D1 .. D18 is marked at its line; docs/deviations.md
 explains each, and `rule="paper"` switches them off.
 """
 
@@ -128,6 +128,7 @@ class Algorithm(BatchUpdate):
             self.prune(g)  # line 20
             self.structure(g)  # lines 21 to 27
         self.clock.commits[g] += 1
+        self.follow_stream(g)  # Deviation D16
         self.pool.count_owners(self.particles)
         self.clock.size[g] = self.settings.schedule.next_size(self.clock.batch_outliers)
         self.begin_batch(g)  # line 31

@@ -3,6 +3,7 @@ from regimekit.ihmm.hdp cimport count_transition, least_used, log_stick_rest, re
 from regimekit.ihmm.resampling cimport effective_sample_size
 from regimekit.ihmm.state cimport PRIOR_ROW, UNBORN
 from regimekit.ihmm.within_batch cimport WithinBatch
+from regimekit.preprocessing.lag_buffer cimport sort_order
 
 
 cdef class BatchUpdate(WithinBatch):
@@ -13,6 +14,9 @@ cdef class BatchUpdate(WithinBatch):
     cdef void finalize(self, Py_ssize_t g) noexcept nogil
     cdef void prune(self, Py_ssize_t g) noexcept nogil
     cdef void structure(self, Py_ssize_t g) noexcept nogil
+    cdef void follow_stream(self, Py_ssize_t g) noexcept nogil
+    cdef bint stream_level(self) noexcept nogil
+    cdef bint are_levels(self) noexcept nogil
     cdef void begin_batch(self, Py_ssize_t g) noexcept nogil
     cdef void count_outliers(self, Py_ssize_t g) noexcept nogil
     cdef void draw_prior_rows(self, Py_ssize_t g) noexcept nogil

@@ -14,8 +14,10 @@ if not cython.compiled:
     from regimekit.ihmm.resampling import effective_sample_size
     from regimekit.ihmm.state import PRIOR_ROW, UNBORN
     from regimekit.ihmm.within_batch import WithinBatch
+    from regimekit.preprocessing.lag_buffer import sort_order
 
 INF = cython.declare(cython.double, float("inf"))
+MAX_LEVEL = cython.declare(cython.double, 1e100)  # of the prior of new regimes (D16)
 
 
 class BatchUpdate(WithinBatch):
@@ -45,6 +47,8 @@ class BatchUpdate(WithinBatch):
         total: cython.double
         # The sum includes the new regime; the paper's sum to L_t is a slip.
         for i in range(first, first + n):
+            if not self.settings.keep_weights and self.clock.observed[g] > 0:
+                self.particles.log_weight[i] = 0.0  # Deviation D15: line 6 has no omega_t
             self.particles.log_weight[i] += logsumexp(
                 self.particles.log_nu[i], 0, self.particles.n_regimes[i] + 1
             )
@@ -151,6 +155,60 @@ class BatchUpdate(WithinBatch):
                     self.settings.concentration.sweep(
                         self.particles, i, self.settings.keep_diagonal or b == 0, self.random
                     )
+
+    def follow_stream(self, g):
+        """Choose the prior of the regimes that the next batch of an island may open.
+
+        Deviation D16: in a coordinate where most of the latest values lie beyond the reach of the
+        prior, on one side, the prior is centred at their median. Otherwise a regime there could
+        never be opened. The prior is a row of its own, because batches of other islands go on from
+        the present one.
+        """
+        last: cython.Py_ssize_t
+        row: cython.Py_ssize_t = PRIOR_ROW
+        if not self.settings.follow:
+            return
+        if self.stream_level():
+            row = self.pool.first_free(1)
+            self.emission.shift_prior(PRIOR_ROW, row, self.level)
+            self.pool.clear(row)
+            self.pool.owners[row] = 1
+        for i in range(self.clock.first[g], self.clock.first[g + 1]):
+            last = self.particles.n_regimes[i]
+            self.particles.slots[i, last] = row
+
+    def stream_level(self):
+        """Write the level that new regimes start from; return whether it differs from the prior."""
+        n: cython.Py_ssize_t = self.recent_y.shape[0]
+        seen: cython.Py_ssize_t
+        above: cython.Py_ssize_t
+        below: cython.Py_ssize_t
+        moved: cython.bint = False
+        if self.n_recent < n or not self.are_levels():
+            return False
+        for j in range(self.level.shape[0]):
+            self.level[j] = self.base[j]
+            seen = above = below = 0
+            for t in range(n):
+                if self.recent_y[t, j] == self.recent_y[t, j]:
+                    self.levels[seen] = self.recent_y[t, j]
+                    above += self.levels[seen] > self.base[j] + self.reach[j]
+                    below += self.levels[seen] < self.base[j] - self.reach[j]
+                    seen += 1
+            if 2 * max(above, below) > n:
+                sort_order(self.levels, 0, seen, self.order)
+                self.level[j] = self.levels[self.order[seen // 2]]
+                self.level[j] = min(max(self.level[j], -MAX_LEVEL), MAX_LEVEL)
+                moved = True
+        return moved
+
+    def are_levels(self):
+        """Return whether the only feature of the latest observations was an intercept."""
+        for t in range(self.recent_design.shape[0]):
+            for i in range(self.recent_design.shape[1]):
+                if self.recent_design[t, i, i] != 1.0:
+                    return False
+        return True
 
     def begin_batch(self, g):
         """Start a candidate from every row that a particle of the island stores (line 31)."""

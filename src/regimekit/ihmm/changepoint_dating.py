@@ -39,7 +39,10 @@ def record_change(filtering: Any) -> None:
         return
     time = filtering.clock.time - 1
     since = time
-    if now != before and before != -1:
+    if now != before and before != -1 and not filtering.settings.date_changes:
+        # Deviation D14: the paper's labels are those of whole batches.
+        since = time + 1 - max(int(filtering.settled), 1)
+    elif now != before and before != -1:
         since = max(date_change(filtering, before, now), min(filtering.changed + 1, since))
     elif now != before:
         since = 0
@@ -63,7 +66,7 @@ def date_change(filtering: Any, old: int, new: int) -> int:
     rows = [filtering.version_of(label) for label in (old, new)]
     if min(rows) < 0:
         return time - 1
-    y, designs = filtering.recent()
+    y, designs = (values[-2 * filtering.longest :] for values in filtering.recent())
     probe = filtering.probe()
     location, spread = probe.filter_rows(rows, y, designs, False, True)[2:4]
     variance = np.einsum("rtii->rti", spread)

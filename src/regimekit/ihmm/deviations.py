@@ -1,8 +1,8 @@
 """The deviations from the text of the paper, each with a switch (docs/deviations.md).
 
-D1 to D9 repair places where the text breaks. D12 and D13 are additions. (D10 and D11, newborn
-branches and merging inside particles, were removed: see docs/adr/.) True is the default rule,
-False the text of the paper.
+D1 to D9 repair places where the text breaks, D12, D13 and D16 to D18 are additions, D14 and D15
+are steps of the paper's own protocol. (D10 and D11, newborn branches and merging inside particles,
+were removed: see docs/adr/.) True is the default rule, False the text of the paper.
 """
 
 from __future__ import annotations
@@ -25,10 +25,15 @@ class Rule(NamedTuple):
         D6: a start row leads into regime 1; every regime keeps a table.
         D7: forecast by the mixture over regimes, informed by the batch so far.
         D8: the predictive variance contains R once, however far ahead; regimes move by the
-            transition matrix.
+            transition matrix. The text has b R, in the score of the b-th observation too.
         D9: a new regime starts from mu0 itself, shared by all particles.
         D12: new regimes get one label only if their coefficients agree.
         D13: an outlier is used as a lag only if the next observation continues from it.
+        D14: a change is dated to its first observation, not to the start of its batch.
+        D15: the evidence of a batch multiplies the weight of a particle (line 6 replaces it).
+        D16: the prior of a new regime follows the stream if it does not reach most recent values.
+        D17: a distant level that was not visited lately loses weight in forecasts.
+        D18: an outlier rate far above the first guess is remembered for a shorter time.
     """
 
     D1: bool = True
@@ -42,6 +47,11 @@ class Rule(NamedTuple):
     D9: bool = True
     D12: bool = True
     D13: bool = True
+    D14: bool = True
+    D15: bool = True
+    D16: bool = True
+    D17: bool = True
+    D18: bool = True
 
 
 RULES = {"default": Rule(), "paper": Rule(*[False] * len(Rule._fields))}
@@ -62,7 +72,7 @@ def read_rule(given: Any) -> Rule:
             raise unknown("rule", given, RULES)
         return RULES[given]
     if not isinstance(given, Mapping):
-        raise RegimekitError(f"rule must be a name or a mapping of D1..D13, got {given!r}.")
+        raise RegimekitError(f"rule must be a name or a mapping of D1..D18, got {given!r}.")
     switches: dict[str, bool] = {}
     for key, value in given.items():
         if key not in Rule._fields:

@@ -20,6 +20,7 @@ cdef class FilterSettings:
     cdef public int resampling
     cdef public double[::1] outlier_prior
     cdef public bint keep_diagonal, keep_start, mixture, one_noise, shared_prior, agree
+    cdef public bint date_changes, keep_weights, follow, fade, renew
 
 
 cdef class FilterState:
@@ -43,6 +44,9 @@ cdef class FilterState:
     cdef public double[:, :, ::1] recent_design
     cdef public int64_t n_recent, reported, changed, since
     cdef public set reported_ever
+    cdef public double[::1] base, reach
+    cdef double[::1] levels, level
+    cdef int64_t[::1] order
     cdef public bint predicted
     cdef public object change
     cdef public double weight, change_probability, regime_probability, ess

@@ -22,6 +22,11 @@ if not cython.compiled:
     from regimekit.ihmm.state import UNBORN, Candidates, Clock, Particles, RegimePool
 
 
+# Predictive standard deviations of a new regime beyond which its prior does not reach a level.
+MAX_PRIOR_DISTANCE = 5.0
+MIN_WINDOW = 12  # latest observations that decide where the prior of new regimes lies
+
+
 class FilterSettings:
     """Settings of the filter as its kernels read them.
 
@@ -38,7 +43,7 @@ class FilterSettings:
         width: coefficients of a coordinate: a regime with fewer observations is underdetermined.
         outlier_prior: (2,) Beta counts of the outlier rate.
         keep_diagonal: D5. keep_start: D6. mixture: D7. one_noise: D8. shared_prior: D9.
-        agree: D12.
+        agree: D12. date_changes: D14. keep_weights: D15. follow: D16. fade: D17. renew: D18.
     """
 
     def __init__(self, **fields):
@@ -69,6 +74,11 @@ SETTINGS_FIELDS = (
     "one_noise",
     "shared_prior",
     "agree",
+    "date_changes",
+    "keep_weights",
+    "follow",
+    "fade",
+    "renew",
 )
 
 
@@ -101,6 +111,11 @@ class FilterState:
             # The predictive distribution of an earlier time is not stored, so coefficients cannot
             # be compared.
             self.settings = settings.replace(agree=False)
+        level = emission.prior_level()
+        if level is None:  # levels are what D16 and D17 compare
+            self.settings = self.settings.replace(follow=False, fade=False)
+            level = np.zeros((2, emission.dim))
+        self.base, self.reach = level[0], MAX_PRIOR_DISTANCE * level[1]
         self.scoring = emission.scoring
         self.random = RandomSource(generator)
         self.build_probe = build_probe
@@ -135,9 +150,14 @@ class FilterState:
         longest = settings.schedule.longest
         self.longest = longest if islands == 1 else 2 * longest
         length = 2 * self.longest
+        if self.settings.follow:
+            length = max(length, MIN_WINDOW)
         self.recent_y = np.zeros((length, emission.dim))
         self.recent_design = np.zeros((length, *np.asarray(emission.observation.design).shape))
         self.n_recent = 0
+        self.levels = np.zeros(length)
+        self.order = np.zeros(length, np.int64)
+        self.level = np.zeros(emission.dim)
         self.reported = -1
         self.changed = -1
         self.since = 0
@@ -211,7 +231,7 @@ class FilterState:
                 for row in range(self.pool.owners.shape[0]):
                     if self.pool.owners[row] == 0:
                         free += 1
-            free -= min(self.clock.candidates[g], n) + drawn
+            free -= min(self.clock.candidates[g], n) + drawn + self.settings.follow
             if free <= 0:
                 self.grow()
                 return
@@ -227,7 +247,7 @@ class FilterState:
         extra = 0 if self.settings.shared_prior else n
         self.reserve_candidates(2 * most + 1 + extra)
         used = int((np.asarray(self.pool.owners) > 0).sum())
-        self.reserve_rows(used + self.islands * min(most, n) + self.islands * extra + 2)
+        self.reserve_rows(used + self.islands * min(most, n) + self.islands * (extra + 1) + 2)
         self.reserve_slots(int(np.asarray(self.particles.n_regimes).max()) + 2)
 
     def reserve_candidates(self, n):

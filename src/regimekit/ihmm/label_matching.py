@@ -7,10 +7,10 @@ A regime gets its label when it is opened: particles of an island that open one 
 share it. When a regime is new, some particles open it a batch sooner than others, and islands open
 it at times of their own, so one regime gets several labels, and which of them has most of the
 weight changes from batch to batch. Labels that are present at the same time, that no particle
-stores side by side, and whose coefficients agree within their posterior uncertainty (D12) cannot be
-told apart: they become one label, if together they have most of the weight. (Labels of a few stray
-particles do not.) Established labels that agree are merged even if a particle stores both: it has
-opened a regime twice.
+stores side by side, and whose coefficients agree within their posterior uncertainty (D12) cannot
+be distinguished: they become one label, if together they have most of the weight. (Labels of a few
+stray particles do not.) Established labels that agree are merged even if a particle stores both: it
+has opened a regime twice.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ DIFFER = cython.declare(cython.double, 5.0)
 # After so many batches, and so many observations per coefficient, coefficients alone decide.
 ESTABLISHED_BATCHES = cython.declare(cython.Py_ssize_t, 4)
 ESTABLISHED_VISITS = cython.declare(cython.Py_ssize_t, 3)
+# Share of the weight above which a group of labels is renamed.
+MAJORITY = cython.declare(cython.double, 0.5)
 # A regime is known if particles with this share of the weight remember it.
 KNOWN_SHARE = 0.5
 # Pairs of rows whose distances are stored.
@@ -157,7 +159,7 @@ class LabelMatcher:
         return min(1.0, total)
 
     def reconcile(self):
-        """Give present labels that cannot be told apart the most senior of their labels."""
+        """Give present labels that cannot be distinguished the oldest of their labels."""
         total: cython.double
         self.write_weights()
         if self.compare:
@@ -176,23 +178,35 @@ class LabelMatcher:
             for a in range(n):
                 if self.group[a] == head:
                     total += self.shares[a]
-            if total > 0.5:
+            if total > MAJORITY:
                 for a in range(n):
                     if self.group[a] == head and a != head:
                         self.rename(self.labels[a], self.labels[head])
 
     def find_group(self, a):
-        """Put the a-th label by seniority into the first group that it can join, or its own."""
+        """Put the a-th label by seniority into the first group that it can join, or its own.
+
+        Only a group with most of the weight is renamed: labels are not compared if this and all
+        later groups together have less.
+        """
         at: cython.Py_ssize_t = self.order[a]
         head: cython.Py_ssize_t
-        for b in range(a + 1):
+        rest: cython.double = 0.0
+        for b in range(self.n_labels):
+            rest += self.shares[b]
+        for b in range(a):
             head = self.order[b]
-            if head == at:
-                self.group[at] = at
-                return
-            if self.group[head] == head and self.joins(head, at):
+            if self.group[head] != head:
+                continue
+            if rest < MAJORITY - 1e-9:
+                break
+            if self.joins(head, at):
                 self.group[at] = head
                 return
+            for member in range(self.n_labels):
+                if self.group[member] == head:
+                    rest -= self.shares[member]
+        self.group[at] = at
 
     def sort_by_seniority(self, n):
         """Order the labels: those that were reported first, then the others, the oldest first."""
@@ -397,7 +411,7 @@ class LabelMatcher:
     # For callers in Python.
 
     def reconcile_labels(self):
-        """Give present labels that cannot be told apart one label."""
+        """Give present labels that cannot be distinguished one label."""
         self.reconcile()
 
     def report_label(self):

@@ -1,10 +1,10 @@
-"""Lags that an outlier cannot poison (D13): the engine between two pasts.
+"""Lags that are robust to outliers (D13): the filter with two versions of the past.
 
-Through a lag an outlier would be a covariate of later observations, which no weight restrains; a
-real jump has to be one. After an observation that is more likely an outlier than not both pasts
-are kept (`features.pasts`), the next forecast mixes what the engine says of each, and the next
-observation decides which of them it is learnt with. Where nothing is in doubt, or nothing looks
-back, observations go through the engine in one stretch.
+Through a lag an outlier would be a covariate of later observations, which no weight limits; a real
+jump has to be one. After a possible outlier both versions of the past are stored
+(`preprocessing.lag_buffer`), the next forecast mixes the forecasts of the filter under each, and
+the next observation decides which version it is learnt with. Without a possible outlier, or without
+lags, the filter processes all observations in one call.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from regimekit.preprocessing.lag_buffer import CLEAN, RAW, LagBuffer, log_outlie
 
 Array = NDArray[np.float64]
 
-USUAL_RATE = 0.05  # of outliers, where a weight judges them and no rate is learnt
-_LONGEST = 1e150  # an error beyond this says nothing more
+USUAL_RATE = 0.05  # of outliers, if they are down-weighted and no rate is learnt
+_LONGEST = 1e150  # larger errors are clipped to this
 
 
 class Law(NamedTuple):
-    """A forecast as components, that of outliers last where there is one."""
+    """A forecast as components; that of outliers, if there is one, is the last."""
 
     share: Array
     location: Array
@@ -110,11 +110,11 @@ def observe(
 
     Args:
         engine: the filter.
-        features: what its designs are made of.
-        past: the observations before; it is led on.
+        features: the feature map of its designs.
+        past: earlier observations; it is updated.
         y: observations.
-        rows: covariates of each.
-        doubt: an observation with a smaller weight is looked at twice; 0 for none.
+        rows: covariates of each observation.
+        doubt: an observation with a smaller weight is a possible outlier; 0 for none.
     """
     parts: list[Outputs] = []
     t = 0
@@ -168,7 +168,7 @@ def look_twice(
 
 
 def _unbelieving(law: Law, past: LagBuffer, outliers: bool) -> Law:
-    """A law under the clean past, without the regimes that believed the value in doubt."""
+    """Return a law under the clean past, without the regimes moved by the possible outlier."""
     n = law.share.size - outliers
     owner = np.zeros(n, np.int64)
     keep = np.ones(law.share.size, bool)
@@ -179,9 +179,9 @@ def _unbelieving(law: Law, past: LagBuffer, outliers: bool) -> Law:
 
 
 def decide(past: LagBuffer, laws: list[Law], outliers: bool, y: Array) -> int:
-    """Settle which past is right by what it says of y; a value that was not seen decides nothing.
+    """Choose the version of the past with the larger density of y; a missing y decides nothing.
 
-    Both evidences have the same floor, that y is itself an outlier: a second spike decides little.
+    Both densities include that y is an outlier itself, so a second spike has little influence.
     """
     if np.isnan(y).all():
         return CLEAN
@@ -201,13 +201,13 @@ def decide(past: LagBuffer, laws: list[Law], outliers: bool, y: Array) -> int:
 def remember(
     past: LagBuffer, y: Array, law: Law, outliers: bool, weight: float, doubt: float
 ) -> None:
-    """Push y; if its weight is below `doubt`, with what is believed of it beside.
+    """Push y; if its weight is below `doubt`, store a cleaned value for the other version.
 
-    What is believed is the forecast and at most one noise scale of the way to the value, so that
-    it tends to the forecast as the value grows. It is no farther from the value before than y is.
+    The cleaned value is the forecast moved by at most one noise scale towards y, so it tends to the
+    forecast as y grows. It is no farther from the previous value than y is.
     """
     if past.pending or np.isnan(y).all() or weight >= doubt:
-        past.push(y, y)  # while in doubt nothing was seen, or it would have been decided
+        past.push(y, y)  # pending: nothing was observed since the possible outlier
         return
     centre, noise = middle(law, outliers)
     away = np.clip(y, -_LONGEST, _LONGEST) - centre
@@ -269,7 +269,7 @@ def _ask(engine: RegimeFilter) -> Ask:
 def _remember_all(
     engine: RegimeFilter, past: LagBuffer, y: Array, track: Outputs, doubt: float
 ) -> None:
-    """Push observations that were learnt; only the last one can be doubtful."""
+    """Push observations that were learnt; only the last one can be a possible outlier."""
     if not past.depth:
         return
     outliers = has_outliers(engine)

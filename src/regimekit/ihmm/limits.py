@@ -1,7 +1,7 @@
-"""How much the infinite HMM family may be asked for, and how large its settings may be.
+"""Largest sizes and settings of the infinite HMM family.
 
-A slip of the keyboard, or a crafted snapshot, must not ask for hours or for all memory; and no
-setting may be so large or so small that its products with features and residuals leave the floats.
+They protect from typing errors and crafted snapshots that would use hours or all memory, and from
+settings whose products with features and residuals overflow.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MAX_MOVE = 1e12  # noise scales that a feature may move a forecast by before any
 
 
 def usable(argument: str, value: Any, most: float) -> float:
-    """`value` as a number above zero, from 1 / most to most."""
+    """Return `value` as a float from 1 / most to most."""
     number = positive(argument, value)
     if not 1 / most <= number <= most:
         raise RegimekitError(f"{argument} must be from {1 / most:g} to {most:g}, got {value!r}.")
@@ -34,7 +34,7 @@ def usable(argument: str, value: Any, most: float) -> float:
 
 
 def check_scales(emission: EmissionSettings) -> None:
-    """Refuse means and variances of an emission that are beyond all use."""
+    """Raise RegimekitError if a mean or variance of an emission is out of range."""
     given = {field.name: getattr(emission, field.name) for field in fields(emission)}
     for scale in sorted(_SCALES & given.keys()):
         moderate(scale, given[scale], most=LARGEST_SCALE)

@@ -53,7 +53,7 @@ CHUNK = 512  # observations that go through the kernels at a time
 class RegimeModel(Model):
     """An online infinite HMM: regimes discovered as needed, remembered, recognised again."""
 
-    state_version = 2
+    state_version = 3
 
     def __init__(self, name: str, settings: RegimeSettings, emission: EmissionSettings) -> None:
         self.name = name
@@ -80,12 +80,12 @@ class RegimeModel(Model):
         self._constant: Array | None = None  # design, if the features are constant
 
     def blank(self) -> Self:
-        """Another model with the same settings, which were found right, as if just made.
+        """Return a new model with the same settings, which are not validated again.
 
-        What nobody writes to is shared. Only a model that has seen nothing can be asked.
+        Objects that are never changed are shared. Call it only before the first observation.
         """
         twin = type(self).__new__(type(self))
-        twin.__dict__ |= self.__dict__ | {"_lock": twin._lock}
+        twin.__dict__ |= self.__dict__ | {"_lock": twin._lock, "_book": twin._book}
         twin.reporter = Reporter()
         twin._constant = None
         twin.past = LagBuffer(self.features.depth, self.dim or 1)
@@ -134,7 +134,7 @@ class RegimeModel(Model):
     def _update(self, y: Array, x: Row | None) -> Step:
         engine = self.engine
         if engine is None or self.features.depth:
-            return self._learn(y[None], [x]).step(0)
+            return self._learn(y[None], [x]).scored(y[None]).step(0)
         return self._step(engine, y, self._design(engine, x))
 
     def _step(self, engine: RegimeFilter, y: Array, design: Array, *units: float) -> Step:
@@ -147,9 +147,12 @@ class RegimeModel(Model):
             units: target, centre and scale, see `RegimeFilter.step`.
         """
         time = int(engine.clock.time)
-        score, change = engine.step(y, design, *units)
+        score, anomaly, change = engine.step(y, design, *units)
         if y.size > 1:
-            score = float(Forecast.from_mixture(engine.forecast).log_density(y))
+            # The shares as in a run, so that both have the same bits.
+            share, location, spread, dof = engine.forecast.arrays(True)
+            forecast = Forecast(share, location, spread, dof, engine.rate())
+            score, anomaly = float(forecast.log_density(y)), forecast.anomaly_score(y)
         seen = engine.emission.observation.n_seen > 0
         outlier = seen and engine.weight < self._outlier_weight
         events = self.reporter.step(time, change, outlier)
@@ -162,6 +165,7 @@ class RegimeModel(Model):
             n_regimes=engine.n_regimes,
             ess=engine.ess,
             log_score=score,
+            anomaly_score=anomaly,
             settled=engine.settled,
             events=events,
         )
@@ -223,7 +227,7 @@ class RegimeModel(Model):
 
     # ------------------------------------------------------------------ what it knows
 
-    def regimes(self) -> list[Regime]:
+    def _regimes(self) -> list[Regime]:
         if self.engine is None:
             return []
         engine, pool = self.engine, self.engine.pool
@@ -243,7 +247,7 @@ class RegimeModel(Model):
         return known
 
     def particles(self) -> list[Particle]:
-        """Return the particles of the filter with what each believes about regimes.
+        """Return the particles of the filter with the regimes of each.
 
         Returns:
             One `Particle` per particle; empty before the first observation.
@@ -281,7 +285,7 @@ class RegimeModel(Model):
         return found
 
     def transitions(self) -> Transitions:
-        ids = [regime.id for regime in self.regimes()]
+        ids = [regime.id for regime in self._regimes()]
         matrix = np.zeros((len(ids), len(ids)))
         weight = np.zeros(len(ids))
         if self.engine is None or not ids:
@@ -387,11 +391,14 @@ class RegimeModel(Model):
         self.past = read_lags(kept, stored, self.features, dim)
 
     def _check_claims(self, shape: Shape, arrays: Arrays) -> None:
-        """Make no room for more than the snapshot holds: its arrays are looked at, not read."""
+        """Compare the shapes of the stored arrays with the settings before memory is allocated."""
         y, design = arrays.form("recent_y")[1], arrays.form("recent_design")[1]
         held = arrays.form("particles.alpha")[1]
         widths = (shape.width, shape.coefficients)
         if len(y) != 2 or y[1] != shape.dim or len(design) != 3 or design[2] not in widths:
-            raise SnapshotError(f"The snapshot claims observations of shape {tuple(shape)}.")
+            raise SnapshotError(f"Invalid snapshot: observations have shape {tuple(shape)}.")
         if held != (self.chosen.particles,):
-            raise SnapshotError(f"The snapshot holds {held} particles, which the settings do not.")
+            raise SnapshotError(
+                f"Invalid snapshot: particles must have shape ({self.chosen.particles},) as in the "
+                f"settings, got {held}."
+            )

@@ -1,9 +1,9 @@
-"""Several steps ahead.
+"""Forecasts of several steps.
 
-Without lags the candidates forecast every step themselves, and regimes move by their transitions
-(D8). With lags a step depends on those before it: paths are simulated, each in a regime of its
-own that moves from batch to batch, and the forecast of a step is the mixture of what the paths
-say of it, so that it carries the uncertainty of what it was fed.
+Without lags the candidates forecast every step, and regimes move by their transitions (D8). With
+lags a step depends on those before it: paths are simulated, each in its own regime, which moves
+from batch to batch. The forecast of a step is the mixture over the paths, so it includes the
+uncertainty of the lags.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ def rows_ahead(engine: RegimeFilter, features: Features, rows: list[Row | None])
         if not engine.settings.one_noise:
             spread += h * np.asarray(engine.noise)  # Eq. (25), form:multistep_pred
         share = np.concatenate([mass[h] for mass in masses]) / engine.islands
+        share = share * engine.faded(places)
         found.append(_with_outliers(engine, share, location, spread, dof))
         engine.skip_candidates()
     for name, array in engine.emission.work_state().items():
@@ -111,7 +112,7 @@ def paths_ahead(
 
 
 def _versions(past: LagBuffer, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Which past each path goes on from, by how likely they are."""
+    """Draw the version of the past that each path starts from."""
     if not past.pending:
         return np.zeros(PATHS, np.int64)
     return (rng.random(PATHS) < past.masses[RAW]).astype(np.int64)

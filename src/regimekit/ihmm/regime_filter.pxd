@@ -1,7 +1,7 @@
 from libc.stdint cimport int64_t
 
 from regimekit.distributions.mixture cimport Mixture
-from regimekit.distributions.student_t cimport log_mixture
+from regimekit.distributions.student_t cimport log_mixture, mixture_tail
 from regimekit.ihmm.algorithm cimport Algorithm
 from regimekit.ihmm.hdp cimport transition_matrix
 
@@ -16,6 +16,7 @@ cdef class Trace:
 cdef class RegimeFilter(Algorithm):
     cdef Mixture scored
     cdef double log_score(self, double y, double centre, double scale) noexcept nogil
+    cdef double scored_tail(self, double y, bint outliers) noexcept nogil
     cdef Py_ssize_t loop(
         self, double[:, ::1] y, double[:, :, ::1] designs, double stop_below, Trace trace
     ) noexcept nogil

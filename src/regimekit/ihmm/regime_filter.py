@@ -9,7 +9,7 @@ import numpy as np
 
 if not cython.compiled:
     from regimekit.distributions.mixture import Mixture
-    from regimekit.distributions.student_t import log_mixture
+    from regimekit.distributions.student_t import log_mixture, mixture_tail
     from regimekit.ihmm.algorithm import Algorithm
     from regimekit.ihmm.hdp import transition_matrix
 
@@ -78,12 +78,14 @@ class RegimeFilter(Algorithm):
             centre, scale: the user's units are centre + scale * y.
 
         Returns:
-            (log density of the target under its forecast, the Change or None). The log density is
-            NaN if y is missing, and is computed for d = 1 only.
+            (log density of the target under its forecast, its anomaly score, the Change or None).
+            The first two are NaN if y is missing, and are computed for d = 1 only.
         """
         value: cython.double[::1] = y
         features: cython.double[:, ::1] = design
         score: cython.double = float("nan")
+        anomaly: cython.double = float("nan")
+        outliers: cython.bint = self.scoring.is_contamination()
         point: cython.double = value[0] if target is None else target
         shift: cython.double = centre
         factor: cython.double = scale
@@ -92,11 +94,12 @@ class RegimeFilter(Algorithm):
                 self.predict(features)
             if self.emission.dim == 1:
                 score = self.log_score(point, shift, factor)
+                anomaly = 1.0 - self.scored_tail(point, outliers)
             self.update(value, features)
         self.raise_error()
         change = self.change
         self.change = None
-        return score, change
+        return score, anomaly, change
 
     def log_score(self, y, centre, scale):
         """Return the log density of centre + scale * Y at y, Y the scalar forecast.
@@ -114,6 +117,26 @@ class RegimeFilter(Algorithm):
             self.scored.location[k, 0] = centre + scale * self.forecast.location[k, 0]
             self.scored.spread[k, 0, 0] = self.forecast.spread[k, 0, 0] * scale * scale
         return log_mixture(
+            y,
+            self.scored.share,
+            self.scored.location[:, 0],
+            self.scored.spread[:, 0, 0],
+            self.forecast.dof,
+            n,
+            0,
+        )
+
+    def scored_tail(self, y, outliers):
+        """Return the two-sided tail probability of y in the forecast that `log_score` was given.
+
+        Args:
+            y: the observation in the user's units.
+            outliers: whether the last component is that of outliers, which is left out.
+        """
+        n: cython.Py_ssize_t = self.forecast.size
+        if outliers and self.scored.share[n - 1] > 0.0:
+            n -= 1
+        return mixture_tail(
             y,
             self.scored.share,
             self.scored.location[:, 0],
@@ -320,6 +343,12 @@ class RegimeFilter(Algorithm):
             dof[i] = predictive.dof[place]
         self.predicted = False
         return location, spread, dof
+
+    def faded(self, places):
+        """Return the share of its mass that each of some places keeps in a forecast (D17)."""
+        if self.settings.fade:
+            self.write_fading()
+        return np.asarray(self.candidates.fade)[places]
 
     def skip_candidates(self):
         """Advance every candidate without an observation."""

@@ -1,4 +1,4 @@
-"""From the engine's ids to what a person is told: names 0, 1, 2, .. and events.
+"""Ids and events as users see them: labels of the filter become ids 0, 1, 2, ..
 
 A regime's name is its place in the order in which regimes were first reported. Events are
 appended when they become known and never rewritten; each carries when it was known (`time`) and
@@ -48,7 +48,7 @@ class Particle(NamedTuple):
 
 
 class Reporter:
-    """Names of the regimes that were ever reported and are remembered, and the present one."""
+    """Ids of the reported regimes that are stored, and the present one."""
 
     def __init__(self) -> None:
         self.names: dict[int, int] = {}
@@ -56,11 +56,11 @@ class Reporter:
         self.next_name = 0
 
     def follow(self, before: Reporter) -> None:
-        """Take over from another reporter: the regime it reported last keeps its name."""
+        """Continue another reporter: the regime it reported last keeps its id."""
         kept, own = before.regime, self.regime
         if kept == NO_REGIME:
             return
-        if own == NO_REGIME:  # the first regime to be told will be that one
+        if own == NO_REGIME:  # the first regime reported gets that id
             self.regime = self.next_name = kept
             return
         swap = {own: kept, kept: own}
@@ -76,7 +76,7 @@ class Reporter:
         changes: list[Change],
         outlier: NDArray[np.bool_],
     ) -> Block:
-        """What is told of observations `first`, `first` + 1, .."""
+        """Return the results of observations `first`, `first` + 1, .."""
         events: list[Event] = []
         regime = np.full(len(y), self.regime, np.int64)
         told = self.regime
@@ -113,7 +113,7 @@ class Reporter:
         return tuple(events)
 
     def _tell(self, change: Change) -> list[Event]:
-        """The event of a change, and of what nobody remembers any more."""
+        """Return the events of a change and of the regimes that were pruned."""
         events = []
         if change.regime != change.previous and change.regime >= 0:
             known = change.regime in self.names
@@ -136,7 +136,7 @@ class Reporter:
 
     @staticmethod
     def _outlier(time: int, regime: int) -> Event:
-        """An observation that the present regime does not believe."""
+        """Return the event of an outlier."""
         return Event(time, OUTLIER, regime, regime, time)
 
     def pack(self) -> dict[str, Any]:
@@ -144,12 +144,12 @@ class Reporter:
         return {"regime": self.regime, "next_name": self.next_name, "names": pairs}
 
     def unpack(self, values: Any) -> None:
-        """Take up what `pack` gave."""
+        """Restore the state that `pack` returned."""
         told = Values.of(values)
         pairs = [entry.wholes("names", 2) for entry in told.entries("names")]
         next_name = told.whole("next_name")
         names = {pair[0]: pair[1] for pair in pairs}
         if len(set(names.values())) < len(pairs) or any(n >= next_name for _, n in pairs):
-            raise SnapshotError("The snapshot's names of regimes are not one to one.")
+            raise SnapshotError("Invalid snapshot: names of regimes must be unique.")
         regime = told.whole("regime", NO_REGIME, max(next_name - 1, NO_REGIME))
         self.names, self.regime, self.next_name = names, regime, next_name

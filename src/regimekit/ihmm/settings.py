@@ -191,6 +191,11 @@ class RegimeSettings:
             one_noise=rule.D8,
             shared_prior=rule.D9,
             agree=rule.D12,
+            date_changes=rule.D14,
+            keep_weights=rule.D15,
+            follow=rule.D9 and rule.D16,
+            fade=rule.D7 and rule.D17,
+            renew=rule.D18,
         )
 
     @property

@@ -233,7 +233,7 @@ def _check_labels(filter: RegimeFilter) -> None:
     opened = label[slots[place < n[:, None]]]
     last = slots[place == n[:, None]]
     _demand((opened >= 0).all() and (label[last] < 0).all(), "pool.label and the opened regimes")
-    if filter.settings.shared_prior:
+    if filter.settings.shared_prior and not filter.settings.follow:
         _demand((last == 0).all(), "particles have priors of their own")
 
 

@@ -73,13 +73,14 @@ class InUnits(RegimeModel):
     def _update(self, y: Array, x: Row | None) -> Step:
         engine = self.engine
         if engine is None or self.features.depth or self.dim != 1:
-            return next(self._stretches(y[None], [x])).step(0)
+            return next(self._stretches(y[None], [x])).scored(y[None]).step(0)
         design = self._design(engine, x)
         centre, reported = self.units.first_units()
         measured = self.units.to_units(y)
         if self._append(y, x):
             units = np.array([centre]), np.array([reported])
-            return self._learn_in_units(measured[None], y[None], [x], *units, True).step(0)
+            block = self._learn_in_units(measured[None], y[None], [x], *units, True)
+            return block.scored(y[None]).step(0)
         return self._step(engine, measured, design, float(y[0]), centre, reported)
 
     def _append(self, y: Array, x: Row | None) -> bool:
@@ -156,8 +157,8 @@ class InUnits(RegimeModel):
 
     # ------------------------------------------------------------------ state
 
-    def regimes(self) -> list[Regime]:
-        return [self._regime_in_user_units(regime) for regime in super().regimes()]
+    def _regimes(self) -> list[Regime]:
+        return [self._regime_in_user_units(regime) for regime in super()._regimes()]
 
     def _regime_in_user_units(self, regime: Regime) -> Regime:
         """Return the regime with levels shifted and scaled; coefficients of lags stay."""

@@ -25,7 +25,7 @@ cdef class RegimePool:
 cdef class Candidates:
     cdef public Py_ssize_t islands, capacity
     cdef public int64_t[::1] row, outliers
-    cdef public double[::1] score, weight, log_prior, log_stay, log_current, mass
+    cdef public double[::1] score, weight, log_prior, log_stay, log_current, mass, fade
 
 
 cdef class Clock:

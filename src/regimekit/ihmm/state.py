@@ -1,7 +1,7 @@
 """The state of the filter as arrays: particles, pool of regimes, candidates, clock.
 
 Particles form G *islands*. Each island has batches of its own, which begin at other times than
-those of the other islands, so a fresh batch begins soon after any change and there is no time at
+those of the other islands, so some batch begins soon after any change and there is no time at
 which all particles may switch at once. Weights are normalized within an island, and resampling
 stays within it. Rows and regime labels are shared by all.
 
@@ -159,6 +159,7 @@ class Candidates:
         log_stay: the part of it that stays in the present regime of the particle.
         log_current: log weight of the particles whose present regime it is.
         mass: posterior share within the island given the batch so far.
+        fade: share of the mass that counts in a forecast (D17); not stored.
     """
 
     def __init__(self, islands, capacity=FIRST_CANDIDATES):
@@ -168,6 +169,7 @@ class Candidates:
             setattr(self, name, np.zeros(islands * capacity, np.int64))
         for name in ("score", "weight", "log_prior", "log_stay", "log_current", "mass"):
             setattr(self, name, np.zeros(islands * capacity))
+        self.fade = np.ones(islands * capacity)
 
     def grow(self, capacity):
         """Make room for `capacity` candidates of each island; the present ones are kept."""
@@ -177,6 +179,7 @@ class Candidates:
             new = np.asarray(getattr(larger, name)).reshape(self.islands, -1)
             new[:, : old.shape[1]] = old
             setattr(self, name, new.reshape(-1))
+        self.fade = larger.fade
         self.capacity = capacity
 
 

@@ -15,6 +15,8 @@ cdef class WithinBatch(FilterState):
     cdef void write_centre(self) noexcept nogil
     cdef void set_outlier_density(self) noexcept nogil
     cdef void learn_outlier_rate(self, double weight) noexcept nogil
+    cdef double write_fading(self) noexcept nogil
+    cdef double fading(self, Py_ssize_t place, Py_ssize_t heaviest) noexcept nogil
     cdef void write_forecast(self) noexcept nogil
     cdef void write_start_component(
         self, Py_ssize_t at, Py_ssize_t place, Py_ssize_t g

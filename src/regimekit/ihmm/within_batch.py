@@ -13,7 +13,7 @@ forecast inside a batch is the mixture of the candidates by these masses (deviat
 from __future__ import annotations
 
 import cython
-from cython.cimports.libc.math import exp, sqrt
+from cython.cimports.libc.math import exp, fabs, sqrt
 
 if not cython.compiled:
     from regimekit.core.logspace import logaddexp, logsumexp
@@ -32,6 +32,12 @@ if not cython.compiled:
 INF = cython.declare(cython.double, float("inf"))
 # Observations over which the rate of outliers is remembered.
 RATE_MEMORY = cython.declare(cython.double, 1000.0)
+# Observations over which outliers are remembered while their rate is above so many times its first
+# guess (D18).
+OUTLIER_MEMORY = cython.declare(cython.double, 30.0)
+HIGH_RATE = cython.declare(cython.double, 3.0)
+# Standard deviations beyond which a level that was not visited lately fades from forecasts (D17).
+FADE_DISTANCE = cython.declare(cython.double, 50.0)
 # Components of a forecast with a smaller share are left out.
 MIN_SHARE = cython.declare(cython.double, 1e-12)
 
@@ -42,6 +48,10 @@ class WithinBatch(FilterState):
     def learn_candidate(self, place):
         """Add the score of the observation to that of the batch, Eq. (12), and update the row."""
         row: cython.Py_ssize_t = self.candidates.row[place]
+        if not self.settings.one_noise:  # Deviation D8: Eq. (25) has b R at the b-th observation
+            self.emission.observation.extra_noise = self.clock.position[
+                place // self.candidates.capacity
+            ]
         self.candidates.score[place] += self.emission.update(place, row, self.pool.visits[row] == 0)
         self.candidates.weight[place] = self.emission.weight
         if self.emission.weight < self.settings.schedule.outlier_weight:
@@ -115,7 +125,10 @@ class WithinBatch(FilterState):
         return min(a / (a + b), MAX_OUTLIER_RATE)
 
     def write_centre(self):
-        """Write the centre of q: the mean forecast of the opened regimes, or of all if none is."""
+        """Write the centre of q: the mean forecast of the opened regimes, or of all if none is.
+
+        Candidates count as in the forecast (D17).
+        """
         total: cython.double = 0.0
         place: cython.Py_ssize_t
         share: cython.double
@@ -128,7 +141,7 @@ class WithinBatch(FilterState):
                     place = g * self.candidates.capacity + k
                     if opened == 0 and self.pool.label[self.candidates.row[place]] == UNBORN:
                         continue
-                    share = self.candidates.mass[place]
+                    share = self.candidates.mass[place] * self.candidates.fade[place]
                     total += share
                     for j in range(self.centre.shape[0]):
                         self.centre[j] += share * self.emission.predictive.location[place, j]
@@ -146,10 +159,7 @@ class WithinBatch(FilterState):
         at: cython.Py_ssize_t
         self.write_centre()
         log_det = factorize(
-            self.outlier_scale,
-            self.emission.observation.seen,
-            n,
-            self.emission.observation.lower,
+            self.outlier_scale, self.emission.observation.seen, n, self.emission.observation.lower
         )
         for i in range(n):
             at = self.emission.observation.seen[i]
@@ -165,18 +175,72 @@ class WithinBatch(FilterState):
         )
 
     def learn_outlier_rate(self, weight):
-        """Add 1 - r to the Beta count of outliers and r to that of regular observations."""
+        """Add 1 - r to the Beta count of outliers and r to that of regular observations.
+
+        Deviation D18: what a stream begins with may look like outliers for long. While the rate is
+        high, outliers are forgotten sooner, so that they do not widen the intervals of hundreds of
+        ordinary observations.
+        """
+        prior: cython.double = self.settings.outlier_prior[0]
+        total: cython.double = prior + self.settings.outlier_prior[1]
         keep: cython.double = 1.0 - 1.0 / RATE_MEMORY
-        prior: cython.double
-        for j in range(2):
-            prior = self.settings.outlier_prior[j]
-            self.clock.outliers[j] = (
-                prior
-                + keep * (self.clock.outliers[j] - prior)
-                + (1.0 - weight if j == 0 else weight)
-            )
+        if self.settings.renew and self.outlier_rate() * total > HIGH_RATE * prior:
+            keep = 1.0 - 1.0 / OUTLIER_MEMORY
+        self.clock.outliers[0] = prior + keep * (self.clock.outliers[0] - prior) + (1.0 - weight)
+        prior = self.settings.outlier_prior[1]
+        keep = 1.0 - 1.0 / RATE_MEMORY
+        self.clock.outliers[1] = prior + keep * (self.clock.outliers[1] - prior) + weight
 
     # ------------------------------------------------------------------ forecast
+
+    def write_fading(self):
+        """Write the share of its mass that each candidate has in a forecast; return their sum.
+
+        Deviation D17: at z > 50 standard deviations from the most likely candidate, a regime that
+        was not visited within the window of recent observations counts with (50 / z)^2 of its mass,
+        so its pull on the mean falls as 1 / z. Without that, a level thousands of standard
+        deviations away moves the mean however unlikely a return is.
+        """
+        place: cython.Py_ssize_t
+        row: cython.Py_ssize_t
+        heaviest: cython.Py_ssize_t = 0
+        total: cython.double = 0.0
+        for g in range(self.islands):
+            for k in range(self.clock.candidates[g]):
+                place = g * self.candidates.capacity + k
+                if self.candidates.mass[place] > self.candidates.mass[heaviest]:
+                    heaviest = place
+        for g in range(self.islands):
+            for k in range(self.clock.candidates[g]):
+                place = g * self.candidates.capacity + k
+                row = self.candidates.row[place]
+                self.candidates.fade[place] = 1.0
+                if self.clock.time - self.pool.last_seen[row] > self.recent_y.shape[0]:
+                    self.candidates.fade[place] = self.fading(place, heaviest)
+                if self.candidates.fade[place] < 1.0:
+                    total += self.candidates.mass[place] * (1.0 - self.candidates.fade[place])
+        return 1.0 - total / self.islands
+
+    def fading(self, place, heaviest):
+        """Return the share of its mass that a candidate keeps beside the heaviest one."""
+        z: cython.double = 0.0
+        scale: cython.double
+        for j in range(self.emission.dim):
+            scale = max(
+                self.emission.predictive.spread[place, j, j],
+                self.emission.predictive.spread[heaviest, j, j],
+            )
+            z = max(
+                z,
+                fabs(
+                    self.emission.predictive.location[place, j]
+                    - self.emission.predictive.location[heaviest, j]
+                )
+                / sqrt(scale),
+            )
+        if z <= FADE_DISTANCE:
+            return 1.0
+        return (FADE_DISTANCE / z) * (FADE_DISTANCE / z)
 
     def write_forecast(self):
         """Write the components of the forecast, that of outliers last.
@@ -189,6 +253,7 @@ class WithinBatch(FilterState):
         place: cython.Py_ssize_t
         mass: cython.double
         rate: cython.double = 0.0
+        kept: cython.double = 1.0
         d: cython.Py_ssize_t = self.emission.dim
         need: cython.Py_ssize_t = 1
         for g in range(self.islands):
@@ -197,11 +262,15 @@ class WithinBatch(FilterState):
             self.forecast.reserve(need)
         if self.scoring.kind == CONTAMINATION:
             rate = self.outlier_rate()
+        if self.settings.fade:
+            kept = self.write_fading()
         for g in range(self.islands):
             for k in range(self.clock.candidates[g]):
                 place = g * self.candidates.capacity + k
                 if self.settings.mixture:
                     mass = self.candidates.mass[place]
+                    if kept < 1.0:
+                        mass *= self.candidates.fade[place] / kept
                 else:
                     mass = exp(self.candidates.log_current[place])
                 if mass <= MIN_SHARE:
@@ -244,5 +313,5 @@ class WithinBatch(FilterState):
 
 
 def rate_memory():
-    """Return the number of observations over which the outlier rate is remembered."""
-    return RATE_MEMORY
+    """Return over how many observations the rate is remembered, and outliers at a high rate."""
+    return RATE_MEMORY, OUTLIER_MEMORY

@@ -8,7 +8,9 @@ cdef class Observation:
     cdef public double[::1] y
     cdef public int64_t[::1] seen
     cdef public Py_ssize_t n_seen
+    cdef public double extra_noise
     cdef public double[:, ::1] design
+    cdef public int64_t number
     cdef public double[:, ::1] lower
     cdef void set_design(self, double[:, ::1] design) noexcept nogil
     cdef void set_value(self, double[::1] y) noexcept nogil
@@ -40,6 +42,9 @@ cdef class Emission:
     cdef void finalize(self, Py_ssize_t place, Py_ssize_t row, Py_ssize_t into) noexcept nogil
     cdef void draw_prior(
         self, Py_ssize_t prior, Py_ssize_t row, RandomSource random
+    ) noexcept nogil
+    cdef void shift_prior(
+        self, Py_ssize_t prior, Py_ssize_t row, double[::1] level
     ) noexcept nogil
     cdef double coefficient_distance(self, Py_ssize_t a, Py_ssize_t b) noexcept nogil
     cdef double joint_distance(self, Py_ssize_t a, Py_ssize_t b) noexcept nogil

@@ -84,6 +84,8 @@ class Observation:
         seen: (d,) the observed coordinates come first.
         n_seen: number of observed coordinates.
         design: (r, m) its features: one row for all coordinates, or one for each.
+        number: changes with the design; what was computed for the same number is still valid.
+        extra_noise: terms R that the score adds to its predictive variance if D4 and D8 are off.
         lower: (d, d) scratch for a Cholesky factor of the observed block.
     """
 
@@ -91,14 +93,21 @@ class Observation:
         self.y = np.zeros(dim)
         self.seen = np.arange(dim, dtype=np.int64)
         self.n_seen = dim
+        self.extra_noise = 0.0
         self.design = np.zeros((rows, width))
+        self.number = 1
         self.lower = np.zeros((dim, dim))
 
     def set_design(self, design):
         """Copy the features, (r, m)."""
+        changed: cython.bint = False
         for j in range(self.design.shape[0]):
             for a in range(self.design.shape[1]):
-                self.design[j, a] = design[j, a]
+                if self.design[j, a] != design[j, a]:
+                    self.design[j, a] = design[j, a]
+                    changed = True
+        if changed:
+            self.number += 1
 
     def set_value(self, y):
         """Copy the observation, (d,), and note which coordinates were observed."""
@@ -185,6 +194,9 @@ class Emission:
     def draw_prior(self, prior, row, random):
         """Write `row` as a copy of the row `prior` around a mean drawn at random (D9)."""
 
+    def shift_prior(self, prior, row, level):
+        """Write `row` as a copy of the row `prior` around another level (D16)."""
+
     def coefficient_distance(self, a, b):
         """Return the largest distance between coefficients of two rows, in standard deviations."""
         return 0.0
@@ -235,6 +247,13 @@ class Emission:
 
     def write_prior(self, row):
         """Write the statistics of a regime that has not seen anything."""
+
+    def prior_level(self):
+        """Return level and predictive standard deviation of a new regime, (2, d), or None.
+
+        None means that regimes are not levels (D16, D17), because they have other features.
+        """
+        return None
 
     def design(self, features):
         """Return the design (r, m) of one observation from its features."""
@@ -290,27 +309,26 @@ class Emission:
         dof: cython.double[:, ::1] = scalars[2]
         location: cython.double[:, :, ::1] = places
         spread: cython.double[:, :, :, ::1] = spreads
-        i: cython.Py_ssize_t
-        row: cython.Py_ssize_t
-        for i in range(len(rows)):
-            row = rows[i]
-            self.begin(0, row)
-            for t in range(n):
-                self.observation.set_design(design[t])
-                self.observation.set_value(values[t])
-                self.predict(0, row)
-                for j in range(self.dim):
-                    location[i, t, j] = self.predictive.location[0, j]
-                    for k in range(self.dim):
-                        spread[i, t, j, k] = self.predictive.spread[0, j, k]
-                dof[i, t] = self.predictive.dof[0]
-                if predict_only:
-                    continue
-                if self.observation.n_seen:
-                    score[i, t] = self.update(0, row, fresh)
-                    weight[i, t] = self.weight
-                else:
-                    self.skip(0)
+        start: cython.longlong[::1] = np.array(rows, np.int64)
+        new: cython.bint = fresh
+        learning: cython.bint = not predict_only
+        with cython.nogil:
+            for i in range(start.shape[0]):
+                self.begin(0, start[i])
+                for t in range(n):
+                    self.observation.set_design(design[t])
+                    self.observation.set_value(values[t])
+                    self.predict(0, start[i])
+                    for j in range(self.dim):
+                        location[i, t, j] = self.predictive.location[0, j]
+                        for k in range(self.dim):
+                            spread[i, t, j, k] = self.predictive.spread[0, j, k]
+                    dof[i, t] = self.predictive.dof[0]
+                    if learning and self.observation.n_seen > 0:
+                        score[i, t] = self.update(0, start[i], new)
+                        weight[i, t] = self.weight
+                    elif learning:
+                        self.skip(0)
         return scalars[0], scalars[1], places, spreads, scalars[2]
 
     def finalize_row(self, row, into, place=0):

@@ -15,8 +15,7 @@ so a + b < 1 always, and a variance moves together with the coefficients that pr
 Haas, Mittnik and Paolella (2004) every regime runs its own recursion, driven by the common y_{t-1},
 whether it was chosen or not. `time_update` writes those variances (not the weights) to the row at
 the end of every batch, and `skip` advances them with E y^2 = sigma^2 if nothing was observed. A
-regime that does not exist yet runs along too, so it is born with a variance that followed the
-series.
+recursion is computed for a new regime too, so its first variance depends on the series.
 
 **Sharing.** Particles share rows because the successor of a row is a function of the row and the
 batch. A redraw therefore takes its numbers from a low-discrepancy sequence at an index that the
@@ -41,7 +40,6 @@ from typing import Any
 import cython
 import numpy as np
 from cython.cimports.libc.math import exp, fabs, log, sqrt
-from scipy import special
 
 from regimekit.core.exceptions import RegimekitError, SnapshotError, positive, whole
 from regimekit.ihmm.emissions.base import EmissionSettings
@@ -83,8 +81,7 @@ class GarchSettings(EmissionSettings):
         },
     )
     persistence_prior: Any = field(
-        default=(0.9, 0.5),
-        metadata={"doc": "(median, spread of the logit) of a + b."},
+        default=(0.9, 0.5), metadata={"doc": "(median, spread of the logit) of a + b."}
     )
     reaction_prior: Any = field(
         default=(0.1, 0.5),
@@ -129,7 +126,7 @@ class GarchSettings(EmissionSettings):
             median, sd = read_pair(name, getattr(self, name))
             if median >= 1:
                 raise RegimekitError(f"{name} must have its median between 0 and 1, got {median}.")
-            pairs.append((float(special.logit(median)), sd))
+            pairs.append((math.log(median / (1.0 - median)), sd))
         centre, spread = np.array(pairs).T
         return centre, spread
 

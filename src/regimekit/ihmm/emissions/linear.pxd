@@ -11,6 +11,9 @@ cdef class Steps:
     cdef public int64_t[::1] taken
     cdef public double[:, :, ::1] raw
     cdef public double[:, :, ::1] ahead
+    cdef public int64_t[::1] passed, design
+    cdef void begin(self, Py_ssize_t place) noexcept nogil
+    cdef bint starts(self, Py_ssize_t place, int64_t design) noexcept nogil
     cdef void project(
         self, Py_ssize_t place, Py_ssize_t j, double[:, :, ::1] root, Py_ssize_t row,
         double[:, ::1] design,
@@ -33,10 +36,22 @@ cdef class Steps:
     ) noexcept nogil
 
 
-cdef class RowVariances:
-    cdef public double[:, ::1] value
+cdef class RowCovariances:
+    cdef public double[:, ::1] variance
     cdef public int64_t[::1] known
-    cdef void compute(self, double[:, :, ::1] root, Py_ssize_t row) noexcept nogil
+    cdef public double[:, :, ::1] covariance
+    cdef public int64_t[::1] owner
+    cdef Py_ssize_t latest
+    cdef double[:, ::1] total, lines
+    cdef void forget(self, Py_ssize_t row) noexcept nogil
+    cdef void write_variance(self, double[:, :, ::1] root, Py_ssize_t row) noexcept nogil
+    cdef Py_ssize_t place(
+        self, double[:, :, ::1] root, Py_ssize_t row, Py_ssize_t taken
+    ) noexcept nogil
+    cdef double squared_distance(
+        self, double[:, :, ::1] root, Py_ssize_t a, double noise_a, Py_ssize_t b, double noise_b,
+        double[::1] gap,
+    ) noexcept nogil
 
 
 cdef void add_rows(
@@ -49,5 +64,5 @@ cpdef double bounded(double residual) noexcept nogil
 cpdef double beyond_chance(double squared, double n) noexcept nogil
 cpdef double beyond_chance_jointly(double squared, double n) noexcept nogil
 cdef void transpose(double[:, :, ::1] root, Py_ssize_t row, double[:, ::1] out) noexcept nogil
-cpdef void add_covariance(double[:, ::1] lines, double noise, double[:, ::1] out) noexcept nogil
+cpdef void write_covariance(double[:, ::1] lines, double[:, ::1] out) noexcept nogil
 cpdef double squared_mahalanobis(double[:, ::1] covariance, double[::1] gap) noexcept nogil

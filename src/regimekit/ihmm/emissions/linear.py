@@ -22,6 +22,7 @@ from cython.cimports.libc.math import log, sqrt
 MAX_RESIDUAL = cython.declare(cython.double, 1e100)
 # From this many coefficients on, slicing a row is cheaper than indexing its entries.
 WIDE = cython.declare(cython.Py_ssize_t, 12)
+N_COVARIANCES = cython.declare(cython.Py_ssize_t, 16)
 
 
 class Steps:
@@ -40,6 +41,8 @@ class Steps:
         taken: (P,) steps so far.
         raw: (P, r, m) A' f of the next observation under the row at the start of the batch.
         ahead: (P, r, m) the same under the candidate.
+        passed: (P,) steps that `ahead` has passed through.
+        design: (P,) number of the design that `raw` and `ahead` are for, or 0.
     """
 
     def __init__(self, longest, sets, rows, width):
@@ -49,15 +52,30 @@ class Steps:
         self.taken = np.zeros(0, np.int64)
         self.raw = np.zeros((0, rows, width))
         self.ahead = np.zeros((0, rows, width))
+        self.passed = np.zeros(0, np.int64)
+        self.design = np.zeros(0, np.int64)
 
     def resize(self, islands, capacity):
         """Make room for `capacity` candidates of each island; the present ones are kept."""
-        for name in ("u", "shrink", "gain", "taken", "raw", "ahead"):
+        for name in ("u", "shrink", "gain", "taken", "raw", "ahead", "passed", "design"):
             array = np.asarray(getattr(self, name))
             per_island = array.reshape(islands, -1, *array.shape[1:])
             longer = np.zeros((islands, capacity, *array.shape[1:]), array.dtype)
             longer[:, : per_island.shape[1]] = per_island
             setattr(self, name, longer.reshape(islands * capacity, *array.shape[1:]))
+
+    def begin(self, place):
+        """Start a candidate without steps."""
+        self.taken[place] = 0
+        self.design[place] = 0
+
+    def starts(self, place, design):
+        """Return whether the candidate has not predicted for this design yet; note that it will."""
+        if self.design[place] == design:
+            return False
+        self.design[place] = design
+        self.passed[place] = 0
+        return True
 
     def project(self, place, j, root, row, design):
         """Write raw = ahead = root' f for row j of the design, so that f' A A' f = raw' raw."""
@@ -92,14 +110,19 @@ class Steps:
                 add_scaled(-along, self.u[place, b], v)
 
     def advance(self, place, j, location, at):
-        """Pass row j of `ahead` through all steps; add f' (mu moved) to location[place, at + s]."""
+        """Pass row j of `ahead` through the latest steps; add f' (mu moved) to location.
+
+        The part of set s of the coefficients is added to location[place, at + s].
+        """
         m: cython.Py_ssize_t = self.ahead.shape[2]
         sets: cython.Py_ssize_t = self.gain.shape[2]
         along: cython.double
         if m >= WIDE:
-            self.pass_through(place, 0, self.ahead[place, j], location[place, at : at + sets])
+            self.pass_through(
+                place, self.passed[place], self.ahead[place, j], location[place, at : at + sets]
+            )
             return
-        for b in range(self.taken[place]):
+        for b in range(self.passed[place], self.taken[place]):
             along = self.dot_ahead(place, b, j)
             for s in range(sets):
                 location[place, at + s] += self.gain[place, b, s] * along
@@ -216,35 +239,74 @@ class Steps:
                     add_scaled(-along, self.u[place, s], root[into, a])
 
 
-class RowVariances:
-    """Posterior variances of the coefficients of each row, diag(A A').
+class RowCovariances:
+    """Posterior covariances A A' of the coefficients of rows, for distances between rows.
 
-    They are computed when they are first needed and forgotten when the row is written.
+    They are computed when they are first needed and forgotten when the row is written. Variances
+    are stored for all rows, full covariances for the N_COVARIANCES rows that were compared last.
 
     Args:
         width: number m of coefficients.
 
     Attributes:
-        value: (R, m) variances; valid where `known` is 1.
+        variance: (R, m) variances; valid where `known` is 1.
         known: (R,) flags.
+        covariance: (N_COVARIANCES, m, m) upper triangles of covariances.
+        owner: (N_COVARIANCES,) their rows, or -1.
     """
 
     def __init__(self, width):
-        self.value = np.zeros((0, width))
+        self.variance = np.zeros((0, width))
         self.known = np.zeros(0, np.int64)
+        self.covariance = np.zeros((N_COVARIANCES, width, width))
+        self.owner = np.full(N_COVARIANCES, -1, np.int64)
+        self.latest = 0
+        self.total, self.lines = np.zeros((2, width, width))
 
     def resize(self, rows):
-        """Make room for a number of rows and forget all variances."""
-        self.value = np.zeros((rows, self.value.shape[1]))
+        """Make room for a number of rows and forget all covariances."""
+        self.variance = np.zeros((rows, self.variance.shape[1]))
         self.known = np.zeros(rows, np.int64)
+        np.asarray(self.owner)[:] = -1
 
-    def compute(self, root, row):
-        """Compute the variances of a row, unless they are known."""
+    def forget(self, row):
+        """Forget what is known of a row that was written."""
+        self.known[row] = 0
+        for k in range(N_COVARIANCES):
+            if self.owner[k] == row:
+                self.owner[k] = -1
+
+    def write_variance(self, root, row):
+        """Write the variances of a row, unless they are known."""
         if self.known[row] == 1:
             return
-        for j in range(self.value.shape[1]):
-            self.value[row, j] = dot(root[row, j], root[row, j])
+        for j in range(self.variance.shape[1]):
+            self.variance[row, j] = dot(root[row, j], root[row, j])
         self.known[row] = 1
+
+    def place(self, root, row, taken):
+        """Return where the covariance of a row is stored; it replaces any but that at `taken`."""
+        for k in range(N_COVARIANCES):
+            if self.owner[k] == row:
+                return k
+        self.latest = (self.latest + 1) % N_COVARIANCES
+        if self.latest == taken:
+            self.latest = (self.latest + 1) % N_COVARIANCES
+        self.owner[self.latest] = row
+        transpose(root, row, self.lines)
+        write_covariance(self.lines, self.covariance[self.latest])
+        return self.latest
+
+    def squared_distance(self, root, a, noise_a, b, noise_b, gap):
+        """Return gap' (noise_a A A' + noise_b B B')^-1 gap of two rows; `gap` is overwritten."""
+        at: cython.Py_ssize_t = self.place(root, a, -1)
+        of: cython.Py_ssize_t = self.place(root, b, at)
+        for i in range(self.total.shape[0]):
+            for j in range(i, self.total.shape[0]):
+                self.total[i, j] = (
+                    noise_a * self.covariance[at, i, j] + noise_b * self.covariance[of, i, j]
+                )
+        return squared_mahalanobis(self.total, gap)
 
 
 def add_rows(design, j, root, row, out, place):
@@ -327,8 +389,8 @@ def transpose(root, row, out):
             out[k, i] = root[row, i, k]
 
 
-def add_covariance(lines, noise, out):
-    """Add noise A A' to the upper triangle of `out`, given `lines` = A'.
+def write_covariance(lines, out):
+    """Write the upper triangle of A A' to `out`, given `lines` = A'.
 
     Four lines at a time: `out` is read and written a quarter as often.
     """
@@ -342,17 +404,19 @@ def add_covariance(lines, noise, out):
     f2: cython.double
     f3: cython.double
     for i in range(m):
+        for j in range(i, m):
+            out[i, j] = 0.0
         for k in range(0, whole, 4):
-            f = noise * lines[k, i]
-            f1 = noise * lines[k + 1, i]
-            f2 = noise * lines[k + 2, i]
-            f3 = noise * lines[k + 3, i]
+            f = lines[k, i]
+            f1 = lines[k + 1, i]
+            f2 = lines[k + 2, i]
+            f3 = lines[k + 3, i]
             for j in range(i, m):
                 out[i, j] += (f * lines[k, j] + f1 * lines[k + 1, j]) + (
                     f2 * lines[k + 2, j] + f3 * lines[k + 3, j]
                 )
         for k in range(whole, m):
-            f = noise * lines[k, i]
+            f = lines[k, i]
             for j in range(i, m):
                 out[i, j] += f * lines[k, j]
 

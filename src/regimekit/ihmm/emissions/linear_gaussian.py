@@ -26,15 +26,12 @@ if not cython.compiled:
     from regimekit.ihmm.emissions.base import Emission
     from regimekit.ihmm.emissions.linear import (
         WIDE,
-        RowVariances,
+        RowCovariances,
         Steps,
-        add_covariance,
         beyond_chance,
         beyond_chance_jointly,
         bounded,
         dot,
-        squared_mahalanobis,
-        transpose,
     )
     from regimekit.ihmm.weights import MAX_LENGTH, factorize, log_normal
 
@@ -53,8 +50,7 @@ class GaussianSettings(EmissionSettings):
         },
     )
     prior_mean: Any = field(
-        default=0.0,
-        metadata={"doc": "mu0 of the coefficients: a number or a vector."},
+        default=0.0, metadata={"doc": "mu0 of the coefficients: a number or a vector."}
     )
     prior_var: Any = field(
         default=1.0,
@@ -107,24 +103,28 @@ class LinearGaussian(Emission):
         self.row_arrays = ("mean", "root")
         self.residual, self.lines = np.zeros(d), np.zeros((d, m))
         self.scratch, self.moved = np.zeros(m), np.zeros(1)
-        self.covariance, self.transposed = np.zeros((2, m, m))
-        self.variances = RowVariances(m)
+        self.covariances = RowCovariances(m)
 
     # ------------------------------------------------------------------ kernels
 
     def begin(self, place, row):
-        self.steps.taken[place] = 0
+        self.steps.begin(place)
 
     def predict(self, place, row):
-        # N(F mu, F Sigma F' + R)
+        # N(F mu, F Sigma F' + R); what was computed for the same design before is continued.
         fitted: cython.double
-        for j in range(self.observation.design.shape[0]):
-            self.steps.project(place, j, self.root, row, self.observation.design)
-            fitted = self.fit(row, j)
-            self.predictive.location[place, j] = fitted
-            self.predictive.start_location[place, j] = fitted
-            if self.steps.taken[place] > 0:
+        if self.steps.starts(place, self.observation.number):
+            for j in range(self.observation.design.shape[0]):
+                self.steps.project(place, j, self.root, row, self.observation.design)
+                fitted = self.fit(row, j)
+                self.predictive.location[place, j] = fitted
+                self.predictive.start_location[place, j] = fitted
+        elif self.steps.passed[place] == self.steps.taken[place]:
+            return
+        if self.steps.passed[place] < self.steps.taken[place]:
+            for j in range(self.observation.design.shape[0]):
                 self.steps.advance(place, j, self.predictive.location, j)
+            self.steps.passed[place] = self.steps.taken[place]
         self.write_spread(place)
 
     def fit(self, row, j):
@@ -182,6 +182,7 @@ class LinearGaussian(Emission):
             # Deviation D4: the paper's Algorithm 1 scores with the row at the start of the batch.
             scored = bounded(y - self.predictive.start_location[place, 0])
             variance = self.predictive.start_spread[place, 0, 0]
+            variance += self.observation.extra_noise * noise  # D8
         z: cython.double = min(fabs(scored) / sqrt(variance), MAX_LENGTH)
         length: cython.double = z
         if not self.scoring.predictive:
@@ -205,7 +206,10 @@ class LinearGaussian(Emission):
         )
         self.whiten(place, not self.scoring.sequential)
         first: cython.Py_ssize_t = self.steps.taken[place]
-        z, log_scale = self.trial(place)
+        unit: cython.double = 1.0
+        if not self.scoring.sequential:
+            unit += self.observation.extra_noise  # D8
+        z, log_scale = self.trial(place, unit)
         self.steps.taken[place] = first
         length: cython.double = z
         if not self.scoring.predictive:  # Deviation D2
@@ -250,8 +254,8 @@ class LinearGaussian(Emission):
             for a in range(self.lines.shape[1]):
                 self.lines[j, a] /= self.observation.lower[j, j]
 
-    def trial(self, place):
-        """Return the length of the whitened residual under S = P P' + I, and log det S / 2.
+    def trial(self, place, unit):
+        """Return the length of the whitened residual under S = P P' + unit I, and log det S / 2.
 
         Each coordinate is conditioned on those before it by steps that the caller takes back.
         """
@@ -269,11 +273,11 @@ class LinearGaussian(Emission):
             self.moved[0] = 0.0
             self.steps.pass_through(place, first, self.scratch, self.moved)
             left = self.residual[j] - self.moved[0]
-            variance = 1.0 + dot(self.scratch, self.scratch)
+            variance = unit + dot(self.scratch, self.scratch)
             length = min(fabs(left) / sqrt(variance), MAX_LENGTH / n)
             squared += length * length
             log_det += 0.5 * log(variance)
-            gain = self.steps.add(place, self.scratch, 1.0)
+            gain = self.steps.add(place, self.scratch, unit)
             self.steps.move(place, 0, gain * bounded(left))
         return min(sqrt(squared), MAX_LENGTH), log_det
 
@@ -291,12 +295,12 @@ class LinearGaussian(Emission):
 
     def finalize(self, place, row, into):
         self.steps.apply(place, row, into, self.mean, self.root)
-        self.variances.known[into] = 0
+        self.covariances.forget(into)
 
     def draw_prior(self, prior, row, random):
         # Deviation D9: the paper draws mu_k0 ~ N(mu0, I_m), whatever Sigma0.
         m: cython.Py_ssize_t = self.mean.shape[2]
-        self.variances.known[row] = 0
+        self.covariances.forget(row)
         for a in range(m):
             self.mean[row, 0, a] = self.mean[prior, 0, a]
             for b in range(m):
@@ -304,15 +308,23 @@ class LinearGaussian(Emission):
         for a in range(m):
             self.mean[row, 0, a] += random.normal()
 
+    def shift_prior(self, prior, row, level):
+        m: cython.Py_ssize_t = self.mean.shape[2]
+        self.covariances.forget(row)
+        for a in range(m):
+            self.mean[row, 0, a] = level[a]
+            for b in range(m):
+                self.root[row, a, b] = self.root[prior, a, b]
+
     def coefficient_distance(self, a, b):
         farthest: cython.double = 0.0
         variance: cython.double
         gap: cython.double
         m: cython.Py_ssize_t = self.mean.shape[2]
-        self.variances.compute(self.root, a)
-        self.variances.compute(self.root, b)
+        self.covariances.write_variance(self.root, a)
+        self.covariances.write_variance(self.root, b)
         for j in range(m):
-            variance = self.variances.value[a, j] + self.variances.value[b, j]
+            variance = self.covariances.variance[a, j] + self.covariances.variance[b, j]
             gap = self.mean[a, 0, j] - self.mean[b, 0, j]
             farthest = max(farthest, gap * gap / variance)
         return beyond_chance(farthest, m)
@@ -321,23 +333,20 @@ class LinearGaussian(Emission):
         m: cython.Py_ssize_t = self.mean.shape[2]
         for i in range(m):
             self.scratch[i] = self.mean[a, 0, i] - self.mean[b, 0, i]
-            for j in range(m):
-                self.covariance[i, j] = 0.0
-        transpose(self.root, a, self.transposed)
-        add_covariance(self.transposed, 1.0, self.covariance)
-        transpose(self.root, b, self.transposed)
-        add_covariance(self.transposed, 1.0, self.covariance)
-        return beyond_chance_jointly(squared_mahalanobis(self.covariance, self.scratch), m)
+        squared: cython.double = self.covariances.squared_distance(
+            self.root, a, 1.0, b, 1.0, self.scratch
+        )
+        return beyond_chance_jointly(squared, m)
 
     # ------------------------------------------------------------------ memory, description
 
     def resize_rows(self, capacity):
         Emission.resize_rows(self, capacity)
-        self.variances.resize(capacity)
+        self.covariances.resize(capacity)
 
     def share_rows(self, other):
         Emission.share_rows(self, other)
-        self.variances.resize(self.root.shape[0])
+        self.covariances.resize(self.root.shape[0])
 
     def resize_candidates(self, islands, capacity):
         Emission.resize_candidates(self, islands, capacity)
@@ -351,9 +360,15 @@ class LinearGaussian(Emission):
         return self.steps.u.shape[1]
 
     def write_prior(self, row):
-        self.variances.known[row] = 0
+        self.covariances.forget(row)
         np.asarray(self.mean)[row, 0] = self.prior_mean
         np.asarray(self.root)[row] = self.prior_root
+
+    def prior_level(self):
+        if self.shape.width > 1 or not self.shape.shared:
+            return None
+        variance = (self.prior_root**2).sum(axis=1) + np.diag(self.noise)
+        return np.array([self.prior_mean, np.sqrt(variance)])
 
     def designs(self, features):
         if features.ndim == 3:

@@ -16,7 +16,8 @@ from __future__ import annotations
 import cython
 import numpy as np
 from cython.cimports.libc.math import cos, exp, log, sin, sqrt
-from scipy import special
+
+from regimekit.distributions.normal import normal_quantile
 
 MIN_EFFECTIVE_SHARE = cython.declare(cython.double, 0.5)  # of the points; below, redraw
 MIN_TEMPERED_SHARE = cython.declare(cython.double, 0.125)  # effective points of a redraw
@@ -191,7 +192,7 @@ def quasi_normal_points(n, side):
     """
     strides = np.array([STRIDE_1, STRIDE_2, STRIDE_3, STRIDE_4])[:side]
     positions = (0.5 + np.arange(1, n + 1)[:, None] * strides) % 1.0
-    points = special.ndtri(np.clip(positions, 1e-12, 1 - 1e-12))
+    points = normal_quantile(np.clip(positions, 1e-12, 1 - 1e-12))
     points -= points.mean(axis=0)
     factor = np.linalg.cholesky(points.T @ points / n)
     return np.linalg.solve(factor, points.T).T

@@ -1,8 +1,7 @@
 from regimekit.core.random cimport RandomSource
 from regimekit.ihmm.emissions.base cimport Emission
 from regimekit.ihmm.emissions.linear cimport (
-    WIDE, RowVariances, Steps, add_covariance, beyond_chance, beyond_chance_jointly, bounded, dot,
-    squared_mahalanobis, transpose,
+    WIDE, RowCovariances, Steps, beyond_chance, beyond_chance_jointly, bounded, dot,
 )
 from regimekit.ihmm.weights cimport CONTAMINATION, LOG_PI, MAX_LENGTH, OUTLIER_DOF, update_weight2
 
@@ -18,8 +17,8 @@ cdef class StudentT(Emission):
     cdef public Steps steps
     cdef public double[:, :, ::1] work_factor
     cdef public double[::1] work_dof, q, start_q
-    cdef double[:, ::1] lower, basis, copy, covariance, transposed
-    cdef RowVariances variances
+    cdef double[:, ::1] lower, basis, copy
+    cdef RowCovariances covariances
     cdef double[::1] white, residual, rest, column, gap
     cdef void begin(self, Py_ssize_t place, Py_ssize_t row) noexcept nogil
     cdef void predict(self, Py_ssize_t place, Py_ssize_t row) noexcept nogil
@@ -40,6 +39,9 @@ cdef class StudentT(Emission):
     cdef void finalize(self, Py_ssize_t place, Py_ssize_t row, Py_ssize_t into) noexcept nogil
     cdef void draw_prior(
         self, Py_ssize_t prior, Py_ssize_t row, RandomSource random
+    ) noexcept nogil
+    cdef void shift_prior(
+        self, Py_ssize_t prior, Py_ssize_t row, double[::1] level
     ) noexcept nogil
     cdef double coefficient_distance(self, Py_ssize_t a, Py_ssize_t b) noexcept nogil
     cdef double joint_distance(self, Py_ssize_t a, Py_ssize_t b) noexcept nogil

@@ -62,15 +62,12 @@ if not cython.compiled:
     from regimekit.ihmm.emissions.base import Emission
     from regimekit.ihmm.emissions.linear import (
         WIDE,
-        RowVariances,
+        RowCovariances,
         Steps,
-        add_covariance,
         beyond_chance,
         beyond_chance_jointly,
         bounded,
         dot,
-        squared_mahalanobis,
-        transpose,
     )
     from regimekit.ihmm.weights import (
         CONTAMINATION,
@@ -102,8 +99,7 @@ class StudentTSettings(EmissionSettings):
     """
 
     prior_mean: Any = field(
-        default=0.0,
-        metadata={"doc": "mean of the coefficients: a number or a vector."},
+        default=0.0, metadata={"doc": "mean of the coefficients: a number or a vector."}
     )
     prior_var: Any = field(
         default=1.0,
@@ -129,8 +125,7 @@ class StudentTSettings(EmissionSettings):
         },
     )
     consistent: bool = field(
-        default=True,
-        metadata={"doc": "correct the learnt variance for the effect of the weight."},
+        default=True, metadata={"doc": "correct the learnt variance for the effect of the weight."}
     )
 
     def build(self, shape, scoring, longest):
@@ -207,13 +202,12 @@ class StudentT(Emission):
         self.white, self.residual = np.zeros(d), np.zeros(d)
         self.rest, self.column, self.copy = np.zeros(d), np.zeros(d), np.zeros((d, d))
         self.gap = np.zeros(m)
-        self.covariance, self.transposed = np.zeros((2, m, m))
-        self.variances = RowVariances(m)
+        self.covariances = RowCovariances(m)
 
     # ------------------------------------------------------------------ kernels
 
     def begin(self, place, row):
-        self.steps.taken[place] = 0
+        self.steps.begin(place)
         for i in range(self.dim):
             for j in range(self.dim):
                 self.work_factor[place, i, j] = self.factor[row, i, j]
@@ -222,13 +216,15 @@ class StudentT(Emission):
     def predict(self, place, row):
         # Student-t with location M f and spread (1 + q) Psi / nu.
         fitted: cython.double
-        self.steps.project(place, 0, self.root, row, self.observation.design)
-        for j in range(self.dim):
-            fitted = self.fit(row, j)
-            self.predictive.location[place, j] = fitted
-            self.predictive.start_location[place, j] = fitted
-        if self.steps.taken[place] > 0:
+        if self.steps.starts(place, self.observation.number):
+            self.steps.project(place, 0, self.root, row, self.observation.design)
+            for j in range(self.dim):
+                fitted = self.fit(row, j)
+                self.predictive.location[place, j] = fitted
+                self.predictive.start_location[place, j] = fitted
+        if self.steps.passed[place] < self.steps.taken[place]:
             self.steps.advance(place, 0, self.predictive.location, 0)
+            self.steps.passed[place] = self.steps.taken[place]
         self.q[place] = self.steps.product(place, 0, 0)
         self.predictive.dof[place] = self.work_dof[place]
         self.write_spread(
@@ -412,7 +408,7 @@ class StudentT(Emission):
 
     def finalize(self, place, row, into):
         self.steps.apply(place, row, into, self.mean, self.root)
-        self.variances.known[into] = 0
+        self.covariances.forget(into)
         for i in range(self.dim):
             for j in range(self.dim):
                 self.factor[into, i, j] = self.work_factor[place, i, j]
@@ -421,7 +417,7 @@ class StudentT(Emission):
     def draw_prior(self, prior, row, random):
         # Deviation D9: the paper draws the mean from N(mu0, I).
         m: cython.Py_ssize_t = self.mean.shape[2]
-        self.variances.known[row] = 0
+        self.covariances.forget(row)
         for i in range(m):
             for j in range(m):
                 self.root[row, i, j] = self.root[prior, i, j]
@@ -433,6 +429,15 @@ class StudentT(Emission):
             for a in range(m):
                 self.mean[row, j, a] = self.mean[prior, j, a] + random.normal()
 
+    def shift_prior(self, prior, row, level):
+        self.covariances.forget(row)
+        self.root[row, 0, 0] = self.root[prior, 0, 0]
+        self.dof[row] = self.dof[prior]
+        for i in range(self.dim):
+            self.mean[row, i, 0] = level[i]
+            for j in range(self.dim):
+                self.factor[row, i, j] = self.factor[prior, i, j]
+
     def coefficient_distance(self, a, b):
         # Rows whose noise differs by a factor are distant, too.
         farthest: cython.double = 0.0
@@ -442,8 +447,8 @@ class StudentT(Emission):
         uncertainty: cython.double
         variance: cython.double
         gap: cython.double
-        self.variances.compute(self.root, a)
-        self.variances.compute(self.root, b)
+        self.covariances.write_variance(self.root, a)
+        self.covariances.write_variance(self.root, b)
         for i in range(self.dim):
             noise_a = dot(self.factor[a, i], self.factor[a, i]) / self.dof[a]
             noise_b = dot(self.factor[b, i], self.factor[b, i]) / self.dof[b]
@@ -451,8 +456,8 @@ class StudentT(Emission):
             uncertainty = 0.5 / self.dof[a] + 0.5 / self.dof[b]
             farthest = max(farthest, log_gap * log_gap / uncertainty)
             for j in range(self.mean.shape[2]):
-                variance = noise_a * self.variances.value[a, j]
-                variance += noise_b * self.variances.value[b, j]
+                variance = noise_a * self.covariances.variance[a, j]
+                variance += noise_b * self.covariances.variance[b, j]
                 gap = self.mean[a, i, j] - self.mean[b, i, j]
                 farthest = max(farthest, gap * gap / variance)
         return beyond_chance(farthest, self.dim * self.mean.shape[2])
@@ -460,31 +465,28 @@ class StudentT(Emission):
     def joint_distance(self, a, b):
         # The largest over the coordinates of y.
         farthest: cython.double = 0.0
-        noise: cython.double
+        noise_a: cython.double
+        noise_b: cython.double
+        squared: cython.double
         m: cython.Py_ssize_t = self.mean.shape[2]
         for i in range(self.dim):
             for j in range(m):
                 self.gap[j] = self.mean[a, i, j] - self.mean[b, i, j]
-                for k in range(m):
-                    self.covariance[j, k] = 0.0
-            transpose(self.root, a, self.transposed)
-            noise = dot(self.factor[a, i], self.factor[a, i]) / self.dof[a]
-            add_covariance(self.transposed, noise, self.covariance)
-            transpose(self.root, b, self.transposed)
-            noise = dot(self.factor[b, i], self.factor[b, i]) / self.dof[b]
-            add_covariance(self.transposed, noise, self.covariance)
-            farthest = max(farthest, squared_mahalanobis(self.covariance, self.gap))
+            noise_a = dot(self.factor[a, i], self.factor[a, i]) / self.dof[a]
+            noise_b = dot(self.factor[b, i], self.factor[b, i]) / self.dof[b]
+            squared = self.covariances.squared_distance(self.root, a, noise_a, b, noise_b, self.gap)
+            farthest = max(farthest, squared)
         return beyond_chance_jointly(farthest, self.dim * m)
 
     # ------------------------------------------------------------------ memory, description
 
     def resize_rows(self, capacity):
         Emission.resize_rows(self, capacity)
-        self.variances.resize(capacity)
+        self.covariances.resize(capacity)
 
     def share_rows(self, other):
         Emission.share_rows(self, other)
-        self.variances.resize(self.root.shape[0])
+        self.covariances.resize(self.root.shape[0])
 
     def resize_candidates(self, islands, capacity):
         Emission.resize_candidates(self, islands, capacity)
@@ -500,11 +502,17 @@ class StudentT(Emission):
         return self.steps.u.shape[1]
 
     def write_prior(self, row):
-        self.variances.known[row] = 0
+        self.covariances.forget(row)
         np.asarray(self.mean)[row] = self.prior_mean
         np.asarray(self.root)[row] = self.prior_root
         np.asarray(self.factor)[row] = self.prior_factor
         self.dof[row] = self.prior_dof
+
+    def prior_level(self):
+        if self.shape.width > 1:
+            return None
+        spread = 1.0 + float(self.prior_root[0, 0]) ** 2
+        return np.array([self.prior_mean[:, 0], np.sqrt(spread * np.diag(self.prior_noise))])
 
     def designs(self, features):
         return features if features.ndim == 3 else features[:, None]
@@ -516,7 +524,7 @@ class StudentT(Emission):
             raise SnapshotError("Invalid snapshot: degrees of freedom must be positive.")
 
     def noise_covariance(self):
-        # The guess of the prior, because the noise of a regime is not known beforehand.
+        # The prior guess, because the noise of a regime is unknown.
         return self.prior_noise
 
     def coefficients(self, row):
