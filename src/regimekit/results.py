@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regimekit.core import display
-from regimekit.core.exceptions import RegimekitError
+from regimekit.core.exceptions import RegimekitError, whole
 
 Array = NDArray[np.float64]
 
@@ -19,6 +19,9 @@ RETURNED = "regime returned"
 PRUNED = "regime pruned"
 OUTLIER = "outlier"
 CHANGES = (OPENED, RETURNED)  # exactly one of them for every change of the reported regime
+
+UNKNOWN, NORMAL, FAULT = "unknown", "normal", "fault"
+STATUSES = (UNKNOWN, NORMAL, FAULT)  # of a regime
 
 NO_REGIME = -1  # before the first batch has been seen
 _WIDEST = 10  # regimes whose transitions fit a terminal
@@ -43,6 +46,11 @@ class Event(NamedTuple):
     since: int = 0
     label: Any = None
 
+    @property
+    def is_change(self) -> bool:
+        """Whether one regime follows another; the first regime of a stream is no change."""
+        return self.kind in CHANGES and self.previous != NO_REGIME
+
 
 class Regime(NamedTuple):
     """A regime in memory.
@@ -55,6 +63,17 @@ class Regime(NamedTuple):
         mean: posterior mean of its coefficients.
         sd: posterior standard deviation of its coefficients.
         probability: share of the particles' weight that remembers it.
+        typical: median of the observations assigned to it: a number, or (d,) for d > 1; NaN if
+            none was observed. A change that was recognised late is dated back.
+        low: their 5 % quantile.
+        high: their 95 % quantile.
+        share: share of all observations that are assigned to it.
+        duration: median length of a visit in observations. A visit is a stretch of consecutive
+            observations in the regime; the one under way counts as it is.
+        n_visits: number of visits.
+        name: name given by the user, or "".
+        status: "unknown", or "normal" or "fault" as labelled by the user.
+        summary: one sentence that states what distinguishes it from the other regimes.
     """
 
     id: int
@@ -64,8 +83,19 @@ class Regime(NamedTuple):
     mean: Array
     sd: Array
     probability: float = 1.0
+    typical: Any = float("nan")
+    low: Any = float("nan")
+    high: Any = float("nan")
+    share: float = float("nan")
+    duration: float = float("nan")
+    n_visits: int = 0
+    name: str = ""
+    status: str = UNKNOWN
+    summary: str = ""
 
     def __repr__(self) -> str:
+        if self.summary:
+            return display.short(f"Regime({self.id}: {self.summary})")
         seen = f"{display.count(self.visits, 'observation')}, {self.first_seen} to {self.last_seen}"
         mean, sd = display.vector(self.mean), display.vector(self.sd)
         return display.short(f"Regime({self.id}: mean {mean}, sd {sd}; {seen})")
@@ -109,6 +139,10 @@ class Step(NamedTuple):
         n_regimes: number of regimes in particles with most of the weight.
         ess: effective sample size of the particles.
         log_score: log predictive density of the observation before the update.
+        anomaly_score: 1 - p, p the two-sided tail probability of the observation under its
+            forecast (`Forecast.anomaly_score`); NaN if it is missing. While the regime is a fault,
+            p is that in the regimes that are no faults, times the probability of no fault, if that
+            is smaller.
         settled: number of latest observations whose regime is final with this update: the
             whole batch at its end, 0 inside it.
         events: what became known with this observation.
@@ -122,6 +156,7 @@ class Step(NamedTuple):
     n_regimes: int = 0
     ess: float = 1.0
     log_score: float = float("nan")
+    anomaly_score: float = float("nan")
     settled: int = 1
     events: tuple[Event, ...] = ()
 
@@ -135,6 +170,28 @@ class Step(NamedTuple):
         return display.short(f"Step({', '.join(parts)})")
 
 
+def retrospective_path(
+    regime: NDArray[np.int64], events: list[Event], first: int = 0, lag: int | None = None
+) -> NDArray[np.int64]:
+    """Return the path of regimes with each change dated back to where it began.
+
+    Args:
+        regime: (T,) regimes as reported.
+        events: events of the run.
+        first: index of the first observation in the stream.
+        lag: apply to each row only what was known so many observations later; None for all.
+
+    Returns:
+        (T,) regimes. Rows before the first regime is known get the first regime.
+    """
+    path = regime.copy()
+    for event in events:
+        if event.kind in CHANGES:
+            known = event.since if lag is None else max(event.since, event.time - lag)
+            path[max(known - first, 0) : event.time - first] = event.regime
+    return path
+
+
 @dataclass(eq=False)
 class Run:
     """One row per observation of a stream; each row uses only the data up to it, except `path`.
@@ -142,7 +199,7 @@ class Run:
     `mean`, `median`, `sd`, `lower`, `upper` describe the one-step forecast made *before* the
     observation `y`, (T,) for d = 1, (T, d) otherwise; `lower` .. `upper` is its central interval
     of probability `level`. `path` is the regime of each observation in retrospect, with every
-    change dated to where it began (`Event.since`).
+    change dated to where it began (`Event.since`). `anomaly_score` is as in `Step`.
     """
 
     y: Array
@@ -152,6 +209,7 @@ class Run:
     lower: Array
     upper: Array
     log_score: Array
+    anomaly_score: Array
     weight: Array
     outlier: NDArray[np.bool_]
     regime: NDArray[np.int64]
@@ -194,6 +252,24 @@ class Run:
     def known_changepoints(self) -> list[int]:
         """Rows at which the changes were known: where the reported `regime` changes."""
         return _boundaries(self.regime)
+
+    def smoothed(self, lag: int) -> NDArray[np.int64]:
+        """Return the regime of each observation as it was known `lag` observations later.
+
+        Fixed-lag smoothing of the reported regimes: a change moves a row to its regime if it was
+        known at most `lag` observations after the row. Lag 0 is `regime`; a lag as long as the
+        stream is `path`.
+
+        Args:
+            lag: number of observations to wait for.
+
+        Returns:
+            (T,) regime ids.
+
+        Raises:
+            RegimekitError: If `lag` is negative or not a whole number.
+        """
+        return retrospective_path(self.regime, self.events, self.first, whole("lag", lag, least=0))
 
     def columns(self) -> dict[str, NDArray[Any]]:
         """Return the rows as columns by name, (T,) each (`mean_0`, `mean_1`, .. for d > 1)."""
@@ -319,6 +395,7 @@ _SCALAR_COLUMNS = (
     "outlier",
     "change_probability",
     "log_score",
+    "anomaly_score",
     "n_regimes",
     "ess",
     "path",

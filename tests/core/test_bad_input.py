@@ -53,7 +53,7 @@ SETTINGS: list[tuple[str, dict[str, Any]]] = [
     ("weight", {"weight": ["imq"]}),
     ("default", {"rule": "defualt"}),
     ("rule", {"rule": 3}),
-    ("D14", {"rule": {"D14": "paper"}}),
+    ("D99", {"rule": {"D99": "paper"}}),
     ("rule['D1']", {"rule": {"D1": "ours"}}),
     ("rule['D1']", {"rule": {"D1": ["paper"]}}),
     ("particles", {"particles": 0}),

@@ -60,6 +60,7 @@ COLUMNS = {
     "outlier": "b",
     "change_probability": "f",
     "log_score": "f",
+    "anomaly_score": "f",
     "n_regimes": "i",
     "ess": "f",
     "path": "i",

@@ -14,7 +14,7 @@ import pytest
 
 import regimekit as rk
 from docs import signatures
-from regimekit.baselines import least_squares, naive
+from regimekit.baselines import naive
 from regimekit.baselines.beam import BeamSettings
 from regimekit.baselines.bocd import BocdSettings
 from regimekit.baselines.dsm_bocd import DsmSettings
@@ -46,7 +46,7 @@ HOMES: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "last_value": ((naive.LastValue,), {}),
     "seasonal_last_value": ((naive.SeasonalLastValue,), {}),
     "running_mean": ((naive.RunningMean,), {}),
-    "least_squares": ((least_squares.LeastSquares,), {}),
+    "least_squares": ((naive.LeastSquares,), {}),
 }
 # None in the signature: the default depends on other settings or on the emission.
 OPEN = {

@@ -7,7 +7,7 @@ from typing import Any
 
 from regimekit.core import display
 from regimekit.core.exceptions import RegimekitError
-from regimekit.results import Regime
+from regimekit.results import UNKNOWN, Regime
 
 _MAX_LISTED = 6  # regimes, coefficients and outliers
 
@@ -32,9 +32,9 @@ def summary(model: Any) -> str:
 
 def as_html(model: Any) -> str:
     """Describe a model as an HTML table: the summary line as caption, one row per regime."""
-    header = ["regime", "observations", "first seen", "last seen", "coefficients"]
+    header = ["regime", "status", "observations", "first seen", "last seen", "summary"]
     rows = [
-        [str(r.id), str(r.visits), str(r.first_seen), str(r.last_seen), _coefficients(model, r)]
+        [str(r.id), r.status, str(r.visits), str(r.first_seen), str(r.last_seen), r.summary]
         for r in _latest(_regimes(model))
     ]
     return display.html(summary(model), header if rows else [], rows)
@@ -142,18 +142,15 @@ def _describe_regimes(model: Any) -> list[str]:
         return ["Regimes: none yet."]
     now = max(regimes, key=lambda regime: regime.last_seen)
     lines = [f"Regimes: {display.count(len(regimes), 'regime')} in memory; last seen: {now.id}."]
-    for regime in _latest(regimes):
-        seen = f"{display.count(regime.visits, 'observation')}, "
-        seen += f"{regime.first_seen} to {regime.last_seen}"
-        lines.append(f"  regime {regime.id}: {_coefficients(model, regime)}; {seen}.")
-    return lines
+    return lines + [describe_regime(regime) for regime in _latest(regimes)]
 
 
-def _coefficients(model: Any, regime: Regime) -> str:
-    names = coefficient_labels(model, regime.mean.size)
-    described = [
-        f"{name} {display.number(mean)} (sd {display.number(sd)})"
-        for name, mean, sd in zip(names, regime.mean.ravel(), regime.sd.ravel(), strict=True)
-    ]
-    rest = len(described) - _MAX_LISTED
-    return ", ".join(described[:_MAX_LISTED]) + (f", and {rest} more" if rest > 0 else "")
+def describe_regime(regime: Regime) -> str:
+    """Return one line on a regime: name, status, summary and visits."""
+    label = f" {regime.name!r}" if regime.name else ""
+    status = "" if regime.status == UNKNOWN else f", {regime.status}"
+    if regime.n_visits == 0:
+        return f"  regime {regime.id}{label}{status}: no observations with statistics."
+    stays = f"{display.count(regime.n_visits, 'visit')}, median length {regime.duration:g}"
+    share = f"{regime.share:.0%} of the observations"
+    return f"  regime {regime.id}{label}{status}: {regime.summary}; {share}, {stays}."

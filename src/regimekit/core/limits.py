@@ -1,4 +1,4 @@
-"""Largest sizes that a model may be asked for.
+"""Largest sizes of a model.
 
 One table for arguments in Python, settings on the command line, requests to the service and
 snapshots. The values are far above any use; they keep a typing error or a crafted file from asking

@@ -5,6 +5,7 @@ A model has two operations: `predict` (pure) and `update` (one observation). A s
     _check(x)            validate covariates
     _predict(x)          forecast the next observation
     _observe(y, x)       forecast y, then update with it
+    _regimes()           regimes in memory
     settings()           arguments of the constructor as JSON values
     _pack() / _unpack()  state as JSON values and arrays
 
@@ -17,10 +18,11 @@ what `update` writes.
 
 from __future__ import annotations
 
+import copy
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import wraps
 from importlib import import_module
 from pathlib import Path
@@ -35,6 +37,7 @@ from regimekit.core import explain as explaining
 from regimekit.core.exceptions import RegimekitError, observation, whole
 from regimekit.core.limits import MAX_HORIZON
 from regimekit.core.recorder import Block, Recorder
+from regimekit.core.regime_book import RegimeBook
 from regimekit.distributions.forecast import Forecast, Forecasts
 from regimekit.preprocessing.alignment import Stream, read_stream
 from regimekit.preprocessing.calendar import Calendar
@@ -108,7 +111,7 @@ def _restore(
     make, arguments = recipe
     values, arrays = state
     model = make(*arguments)
-    model._unpack(Values(values), Arrays(arrays))
+    model.restore_state(Values(values), Arrays(arrays))
     model.__dict__ |= unsaved
     return model
 
@@ -132,10 +135,11 @@ class Model(ABC):
     _lock: Lock
     _warned: list[str]  # keys of the warnings emitted so far
     _calendar: Calendar | None = None  # labels of the stream, for those of future steps
+    _book: RegimeBook  # statistics and labels of the regimes
 
     def __new__(cls, *_: Any, **__: Any) -> Self:
         model = super().__new__(cls)
-        model._lock, model._warned, model.outliers = Lock(), [], []
+        model._lock, model._warned, model.outliers, model._book = Lock(), [], [], RegimeBook()
         return model
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -146,7 +150,7 @@ class Model(ABC):
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Pickle settings and packed state, because compiled state has no pickle."""
-        return _restore, (self._recipe(), self._pack(), self._unsaved())
+        return _restore, (self._recipe(), self._full_state(), self._unsaved())
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         return self.copy()
@@ -154,6 +158,7 @@ class Model(ABC):
     def __copy__(self) -> Self:
         twin = type(self).__new__(type(self))
         twin.__dict__ |= self.__dict__
+        twin._book = copy.copy(self._book)
         return twin
 
     def _recipe(self) -> tuple[Callable[..., Self], tuple[Any, ...]]:
@@ -207,7 +212,10 @@ class Model(ABC):
         Raises:
             RegimekitError: if y or x is invalid; the model is unchanged.
         """
-        step = self._update(observation(y, self.dim), self._check(x))
+        values = observation(y, self.dim)
+        step = self._book.assign_step(
+            values, self._update(values, self._check(x)), self.n_observations - 1
+        )
         if step.outlier:
             self._add_outliers([self.n_observations - 1])
         return step
@@ -291,8 +299,11 @@ class Model(ABC):
     ) -> Run:
         """Process a stream block by block: the only loop over a stream of the library."""
         rows = self._check_stream(series.values, table)
-        begin = time.perf_counter()
+        begin, at = time.perf_counter(), 0
         for block in self._blocks(series.values, rows, progress):
+            part = series.values[at : at + len(block.weight)]
+            at += len(part)
+            self._book.assign(part, block.scored(part))
             block.seconds = time.perf_counter() - begin
             for callback in callbacks:
                 callback(block)
@@ -375,8 +386,56 @@ class Model(ABC):
 
     @locked
     def regimes(self) -> list[Regime]:
-        """Return the regimes in memory, oldest first."""
+        """Return the regimes in memory, oldest first, with their statistics and labels."""
+        return self._book.described(self._regimes(), self._time_of)
+
+    def _time_of(self, row: int) -> Time | None:
+        return None if self._calendar is None else self._calendar.time_of(row)
+
+    def _regimes(self) -> list[Regime]:
+        """Return the regimes in memory without statistics and labels."""
         return []
+
+    @locked
+    def label_regime(self, id: int, name: str | None = None, status: str | None = None) -> None:
+        """Give a regime a name or a status; both are stored in snapshots.
+
+        A new regime is "unknown". While the reported regime is a fault, `Step.anomaly_score`
+        compares with the other regimes.
+
+        Args:
+            id: id of a regime in memory.
+            name: its name; "" for none. If it is None, the name does not change.
+            status: "normal", "fault" or "unknown". If it is None, the status does not change.
+
+        Raises:
+            RegimekitError: if the regime is not in memory, or a value is not valid.
+
+        Example:
+            >>> import regimekit as rk
+            >>> model = rk.br_ihmm()
+            >>> run = model.run([0.0, 0.1, -0.1, 0.2] * 5 + [8.0, 8.1, 7.9, 8.2] * 5)
+            >>> model.label_regime(1, name="valve open", status="normal")
+            >>> [(regime.id, regime.name, regime.status) for regime in model.regimes()]
+            [(0, '', 'unknown'), (1, 'valve open', 'normal')]
+        """
+        self._book.label([regime.id for regime in self._regimes()], id, name, status)
+
+    @locked
+    def set_regime_labels(self, labels: Mapping[int, tuple[str, str]]) -> None:
+        """Replace the labels of all regimes, also of those that are not in memory.
+
+        Args:
+            labels: (name, status) by id of a regime.
+
+        Raises:
+            RegimekitError: if a status is not valid.
+        """
+        self._book.set_labels(labels)
+
+    def regime_status(self, id: int) -> str:
+        """Return the status of a regime: "normal", "fault" or "unknown"."""
+        return self._book.status(id)
 
     @locked
     def transitions(self) -> Transitions:
@@ -413,7 +472,7 @@ class Model(ABC):
     @locked
     def to_bytes(self) -> bytes:
         """Return settings, state and random state as bytes for `from_bytes`; not a pickle."""
-        values, arrays = self._pack()
+        values, arrays = self._full_state()
         calendar = None if self._calendar is None else self._calendar.to_json()
         if calendar is not None:
             values = {**values, CALENDAR: calendar}
@@ -422,7 +481,7 @@ class Model(ABC):
     @locked
     def state_bytes(self) -> int:
         """Return the number of bytes of the arrays in its state."""
-        return sum(array.nbytes for array in self._pack()[1].values())
+        return sum(array.nbytes for array in self._full_state()[1].values())
 
     def save(self, path: str | Path) -> None:
         """Write the model to a file for `regimekit.load`."""
@@ -431,9 +490,24 @@ class Model(ABC):
     @locked
     def copy(self) -> Self:
         """Return an independent model with the same state."""
-        values, arrays = self._pack()
+        values, arrays = self._full_state()
         copies = {name: array.copy() for name, array in arrays.items()}
         return cast(Self, _restore(self._recipe(), (values, copies), self._unsaved()))
+
+    def _full_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return the state with the statistics and labels of the regimes."""
+        values, arrays = self._pack()
+        more, own = self._book.pack()
+        return values | more, arrays | own
+
+    def restore_state(self, values: Values, arrays: Arrays) -> None:
+        """Restore the state that `_full_state` returned.
+
+        Raises:
+            SnapshotError: if it is invalid.
+        """
+        self._unpack(values, arrays)
+        self._book.unpack(values, arrays, getattr(self, "time", None), self.dim)
 
     @abstractmethod
     def settings(self) -> dict[str, Any]:
@@ -453,7 +527,11 @@ class Model(ABC):
 
     def _update(self, y: Array, x: Any) -> Step:
         """Update with y; faster than `_observe` if a model needs no forecast for it."""
-        return self._observe(y, x)[1]
+        forecast, step = self._observe(y, x)
+        # In a stack as in a run, so that both have the same bits.
+        return step._replace(
+            anomaly_score=float(Forecasts.stack([forecast]).anomaly_score(y[None])[0])
+        )
 
     @abstractmethod
     def _observe(self, y: Array, x: Any) -> tuple[Forecast, Step]: ...

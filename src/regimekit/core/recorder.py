@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from regimekit.core.exceptions import RegimekitError
 from regimekit.distributions.forecast import Forecast, Forecasts
 from regimekit.preprocessing.frames import Series, chosen
-from regimekit.results import CHANGES, Event, Run, Step
+from regimekit.results import Event, Run, Step, retrospective_path
 
 Array = NDArray[np.float64]
 
@@ -40,6 +40,7 @@ class Block:
     n_regimes: NDArray[np.int64]
     ess: Array
     settled: NDArray[np.int64]
+    anomaly_score: Array = field(default_factory=lambda: np.empty(0))
     events: list[Event] = field(default_factory=list)
     first: int = 0
     seconds: float = 0.0
@@ -54,6 +55,11 @@ class Block:
         events = [event for step in steps for event in step.events]
         return cls(forecasts=forecasts, **columns, events=events, first=first)
 
+    def scored(self, y: Array) -> Block:
+        """Set the anomaly scores of the observations (T, d); return the block."""
+        self.anomaly_score = Forecasts.stack(self.forecasts).anomaly_score(y)
+        return self
+
     def step(self, t: int) -> Step:
         """Return the step of its t-th observation, as `update` does."""
         return Step(
@@ -64,6 +70,7 @@ class Block:
 
 _KINDS: dict[str, Any] = {
     "log_score": float,
+    "anomaly_score": float,
     "weight": float,
     "outlier": bool,
     "regime": np.int64,
@@ -133,23 +140,3 @@ def _labelled(event: Event, index: Any, first: int) -> Event:
     """Add the caller's label of the time at which an event began, if that is in this run."""
     row = event.since - first
     return event._replace(label=index[row]) if 0 <= row < len(index) else event
-
-
-def retrospective_path(
-    regime: NDArray[np.int64], events: list[Event], first: int = 0
-) -> NDArray[np.int64]:
-    """Return the path of regimes with each change dated back to where it began.
-
-    Args:
-        regime: (T,) regimes as reported.
-        events: events of the run.
-        first: index of the first observation in the stream.
-
-    Returns:
-        (T,) regimes. Rows before the first regime is known get the first regime.
-    """
-    path = regime.copy()
-    for event in events:
-        if event.kind in CHANGES:
-            path[max(event.since - first, 0) : event.time - first] = event.regime
-    return path

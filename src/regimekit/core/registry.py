@@ -92,15 +92,12 @@ _ENTRIES = (
     ),
     Entry("last_value", "regimekit.baselines.naive", "latest observation", "trivial"),
     Entry(
-        "seasonal_last_value",
-        "regimekit.baselines.naive",
-        "observation one season ago",
-        "trivial",
+        "seasonal_last_value", "regimekit.baselines.naive", "observation one season ago", "trivial"
     ),
-    Entry("running_mean", "regimekit.baselines.naive", "mean of all observations", "trivial"),
+    Entry("running_mean", "regimekit.baselines.naive", "mean of the observations", "trivial"),
     Entry(
         "least_squares",
-        "regimekit.baselines.least_squares",
+        "regimekit.baselines.naive",
         "online least squares on the same features, without regimes",
         "trivial",
     ),
@@ -211,7 +208,7 @@ def from_bytes(data: bytes) -> Model:
         content.check_state(model.state_version)
         if CALENDAR in content.values:
             model._calendar = Calendar.from_json(content.values[CALENDAR])
-        model._unpack(content.values, content.arrays)
+        model.restore_state(content.values, content.arrays)
         content.refuse_unread()
     except SnapshotError:
         raise
