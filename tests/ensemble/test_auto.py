@@ -131,7 +131,7 @@ def test_a_season_is_found_and_explained(rng: np.random.Generator) -> None:
     assert set(run.regime.tolist()) == {0}
     assert sum(model.weights.values()) == pytest.approx(1.0)
     assert model.weights["regimes, season lags"] > model.weights["regimes, season"] == 0.0
-    assert "Regimes, inferred from season:" in text
+    assert "Regimes, inferred from the level and spread of the observations: 1" in text
     twin = rk.from_bytes(model.to_bytes())
     assert twin.run([20.0, 25.0]).mean.tolist() == model.run([20.0, 25.0]).mean.tolist()
 
@@ -206,7 +206,7 @@ def test_levels_are_read_as_regimes(rng: np.random.Generator) -> None:
     assert np.mean(run.regime == truth) > 0.8
     means = [regime.mean[0] for regime in model.regimes()]
     np.testing.assert_allclose(means, [1e4, 1e4 + 2400], atol=150)
-    assert "inferred from level" in model.explain()
+    assert "inferred from the level and spread" in model.explain()
 
 
 def test_a_regime_feature_of_ones_own(rng: np.random.Generator) -> None:
@@ -300,3 +300,35 @@ def test_predict_changes_nothing_and_forecasts_do_not_either(rng: np.random.Gene
         if t % 20 == 19:
             asked.forecast(4, x[:4])
         assert same(asked.update(y[t], x[t]), plain.update(y[t], x[t]))
+
+
+@pytest.mark.parametrize("kind", ["equal", "jitter", "half", "lattice", "drift"])
+@pytest.mark.parametrize("length", [24, 60])
+def test_a_stuck_sensor_makes_no_interval_explode(kind: str, length: int) -> None:
+    """No interval is wider than the range of the past; afterwards most values are covered again."""
+    rng = np.random.default_rng(0)
+    first, n = 216, 216 + length + 100
+    y = 35 + 5 * np.sin(2 * np.pi * np.arange(n) / 24) + 0.9 * rng.normal(size=n)
+    stuck, usual = y[first - 1], y[first : first + length]
+    y[first : first + length] = {
+        "equal": np.full(length, stuck),
+        "jitter": stuck + 0.0005 * rng.normal(size=length),
+        "half": np.where(rng.random(length) < 0.5, stuck, usual),
+        "lattice": np.round(stuck) + 0.001 * rng.integers(-1, 2, length),
+        "drift": stuck + 1e-6 * np.arange(length),
+    }[kind]
+    model = rk.auto()
+    run = model.run(y)
+    assert (run.upper - run.lower)[40:].max() < 1.2 * np.ptp(y)
+    inside = (run.lower <= y) & (y <= run.upper)
+    assert inside[first + length + 20 :].mean() > 0.7
+    assert model.engine.scaling.scale[0] > 0.3
+
+
+def test_no_interval_is_much_wider_than_the_range_of_the_past() -> None:
+    """Steps of a millionth for 400 observations, then noise again: units change twice."""
+    rng = np.random.default_rng(1)
+    y = 35 + 5 * np.sin(2 * np.pi * np.arange(716) / 24) + 0.9 * rng.normal(size=716)
+    y[216:616] = y[215] + 1e-6 * np.arange(400)
+    run = rk.auto().run(y)
+    assert (run.upper - run.lower)[100:].max() < 3 * np.ptp(y)

@@ -72,3 +72,23 @@ def test_a_yearly_season_of_days_is_used_from_its_second_year_on():
     model.run(y[:580])
     ahead = np.array([forecast.median for forecast in model.forecast(180)])
     assert np.abs(ahead - y[580:]).mean() < 2.5  # the last value has about 9
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_named_year_of_days_beats_the_value_of_last_year(seed):
+    """Three years of daily maximum temperature: used, and ahead of the value one year before."""
+    rng = np.random.default_rng(seed)
+    n, year = 4 * 365, np.arange(4 * 365) / 365.25
+    weather = np.zeros(n)
+    for t in range(1, n):
+        weather[t] = 0.75 * weather[t - 1] + 2.6 * rng.normal()
+    y = 16 - 11 * np.cos(2 * np.pi * (year - 0.05)) + 1.5 * np.sin(4 * np.pi * year) + weather
+    model = rk.auto(seasons=365)
+    model.run(y[: 3 * 365])
+    assert model.found_seasons == [365]
+    assert "Season of 365 observations: used for forecasts" in model.explain()
+    ahead = model.forecast(365)
+    mae = np.abs(ahead.median - y[3 * 365 :]).mean()
+    assert mae < np.abs(y[3 * 365 :] - y[2 * 365 : 3 * 365]).mean()
+    lower, upper = ahead.interval(0.9)
+    assert lower.min() > y[: 3 * 365].min() - 5 and upper.max() < y[: 3 * 365].max() + 5

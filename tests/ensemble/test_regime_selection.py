@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
+import regimekit as rk
 from regimekit.ensemble.regime_selection import EARLY, HOLD, TRACE, WARM_UP, RegimeSelection
 from regimekit.serialization.schema import pack_state, unpack_state
 from regimekit.serialization.validation import Arrays, Values
@@ -111,3 +113,49 @@ def test_a_change_begins_after_the_one_before_it() -> None:
         selection.observe(0, 4 if t < 150 else 15 if t < 170 else 17, date > 0, t, date)
         told += selection.hear(t, np.zeros(1))
     assert [e.since for e in told[1:]] == [143, 144]
+
+
+@pytest.mark.parametrize("regimes", ["auto", "dynamics"])
+@pytest.mark.parametrize("dim", [1, 2])
+def test_events_transitions_and_probabilities_agree(regimes: str, dim: int) -> None:
+    """Three levels that return, and two spikes."""
+    rng = np.random.default_rng(1)
+    level, path = 0, []
+    while len(path) < 1500:
+        path += [level] * int(rng.integers(60, 200))
+        level = (level + int(rng.integers(1, 3))) % 3
+    y = np.array([0.0, 6.0, -7.0])[path[:1500], None] * [1.0, 0.5][:dim]
+    y = y + rng.standard_normal((1500, dim))
+    y[[400, 1300], 0] += [15.0, -12.0]
+    model = rk.make("auto", regimes=regimes)
+    run = model.run(y)
+    changes = [event for event in run.events if event.is_change]
+    assert len(changes) == len(run.known_changepoints) == len(run.changepoints) > 8
+    ids, matrix = model.transitions()
+    assert ids == [regime.id for regime in model.regimes()]
+    stays = np.array([regime.visits for regime in model.regimes()])
+    assert stays.sum() == len(run)
+    # Each row is the counts of its regime over one more than their sum.
+    counts = matrix / (1.0 - matrix.sum(axis=1, keepdims=True))
+    moves = np.zeros_like(counts)
+    for event in changes:
+        moves[event.previous, event.regime] += 1
+    np.testing.assert_allclose(counts - np.diag(np.diag(counts)), moves, atol=1e-6)
+    assert (run.regime_probability > 0.0).all() and (run.regime_probability <= 1.0).all()
+    known = np.array(run.known_changepoints)
+    assert (run.change_probability[known] > 0.7).all()
+    # After the change the new regime is certain, and the next change improbable.
+    for shift in (1, 2, 3):
+        assert (run.regime_probability[known + shift] > 0.7).all()
+        assert (run.change_probability[known + shift] < 0.3).all()
+    assert (run.change_probability[[400, 401, 1300, 1301]] < 0.5).all()
+
+
+def test_while_a_change_is_held_back_the_reported_regime_is_improbable() -> None:
+    rng = np.random.default_rng(2)
+    y = np.repeat([0.0, 8.0, 0.0, 8.0], 100) + rng.standard_normal(400)
+    run = rk.make("auto", regimes="dynamics").run(y)
+    for event in (e for e in run.events if e.is_change):
+        before = slice(event.time - 2, event.time)
+        assert (run.regime_probability[before] < 0.5).all()
+        assert (run.change_probability[before] > 0.5).all()

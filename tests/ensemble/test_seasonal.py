@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
+import pandas as pd
 import pytest
 
 import regimekit as rk
@@ -13,6 +16,7 @@ from regimekit.ensemble.members import (
     SEASONAL,
     RegimeMember,
     SeasonalProfile,
+    SimpleMembers,
 )
 from regimekit.ensemble.seasonality import propose
 from regimekit.preprocessing.lag_buffer import LagBuffer
@@ -115,14 +119,63 @@ def test_a_season_is_taken_out_only_where_two_of_it_are_remembered() -> None:
         for periods in ([48, 336], [365], [7, 365])
     }
     assert taken == {(48, 336): [336], (365,): [], (7, 365): [7]}
-    assert [spec.name for spec in plan.season([365], 0)] == ["season lags"]
+    assert [spec.name for spec in plan.season([365], 0)] == ["season lags", "season differences"]
 
 
 def test_a_named_season_that_is_not_used_is_reported_with_the_reason() -> None:
     rng = np.random.default_rng(0)
     model = rk.auto(seasons=[7, 90, 365])
-    model.run(rng.standard_normal(100))
+    with pytest.warns(rk.RegimekitWarning) as seen:
+        model.run(rng.standard_normal(100))
     text = model.explain()
+    assert [str(w.message).split(" observations")[0] for w in seen] == [
+        f"The season of {period}" for period in (7, 90, 365)
+    ]
     assert "Season of 7 observations: not used; changes one season apart" in text
     assert "Season of 90 observations: not used yet; needs 126 observations, got 100" in text
     assert "Season of 365 observations: not used yet; needs more than 365 observations" in text
+
+
+def test_seasonal_differences_are_regressed_on_their_lags() -> None:
+    """Least squares on differences one season apart finds the coefficients they were made with."""
+    rng = np.random.default_rng(5)
+    y = np.zeros(600)
+    y[:12] = 10 * rng.normal(size=12)
+    for t in range(24, 600):
+        rest = 0.6 * (y[t - 1] - y[t - 13]) - 0.4 * (y[t - 12] - y[t - 24])
+        y[t] = y[t - 12] + rest + 0.1 * rng.normal()
+    spec = Spec("season differences", (1, 12), squares=True, regimes=False, difference=12)
+    members, buffer = SimpleMembers([spec], 1), LagBuffer(26, 1)
+    for value in y:
+        if buffer.count >= 24:
+            members.update(0, np.array([value]), buffer, 0, np.zeros(0), 0.0)
+        buffer.push(np.array([value]))
+    found = np.asarray(members.coefficient)[0, 0, 0]
+    np.testing.assert_allclose(found, [0.0, 0.6, -0.4], atol=0.06)
+    assert np.sqrt(members.square_variance[0, 0, 0]) == pytest.approx(0.1, rel=0.3)
+
+
+def test_a_second_season_keeps_the_first_in_the_order_of_a_snapshot() -> None:
+    """A model whose seasons changed from [24] to [24, 168] is saved, loaded and continued alike."""
+    rng = np.random.default_rng(6)
+    t = np.arange(700)
+    day = np.tile(np.cumsum(rng.normal(size=24)), 30)[:700]
+    y = 5 * day * np.where(t % 168 < 120, 1.0, 0.4) + rng.normal(size=700)
+    model = rk.auto()
+    model.run(y[:100])
+    assert model.engine.seasons == [24]
+    model.run(y[100:650])
+    assert set(model.engine.seasons) == {24, 168}
+    copy = rk.from_bytes(model.to_bytes())
+    np.testing.assert_array_equal(model.run(y[650:]).mean, copy.run(y[650:]).mean)
+
+
+def test_no_warning_for_seasons_in_use_or_implied_by_dates() -> None:
+    rng = np.random.default_rng(0)
+    t = np.arange(500)
+    model = rk.auto(seasons=[24, 400])
+    hours = np.arange("2024-01-01", "2024-01-05", dtype="datetime64[h]")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.run(5 * np.sin(2 * np.pi * t / 24) + rng.standard_normal(500))
+        rk.auto().run(pd.Series(rng.standard_normal(96), index=hours))

@@ -103,14 +103,28 @@ def test_a_snapshot_cannot_let_a_reader_rest(short: None) -> None:
         unpack_state(SleepingExperts(MAY_SLEEP), Values(values), Arrays(arrays))
 
 
-def test_it_is_heard_again_when_the_season_ends(short: None) -> None:
-    """The stream turns into an AR(3) that has no season."""
+def test_it_is_heard_again_when_the_season_ends(
+    short: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The stream turns into an AR(3): the member is woken, and sleep has cost nothing."""
     rng = np.random.default_rng(1)
     tail = [0.0, 0.0, 0.0]
     for _ in range(900):
         tail.append(0.2 * tail[-1] + 0.1 * tail[-2] + 0.65 * tail[-3] + 0.5 * rng.standard_normal())
-    model = rk.auto()
+    model, after = rk.auto(), np.array(tail[3:])
     model.run(seasonal(600))
-    model.run(np.array(tail[3:]))
-    assert model.engine is not None and model.engine.ensemble.sleeping.active[2]
-    assert model.weights[SLEEPING] > aggregation.MIN_WEIGHT
+    active, weight, mean = [], [], []
+    for part in np.split(after, 36):
+        mean.append(model.run(part).mean)
+        assert model.engine is not None
+        active.append(bool(model.engine.ensemble.sleeping.active[2]))
+        weight.append(model.weights[SLEEPING])
+    woken = [i for i in range(1, 36) if active[i] and not active[i - 1]]
+    assert woken and weight[woken[-1]] > 0.0
+    monkeypatch.setattr(aggregation, "MIN_WEIGHT", 0.0)
+    always = rk.auto()
+    always.run(seasonal(600))
+    ours, theirs = (
+        np.abs(m - after).mean() for m in (np.concatenate(mean), always.run(after).mean)
+    )
+    assert ours == pytest.approx(theirs, rel=0.01)

@@ -254,13 +254,13 @@ def _rule_cases() -> dict[str, Case]:
     for model, chosen in given.items():
         cases[f"{model}-rule-default"] = Case(model, chosen | {"rule": DEFAULT_RULE}, levels)
         cases[f"{model}-rule-paper"] = Case(model, chosen | {"rule": "paper"}, levels)
-        for k in (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 13):
+        for k in (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 13, 14, 15):
             settings, stream = chosen | {"rule": {f"D{k}": "paper"}}, levels
             if k in (2, 3) and model not in _IDLE:  # idle under contamination
                 settings |= {"weight": "imq"}
             if k == 13:
                 settings, stream = settings | {"features": [INTERCEPT, _lags(1)]}, lagged
-            if k not in _IDLE.get(model, ()):
+            if k not in _IDLE.get(model, ()) and (k < 14 or model == "br_ihmm"):
                 cases[f"{model}-rule-D{k}"] = Case(model, settings, stream)
     return cases
 

@@ -13,23 +13,35 @@ def auto(
     features: Terms | None = None,
     regime_features: Terms | None = None,
     seasons: int | Sequence[int] | None = None,
+    regimes: str = "auto",
     seed: int = 0,
 ) -> Auto:
-    """Regimes and honest forecasts of any stream, with nothing to set.
+    """Create an ensemble that infers regimes and gives calibrated forecasts with default settings.
 
-    It learns the stream's units, proposes lags and seasons, mixes regime models and simple
-    forecasters by what their distributions were worth, corrects its intervals as it goes, and
-    reads regimes with models of their own.
+    It estimates the units of the stream, proposes lags and seasons, weights regime models and
+    simple forecasters by the scores of their past forecasts, calibrates its intervals online, and
+    infers regimes by separate regime models.
 
     Args:
-        features: what to regress on instead of the lags it would propose. Without, the columns
-            of X, if X is given, are features too.
-        regime_features: what regimes are read from, instead of a choice between level, lag 1 and
-            season.
-        seasons: lengths of seasons that the stream may have, in observations, such as 12 for
-            months or [24, 168] for hours: they are found sooner then, and used if they help. Where
-            `run` is given dates, these say it. Without, seasons are looked for all the same.
-        seed: of all random draws.
+        features: features to regress on, instead of the proposed lags. By default the columns of
+            X, if X is given, are features too.
+        regime_features: features of the regime model. By default the level, lag 1 and a season are
+            compared.
+        seasons: lengths of possible seasons in observations, such as 12 for months or [24, 168]
+            for hours: they are detected sooner, and used if they help. If `run` is given dates,
+            they are derived from these. By default seasons are detected from the values.
+        regimes: what regimes are inferred from: "level" for level and spread of the observations,
+            "shape" for the mean and the spectrum of the latest periods of a periodic stream,
+            "dynamics" for the relation to lags, seasons, covariates or `regime_features`. By
+            default the dynamics if there are covariates or features, else the level, and, for
+            d = 1, the shape of a periodic stream that changes more often than its level, or less.
+        seed: seed of all random draws.
+
+    Returns:
+        The model, before its first observation.
+
+    Raises:
+        RegimekitError: If a setting is invalid; the message names it.
 
     Example:
         >>> import numpy as np
@@ -40,7 +52,7 @@ def auto(
         >>> 29_000 < model.predict().mean < 31_000, 500 < model.predict().sd < 1000
         (True, True)
     """
-    return Auto(features, regime_features, seasons, seed)
+    return Auto(features, regime_features, seasons, regimes, seed)
 
 
 __all__ = ["Auto", "auto"]

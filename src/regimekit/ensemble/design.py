@@ -33,6 +33,7 @@ PRIOR_VARIANCE = 100.0  # of a level and of the coefficient of a covariate, in u
 _NEAREST_LAGS = 3  # longer lags are of a season
 # Members that infer regimes, the simplest first. Lags beside columns infer those of a stream with
 # correlated errors, which columns alone would tile; lags 1 to 3 without columns have no regimes.
+VIEWS = ("auto", "level", "dynamics", "shape")
 REGIME_MODELS = ("level", "lag 1", "columns", "columns and lags", "your features", "season")
 _NO_PAST = np.zeros((0, 1))
 
@@ -83,7 +84,9 @@ class Spec(NamedTuple):
     squares: bool = False  # whether least squares on the same design is a member too
     forecasts: bool = True  # False: it only infers regimes
     infers: bool = False  # whether regimes may be inferred by it
-    season: int = 0  # the period of a season that is removed beforehand; 0 for none
+    regimes: bool = True  # False: least squares only
+    difference: int = 0  # the period of seasonal differences; 0 for none
+    season: int = 0  # period of a season that is removed from the series first; 0 for none
 
     @property
     def width(self) -> int:
@@ -125,6 +128,7 @@ def regime_settings(spec: Spec, dim: int, seed: int) -> dict[str, Any]:
         "particles": PARTICLES,
         "sticky": 10.0,
         "gamma_prior": prior.gamma,
+        "rule": {"D16": "paper", "D17": "paper", "D18": "paper"},
         "dim": dim,
         "seed": seed,
     }
@@ -179,7 +183,20 @@ class FeatureMap:
 class Lineup:
     """The members, given what the user asked for."""
 
-    def __init__(self, features: Any, regime_features: Any, seasons: Any = None) -> None:
+    def __init__(
+        self, features: Any, regime_features: Any, seasons: Any = None, regimes: str = "auto"
+    ) -> None:
+        if regimes not in VIEWS:
+            raise RegimekitError(
+                f"regimes must be one of {', '.join(VIEWS)}, got {regimes!r:.40}. Leave it out to "
+                "let the model decide."
+            )
+        if regime_features is not None and regimes not in ("auto", "dynamics"):
+            raise RegimekitError(
+                f"regimes: regime_features are given, and {regimes!r} does not use them. Leave one "
+                "of the two out."
+            )
+        self.regimes = regimes
         self.explicit = features is not None
         self.seasons = None if seasons is None else _periods(seasons)
         if self.explicit and self.seasons:
@@ -195,8 +212,9 @@ class Lineup:
     def to_json(self) -> dict[str, Any]:
         """Return the settings as JSON values."""
         pair = {"features": self.wanted, "regime_features": self.regime_features}
-        told: dict[str, Any] = {"seasons": None if self.seasons is None else list(self.seasons)}
-        return told | {k: None if w is None else w.features.to_json() for k, w in pair.items()}
+        chosen: dict[str, Any] = {"seasons": None if self.seasons is None else list(self.seasons)}
+        chosen["regimes"] = self.regimes
+        return chosen | {k: None if w is None else w.features.to_json() for k, w in pair.items()}
 
     @property
     def _maps(self) -> list[FeatureMap]:
@@ -291,16 +309,32 @@ class Lineup:
         return 0 if self.regime_features is None else self.regime_features.width(self.like)
 
     def season(self, periods: list[int], n_x: int) -> list[Spec]:
-        """Return the members with seasons: one infers regimes, if it can, and one forecasts."""
+        """Return the members with seasons: one infers regimes, if it can; the others forecast."""
         steps = sorted({1, 2, 3} | {k for s in periods for k in (s, s + 1)})
         columns = (0, n_x - self._regime_width)
         lags = Spec("season lags", tuple(steps), columns, squares=True)
+        specs = [lags]
+        if not n_x:
+            s = periods[0]
+            name = "season differences"
+            specs.append(Spec(name, (1, 2, s), squares=True, regimes=False, difference=s))
         # A season is averaged over at least two periods.
         known = [period for period in periods if 2 * period <= DEPTH]
         if not known:
-            return self._marked([lags])
+            return self._marked(specs)
         regimes = Spec("season", (1,), columns, forecasts=False, season=_longest(known))
-        return self._marked([regimes, lags])
+        return self._marked([regimes, *specs])
+
+    def views(self, dim: int, n_x: int) -> tuple[str, ...]:
+        """Return what regimes are inferred from; "shape" replaces the level of periodic streams.
+
+        Covariates and features define the relation whose regimes are asked for.
+        """
+        if self.regimes != "auto":
+            return (self.regimes,)
+        if n_x or self._maps:
+            return ("dynamics",)
+        return ("level", "shape") if dim == 1 else ("level",)
 
     @property
     def first_model(self) -> int:

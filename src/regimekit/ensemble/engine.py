@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import cython
 import numpy as np
-from cython.cimports.libc.math import isnan
+from cython.cimports.libc.math import isnan, sqrt
 
 from regimekit.distributions.mixture import Mixture
 from regimekit.ensemble import seasonality
@@ -17,12 +17,14 @@ from regimekit.ensemble.calibration import Calibration
 from regimekit.ensemble.ensemble import DEPTH, Ensemble
 from regimekit.ensemble.history import History
 from regimekit.ensemble.regime_selection import RegimeSelection
+from regimekit.ensemble.regime_views import LevelView
+from regimekit.ensemble.shape_view import ShapeView
 from regimekit.preprocessing.scaling import CovariateScaler, Standardizer
 from regimekit.results import OUTLIER, Event
 
 if not cython.compiled:
-    from regimekit.distributions.mixture import joint_log_density
-    from regimekit.distributions.student_t import log_mixture
+    from regimekit.distributions.mixture import joint_log_density, joint_tail
+    from regimekit.distributions.student_t import log_mixture, mixture_tail
 
 WINDOW = 1024  # observations stored to rebuild from
 LONG_WINDOW = 4096  # observations stored for a season of more than a quarter of WINDOW
@@ -31,6 +33,10 @@ _CHECK_INTERVAL = cython.declare(cython.longlong, 1000)
 _FIRST_CHECKS = list(range(8, 20)) + [round(20 * 1.1**k) for k in range(42)]
 # A probability of being regular below this makes an outlier.
 _OUTLIER = cython.declare(cython.double, 0.2)
+_MAX_VALUE = cython.declare(cython.double, 1e130)  # of an observation
+# Largest scale of a component: in ranges of the past, and, if that is more, in units.
+_MAX_RANGES = cython.declare(cython.double, 0.5)
+_MAX_UNITS = cython.declare(cython.double, 100.0)
 _MIN_WEIGHT = cython.declare(cython.double, 2.2250738585072014e-308)
 # Components of the forecast with a smaller share than this times the largest are dropped.
 _MIN_SHARE = cython.declare(cython.double, 1e-4)
@@ -46,6 +52,8 @@ _WRONG_COVERAGE = cython.declare(cython.double, 0.08)
 _OUTLIERS_AFTER = cython.declare(cython.longlong, 100)
 _COVERAGE_AFTER = cython.declare(cython.longlong, 400)
 _TARGET_AT = cython.declare(cython.longlong, 20)
+# Least probability of a regime that is reported although the selected model has left it.
+_LEAST_PROBABILITY = cython.declare(cython.double, 1e-6)
 
 
 class Columns:
@@ -115,6 +123,8 @@ class Engine:
         "time": ("int64", (), 0, 2**53),
         "n_outliers": ("int64", (), 0, 2**53),
         "outlier_share": ("float64", (), 0.0, 1.0),
+        "lowest": ("float64", ("dim",), -1e130, 1e130),
+        "highest": ("float64", ("dim",), -1e130, 1e130),
         "scaling": "object",
         "covariate_scaler": "object",
         "rows": ("float64", (None, "n_x"), -1e140, 1e140),
@@ -122,6 +132,8 @@ class Engine:
         "calibration": "object",
         "ensemble": "object",
         "selection": "object",
+        "level": "object",
+        "shape": "object",
     }
 
     def __init__(self, lineup, advice, dim, n_x, seed, seasons=(), begin=True):
@@ -137,9 +149,11 @@ class Engine:
         self.seasons, self.proposed, self.outliers = list(seasons), [], []
         self.n_outliers = 0
         self.outlier_share = 0.0
+        self.lowest, self.highest = np.full(dim, _MAX_VALUE), np.full(dim, -_MAX_VALUE)
         self.calibration = Calibration(dim)
         self.law, self.corrected, self.forecast = (Mixture(dim, 64) for _ in range(3))
-        self.scored_share = np.zeros(64)
+        self.scored_share = np.zeros(0)
+        self.tail_scratch = np.zeros((4, 0, dim))
         self.point, self.root, self.white = np.zeros((1, dim)), np.zeros((dim, dim)), np.zeros(dim)
         self.z, self.x, self.predicted_x = np.zeros(dim), np.zeros(n_x), np.zeros(n_x)
         self.predicted = False
@@ -150,7 +164,14 @@ class Engine:
         self.season_checks = checks
         self.model_results = None
         self.ensemble = self.fresh_ensemble(begin)
-        self.selection = RegimeSelection(len(self.models), lineup.first_model)
+        views = lineup.views(dim, n_x)
+        self.viewed = "dynamics" not in views
+        self.shape_model = views.index("shape") if "shape" in views else -1
+        self.level, self.shape = LevelView(dim), ShapeView(dim)
+        self.regime_probability = self.change_probability = 0.0
+        self.selection = RegimeSelection(len(views), decided=True)
+        if not self.viewed:
+            self.selection = RegimeSelection(len(self.models), lineup.first_model)
         self.set_models()
 
     def fresh_ensemble(self, begin=True):
@@ -165,7 +186,7 @@ class Engine:
         """Return an ensemble of these members."""
         filters = [
             self.lineup.make_filter(spec, self.dim, seed + 101 * i, begin)
-            for i, spec in enumerate(specs)
+            for i, spec in enumerate(spec for spec in specs if spec.regimes)
         ]
         return Ensemble(specs, filters, self.dim, self.lineup.prior_weights, period)
 
@@ -187,7 +208,9 @@ class Engine:
 
     @property
     def selected(self):
-        """The regime member that infers the reported regimes."""
+        """The regime member that infers the reported regimes, None if a view does."""
+        if self.viewed:
+            return None
         return self.ensemble.members[self.models[self.selection.chosen]]
 
     @property
@@ -242,22 +265,24 @@ class Engine:
         value: cython.double[::1] = y
         row: cython.double[::1] = raw
         score: cython.double
+        anomaly: cython.double
         with cython.nogil:
             self.predict(row)
             score = self.log_score(value)
+            anomaly = 1.0 - self.scored_tail(value)
             self.update(value, row)
-        chosen: cython.Py_ssize_t = self.selection.chosen
         r: cython.double = self.ensemble.regular_probability
         events, self.selection.events = self.selection.events, []
         return (
             self.selection.regime,
-            self.model_probability[chosen],
+            self.regime_probability,
             min(max(r, _MIN_WEIGHT), 1.0),
             r < _OUTLIER,
-            self.model_change[chosen],
+            self.change_probability,
             self.selection.n_regimes,
-            self.model_ess[chosen],
+            self.model_ess[0 if self.viewed else self.selection.chosen],
             score,
+            anomaly,
             1,
         ), events
 
@@ -301,9 +326,37 @@ class Engine:
             self.white,
         )
 
+    def scored_tail(self, y):
+        """Return the two-sided tail probability of y in the forecast, after `log_score`."""
+        n: cython.Py_ssize_t = self.forecast.size
+        if self.dim == 1:
+            return mixture_tail(
+                y[0],
+                self.scored_share,
+                self.forecast.location[:, 0],
+                self.forecast.spread[:, 0, 0],
+                self.forecast.dof,
+                n,
+                0,
+            )
+        return joint_tail(
+            self.point,
+            0,
+            self.scored_share,
+            self.forecast.location,
+            self.forecast.spread,
+            self.forecast.dof,
+            0,
+            n,
+            self.root,
+            self.tail_scratch,
+        )
+
     def add_scored(self):
         """Make room for the shares of the forecast."""
-        self.scored_share = np.zeros(self.forecast.share.shape[0])
+        n = self.forecast.share.shape[0]
+        self.scored_share = np.zeros(n)
+        self.tail_scratch = np.zeros((4, n if self.dim > 1 else 0, self.dim))
 
     def run_loop(self, y: cython.double[:, ::1], raw: cython.double[:, ::1], out: Columns):
         """Run the loop without the GIL."""
@@ -313,21 +366,19 @@ class Engine:
     def loop(self, y, raw, out):
         """Predict and update along rows, and write the results."""
         t: cython.Py_ssize_t
-        chosen: cython.Py_ssize_t
         r: cython.double
         for t in range(y.shape[0]):
             self.predict(raw[t])
             out.add_forecast(self.forecast)
             self.update(y[t], raw[t])
-            chosen = self.selection.chosen
             r = self.ensemble.regular_probability
             out.weight[t] = min(max(r, _MIN_WEIGHT), 1.0)
             out.outlier[t] = 1 if r < _OUTLIER else 0
             out.regime[t] = self.selection.regime
             out.n_regimes[t] = self.selection.n_regimes
-            out.regime_probability[t] = self.model_probability[chosen]
-            out.change_probability[t] = self.model_change[chosen]
-            out.ess[t] = self.model_ess[chosen]
+            out.regime_probability[t] = self.regime_probability
+            out.change_probability[t] = self.change_probability
+            out.ess[t] = self.model_ess[0 if self.viewed else self.selection.chosen]
             out.size = t + 1
 
     def predict(self, raw):
@@ -405,6 +456,7 @@ class Engine:
             self.forecast.share[m] = self.corrected.share[k]
             self.forecast.dof[m] = self.corrected.dof[k]
             kept += self.corrected.share[k]
+            size: cython.double = self.within_range(k)
             for i in range(self.dim):
                 scale: cython.double = self.scaling.reported_scale[i]
                 self.forecast.location[m, i] = (
@@ -414,10 +466,26 @@ class Engine:
                     self.forecast.spread[m, i, j] = (
                         self.corrected.spread[k, i, j] * scale * self.scaling.reported_scale[j]
                     )
+                    if size < 1.0:
+                        self.forecast.spread[m, i, j] *= size * size
             m += 1
         for k in range(m):
             self.forecast.share[k] /= kept
         self.forecast.size = m
+
+    def within_range(self, k):
+        """Return the factor that makes component k no wider than the range of the past allows."""
+        size: cython.double = 1.0
+        i: cython.Py_ssize_t
+        for i in range(self.dim):
+            scale: cython.double = self.scaling.reported_scale[i]
+            most: cython.double = max(
+                _MAX_RANGES * (self.highest[i] - self.lowest[i]), _MAX_UNITS * scale
+            )
+            own: cython.double = scale * sqrt(self.corrected.spread[k, i, i])
+            if own > most:
+                size = min(size, most / own)
+        return size
 
     def update(self, y, raw):
         """Update with the observation (d,) that `predict` was called for."""
@@ -428,6 +496,9 @@ class Engine:
         for j in range(self.dim):
             if not isnan(y[j]):
                 seen = True
+                value: cython.double = min(max(y[j], -_MAX_VALUE), _MAX_VALUE)
+                self.lowest[j] = min(self.lowest[j], value)
+                self.highest[j] = max(self.highest[j], value)
         self.history.append(
             y,
             self.ensemble.centre,
@@ -454,9 +525,7 @@ class Engine:
             self.check_advice(outlier)
         if outlier:
             self.record_outlier()
-        if self.ensemble.first is not None:
-            self.note_models(self.ensemble.first, 0)
-        self.selection.update(self.time, self.model_scores)
+        self.infer_regime(y)
         n: cython.longlong = self.scaling.count
         check: cython.bint = n % _CHECK_INTERVAL == 0
         if n < _CHECK_INTERVAL:
@@ -464,6 +533,67 @@ class Engine:
         if check:
             self.find_seasons()
         self.time += 1
+
+    def infer_regime(self, y):
+        """Pass the observation, or the regimes of the members, to the selection."""
+        if self.viewed:
+            if self.selection.chosen != self.shape_model:
+                self.level.update(y, self.time)
+                self.note_view(0, self.level.view)
+            if self.shape_model >= 0:
+                self.shape.update(y, self.time)
+                self.note_view(self.shape_model, self.shape.view)
+                if self.shape_speaks():
+                    self.revise()
+            changed: cython.bint = self.level.view.changed
+            self.change_probability = self.level.view.change_probability()
+            if self.selection.chosen == self.shape_model:
+                changed = self.shape.view.changed
+                self.change_probability = self.shape.change_probability()
+            self.regime_probability = 1.0 if changed else 1.0 - self.change_probability
+            if self.ensemble.first is not None:
+                self.model_ess[0] = self.ensemble.first.filter.ess
+            self.selection.update(self.time, self.model_scores)
+            return
+        if self.ensemble.first is not None:
+            self.note_models(self.ensemble.first, 0)
+        self.selection.update(self.time, self.model_scores)
+        self.regime_probability = self.model_probability[self.selection.chosen]
+        self.change_probability = self.model_change[self.selection.chosen]
+        held: cython.bint = self.selection.candidate >= 0
+        if held or self.selection.moved(self.selection.n_models) > 0.0:
+            self.change_probability = max(self.change_probability, self.regime_probability)
+        if held:
+            # The regime of the selected model is not reported yet.
+            self.regime_probability = max(1.0 - self.regime_probability, _LEAST_PROBABILITY)
+
+    def note_view(self, model, view):
+        """Pass the regime of a view on."""
+        self.selection.note(model, view.regime, view.changed, self.time, view.since)
+
+    def shape_speaks(self):
+        """Return whether the regimes of shape are to be reported from this observation on.
+
+        They are if a periodic stream has more changes of shape than of level, or two fewer.
+        """
+        if self.shape.period == 0:
+            return False
+        if self.selection.chosen == self.shape_model:
+            return self.shape.found
+        ahead: cython.longlong = self.shape.view.n_changes - self.level.view.n_changes
+        return ahead > 0 or ahead < -1
+
+    def revise(self):
+        """Report the regimes of shape, those of the past included."""
+        view, segments = self.shape.view, [(0, self.shape.origin)]
+        if self.shape.found:
+            segments = self.shape.segments
+        elif view.n_changes == 1:
+            segments.append((view.regime, view.since))
+        elif view.n_changes > 1:
+            self.selection.switch_model(self.shape_model)
+            return
+        self.selection.revise(self.shape_model, self.time, segments)
 
     def update_scaling(self, y, raw):
         """Update centre and scale; return whether members must be rebuilt."""
@@ -485,13 +615,15 @@ class Engine:
 
     def rebuild(self):
         """Begin again in the new units, from the observations in the buffer."""
-        self.selection.restart(len(self.models))
+        if not self.viewed:
+            self.selection.restart(len(self.models))
         self.covariate_scaler.fit(self.rows, self.scaling.spread(), self.lineup.prior_variance)
         self.ensemble = self.fresh_ensemble()
         z = np.ascontiguousarray(self.scaling.to_units(self.scaling.buffer))
         x = np.ascontiguousarray(self.covariate_scaler.scaled(self.rows))
-        self.feed_all(self.ensemble, z, x, True)
-        self.selection.match()
+        self.feed_all(self.ensemble, z, x, not self.viewed)
+        if not self.viewed:
+            self.selection.match()
 
     def feed_all(
         self,
@@ -570,11 +702,11 @@ class Engine:
         """Propose seasons, and let members that know them join."""
         if self.lineup.explicit:
             return
-        told = tuple(s for s in self.lineup.seasons or () if s <= MAX_FOUND)
-        proposed = seasonality.propose(self.scaling.buffer[:, 0], _MAX_SEASONS, told)
+        named = tuple(s for s in self.lineup.seasons or () if s <= MAX_FOUND)
+        proposed = seasonality.propose(self.scaling.buffer[:, 0], _MAX_SEASONS, named)
         found = [s for s in proposed if s + 1 < DEPTH]
         again, self.proposed = found == self.proposed, found
-        calendar = set(found) <= set(told or seasonality.CALENDAR)
+        calendar = set(found) <= set(named or seasonality.CALENDAR)
         likely = calendar and not self.seasons
         if not found or set(found) <= set(self.seasons) or not (likely or again):
             # A season that no calendar has, or that would replace another, is proposed twice.
@@ -587,7 +719,7 @@ class Engine:
         self.feed_all(newcomers, z[first:], x[first:], False)
         before = len(self.models)
         self.ensemble.join(newcomers, self.lineup.prior_weights, found[0])
-        if self.lineup.regime_features is None:
+        if self.lineup.regime_features is None and not self.viewed:
             replaced = before - 1 if len(self.models) == before else None
             # If a calendar's season is found, the other models take it for regimes.
             self.selection.add_model(replaced, calendar)

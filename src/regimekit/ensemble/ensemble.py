@@ -14,12 +14,7 @@ from cython.cimports.libc.math import exp, fabs, isnan, log, log1p, sqrt
 if not cython.compiled:
     from regimekit.distributions.mixture import joint_log_density
     from regimekit.ensemble.aggregation import set_log_densities
-    from regimekit.preprocessing.lag_buffer import (
-        flag_unmoved,
-        log_add,
-        log_outlier,
-        median_of,
-    )
+    from regimekit.preprocessing.lag_buffer import flag_unmoved, log_add, log_outlier, median_of
 
     ADDITIVE, INNOVATIONAL, SUSPECT = 0, 1, 0.5
 
@@ -77,13 +72,14 @@ class Ensemble:
         self.dim = dim
         self.time = 0
         self.simple = SimpleMembers([spec for spec in specs if spec.squares], dim, period)
-        deepest = max([DEPTH] + [step + 1 for spec in specs for step in spec.steps])
+        deepest = max(
+            [DEPTH] + [step + 1 + spec.difference for spec in specs for step in spec.steps]
+        )
         self.buffer = LagBuffer(deepest, dim, MAX_LAG_VALUE)
         self.outlier_count = _OUTLIERS
         self.regular_count = _REGULAR
-        self.set_members(
-            [RegimeMember(spec, dim, own, 0) for spec, own in zip(specs, filters, strict=True)]
-        )
+        pairs = zip([spec for spec in specs if spec.regimes], filters, strict=True)
+        self.set_members([RegimeMember(spec, dim, own, 0) for spec, own in pairs])
         self.aggregation = Aggregation(self.forecasting, prior(self.names))
         self.parts = Components(dim, 64)
         self.weight = np.zeros(64)
@@ -335,8 +331,7 @@ class Ensemble:
         if self.buffer.pending:
             self.set_densities(INNOVATIONAL, z)
             regular = log_add(
-                regular,
-                log(max(self.buffer.mass(INNOVATIONAL), 1e-300)) + self.mixed(INNOVATIONAL),
+                regular, log(max(self.buffer.mass(INNOVATIONAL), 1e-300)) + self.mixed(INNOVATIONAL)
             )
         regular += log1p(-rate)
         r: cython.double = 1.0 / (1.0 + exp(min(log_q - regular, 700.0)))

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from regimekit.core.explain import describe_regime
 from regimekit.core.warnings import warn_once
 from regimekit.ensemble.engine import MAX_FOUND
 from regimekit.ensemble.seasonality import TOLD_CYCLES as NAMED_CYCLES
-from regimekit.results import Regime
 
 if TYPE_CHECKING:
     from regimekit.ensemble.model import Auto
@@ -31,6 +31,7 @@ COVERAGE = (
     "The 90 % intervals of auto have covered {:.0%} of the values so far. Several streams mixed "
     "into one, or values that are only a few codes, cause this; use one model per stream."
 )
+SEASON = "The season of {} observations that was named is {}. Forecasts do not repeat it."
 TIMESTAMP = (
     "The target increases by the same step every time, from {:.0f} on: it looks like a time stamp "
     "or a row number. Choose another column as y."
@@ -50,6 +51,15 @@ class Advice:
     def wrong_coverage(self, coverage: float) -> None:
         """Warn that 90 % intervals cover another share of the values."""
         warn_once(self.said, "coverage", COVERAGE.format(coverage))
+
+    def check_seasons(self, engine: Any, named: tuple[int, ...], first: bool) -> None:
+        """Warn of each season that is not used; of too few data in the first run only."""
+        for period in named:
+            reason = "used" if period in engine.seasons else _reason(period, engine)
+            early = reason.startswith("not used yet")
+            if not reason.startswith("used") and (first or not early):
+                key = f"season {period}{' yet' if early else ''}"
+                warn_once(self.said, key, SEASON.format(period, reason))
 
     def check_target(self, values: Array) -> None:
         """Warn if the first observations of a scalar stream look like time stamps."""
@@ -140,21 +150,19 @@ def _members(model: Auto) -> str:
 def _regimes(model: Auto) -> list[str]:
     engine: Any = model.engine
     known, selection = model.regimes(), engine.selection
-    head = f"Regimes, inferred from {engine.selected.spec.name}: {len(known)} so far"
+    source = "the level and spread of the observations"
+    if engine.viewed and selection.chosen == engine.shape_model:
+        source = "the shape of a periodic stream, none so far"
+        if engine.shape.period:
+            source = f"the shape of windows of {4 * engine.shape.period} observations"
+    if engine.selected is not None:
+        source = engine.selected.spec.name
+    head = f"Regimes, inferred from {source}: {len(known)} so far"
     if selection.regime >= 0:
         head += f", now {selection.regime} since observation {selection.began}"
     latest = sorted(known, key=lambda regime: -regime.last_seen)[:_MAX_LISTED]
-    labels = model.coefficient_names()
-    return [head + ".", *(_regime(labels, regime) for regime in sorted(latest))]
-
-
-def _regime(labels: list[str], regime: Regime) -> str:
-    named = [
-        f"{label} {number(mean)} (sd {number(sd)})"
-        for label, mean, sd in zip(labels, regime.mean, regime.sd, strict=False)
-    ]
-    seen = f"{regime.visits} observations, {regime.first_seen} to {regime.last_seen}"
-    return f"  regime {regime.id}: {', '.join(named)}; {seen}."
+    latest.sort(key=lambda regime: regime.id)
+    return [head + ".", *(describe_regime(regime) for regime in latest)]
 
 
 def _outliers(model: Auto) -> str:

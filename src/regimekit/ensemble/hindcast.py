@@ -5,7 +5,7 @@ an origin is reached, so a forecast never uses values after its origin. Members:
 
     smoothing    level L and slope B with gains a, b and damping d:  L + B (d + d^2 + .. + d^h)
     theta        exponential smoothing plus half the slope of a straight line
-    start        the one-step forecast of the ensemble, held
+    start        the one-step forecast of the ensemble, for every step
     season ago   the value one period ago; with the present level
     winters      smoothing with a season of gain g, optionally within a longer season
     regression   autoregression, recursive least squares with slow forgetting, on the stream, on the
@@ -345,7 +345,7 @@ class Hindcast:
                 self.covariance[i, j] = (
                     self.covariance[i, j] - self.gain[i] * self.gain[j] / s
                 ) / _FORGETTING
-        # Forgetting must not let a direction without news grow without bound.
+        # Without information in a direction, forgetting would increase its variance forever.
         if self.covariance[0, 0] > 1e4:
             for i in range(width):
                 for j in range(width):

@@ -41,7 +41,7 @@ cdef class SimpleMembers:
     cdef public object specs
     cdef public SeasonalProfile profile
     cdef int64_t[:, ::1] steps
-    cdef int64_t[::1] n_steps, first_column, n_columns
+    cdef int64_t[::1] n_steps, first_column, n_columns, difference
     cdef public double[:, :, ::1] level, slope, variance
     cdef public double[:, ::1] seen
     cdef public double[:, :, :, ::1] coefficient
@@ -52,6 +52,7 @@ cdef class SimpleMembers:
     cdef public double[::1] x, gain
     cpdef Py_ssize_t size(self) noexcept nogil
     cpdef Py_ssize_t set_row(self, Py_ssize_t i, Py_ssize_t j, LagBuffer buffer, Py_ssize_t version, double[::1] covariates) noexcept nogil
+    cdef double base(self, Py_ssize_t i, Py_ssize_t j, LagBuffer buffer, Py_ssize_t version) noexcept nogil
     cpdef void predict(self, Py_ssize_t state, LagBuffer buffer, Py_ssize_t version, double[::1] covariates, Components parts, Py_ssize_t first_owner) noexcept nogil
     cdef void set_component(self, Components parts, Py_ssize_t k, Py_ssize_t j, double location, double variance) noexcept nogil
     cpdef void update(self, Py_ssize_t state, double[::1] z, LagBuffer buffer, Py_ssize_t version, double[::1] covariates, double trust) noexcept nogil

@@ -72,6 +72,7 @@ SMOOTHERS = {
     "trend": (0.2, 0.011, 1.0),
     "fast trend": (0.9, 0.05, 1.0),
 }
+_SQUARES = ("coefficient", "covariance", "square_variance", "square_seen")
 SEASON_RATES = (0.1, 0.4)  # at which the level under a mean season follows
 MEAN_SEASONS = tuple(f"mean season, level {a:g}" for a in SEASON_RATES)
 SEASONAL = ("season ago", "season ago and step") + MEAN_SEASONS
@@ -116,7 +117,7 @@ class Components(Mixture):
 
 
 class SeasonalProfile:
-    """The usual season of one period, computed from the lag buffer when it is asked for.
+    """Seasonal profile of one period, computed from the lag buffer on request.
 
     Args:
         period: observations per season.
@@ -279,12 +280,7 @@ class SimpleMembers:
         "variance": ("float64", ("2", "dim", "n_smoothers"), 1e-12, 1e100),
         "seen": ("float64", ("2", "dim"), 0.0, 2.0**53),
         "coefficient": ("float64", ("2", "n_squares", "dim", "max_width"), -1e8, 1e8),
-        "covariance": (
-            "float64",
-            ("2", "n_squares", "dim", "max_width", "max_width"),
-            -1e12,
-            1e12,
-        ),
+        "covariance": ("float64", ("2", "n_squares", "dim", "max_width", "max_width"), -1e12, 1e12),
         "square_variance": ("float64", ("2", "n_squares", "dim"), 1e-12, 1e100),
         "square_seen": ("float64", ("2", "n_squares", "dim"), 0.0, 2.0**53),
         "season_variance": ("float64", ("2", "dim", "n_seasonal"), 1e-12, 1e100),
@@ -323,6 +319,7 @@ class SimpleMembers:
         self.n_steps = np.array([len(spec.steps) for spec in specs], np.int64)
         self.first_column = np.array([spec.columns[0] for spec in specs], np.int64)
         self.n_columns = np.array([spec.width for spec in specs], np.int64)
+        self.difference = np.array([spec.difference for spec in specs], np.int64)
         self.coefficient = np.zeros((2, s, self.dim, w))
         self.covariance = np.tile(np.eye(w) * _RIDGE, (2, s, self.dim, 1, 1))
         self.square_variance = np.ones((2, s, self.dim))
@@ -337,27 +334,22 @@ class SimpleMembers:
         return names + (list(SEASONAL) if self.period else [])
 
     def join(self, period, other):
-        """Take over the last least-squares member of `other`, for its namesake, and its season."""
-        if other.specs:
-            newcomer = len(other.specs) - 1
-            spec = other.specs[newcomer]
-            kept = [i for i, own in enumerate(self.specs) if own.name != spec.name]
-            old = {
-                name: np.array(getattr(self, name))
-                for name in ("coefficient", "covariance", "square_variance", "square_seen")
-            }
-            self.set_specs([self.specs[i] for i in kept] + [spec])
-            for name, array in old.items():
-                new = np.asarray(getattr(self, name))
-                w = (
-                    min(array.shape[array.ndim - 1], new.shape[new.ndim - 1])
-                    if array.ndim > 3
-                    else 0
-                )
-                for place, i in enumerate(kept):
-                    _copy_corner(array[:, i], new[:, place], w)
-                last = np.asarray(getattr(other, name))[:1, newcomer]
-                _copy_corner(last, new[:, len(kept)], last.shape[last.ndim - 1])
+        """Take over the least-squares members that `other` has beyond the present ones.
+
+        They take the place of namesakes. The season is that of `other`.
+        """
+        before = {spec: i for i, spec in enumerate(self.specs)}
+        names = {spec.name for spec in other.specs}
+        arrays = {name: np.array(getattr(self, name)) for name in _SQUARES}
+        self.set_specs([spec for spec in before if spec.name not in names] + other.specs)
+        for name, array in arrays.items():
+            new, joined = np.asarray(getattr(self, name)), np.asarray(getattr(other, name))
+            for place, spec in enumerate(self.specs):
+                w = 1 + len(spec.steps) + spec.width
+                if spec in before:
+                    _copy_corner(array[:, before[spec]], new[:, place], w)
+                else:
+                    _copy_corner(joined[:1, other.specs.index(spec)], new[:, place], w)
         self.set_period(period)
         np.asarray(self.season_variance)[:] = np.asarray(other.season_variance)[0]
         np.asarray(self.season_seen)[:] = np.asarray(other.season_seen)[0]
@@ -378,10 +370,15 @@ class SimpleMembers:
         k: cython.Py_ssize_t
         n: cython.Py_ssize_t = self.n_steps[i]
         self.x[0] = 1.0
+        period: cython.Py_ssize_t = self.difference[i]
         for k in range(n):
             # As LagBuffer.lag, of one row of the table of steps.
             value: cython.double = buffer.at(version, self.steps[i, k], j)
-            if k > 0:
+            if period > 0:
+                value -= buffer.at(version, self.steps[i, k] + period, j)
+                if self.steps[i, k] + period > buffer.count:
+                    value = 0.0
+            elif k > 0:
                 value -= buffer.at(version, self.steps[i, 0], j)
                 if self.steps[i, k] > buffer.count:
                     value = 0.0
@@ -389,6 +386,13 @@ class SimpleMembers:
         for k in range(self.n_columns[i]):
             self.x[1 + n + k] = covariates[self.first_column[i] + k]
         return 1 + n + self.n_columns[i]
+
+    def base(self, i, j, buffer, version):
+        """Return the value that the target of least squares i is a difference from."""
+        period: cython.Py_ssize_t = self.difference[i]
+        if period > 0:
+            return buffer.at(version, period, j)
+        return 0.0
 
     def predict(self, state, buffer, version, covariates, parts, first_owner):
         """Append one component per member to `parts`, which must have room for them."""
@@ -408,7 +412,7 @@ class SimpleMembers:
         for j in range(self.dim):
             for i in range(self.n_squares):
                 width: cython.Py_ssize_t = self.set_row(i, j, buffer, version, covariates)
-                point: cython.double = 0.0
+                point: cython.double = self.base(i, j, buffer, version)
                 leverage: cython.double = 0.0
                 for a in range(width):
                     point += self.coefficient[state, i, j, a] * self.x[a]
@@ -459,7 +463,7 @@ class SimpleMembers:
             y: cython.double = min(max(z[j], -_MAX_VALUE), _MAX_VALUE)
             for i in range(self.n_squares):
                 width: cython.Py_ssize_t = self.set_row(i, j, buffer, version, covariates)
-                self.regress(state, i, j, width, y, trust)
+                self.regress(state, i, j, width, y - self.base(i, j, buffer, version), trust)
             self.smooth(state, j, y, trust)
             if self.period:
                 for i in range(N_SEASONAL):
@@ -528,7 +532,7 @@ class SimpleMembers:
                 ) / _FORGETTING
             top = max(top, self.covariance[state, i, j, a, a])
         if top > _RIDGE * 100.0:
-            # Nothing new came in some direction for long: do not forget for ever.
+            # Without information in a direction, forgetting would increase its variance forever.
             for a in range(width):
                 for b in range(width):
                     self.covariance[state, i, j, a, b] *= _RIDGE * 100.0 / top

@@ -36,7 +36,7 @@ class Auto(Model):
     """Regimes and calibrated forecasts of any stream, in its own units, with default settings."""
 
     name = "auto"
-    state_version = 9
+    state_version = 12
     advised = False  # it emits its own warnings, as the stream goes on
 
     def __init__(
@@ -44,9 +44,11 @@ class Auto(Model):
         features: Any = None,
         regime_features: Any = None,
         seasons: Any = None,
+        regimes: str = "auto",
         seed: int = 0,
     ) -> None:
-        self.lineup = design.Lineup(features, regime_features, seasons)
+        self.lineup = design.Lineup(features, regime_features, seasons, regimes)
+        self.named_seasons = self.lineup.seasons or ()
         self.seed = whole("seed", seed, least=0)
         self.dim: int | None = None
         self.advice = Advice()
@@ -66,7 +68,11 @@ class Auto(Model):
             seasons = seasons_of_labels(series.index)
             # Days have a year, too; it serves forecasts of several steps.
             self.lineup.seasons = (7, 365) if seasons == (7,) else seasons or None
-        return super()._run(series, *options)
+        first = self.engine is None
+        run = super()._run(series, *options)
+        if self.engine is not None:
+            self.advice.check_seasons(self.engine, self.named_seasons, first)
+        return run
 
     def _check(self, x: Any) -> Row | None:
         return self.lineup.check(x)
@@ -155,11 +161,13 @@ class Auto(Model):
         inside = [Forecast.from_mixture(law) for law in corrected]
         return [first, *map(engine.scaling.forecast, inside)]
 
-    def regimes(self) -> list[Regime]:
+    def _regimes(self) -> list[Regime]:
         if self.engine is None:
             return []
         engine, member, selection = self.engine, self.engine.selected, self.engine.selection
-        known = {r.id: r for r in _regimes(member.filter)}
+        if member is None:
+            return self._viewed_regimes(engine)
+        known = {r.id: r for r in _filter_regimes(member.filter)}
         names = selection.selected_names
         ours = {own: known[theirs] for theirs, own in names.items() if theirs in known}
         out = []
@@ -167,6 +175,18 @@ class Auto(Model):
             mean, sd = design.coefficients(
                 ours.get(i), member.spec, engine.scaling, engine.covariate_scaler
             )
+            out.append(Regime(i, visits, first, last, mean, sd))
+        return out
+
+    def _viewed_regimes(self, engine: Engine) -> list[Regime]:
+        """Return the regimes of the view: means and standard deviations of observations."""
+        shape = engine.selection.chosen == engine.shape_model
+        means, deviations = engine.shape.moments() if shape else engine.level.view.moments()
+        theirs = {own: view for view, own in engine.selection.selected_names.items()}
+        out = []
+        for i, (visits, first, last) in enumerate(engine.selection.book.T.tolist()):
+            k = theirs.get(i, 0)
+            mean, sd = (each[k, : engine.dim].copy() for each in (means, deviations))
             out.append(Regime(i, visits, first, last, mean, sd))
         return out
 
@@ -210,7 +230,9 @@ class Auto(Model):
         """Names of the coefficients of the selected regime model."""
         if self.engine is None:
             return []
-        return design.coefficient_names(self.engine.selected.spec, self.engine.dim)
+        member = self.engine.selected
+        spec = design.Spec("level") if member is None else member.spec
+        return design.coefficient_names(spec, self.engine.dim)
 
     def explain(self) -> str:
         """Describe units, features, members, intervals, regimes and outliers."""
@@ -265,12 +287,13 @@ class Auto(Model):
         engine.proposed = kept.wholes("proposed", None, 2, DEPTH - 2)
         engine.outliers = kept.wholes("outliers", None)[-20:]
         self.advice.said = list(kept.words("said") or [])
+        self.named_seasons = ()  # those of the settings may come from dates
         self.engine, self.dim = engine, dim
         try_out(lambda: self._predict(self.lineup.like))
         engine.predicted = False
 
 
-def _regimes(filter: RegimeFilter) -> list[Regime]:
+def _filter_regimes(filter: RegimeFilter) -> list[Regime]:
     """Return the regimes that most of the particles' weight remembers, by the filter's labels."""
     held, label, pool = filter.row_mass(), np.asarray(filter.pool.label), filter.pool
     known = []

@@ -249,19 +249,10 @@ def distributions(pooled: Pooled) -> tuple[Array, Array, Array]:
     inflation = np.sqrt(1.0 + _INFLATION / (pooled.independent + 2.0))
     share, mean, variance = (np.zeros((horizon, _BANDS)) for _ in range(3))
     work, order = np.zeros((3, error.shape[1])), np.zeros(error.shape[1], np.int64)
-    # The noise scale of today says less about a distant day.
+    # The present noise scale is less relevant for distant origins.
     penalty = 0.03 + 1.0 / pooled.independent
     distribute(
-        error,
-        pooled.importance,
-        ratio,
-        penalty,
-        inflation,
-        work,
-        order,
-        share,
-        mean,
-        variance,
+        error, pooled.importance, ratio, penalty, inflation, work, order, share, mean, variance
     )
     # With few errors, a random walk of the noise scale counts as well; alone if there are none.
     count = np.isfinite(error).sum(axis=1)

@@ -268,12 +268,7 @@ def _affine(member: RegimeMember, ensemble: Ensemble, m: int) -> tuple[Array, ..
 
 
 def _squares_paths(
-    ensemble: Ensemble,
-    i: int,
-    spec: Spec,
-    n: int,
-    covariates: Array,
-    rng: np.random.Generator,
+    ensemble: Ensemble, i: int, spec: Spec, n: int, covariates: Array, rng: np.random.Generator
 ) -> list[Component]:
     d = ensemble.dim
     steps = np.array(spec.steps or (1,), np.int64)

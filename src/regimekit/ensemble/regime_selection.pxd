@@ -16,6 +16,8 @@ cdef class RegimeSelection:
     cdef public object events
     cdef int64_t known_vote, known_regime
     cdef bint name_known
+    cdef public bint decided
+    cdef void compare(self, double[::1] log_scores) noexcept nogil
     cdef void note(self, Py_ssize_t i, int64_t regime, bint changed, int64_t time, int64_t since) noexcept nogil
     cdef int64_t latest(self, Py_ssize_t i, Py_ssize_t back) noexcept nogil
     cdef void push(self, Py_ssize_t i, int64_t regime) noexcept nogil

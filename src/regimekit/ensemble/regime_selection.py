@@ -1,7 +1,10 @@
-"""Regimes are inferred by models of their own, one of which is selected by evidence.
+"""What is reported as the regime, given one or several models that infer regimes.
+
+Regimes of the dynamics are inferred by members of the ensemble, one of which is selected by
+evidence; those of level and spread come from `regime_views`, which decides for good.
 
 A model that forecasts well with three lags has no regimes, and regimes of the level alone tile a
-drifting series. So a few regime models (level; lag 1; season) stand in order, the simplest first,
+drifting series. So a few regime models (level; lag 1; season) are ordered, the simplest first,
 and a later one is selected if its lead over the earlier one,
 
     lead <- 0.995 lead + clip(log score of the later - log score of the earlier, -1/2, 1/2)
@@ -53,6 +56,8 @@ class RegimeSelection:
     Args:
         n_models: number of regime models.
         start: index of the model that is selected at first.
+        decided: whether the models decide their regimes for good, so that a change is reported at
+            once, and the caller selects the model; see `regime_views`.
 
     Attributes:
         chosen: index of the selected model.
@@ -82,8 +87,9 @@ class RegimeSelection:
         "names": ("int64", (None, "3"), -1, 2**53),
     }
 
-    def __init__(self, n_models, start=0):
+    def __init__(self, n_models, start=0, decided=False):
         self.chosen = start
+        self.decided = decided
         self.n_heard = 0
         self.regime = NO_REGIME
         self.n_regimes = 0
@@ -293,6 +299,37 @@ class RegimeSelection:
         self.candidate = NO_REGIME
         self.name_known = False
 
+    def revise(self, model, time, segments):
+        """Select a model that knows the past regimes of the stream only now.
+
+        The regime that the stream began with is the first one reported, the others are those that
+        they overlap with in the recent past. If other regimes were reported, an event dates the
+        first one back, and the path in retrospect is that of the model.
+
+        Args:
+            model: its index; `note` was called for the present observation.
+            time: the present observation.
+            segments: its regimes and their first observations, the oldest first.
+        """
+        self.chosen = model
+        n, first = int(self.trace_length[model]), int(self.trace_start[model])
+        for own, since in segments:
+            begin = min(max(since - (time - n + 1), 0), n)
+            np.asarray(self.trace_storage)[model, first + begin : first + n] = own
+        recent = _overlaps(self.trace(model), self.trace(self.n_models))
+        origin, since = segments[0]
+        self.memory[model] = {k: own for k, own in recent.items() if k != origin and own != 0}
+        self.memory[model][origin] = 0
+        if self.n_regimes > 1:
+            self.events.append(Event(time, RETURNED, 0, self.regime, since))
+            self.regime, self.began = 0, since
+        for own, since in segments[1:]:
+            self.ages[model] = time - since + 1
+            self.change(time, own)
+        self.ages[model] = time - since + 1
+        self.candidate = NO_REGIME
+        self.name_known = False
+
     def observe(self, model, regime, changed=False, time=0, since=0):
         """Note the regime of a model after one observation, for Python; see `note`."""
         self.note(model, regime, changed, time, since)
@@ -305,16 +342,10 @@ class RegimeSelection:
 
     def update(self, time, log_scores):
         """Take the log scores of the models for one observation that `note` was called for."""
-        i: cython.Py_ssize_t
-        j: cython.Py_ssize_t
-        for i in range(self.n_models):
-            for j in range(self.n_models):
-                ahead: cython.double = log_scores[j] - log_scores[i]
-                ahead = min(max(ahead, -_CLIP), _CLIP)
-                ahead += _CHANGE_COST * (self.moved(i) - self.moved(j))
-                self.lead[i, j] = _DISCOUNT * self.lead[i, j] + ahead
         self.n_heard += 1
-        self.choose()
+        if not self.decided:
+            self.compare(log_scores)
+            self.choose()
         self.report(time, self.latest(self.chosen, 1))
         previous: cython.longlong = self.regime
         if self.trace_length[self.n_models] > 0:
@@ -323,6 +354,17 @@ class RegimeSelection:
         self.visits[self.regime] += 1
         self.last_seen[self.regime] = time
         self.push(self.n_models, self.regime)
+
+    def compare(self, log_scores):
+        """Update the leads."""
+        i: cython.Py_ssize_t
+        j: cython.Py_ssize_t
+        for i in range(self.n_models):
+            for j in range(self.n_models):
+                ahead: cython.double = log_scores[j] - log_scores[i]
+                ahead = min(max(ahead, -_CLIP), _CLIP)
+                ahead += _CHANGE_COST * (self.moved(i) - self.moved(j))
+                self.lead[i, j] = _DISCOUNT * self.lead[i, j] + ahead
 
     def moved(self, i):
         """Return 1 if the regime of model i has just changed, else 0."""
@@ -363,7 +405,8 @@ class RegimeSelection:
         if vote != self.candidate:
             self.candidate = vote
             self.candidate_since = time
-        if time - self.candidate_since + 1 >= (_HOLD if self.n_heard > _EARLY else _EARLY_HOLD):
+        hold: cython.longlong = _HOLD if self.n_heard > _EARLY else _EARLY_HOLD
+        if self.decided or time - self.candidate_since + 1 >= hold:
             self.change(time, vote)
 
     def look_up(self, vote):

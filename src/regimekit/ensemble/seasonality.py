@@ -1,10 +1,9 @@
-"""Seasons proposed from what has been seen: robust autocorrelation of the recent past.
+"""Detection of seasons by the robust autocorrelation of the recent past.
 
-Values are ranked within the window (an outlier is one more rank), a slow level is taken out, and
-peaks of the autocorrelation that stand above their surroundings and above chance are proposed.
-Periods that clocks and calendars have are believed on less evidence than others, and those that
-the time stamps of the stream name on less still.
-Whether a season helps is not decided here: it becomes a member and the mixture decides.
+Values are replaced by their ranks in the window, a slow level is removed, and peaks of the
+autocorrelation that are significant and exceed their neighbours are proposed. Periods of clocks
+and calendars need less evidence than others, and those suggested by the time stamps of the stream
+still less. A proposed season becomes a member; its weight in the ensemble depends on its forecasts.
 """
 
 from __future__ import annotations
@@ -15,37 +14,37 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 
 LEAST = 20  # observations before a season can be proposed
-CYCLES, SURE = 3.0, 4.5  # how often a season must have been seen; standard errors above zero
+CYCLES, SURE = 3.0, 4.5  # least number of cycles; standard errors above zero
 CALENDAR = (4, 7, 12, 24, 48, 52, 96, 144, 168, 288)  # quarters, days, months, hours, parts of them
 CALENDAR_CYCLES, CALENDAR_SURE = 2.2, 3.0  # the latter of values; of steps it must be as sure
-TOLD_CYCLES, TOLD_SURE = (1.4, 2.0), 2.0  # of the first season that is named, and of a further one
+TOLD_CYCLES, TOLD_SURE = (1.4, 2.0), 2.0  # of the first suggested season, and of a further one
 _FEWEST = 5  # pairs of steps one season apart
 _PLAIN, _STEPS = 0.4, 0.15  # least correlation of values, and of steps from one to the next
 
 
-def propose(values: Array, most: int = 2, told: tuple[int, ...] = ()) -> list[int]:
-    """Periods of up to `most` seasons, strongest first; NaN are left out of the sums.
+def propose(values: Array, most: int = 2, named: tuple[int, ...] = ()) -> list[int]:
+    """Return the periods of up to `most` seasons, strongest first; NaN values are ignored.
 
     Args:
         values: the latest observations.
         most: seasons.
-        told: periods that the stream may have by what is known of it; the shortest comes first.
+        named: periods suggested by the user or the time stamps; the shortest is tested first.
 
     Example:
         >>> wave = np.sin(2 * np.pi * np.arange(200) / 12)
-        >>> propose(wave), propose(wave[:18]), propose(wave[:18], told=(12,))
+        >>> propose(wave), propose(wave[:18]), propose(wave[:18], named=(12,))
         ([12], [], [12])
     """
-    if np.isfinite(values).sum() < (2 if told else LEAST):
+    if np.isfinite(values).sum() < (2 if named else LEAST):
         return []
     z = _flat_ranks(values)
     found: list[int] = []
-    for period in sorted(told):
+    for period in sorted(named):
         if len(found) < most and _supported(z, period, TOLD_CYCLES[bool(found)]):
             found.append(period)
             z = _without(z, period)
     while len(found) < most and z.size >= LEAST:
-        period = _strongest(z, found, told or CALENDAR)
+        period = _strongest(z, found, named or CALENDAR)
         if period == 0:
             break
         found.append(period)
@@ -53,8 +52,30 @@ def propose(values: Array, most: int = 2, told: tuple[int, ...] = ()) -> list[in
     return found
 
 
+def dominant(values: Array, shortest: int, cycles: int) -> int:
+    """Return the period that most of the variance of the ranks repeats with, or 0.
+
+    Their autocorrelation must exceed .4 at the period and at twice the period, and fall by more
+    than .4 before it.
+
+    Args:
+        values: the latest observations, none missing.
+        shortest: period, in observations.
+        cycles: periods that the values must contain.
+
+    Example:
+        >>> dominant(np.sin(2 * np.pi * np.arange(200) / 25), 8, 5)
+        25
+    """
+    z = _flat_ranks(values)
+    rho, _ = _autocorrelation(z - z.mean())
+    lag = np.arange(rho.size)
+    possible = (lag >= shortest) & (lag <= z.size / cycles)
+    return _plain_peak(rho, np.where(possible, _PLAIN, np.inf), [])
+
+
 def _supported(z: Array, period: int, cycles: float) -> bool:
-    """Whether steps one period apart resemble each other more than chance would have it."""
+    """Return whether differences one period apart are significantly correlated."""
     steps = np.diff(z)
     now, ago = steps[period:], steps[:-period]
     if z.size < cycles * period or now.size < _FEWEST:
@@ -64,7 +85,7 @@ def _supported(z: Array, period: int, cycles: float) -> bool:
 
 
 def _strongest(z: Array, known: list[int], calendar: tuple[int, ...]) -> int:
-    """By the correlation of the values, where it must be plain; failing that, by that of steps."""
+    """Return the period with the strongest correlation of values, else of differences; or 0."""
     rho, error = _autocorrelation(z - z.mean())
     period = _plain_peak(rho, _demanded(error, z.size, _PLAIN, CALENDAR_SURE, calendar), known)
     if period == 0:
@@ -76,7 +97,7 @@ def _strongest(z: Array, known: list[int], calendar: tuple[int, ...]) -> int:
 def _demanded(
     error: Array, n: int, least: float, enough: float, calendar: tuple[int, ...]
 ) -> Array:
-    """The correlation asked for at each lag: more than there can be where the lag is too long."""
+    """Return the smallest significant correlation at each lag; infinity for lags too long."""
     lag = np.arange(error.size)
     usual = np.isin(lag, calendar)
     longest = np.where(usual, n / CALENDAR_CYCLES, n / CYCLES)
