@@ -14,6 +14,7 @@ from scipy import special, stats
 import regimekit as rk
 from regimekit.baselines.bocd import Bocd, bocd
 from regimekit.baselines.run_length import MAX_TRAIL, Trail
+from regimekit.serialization.validation import Arrays, Values
 
 HAZARD = 0.07
 
@@ -464,7 +465,7 @@ def test_state_and_settings_survive(settings: dict[str, Any]) -> None:
     assert bocd(**chosen).settings() == chosen
     model.run(y[:50])
     twin, revived = model.copy(), bocd(**chosen)
-    revived._unpack(*json_and_arrays(model))
+    revived.restore_state(*json_and_arrays(model))
     assert twin.to_bytes() == revived.to_bytes() == model.to_bytes()
     expected = model.run(y[50:])
     for other in (twin, revived):
@@ -475,16 +476,17 @@ def test_state_and_settings_survive(settings: dict[str, Any]) -> None:
     assert twin.to_bytes() == model.to_bytes()
 
 
-def json_and_arrays(model: Bocd) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    values, arrays = model._pack()
-    return json.loads(json.dumps(values)), {name: a.copy() for name, a in arrays.items()}
+def json_and_arrays(model: Bocd) -> tuple[Values, Arrays]:
+    values, arrays = model._full_state()
+    copies = {name: array.copy() for name, array in arrays.items()}
+    return Values(json.loads(json.dumps(values))), Arrays(copies)
 
 
 def test_a_snapshot_with_more_starts_than_kept_is_refused() -> None:
     model = bocd(max_run_lengths=10)
     model.run(np.zeros(20))
     with pytest.raises(rk.RegimekitError, match="max_run_lengths"):
-        bocd(max_run_lengths=3)._unpack(*json_and_arrays(model))
+        bocd(max_run_lengths=3).restore_state(*json_and_arrays(model))
 
 
 @pytest.mark.parametrize("series", [[], [1.0], [math.nan] * 30, [2.0] * 200])

@@ -15,6 +15,7 @@ import regimekit as rk
 from regimekit.baselines.bocd import bocd
 from regimekit.baselines.dsm_bocd import DsmSettings, dsm_bocd
 from regimekit.baselines.score_matching import ScoreMatching, Setup, best_omega, divergence
+from regimekit.serialization.validation import Arrays, Values
 
 SETTINGS: dict[str, Any] = {
     "noise": 0.4,
@@ -434,9 +435,9 @@ def test_state_and_settings_survive(cut: int) -> None:
     model.run(y[:cut])
     chosen = json.loads(json.dumps(model.settings()))
     assert dsm_bocd(**chosen).settings() == chosen
-    values, arrays = model._pack()
+    values, arrays = model._full_state()
     revived = dsm_bocd(**chosen)
-    revived._unpack(json.loads(json.dumps(values)), arrays)
+    revived.restore_state(Values(json.loads(json.dumps(values))), Arrays(arrays))
     twin = model.copy()
     assert twin.to_bytes() == revived.to_bytes() == model.to_bytes()
     expected = model.run(y[cut:])

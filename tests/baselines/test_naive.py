@@ -12,8 +12,15 @@ import pytest
 from scipy import stats
 
 import regimekit as rk
-from regimekit.baselines.least_squares import least_squares
-from regimekit.baselines.naive import Naive, last_value, running_mean, seasonal_last_value
+from regimekit.baselines.naive import (
+    Naive,
+    RunningMean,
+    last_value,
+    least_squares,
+    running_mean,
+    seasonal_last_value,
+)
+from regimekit.serialization.validation import Arrays, Values
 
 MAKERS: dict[str, Callable[..., Naive]] = {
     "last_value": last_value,
@@ -208,9 +215,10 @@ def test_state_and_settings_survive(make: Callable[..., Naive], cut: int) -> Non
     model = make(error_sd=0.5)
     model.run(y[:cut])
     chosen = json.loads(json.dumps(model.settings()))
-    values, arrays = model._pack()
+    values, arrays = model._full_state()
     revived = type(model)._make(chosen)
-    revived._unpack(json.loads(json.dumps(values)), {n: a.copy() for n, a in arrays.items()})
+    stored = Arrays({name: array.copy() for name, array in arrays.items()})
+    revived.restore_state(Values(json.loads(json.dumps(values))), stored)
     twin = model.copy()
     assert revived.settings() == chosen
     assert twin.to_bytes() == revived.to_bytes() == model.to_bytes()
@@ -267,3 +275,70 @@ def test_bad_observations_change_nothing(make: Callable[..., Naive]) -> None:
         with pytest.raises(rk.RegimekitError, match="x"):
             line.update(1.0, x)
     assert line.to_bytes() == before
+
+
+def bad_start(kind: str, rng: np.random.Generator) -> np.ndarray:
+    match kind:
+        case "staircase":
+            return np.repeat(1000.0 * np.arange(10), 5)
+        case "ramp":
+            return -300.0 * np.arange(60)
+        case "burst":
+            return 2.0 + 5000.0 * (np.arange(80) % 9 < 4) * rng.standard_normal(80)
+        case "units":
+            return 1000.0 * (2.0 + 0.3 * rng.standard_normal(70))
+    return np.full(90, 1e5)
+
+
+@pytest.mark.parametrize("kind", ["staircase", "ramp", "burst", "units", "constant"])
+@pytest.mark.parametrize("before", [0, 31])  # observations before, for other cuts of the blocks
+def test_recovery_from_a_bad_start(make: Callable[..., Naive], kind: str, before: int) -> None:
+    rng = np.random.default_rng([7, before])
+    ordinary = 2.0 + 0.3 * rng.standard_normal(before + 200)
+    y = np.concatenate([ordinary[:before], bad_start(kind, rng), ordinary[before:]])
+    run = make().run(y)
+    late, width = slice(-100, None), 2 * 1.645 * 0.3
+    assert np.mean((run.lower[late] <= y[late]) & (y[late] <= run.upper[late])) >= 0.8
+    assert np.median((run.upper - run.lower)[late]) <= 5 * width
+    assert np.median(np.abs(run.mean[late] - 2.0)) < 0.6
+
+
+@pytest.mark.parametrize("name", ["last_value", "running_mean"])
+def test_no_break_while_the_model_is_right(name: str) -> None:
+    """Over 2000 observations the spread is still that of all errors, here with heavy tails."""
+    y = np.random.default_rng(8).standard_t(5, 2000)
+    model = MAKERS[name]()
+    errors = y - model.run(y).mean
+    assert model.spread is not None
+    assert model.spread.count[0] == 2000
+    assert model.spread.squares[0] == pytest.approx((errors**2).sum())
+
+
+def test_the_mean_is_that_since_the_break() -> None:
+    rng = np.random.default_rng(9)
+    y = np.append(1e4 + rng.standard_normal(48), rng.standard_normal(60))
+    model = running_mean().fit(y)
+    assert isinstance(model, RunningMean)
+    assert model.seen[0] == 60
+    assert model.predict().mean == pytest.approx(y[48:].mean())
+    assert model.regimes()[0].visits == 108
+
+
+def test_a_break_is_stored(make: Callable[..., Naive]) -> None:
+    """A model loaded in the middle of a block breaks at the same time, to the bit."""
+    y = np.append(np.full(48, 1e4), np.random.default_rng(10).standard_normal(150))
+    model = make().fit(y[:83])
+    again = rk.from_bytes(model.to_bytes())
+    np.testing.assert_array_equal(model.run(y[83:]).upper, again.run(y[83:]).upper)
+    assert model.to_bytes() == again.to_bytes()
+
+
+@pytest.mark.parametrize(("name", "wrong"), [("visits", 11), ("gain", 1e9), ("gain", None)])
+def test_stored_values_of_the_second_fit_are_checked(name: str, wrong: object) -> None:
+    model = last_value().fit(np.arange(10.0))
+    values, arrays = model._pack()
+    with pytest.raises(rk.SnapshotError, match=name):
+        last_value()._unpack(values | {name: wrong}, arrays)
+    arrays["second_squares"] = np.array([-1.0])
+    with pytest.raises(rk.SnapshotError, match="second_squares"):
+        last_value()._unpack(values, arrays)

@@ -122,3 +122,24 @@ def test_a_stuck_sensor_has_no_other_units(rng: np.random.Generator, jitter: flo
     for _ in range(24):
         units.update(stuck + jitter * rng.standard_normal(1))
     assert units.scale[0] == before
+
+
+@pytest.mark.parametrize("length", [60, 150])
+def test_small_steps_within_the_usual_range_are_confirmed_for_longer(
+    rng: np.random.Generator, length: int
+) -> None:
+    """A sensor that drifts by a millionth for some windows keeps its unit."""
+    units = learnt(35.0 + rng.standard_normal(300))
+    before = units.scale[0]
+    for i in range(length):
+        units.update(np.array([35.2 + 1e-6 * i]))
+    assert units.scale[0] == before
+
+
+def test_a_smaller_unit_that_lasts_is_adopted(rng: np.random.Generator) -> None:
+    """Within the usual range after some hundred observations, beyond it after two windows."""
+    for level, most in ((35.0, 260), (0.035, 60)):
+        units = learnt(35.0 + rng.standard_normal(300))
+        for _ in range(most):
+            units.update(level + 0.001 * rng.standard_normal(1))
+        assert units.scale[0] == pytest.approx(0.001, rel=0.5)

@@ -37,6 +37,8 @@ from regimekit.core.limits import MAX_CHAINS, MAX_ITERATIONS, MAX_REGIMES
 from regimekit.core.maker import Numbers, Pair, Terms, json_value, maker
 from regimekit.core.model import Array, Callback, Model, locked
 from regimekit.core.recorder import Block, Recorder
+from regimekit.core.regime_description import describe
+from regimekit.core.regime_statistics import RegimeStatistics
 from regimekit.core.warnings import warn_once
 from regimekit.distributions.forecast import Forecast, Forecasts
 from regimekit.ihmm.emissions.matrices import read_covariance, read_vector
@@ -227,7 +229,8 @@ class BeamIhmm(Model):
                 step._replace(log_score=score)
                 for step, score in zip(steps[start:stop], scores, strict=True)
             ]
-            recorder.add(Block.of(forecasts, scored, start))
+            block = Block.of(forecasts, scored, start)
+            recorder.add(block.scored(fit.data.y[start:stop, None]))
         run = recorder.run(series)
         self._remember(run)
         return run
@@ -247,6 +250,11 @@ class BeamIhmm(Model):
 
     def regimes(self) -> list[Regime]:
         """Return the regimes of the best path, in order of first appearance."""
+        fit, statistics = self._fitted(), RegimeStatistics(1)
+        statistics.extend(fit.data.y[:, None], fit.path)
+        return describe(fit.regimes(), statistics, self._book.labels, self._time_of)
+
+    def _regimes(self) -> list[Regime]:
         return self._fitted().regimes()
 
     def transitions(self) -> Transitions:

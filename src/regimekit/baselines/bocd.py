@@ -220,7 +220,7 @@ class RunLengthModel(Model):
         phi = self.features.row(x, lengths.time + ahead, past.values)
         return lengths.segments.design(bounded(phi))
 
-    def regimes(self) -> list[Regime]:
+    def _regimes(self) -> list[Regime]:
         """Return the present segment; earlier ones are not stored."""
         lengths = self.lengths
         if lengths is None or not lengths.n:
@@ -241,7 +241,7 @@ class RunLengthModel(Model):
 
     def transitions(self) -> Transitions:
         """Return the probability that the segment continues; the rest is a new segment."""
-        ids = [regime.id for regime in self.regimes()]
+        ids = [regime.id for regime in self._regimes()]
         return Transitions(ids, np.full((len(ids), len(ids)), 1.0 - self._hazard))
 
     def _shape(self, dim: int, x: Row | None) -> Shape:

@@ -2,8 +2,8 @@
 
     last_value            the latest observation
     seasonal_last_value   the observation one period ago
-    running_mean          the mean of all observations
-    least_squares         online ridge regression, in its own module
+    running_mean          the mean of the observations
+    least_squares         online ridge regression on features
 
 The spread is estimated from their one-step errors e_t: with Var e_t = s^2 leverage_t and an
 inverse-gamma prior of s^2 equivalent to three errors of size `error_sd`,
@@ -13,6 +13,15 @@ inverse-gamma prior of s^2 equivalent to three errors of size `error_sd`,
 for each coordinate, as if they were independent. The leverage is 1 one step ahead; for the last
 values it grows with the number of steps, as for a random walk. For `least_squares` it is
 1 + f'(sum f f' + ridge)^-1 f: Bayesian regression with unknown noise. The only regime is 0.
+
+The sums, the mean and the regression are over the observations since the last *break*, usually all.
+In every block of 48 observations a second fit begins afresh. It learns its level in the first third
+and its spread from then on; in the second half its forecasts are scored. If they gain more than 16
+nats over those of the model, the second fit replaces it: a break. A spread that is three times too
+wide loses 0.65 nats per observation. Where the model is right the exponential of the gain has mean
+1 or less, so that a block has a false break with a probability of about e^-16 at most. One
+observation counts at most 2 nats. Levels that last for blocks and lie several standard deviations
+of the noise apart cause breaks of the mean and of the regression, and past outliers of the spread.
 """
 
 from __future__ import annotations
@@ -20,18 +29,24 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from regimekit.baselines.run_length import EmissionSegments
 from regimekit.core import covariates
-from regimekit.core.exceptions import moderate, positive, whole
-from regimekit.core.limits import MAX_COORDINATES, MAX_PERIOD
-from regimekit.core.maker import maker
+from regimekit.core.covariates import bounded, new_past
+from regimekit.core.exceptions import RegimekitError, moderate, positive, whole
+from regimekit.core.limits import MAX_COEFFICIENTS, MAX_COORDINATES, MAX_PERIOD
+from regimekit.core.maker import Terms, maker
 from regimekit.core.model import Array, Model
 from regimekit.distributions.forecast import Forecast
 from regimekit.ihmm.emissions.base import Shape
+from regimekit.ihmm.emissions.linear_gaussian import GaussianSettings
+from regimekit.ihmm.weights import Scoring, weight_code
+from regimekit.preprocessing import features as feature_maps
+from regimekit.preprocessing.features import Past
 from regimekit.preprocessing.frames import Row
 from regimekit.results import OPENED, Event, Regime, Step, Transitions
 from regimekit.serialization.validation import Arrays, Values, affordable
@@ -39,6 +54,11 @@ from regimekit.serialization.validation import Arrays, Values, affordable
 MAX_ERROR = 1e100  # errors and leverages are clipped to this: their products are finite
 # The smallest integer for which the first forecast has a variance.
 PRIOR_ERRORS = 3.0
+_ROUNDING = 1.001  # of stored roots
+# A second fit begins every BLOCK observations, its spread at SETTLED, the comparison at COMPARED.
+BLOCK, SETTLED, COMPARED = 48, 16, 24
+BREAK_GAIN = 16.0  # nats, the log of the odds of a false break
+LEAST_GAIN, MOST_GAIN = -100.0, 2.0  # of one observation
 
 
 class Spread:
@@ -76,6 +96,7 @@ class Naive(Model):
 
     # No advice: these models are references for others.
     advised = False
+    state_version = 2
     # Arrays of the state in which NaN means not observed yet.
     holes: ClassVar[tuple[str, ...]] = ()
     limits: Mapping[str, tuple[float, float]] = MappingProxyType({"squares": (0.0, 1e220)})
@@ -86,8 +107,10 @@ class Naive(Model):
         self.dim = self._given_dim = (
             None if dim is None else whole("dim", dim, most=MAX_COORDINATES)
         )
-        self.time = 0
+        self.time = self.visits = 0
         self.spread: Spread | None = None
+        self.second: Naive | None = None  # the second fit
+        self.gain = 0.0
 
     @abstractmethod
     def _begin(self, shape: Shape) -> None:
@@ -108,6 +131,10 @@ class Naive(Model):
     @abstractmethod
     def _level(self) -> Array:
         """Return the present level as a new array."""
+
+    def _begin_again(self, first: Self) -> None:
+        """Begin as the second fit of a stream."""
+        self._begin(first.shape)
 
     def _level_sd(self) -> Array:
         """Return the standard deviation of the level; by default that of the errors."""
@@ -133,31 +160,65 @@ class Naive(Model):
     def _observe(self, y: Array, x: Row | None) -> tuple[Forecast, Step]:
         if self.spread is None:
             self._start(self._shape(y.size, x))
-        assert self.spread is not None
-        location, leverage = self._point(x, 1)
-        forecast = self.spread.forecast(location, leverage)
-        log_score = float(forecast.log_density(y if y.size > 1 else y[0]))
-        self.spread.update(y, location, leverage)
-        self._learn(y, x)
+        assert self.second is not None
+        fits: tuple[Naive, Naive] = self, self.second
+        points = [fit._point(x, 1) for fit in fits]
+        forecast, log_score = self._score(y, *points[0])
+        seen = not bool(np.isnan(y).all())
+        if seen and self.time % BLOCK >= COMPARED:
+            gain = self.second._score(y, *points[1])[1] - log_score
+            self.gain += 0.0 if np.isnan(gain) else float(np.clip(gain, LEAST_GAIN, MOST_GAIN))
+        for fit, (location, leverage) in zip(fits, points, strict=True):
+            assert fit.spread is not None
+            fit.spread.update(y, location, leverage)
+            fit._learn(y, x)
         events = (Event(0, OPENED, 0),) if self.time == 0 else ()
-        self.time += 1
+        self.visits += seen
+        self._pass()
         return forecast, Step(regime=0, n_regimes=1, log_score=log_score, events=events)
+
+    def _score(self, y: Array, location: Array, leverage: Array) -> tuple[Forecast, float]:
+        assert self.spread is not None
+        forecast = self.spread.forecast(location, leverage)
+        return forecast, float(forecast.log_density(y if y.size > 1 else y[0]))
+
+    def _pass(self) -> None:
+        """Pass on to the next observation; at the end of a block choose a fit."""
+        assert self.second is not None
+        self.time += 1
+        self.second.time = self.time
+        if self.time % BLOCK == SETTLED:
+            self.second.spread = Spread(self.error_sd, self.shape.dim)
+        elif self.time % BLOCK == 0:
+            if self.gain > BREAK_GAIN:
+                better = self.second._state()
+                for name, array in self._state().items():
+                    array[...] = better[name]
+            self._renew()
 
     def _start(self, shape: Shape) -> None:
         self._begin(shape)
         self.dim, self.shape = shape.dim, shape
         self.spread = Spread(self.error_sd, shape.dim)
+        self._renew()
 
-    def regimes(self) -> list[Regime]:
+    def _renew(self) -> None:
+        """Begin the second fit."""
+        second: Any = self._make(self.settings())
+        second.dim, second.shape, second.time = self.dim, self.shape, self.time
+        second.spread = Spread(self.error_sd, self.shape.dim)
+        second._begin_again(self)
+        self.second, self.gain = second, 0.0
+
+    def _regimes(self) -> list[Regime]:
         """Return the only regime: its level, and the standard deviation of its errors."""
         if self.spread is None:
             return []
-        visits = int(self.spread.count.max())
-        return [Regime(0, visits, 0, self.time - 1, self._level(), self._level_sd())]
+        return [Regime(0, self.visits, 0, self.time - 1, self._level(), self._level_sd())]
 
     def transitions(self) -> Transitions:
         """Return the transition matrix of the only regime."""
-        ids = [regime.id for regime in self.regimes()]
+        ids = [regime.id for regime in self._regimes()]
         return Transitions(ids, np.ones((len(ids), len(ids))))
 
     def settings(self) -> dict[str, Any]:
@@ -167,11 +228,19 @@ class Naive(Model):
         assert self.spread is not None
         return {"squares": self.spread.squares, "count": self.spread.count} | self._arrays()
 
+    def _stored(self) -> dict[str, NDArray[Any]]:
+        """Return the arrays of both fits by name; those that they share once."""
+        assert self.second is not None
+        own = self._state()
+        second = self.second._state().items()
+        return own | {f"second_{name}": array for name, array in second if array is not own[name]}
+
     def _pack(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         if self.spread is None:
             return {"started": False}, {}
         values = {"started": True, "time": self.time, "shape": list(self.shape)}
-        return values, {name: array.copy() for name, array in self._state().items()}
+        values |= {"visits": self.visits, "gain": self.gain}
+        return values, {name: array.copy() for name, array in self._stored().items()}
 
     def _unpack(self, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
         kept, stored = Values.of(values), Arrays.of(arrays)
@@ -179,13 +248,17 @@ class Naive(Model):
             return
         like = self._read_like(kept, stored)
         self._start(covariates.read_shape(kept, self._shape(covariates.read_dim(kept), like)))
-        self.time = kept.whole("time")
-        for name, array in self._state().items():
+        assert self.second is not None
+        self.time = self.second.time = kept.whole("time")
+        self.visits = kept.whole("visits", 0, self.time)
+        self.gain = kept.number("gain", LEAST_GAIN * BLOCK, MOST_GAIN * BLOCK)
+        for name, array in self._stored().items():
+            key = name.removeprefix("second_")
             if array.dtype.kind == "i":
                 array[...] = stored.wholes(name, array.shape, 0, self.time)
             else:
-                limits = self.limits.get(name, (-np.inf, np.inf))
-                array[...] = stored.floats(name, array.shape, *limits, missing=name in self.holes)
+                limits = self.limits.get(key, (-np.inf, np.inf))
+                array[...] = stored.floats(name, array.shape, *limits, missing=key in self.holes)
         covariates.try_out(lambda: self._forecast([like])[0])
 
     def _read_like(self, values: Values, arrays: Arrays) -> Row | None:
@@ -216,6 +289,9 @@ class SeasonalLastValue(Naive):
         cycles = 1 + (ahead - 1) // self.period
         return np.where(np.isnan(slot), self.latest, slot), np.full(slot.size, float(cycles))
 
+    def _begin_again(self, first: Self) -> None:
+        self.slots, self.latest = first.slots, first.latest  # both fits learn the same
+
     def _learn(self, y: Array, x: Row | None) -> None:
         for target in (self.slots[self.time % self.period], self.latest):
             np.copyto(target, y, where=~np.isnan(y))
@@ -243,13 +319,21 @@ class LastValue(SeasonalLastValue):
 
 
 class RunningMean(Naive):
-    """The mean of all observations so far, 0 before the first, created by `running_mean`."""
+    """The mean of the observations since the last break, created by `running_mean`.
+
+    It is 0 before the first observation.
+    """
 
     name = "running_mean"
 
     def _begin(self, shape: Shape) -> None:
         self.mean = np.zeros(shape.dim)
         self.seen = np.zeros(shape.dim, np.int64)
+        self.latest = np.zeros(shape.dim)  # the first forecast of a second fit
+
+    def _begin_again(self, first: Self) -> None:
+        super()._begin_again(first)
+        self.mean[:], self.latest = first.latest, first.latest
 
     def _point(self, x: Row | None, ahead: int) -> tuple[Array, Array]:
         return self.mean.copy(), np.ones(self.mean.size)
@@ -258,14 +342,117 @@ class RunningMean(Naive):
         known = ~np.isnan(y)
         self.seen[known] += 1
         n = self.seen[known]
+        self.latest[known] = y[known]
         # y - mean could overflow.
         self.mean[known] += y[known] / n - self.mean[known] / n
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
-        return {"mean": self.mean, "seen": self.seen}
+        return {"mean": self.mean, "seen": self.seen, "latest": self.latest}
 
     def _level(self) -> Array:
         return self.mean.copy()
+
+
+class LeastSquares(Naive):
+    """Online ridge regression on features, created by `least_squares`."""
+
+    name = "least_squares"
+
+    def __init__(
+        self,
+        features: Terms | None = None,
+        ridge: float = 1e-3,
+        error_sd: float = 1.0,
+        dim: int | None = None,
+    ) -> None:
+        super().__init__(error_sd, dim)
+        self.features = feature_maps.read(features)
+        self.ridge = positive("ridge", ridge)
+        moderate("ridge", self.ridge)
+        # The posterior covariance is below the prior one, and so is its root.
+        widest = _ROUNDING / np.sqrt(self.ridge)
+        self.limits = {**Naive.limits, "rows_0": covariates.STORED, "rows_1": (-widest, widest)}
+        self._like: Row | None = None  # first covariates: they set the order of the columns
+
+    def _check(self, x: Any) -> Row | None:
+        return self.features.check(x, like=self._like)
+
+    def _shape(self, dim: int, x: Row | None) -> Shape:
+        return Shape(dim, self.features.width(x, dim), not self.features.is_matrix)
+
+    def _begin(self, shape: Shape) -> None:
+        if shape.coefficients > MAX_COEFFICIENTS:
+            raise RegimekitError(
+                f"features must give at most {MAX_COEFFICIENTS} coefficients, got "
+                f"{shape.coefficients}."
+            )
+        settings = GaussianSettings(noise=np.eye(shape.dim).tolist(), prior_var=1.0 / self.ridge)
+        unweighted = Scoring(weight_code("none"), np.inf, False, True, True, True, True)
+        self.rows = EmissionSegments(settings.build(shape, unweighted, 1))
+        self.rows.resize(1)
+        self.rows.write_prior(0)
+        self.past = new_past(self.features, shape.dim)
+
+    def _begin_again(self, first: Self) -> None:
+        super()._begin_again(first)
+        self.past = first.past.copy()
+
+    def _forecast(self, rows: list[Any]) -> list[Forecast]:
+        if self.spread is None:
+            return super()._forecast(rows)
+        past, forecasts = self.past.copy(), []
+        for h, x in enumerate(rows):
+            location, leverage = self._regress(self._design(x, h, past))
+            forecasts.append(self.spread.forecast(location, leverage))
+            past.push(location)  # future lags are forecasts
+        return forecasts
+
+    def _point(self, x: Row | None, ahead: int) -> tuple[Array, Array]:
+        return self._regress(self._design(x, ahead - 1, self.past))
+
+    def _regress(self, design: Array) -> tuple[Array, Array]:
+        self.rows.set_observation(None, design)
+        location, spread = self.rows.predictive(0)
+        return location, np.diag(spread).copy()
+
+    def _design(self, x: Row | None, later: int, past: Past) -> Array:
+        width = self.features.width(x, self.shape.dim)
+        if width != self.shape.width:
+            raise RegimekitError(f"x gives {width} features; the model has {self.shape.width}.")
+        return np.asarray(
+            self.rows.design(bounded(self.features.row(x, self.time + later, past.values)))
+        )
+
+    def _learn(self, y: Array, x: Row | None) -> None:
+        if not np.isnan(y).all():
+            self.rows.set_observation(y, self._design(x, 0, self.past))
+            self.rows.learn(0)
+        self.past.push(y)
+        if self.time == 0:
+            self._like = x
+
+    def _arrays(self) -> dict[str, NDArray[Any]]:
+        rows = enumerate(self.rows.arrays())
+        return {"past": self.past.values} | {f"rows_{j}": array for j, array in rows}
+
+    def _level(self) -> Array:
+        return np.asarray(self.rows.coefficients(0)[0])
+
+    def _level_sd(self) -> Array:
+        each = np.repeat(super()._level_sd(), self.shape.width) if self.shape.shared else 1.0
+        return np.asarray(self.rows.coefficients(0)[1] * each)
+
+    def settings(self) -> dict[str, Any]:
+        return {"features": self.features.to_json(), "ridge": self.ridge} | super().settings()
+
+    def _pack(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        values, arrays = super()._pack()
+        columns, first = covariates.pack_first(self._like)
+        return values | columns, arrays | first
+
+    def _read_like(self, values: Values, arrays: Arrays) -> Row | None:
+        self._like = covariates.read_first(values, arrays, self.features)
+        return self._like
 
 
 @maker
@@ -310,7 +497,9 @@ def seasonal_last_value(
 
 @maker
 def running_mean(*, error_sd: float = 1.0, dim: int | None = None) -> RunningMean:
-    """Create the forecast by the mean of all observations so far.
+    """Create the forecast by the mean of the observations since the last break, usually all.
+
+    A break is a change after which the mean since then forecasts much better: the module's text.
 
     Args:
         error_sd, dim: as for `last_value`.
@@ -324,3 +513,35 @@ def running_mean(*, error_sd: float = 1.0, dim: int | None = None) -> RunningMea
         [0.0, 1.0, 2.0, 2.0]
     """
     return RunningMean(error_sd, dim)
+
+
+@maker
+def least_squares(
+    *,
+    features: Terms | None = None,
+    ridge: float = 1e-3,
+    error_sd: float = 1.0,
+    dim: int | None = None,
+) -> LeastSquares:
+    """Create online least squares on the same features as the other models.
+
+    Args:
+        features: f(x), from `regimekit.preprocessing.features`; an intercept by default.
+        ridge: penalty on the squared coefficients, in units of the noise variance.
+        error_sd, dim: as for `last_value`.
+
+    Returns:
+        The model.
+
+    Raises:
+        RegimekitError: If a setting is invalid; the message names it.
+
+    Example:
+        >>> import regimekit as rk
+        >>> from regimekit.baselines.naive import least_squares
+        >>> line = least_squares(features=rk.features.columns(), ridge=1e-9)
+        >>> run = line.run([2.0, 4.0, 6.0], [[1.0], [2.0], [3.0]])
+        >>> round(line.predict([4.0]).mean, 6)
+        8.0
+    """
+    return LeastSquares(features, ridge, error_sd, dim)

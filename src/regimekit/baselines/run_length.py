@@ -358,7 +358,7 @@ class RunLengths:
         start[:n] = arrays.wholes("book_start", (n,), 0, self.time - 1)
         visits[:n] = arrays.wholes("book_visits", (n,), 1, self.time)
         log_mass[:n] = arrays.log_shares("book_log_mass", (n,))
-        log_best[:n] = arrays.floats("book_log_best", (n,), most=0.0, endless=True)
+        log_best[:n] = arrays.floats("book_log_best", (n,), most=0.0, infinite=True)
         arrays.distinct("book_start", start[:n])
         for j, array in enumerate(self.segments.arrays()):
             array[:n] = arrays.floats(f"rows_{j}", (n, *array.shape[1:]))

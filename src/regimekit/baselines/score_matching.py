@@ -45,8 +45,8 @@ from typing import NamedTuple
 import cython
 import numpy as np
 from cython.cimports.libc.math import exp, fabs, hypot, log, sqrt
-from scipy import optimize, special
 
+from regimekit.distributions.normal import log_normal_cdf
 from regimekit.ihmm.emissions.base import Shape
 
 if not cython.compiled:
@@ -54,6 +54,7 @@ if not cython.compiled:
     from regimekit.ihmm.weights import IMQ, MAX_LENGTH, log_score, log_weight2
 
 INF = cython.declare(cython.double, math.inf)
+GOLDEN = 0.6180339887498949
 MAX_TRAINING_VALUE = 1e100  # training values are clipped to this: their squares are finite
 # Posterior standard deviations of eta_2 that the nodes cover.
 NODE_RANGE = cython.declare(cython.double, 6.0)
@@ -292,7 +293,7 @@ def divergence(omega, x, setup):
 def _log_truncated(eta, posterior, setup):
     """Return the log density of eta_2 without the constant log(2 pi) / 2."""
     root = math.sqrt(posterior.precision)
-    above = special.log_ndtr((posterior.mean - setup.floor) * root)
+    above = log_normal_cdf((posterior.mean - setup.floor) * root)
     return math.log(root) - 0.5 * ((eta - posterior.mean) * root) ** 2 - above
 
 
@@ -304,6 +305,21 @@ def best_omega(x, setup):
         return divergence(math.exp(log_rate), x, setup)
 
     at = int(np.argmin([cost(log_rate) for log_rate in log_rates]))
-    bounds = log_rates[max(at - 1, 0)], log_rates[min(at + 1, log_rates.size - 1)]
-    found = optimize.minimize_scalar(cost, bounds=bounds, method="bounded", options={"xatol": 1e-6})
-    return math.exp(float(found.x))
+    low, high = log_rates[max(at - 1, 0)], log_rates[min(at + 1, log_rates.size - 1)]
+    return math.exp(golden_section(cost, float(low), float(high)))
+
+
+def golden_section(cost, low, high):
+    """Return the minimum of a function with one minimum between low and high, to 1e-6."""
+    inner, outer = high - GOLDEN * (high - low), low + GOLDEN * (high - low)
+    at_inner, at_outer = cost(inner), cost(outer)
+    while high - low > 1e-6:
+        if at_inner <= at_outer:
+            high, outer, at_outer = outer, inner, at_inner
+            inner = high - GOLDEN * (high - low)
+            at_inner = cost(inner)
+        else:
+            low, inner, at_inner = inner, outer, at_outer
+            outer = low + GOLDEN * (high - low)
+            at_outer = cost(outer)
+    return 0.5 * (low + high)

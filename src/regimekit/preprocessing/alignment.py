@@ -15,14 +15,7 @@ from numpy.typing import NDArray
 
 from regimekit.core.exceptions import RegimekitError
 from regimekit.core.warnings import warn_once
-from regimekit.preprocessing.frames import (
-    Series,
-    Table,
-    misaligned,
-    read_series,
-    read_table,
-    take,
-)
+from regimekit.preprocessing.frames import Series, Table, misaligned, read_series, read_table, take
 from regimekit.preprocessing.time_column import TimeColumn
 from regimekit.preprocessing.time_index import dates_of_labels, find_frequency
 

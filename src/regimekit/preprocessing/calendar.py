@@ -77,6 +77,15 @@ class Calendar:
         labels[:] = after
         return labels
 
+    def time_of(self, row: int) -> Time | None:
+        """Return the label of observation `row`; None if labels are not continued."""
+        if self.frequency is None or self.last is None:
+            return None
+        try:
+            return self.frequency.after(self.last, row - self.at + 1)
+        except OverflowError:  # before the year 1
+            return None
+
     def to_json(self) -> dict[str, Any] | None:
         """Return the calendar as JSON values; None if labels are not continued."""
         if self.frequency is None or self.last is None:

@@ -38,14 +38,7 @@ from regimekit.preprocessing.feature_terms import (
     Term,
     read_term,
 )
-from regimekit.preprocessing.frames import (
-    Row,
-    Table,
-    aligned,
-    read_row,
-    read_series,
-    read_table,
-)
+from regimekit.preprocessing.frames import Row, Table, aligned, read_row, read_series, read_table
 
 _MAX_LAYOUTS = 8  # shapes of x whose layout is stored
 

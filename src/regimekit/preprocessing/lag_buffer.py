@@ -12,8 +12,8 @@ of large errors that turned out innovational so far,
 
 with n the number of innovational errors so far and s their usual size. If none was seen yet, a
 larger error is more surely a spike: with r = .02, P(innovational) is a half at e = 10, and
-P(innovational) e is below 1.5 beyond 30. In a stream with real jumps a jump is believed at once, up
-to the size that its jumps have had; a value of 1e300 never gets into a lag alone.
+P(innovational) e is below 1.5 beyond 30. In a stream with real jumps a jump is accepted at once, up
+to the size of its earlier jumps; a single value of 1e300 never becomes a lag.
 
 If the next value is a suspected outlier as well, the stream may have jumped one observation before:
 the probability that the first error was innovational is kept, and both are if the second one is.

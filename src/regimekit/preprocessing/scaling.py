@@ -9,7 +9,7 @@ strong autocorrelation, the size of the innovations. In these units the noise is
 The scale is usable from the second observation on and is refined at a few counts
 (`REFINEMENT_COUNTS`) while the observations are still in the buffer; a model in these units is
 rebuilt from them. Then it is frozen. Every `CHECK_INTERVAL` observations it is checked: if most of
-the latest window lies many units away from what the scale says (a unit changed by 1000, a constant
+the latest window lies many units from the centre (a unit changed by 1000, a constant
 start that began to move), centre and scale are estimated again from that window alone.
 
     scaling = Standardizer()
@@ -39,6 +39,7 @@ _CHECK_INTERVAL = cython.declare(cython.longlong, 20)
 _CONSTANT_AFTER = cython.declare(cython.longlong, 5)
 # Observations of the window that a later check uses.
 _RECENT = cython.declare(cython.Py_ssize_t, 40)
+CONFIRMATION = 200  # observations with a smaller scale before it is adopted within the usual range
 # Moves of a constant coordinate after which it is measured.
 _MOVES = cython.declare(cython.Py_ssize_t, 3)
 # Largest size of a value: squares of such values are still finite.
@@ -300,11 +301,8 @@ class Standardizer:
         """Estimate again from the recent window if the present units no longer describe it."""
         centre, scale, alive = measure(self.buffer[-_RECENT:])
         log_ratio = np.log(scale / np.asarray(self.scale))
-        # A sensor that is stuck for some time has no other units: a smaller scale must hold in both
-        # halves of the window, and most of the differences must not be zero.
-        half = _RECENT // 2
-        for part in (self.buffer[-_RECENT:-half], self.buffer[-half:]):
-            log_ratio = np.maximum(log_ratio, np.where(log_ratio < 0, _log_drop(part, self), -INF))
+        if (log_ratio < -OTHER_UNITS).any():
+            log_ratio = self.confirmed_drop(log_ratio, centre)
         adrift = np.abs(log_ratio) > OTHER_UNITS
         if not (adrift & alive).any():
             return False
@@ -316,6 +314,26 @@ class Standardizer:
         self.size = kept
         self.count = kept
         return _adopt(self, centre, scale, alive, 0.0)
+
+    def confirmed_drop(self, log_ratio, centre):
+        """Return log ratios of the scale, larger where a smaller scale is not confirmed.
+
+        A sensor that is stuck for some time has no other units: a smaller scale must hold in every
+        part of the window, and most of the differences must not be zero. If the values stay in
+        their usual range, the window is CONFIRMATION observations long.
+        """
+        before = self.buffer[: max(0, self.size - _RECENT)]
+        before = np.vstack([np.where(np.isnan(before), self.centre, before), self.centre])
+        low, high = np.quantile(before, [0.01, 0.99], axis=0)
+        inside = (low <= centre) & (centre <= high)
+        part: cython.Py_ssize_t = _RECENT // 2
+        first: cython.Py_ssize_t
+        for first in range(max(0, self.size - CONFIRMATION), self.size, part):
+            near: cython.bint = first >= self.size - 2 * part
+            drop = _log_drop(self.buffer[first : first + part], self)
+            drop = np.where(near | inside, drop, -INF)
+            log_ratio = np.where(log_ratio < 0, np.maximum(log_ratio, drop), log_ratio)
+        return log_ratio
 
 
 def _log_drop(values, scaling):

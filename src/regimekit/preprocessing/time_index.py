@@ -400,7 +400,9 @@ def _business_days(a: datetime, b: datetime) -> int | None:
 
 
 def _add_business_days(time: datetime, steps: int) -> datetime:
-    for _ in range(steps):
+    weeks, rest = divmod(steps, 5)
+    time += timedelta(weeks=weeks)
+    for _ in range(rest):
         time += timedelta(days=3 if time.weekday() == 4 else 1)
     return time
 
