@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -319,8 +319,7 @@ def _run_series(task: SeriesTask, settings: PanelSettings) -> SeriesResult:
     if block is None:
         raise RegimekitError("The series has no rows.")
     chosen = _with_seed(settings.model, settings.settings, seed_of(task.key, settings.seed))
-    chosen = with_seasons(settings.model, chosen, seasons_of(frequency))
-    model = make(settings.model, **chosen)
+    model = make_for_calendar(settings.model, chosen, seasons_of(frequency))
     run = model.run(block.y, block.X, level=settings.level)
     scores = RunningScores(settings.season, settings.skip)
     if REGISTRY[settings.model].online:
@@ -373,6 +372,22 @@ def with_seasons(model: str, settings: Mapping[str, Any], seasons: Sequence[int]
         return dict(settings)
     takes_seasons = "seasons" in make(model, **settings).settings()
     return dict(settings) | ({"seasons": list(seasons)} if takes_seasons else {})
+
+
+def make_for_calendar(model: str, settings: Mapping[str, Any], seasons: Sequence[int]) -> Model:
+    """Return a new model that tries the seasons of the calendar, unless its settings name some.
+
+    It warns of named seasons that it does not use, but not of those of the calendar.
+
+    Args:
+        model: name of the model.
+        settings: settings of the model.
+        seasons: season lengths that the calendar suggests, in steps.
+    """
+    made = make(model, **with_seasons(model, settings, seasons))
+    if settings.get("seasons") is None and hasattr(made, "named_seasons"):
+        cast(Any, made).named_seasons = ()
+    return made
 
 
 def _tasks_of_frame(

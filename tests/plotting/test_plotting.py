@@ -162,6 +162,41 @@ def test_a_model_draws_its_regimes_by_name(rng: np.random.Generator) -> None:
     assert [text.get_text() for text in ax.get_xticklabels()] == ["intercept", "wind"]
 
 
+def test_regimes_may_have_different_coefficients() -> None:
+    class Model:
+        name = "auto"
+
+        def coefficient_names(self) -> list[str]:
+            return ["intercept", "lag 1"]
+
+        def regimes(self) -> list[rk.Regime]:
+            pair, one = np.array([0.5, 0.8]), np.array([3.0])
+            return [rk.Regime(0, 60, 0, 99, pair, pair / 9), rk.Regime(1, 40, 9, 80, one, one / 9)]
+
+    ax = plot.plot_regimes(Model())
+    assert [text.get_text() for text in ax.get_xticklabels()] == ["intercept", "lag 1", "level"]
+
+
+def test_components_add_up_and_find_what_was_put_in(rng: np.random.Generator) -> None:
+    n = 240
+    level = np.where(np.arange(n) < n // 2, 10.0, 40.0)
+    season = 2 * np.sin(2 * np.pi * np.arange(n) / 12)
+    wind = rng.standard_normal(n)
+    y = level + season + 3 * wind + 0.1 * rng.standard_normal(n)
+    run = rk.br_ihmm(noise=9.0, prior_var=900.0, particles=10).run(y)
+    axes = plot.plot_components(run, season=12, X=wind, times=np.arange(n))
+    assert list(axes) == ["y", "level", "covariates", "season", "remainder"]
+    drawn = {name: axes[name].lines[0].get_ydata() for name in axes if name != "level"}
+    stays = [line.get_ydata() for line in axes["level"].lines]
+    total = np.concatenate(stays) + sum(drawn[k] for k in ("covariates", "season", "remainder"))
+    np.testing.assert_allclose(total, y, atol=1e-9)
+    np.testing.assert_allclose(drawn["season"], season, atol=0.5)
+    assert np.polyfit(wind, drawn["covariates"], 1)[0] == pytest.approx(3, abs=0.15)
+    assert np.median(stays[-1]) == pytest.approx(40, abs=1.5)
+    with pytest.raises(rk.RegimekitError, match="X must have the 240 rows of y, got 3"):
+        plot.plot_components(run, X=np.zeros(3))
+
+
 def test_without_matplotlib_comes_the_hint(
     fitted: tuple[Any, Run], monkeypatch: pytest.MonkeyPatch
 ) -> None:

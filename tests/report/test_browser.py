@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -235,3 +238,76 @@ def test_the_map_of_transitions_can_be_read(visit: Open, case: Any, scheme: str)
     )
     assert min(contrasts) >= 4.5  # what WCAG asks of text
     assert contrasts[0] > 1.5 * contrasts[-1]  # and the shade still says how probable
+
+
+def _usual(name: str) -> Any:
+    """Series of the kinds that people look at first, as a run of `auto`."""
+    import regimekit as rk
+
+    rng = np.random.default_rng(5)
+    n = {"load": 700, "well_log": 900, "sales": 96}[name]
+    start = np.datetime64("2024-01-01T00")
+    if name == "load":
+        times: Any = start + np.arange(n) * np.timedelta64(1, "h")
+        y = 30_000 + 4_000 * np.sin(np.arange(n) * np.pi / 12) + 300 * rng.standard_normal(n)
+    elif name == "well_log":
+        times = None
+        levels = np.repeat([112_000.0, 135_000.0, 118_000.0], n // 3)
+        y = levels + 2_500 * rng.standard_normal(n)
+        y[rng.choice(n, 12)] = 65_000
+    else:
+        times = np.datetime64("2016-01", "M") + np.arange(n)
+        y = (2e6 + 1e4 * np.arange(n)) * (1 + 0.2 * np.sin(np.arange(n) * np.pi / 6))
+        y += 2e4 * rng.standard_normal(n)
+    model = rk.auto(seasons={"load": 24, "sales": 12}.get(name))
+    return SimpleNamespace(run=model.run(y), model=model, y=y, times=times)
+
+
+_AT_THE_LEFT_EDGE = """() => [...document.querySelectorAll("canvas")].map((canvas) => {
+    const copy = document.createElement("canvas");
+    Object.assign(copy, { width: 2, height: canvas.height });
+    const pen = copy.getContext("2d", { willReadFrequently: true });
+    pen.drawImage(canvas, 0, 0);
+    const { data } = pen.getImageData(0, 0, 2, canvas.height);
+    return data.filter((value, j) => j % 4 === 3 && value > 0).length;
+})"""
+
+
+@pytest.mark.parametrize("name", ["load", "well_log", "sales"])
+def test_the_report_of_a_usual_series_is_complete(visit: Open, name: str, tmp_path: Path) -> None:
+    page = visit(_usual(name), title=name)
+    titles = page.locator("h2").all_inner_texts()
+    assert titles[0] == "Summary"
+    assert {"Series", "Regimes", "Calibration", "Scores and reference forecasters"} <= set(titles)
+    for chart in ("series", "ribbon", "weight", "pit", "coverage", "next"):
+        assert _inked(page, f"#chart-{chart}") > 500, chart
+    assert max(page.evaluate(_AT_THE_LEFT_EDGE)) == 0, "a label of an axis is cut off"
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    picture = page.screenshot(path=tmp_path / f"{name}.png", full_page=True)
+    assert len(picture) > 50_000
+    text = page.inner_text("#summary")
+    assert 3 <= text.count(". ") + 1 <= 7 and "nan" not in page.inner_text("main")
+
+
+def test_the_report_of_many_series_leads_to_each(browser: Any, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    lines = ["day,shop,sales"]
+    for day in range(80):
+        date = np.datetime64("2024-01-01") + day
+        for shop, base in (("north", 20), ("south & west", 900)):
+            lines.append(f"{date},{shop},{base + rng.standard_normal():.3f}")
+    (tmp_path / "shops.csv").write_text("\n".join(lines))
+    command = [sys.executable, "-m", "regimekit.cli", "run", "shops.csv", "--by", "shop"]
+    subprocess.run([*command, "--out", "out", "--quiet"], cwd=tmp_path, check=True)
+    page = browser.new_page(viewport={"width": 1200, "height": 900})
+    page.goto((tmp_path / "out" / "report.html").as_uri())
+    assert page.locator("h1").inner_text() == "sales by shop"
+    assert page.locator("tbody tr").count() == 2
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    page.click("text=south & west")
+    page.wait_for_selector("body[data-ready]")
+    assert page.locator("h1").inner_text().startswith("south & west")
+    assert max(page.evaluate(_AT_THE_LEFT_EDGE)) == 0
+    page.click("text=All series")
+    page.wait_for_selector("#overview")
+    page.close()

@@ -74,3 +74,32 @@ def test_the_chart_module_can_be_imported(tmp_path: Path) -> None:
     exported = set(done.stdout.split())
     declared = re.findall(r"^export (?:function|class|const) (\w+)", module.read_text(), re.M)
     assert exported == set(declared) and {"Timeline", "drawOutliers", "drawRibbon"} <= exported
+
+
+@pytest.mark.parametrize(
+    ("ticks", "labels"),
+    [
+        ([0, 0.5, 1], ["0", "0.5", "1"]),
+        ([999_950, 1_000_000, 1_000_050], ["999.95K", "1M", "1.00005M"]),
+        ([100_000, 200_000], ["100K", "200K"]),
+        ([-2e-5, 0, 2e-5], ["-2E-5", "0", "2E-5"]),
+    ],
+)
+def test_labels_of_an_axis_differ_and_fit(ticks: Any, labels: Any, tmp_path: Path) -> None:
+    module = tmp_path / "charts.mjs"
+    module.write_text(assets.read("charts.js"))
+    code = """import(process.argv[1]).then((m) => {
+        const labels = m.formatTicks(JSON.parse(process.argv[2]));
+        console.log(JSON.stringify([labels, m.axisWidth(null, labels)]));
+    })"""
+    done = subprocess.run(
+        [str(NODE), "-e", code, str(module), json.dumps(ticks)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    found, width = json.loads(done.stdout)
+    assert found == labels
+    # A digit of a font of 12 pixels is at most 7 wide; ticks and gaps take 10.
+    assert width >= 10 + 7 * max(map(len, labels))

@@ -1,14 +1,15 @@
 // Charts of the HTML report and of live pages, drawn with uPlot (global `uPlot`).
 // The colours are variables of style.css, so that charts follow the theme.
-// The report inlines this module without its `export` keywords; a server can serve it as it is.
+// The report inlines this module without its `export` keywords; the server serves it as it is.
 
 // ---- Styles and texts
 
 const REGIME_COLOURS = 7; // variables --regime-0 .. --regime-6; beyond, colours repeat with stripes
-const AXIS_WIDTH = 58; // CSS pixels of the vertical axis, equal in stacked charts
+const AXIS_WIDTH = 58; // smallest width of a value axis, CSS pixels
 const FONT = "12px system-ui, sans-serif";
 const TRANSPARENT = "transparent";
 const formatter = new Intl.NumberFormat("en", { maximumSignificantDigits: 6, useGrouping: false });
+const largeFormatter = new Intl.NumberFormat("en", { maximumFractionDigits: 1 });
 
 // Date formats of uPlot: largest unit first, 24 hours.
 const DATE_FORMATS = [
@@ -41,13 +42,20 @@ export function lineColour(hex) {
 
 export function formatNumber(v) {
   if (v === null || v === undefined || Number.isNaN(v)) return "–";
-  return Math.abs(v) >= 1e15 ? v.toExponential(3) : formatter.format(v);
+  if (Math.abs(v) >= 1e15) return v.toExponential(3);
+  return (Math.abs(v) >= 1e5 ? largeFormatter : formatter).format(v);
 }
 
-function formatTick(v) {
-  const tiny = v !== 0 && Math.abs(v) < 1e-3;
-  if (Math.abs(v) < 1e5 && !tiny) return formatter.format(v);
-  return Intl.NumberFormat("en", { notation: tiny ? "scientific" : "compact", maximumSignificantDigits: 4 }).format(v);
+// Labels of an axis: equal units, and as many digits as neighbouring ticks need to differ.
+export function formatTicks(ticks) {
+  const step = ticks.length > 1 ? Math.abs(ticks[1] - ticks[0]) : 0;
+  const largest = Math.max(...ticks.map(Math.abs));
+  const tiny = largest < 1e-3;
+  if (largest < 1e5 && !tiny) return ticks.map((v) => formatter.format(v));
+  const needed = step ? Math.ceil(Math.log10(largest / step)) + 1 : 4;
+  const digits = Math.min(Math.max(needed, 4), 12);
+  const wide = Intl.NumberFormat("en", { notation: tiny ? "scientific" : "compact", maximumSignificantDigits: digits });
+  return ticks.map((v) => (v ? wide.format(v) : "0"));
 }
 
 // Formatter of times: `times` has kind ("dates", "numbers" or "rows"), start and step.
@@ -66,8 +74,18 @@ export function axis(options) {
 }
 
 export const timeAxis = (times) =>
-  axis({ values: times.kind === "dates" ? DATE_FORMATS : (u, ticks) => ticks.map(formatTick), space: 70 });
-export const valueAxis = (options) => axis({ size: AXIS_WIDTH, values: (u, ticks) => ticks.map(formatTick), ...options });
+  axis({ values: times.kind === "dates" ? DATE_FORMATS : (u, ticks) => formatTicks(ticks), space: 70 });
+export const valueAxis = (options) => axis({ size: AXIS_WIDTH, values: (u, ticks) => formatTicks(ticks), ...options });
+// Width of a value axis with these labels, in CSS pixels.
+export const axisWidth = (plot, labels) =>
+  Math.max(AXIS_WIDTH, 18 + 7 * Math.max(0, ...(labels || []).map((label) => String(label ?? "").length)));
+
+// Labels of about the length of those that an axis of this range has.
+function sampleLabels([low, high]) {
+  const step = 10 ** Math.floor(Math.log10((high - low) / 3 || 1));
+  return formatTicks([low, low + step, high].map((v) => step * Math.round(v / step)));
+}
+
 export const line = (name, options) => ({ stroke: colour(name), width: 1.3, points: { show: false }, ...options });
 export const edge = { stroke: TRANSPARENT, width: 0, points: { show: false } }; // limit of a filled band
 
@@ -83,8 +101,9 @@ export function drawChart(place, height, options, data) {
 }
 
 // Mark outliers by crosses, and those outside `range` by triangles on the edge of the plot.
-// `columns` are arrays of values, null where there is no outlier, at the positions `x`.
-export function drawOutliers(plot, x, columns, range) {
+// `columns` are arrays of values, null where there is no outlier, at the positions `x`; `foot` is the
+// height in canvas pixels of what covers the lower edge.
+export function drawOutliers(plot, x, columns, range, foot = 0) {
   const { ctx: context, bbox } = plot;
   const r = 3.2 * devicePixelRatio;
   const { min, max } = plot.scales.x;
@@ -102,7 +121,7 @@ export function drawOutliers(plot, x, columns, range) {
       if (!side) return cross(context, left, plot.valToPos(value, "y", true), r);
       if (left - last[side] < 5 * r) return;
       last[side] = left;
-      triangle(context, left, side > 0 ? bbox.top + 2 : bbox.top + bbox.height - 2, r, side);
+      triangle(context, left, side > 0 ? bbox.top + 2 : bbox.top + bbox.height - foot - 2, r, side);
     });
   }
   context.stroke();
@@ -170,7 +189,7 @@ function fillRegime(context, style, left, top, width, height) {
 
 function drawLabel(context, text, x, y, room) {
   const width = context.measureText(text).width + 6 * devicePixelRatio;
-  if (room < width + 4) return;
+  if (!text || room < width + 4) return;
   const height = 14 * devicePixelRatio;
   context.fillStyle = "rgba(255, 255, 255, .82)";
   context.fillRect(x - width / 2, y - height / 2, width, height);
@@ -287,12 +306,13 @@ export class Timeline {
   }
 
   get plotWidth() {
-    return Math.max(this.places.series.clientWidth - AXIS_WIDTH - 12, 100);
+    return Math.max(this.places.series.clientWidth - (this.axis || AXIS_WIDTH) - 12, 100);
   }
 
   aggregate() {
     this.shown = bucketsWithin(this.series, this.min, this.max, this.plotWidth);
     this.range = robustRange(this.series, ...rowsWithin(this.series.x, this.min, this.max));
+    this.axis = axisWidth(null, sampleLabels(this.range)); // equal in stacked charts
     this.onWindow(this.shown);
   }
 
@@ -367,7 +387,7 @@ export class Timeline {
     const mark = (u) => drawOutliers(u, u.data[0], [u.data[7], u.data[8]], this.range);
     return this.draw("series", height, mark, this.data()[0], {
       y: { range: () => this.range },
-      axes: [axis({ size: 6, space: 70, values: (u, ticks) => ticks.map(() => "") }), valueAxis({})],
+      axes: [axis({ size: 6, space: 70, values: (u, ticks) => ticks.map(() => "") }), valueAxis({ size: () => this.axis })],
       series: [
         {}, edge, edge, edge, edge, line("observed", { points: { show: few, size: 4, fill: colour("observed") }, width: 1 }),
         line("accent", { width: 1.6 }), edge, edge,
@@ -381,7 +401,7 @@ export class Timeline {
     return this.draw("ribbon", height, (u) => drawRibbon(u, this.blocks(), u.bbox.top, u.bbox.height), this.data()[1], {
       padding: [4, 12, 4, 0],
       y: { range: [0, 1] },
-      axes: [none, valueAxis({ values: (u, ticks) => ticks.map(() => ""), grid: none, ticks: none })],
+      axes: [none, valueAxis({ size: () => this.axis, values: (u, ticks) => ticks.map(() => ""), grid: none, ticks: none })],
       series: [{}, edge],
     });
   }
@@ -397,7 +417,7 @@ export class Timeline {
   drawWeights(height) {
     return this.draw("weight", height, null, this.data()[2], {
       y: { range: [-0.03, 1.05] },
-      axes: [timeAxis(this.times), valueAxis({ splits: () => [0, 0.5, 1] })],
+      axes: [timeAxis(this.times), valueAxis({ size: () => this.axis, splits: () => [0, 0.5, 1] })],
       series: [{}, line("weight", { width: 1 }), edge, line("change", { width: 1.4 })],
       bands: [{ series: [1, 2], fill: colour("spread") }],
     });
@@ -413,7 +433,7 @@ export function drawPit(place, pit, n) {
   const bars = { stroke: TRANSPARENT, fill: colour("half"), paths: uPlot.paths.bars({ size: [0.94, Infinity] }), points: { show: false } };
   return drawChart(place, 240, {
     scales: { x: { time: false, range: [0, 1] }, y: { range: [0, 1.15 * Math.max(flat + noise, ...pit)] } },
-    axes: [axis({ values: (u, ticks) => ticks.map(formatTick) }), valueAxis({ values: (u, ticks) => ticks.map((v) => formatTick(100 * v) + " %") })],
+    axes: [axis({ values: (u, ticks) => formatTicks(ticks) }), valueAxis({ values: (u, ticks) => formatTicks(ticks.map((v) => 100 * v)).map((text) => text + " %") })],
     series: [{}, bars, edge, edge, line("ink", { dash: [5, 4], width: 1 })],
     bands: [{ series: [2, 3], fill: colour("spread") }],
   }, [x, pit, constant(flat + noise), constant(Math.max(flat - noise, 0)), constant(flat)]);
@@ -468,7 +488,7 @@ export function drawForecast(place, series, ahead, times) {
   ];
   return drawChart(place, 280, {
     scales: { x: { time: times.kind === "dates" }, y: { range } },
-    axes: [timeAxis(times), valueAxis({})],
+    axes: [timeAxis(times), valueAxis({ size: axisWidth })],
     series: [
       {}, line("observed", { points: { show: past <= 120, size: 4, fill: colour("observed") } }),
       edge, edge, edge, edge, line("accent", { width: 2 }),

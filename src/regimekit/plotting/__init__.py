@@ -2,6 +2,7 @@
 
     plot_run(run, y)              observations, forecast band, outliers, ribbon of regimes
     plot_regimes(model)           coefficients of each regime
+    plot_components(run)          level, covariates, season and remainder of a series
     plot_forecast(model, y)       forecasts of the next steps
     plot_backtest(result)         error by steps ahead
     plot_calibration(result)      PIT histogram and coverage by level
@@ -15,10 +16,14 @@ the same colour in every figure. The public name of this package is `regimekit.p
 
 from __future__ import annotations
 
-from regimekit.plotting.forecasts import plot_forecast
+from regimekit.plotting.figures import (
+    plot_components,
+    plot_forecast,
+    plot_regimes,
+    plot_run,
+    run_figure,
+)
 from regimekit.plotting.quality import plot_backtest, plot_calibration, plot_influence
-from regimekit.plotting.regimes import plot_regimes
-from regimekit.plotting.runs import plot_run, run_figure
 from regimekit.plotting.style import PALETTE, NoPictures, pyplot, save
 
 __all__ = [
@@ -26,6 +31,7 @@ __all__ = [
     "NoPictures",
     "plot_backtest",
     "plot_calibration",
+    "plot_components",
     "plot_forecast",
     "plot_influence",
     "plot_regimes",

@@ -24,6 +24,8 @@ from regimekit.report.tables import sparkline
 from regimekit.results import Run
 from regimekit.serialization import snapshot
 
+_PAGE = Path(__file__).parent / "page"
+
 __all__ = ["render", "render_overview", "script_policy", "write_report"]
 
 
@@ -94,7 +96,7 @@ def render(
         level,
         X,
         names,
-        regime_names or {},
+        regime_names or {own.id: own.name for own in model.regimes() if own.name},
     )
     template = _environment().get_template("report.html")
     return template.render(
@@ -139,6 +141,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     page.globals["asset"] = assets.read
+    page.globals["layout"] = (_PAGE / "report.css").read_text(encoding="utf-8")
     return page
 
 
@@ -147,7 +150,7 @@ def _scripts() -> tuple[str, ...]:
     """Return the scripts of every report; none of them contains data."""
     # An inline script is no module: the shared chart module is inlined without its exports.
     charts = re.sub(r"^export ", "", assets.read("charts.js"), flags=re.MULTILINE)
-    own = (Path(__file__).parent / "page" / "page.js").read_text()
+    own = (_PAGE / "page.js").read_text(encoding="utf-8")
     return (
         assets.read("uplot", "uPlot.iife.min.js"),
         f'"use strict";\n(() => {{\n{charts}\n{own}\n}})();\n',

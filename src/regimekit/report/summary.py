@@ -10,7 +10,7 @@ import numpy as np
 from regimekit.report.tables import count, number, percent, rounded
 from regimekit.results import Run
 
-_ENDING = 0.5  # probability of the current regime below which it is probably ending
+_ENDING = 0.5  # largest probability of the current regime at which it may be ending
 _SIMILAR = 0.02  # difference of two errors, as a share, that is not mentioned
 
 
@@ -89,7 +89,7 @@ def _changes(run: Run, labels: list[str], names: Mapping[int, str]) -> str:
         return "No change of regime was found."
     probability = float(run.regime_probability[-1])
     now = regime_name(int(run.path[-1]), names)
-    doubt = "; it is probably ending" if probability < _ENDING else ""
+    doubt = "; it may be ending" if probability <= _ENDING else ""
     times = "once" if len(changes) == 1 else f"{count(len(changes))} times"
     return f"The regime changed {times}, last at {labels[changes[-1]]}, to {now}{doubt}."
 

@@ -16,7 +16,7 @@ from regimekit import metrics as evaluate
 from regimekit.distributions.forecast import Forecast
 from regimekit.metrics.prequential import trivial_forecasts
 from regimekit.preprocessing.time_index import TimeIndex
-from regimekit.results import NO_REGIME, OPENED, OUTLIER, RETURNED, Run
+from regimekit.results import OUTLIER, Run
 
 Array = NDArray[np.float64]
 # Heading by name, and whether lower is better (None: neither).
@@ -32,7 +32,8 @@ _SECONDS = "seconds_per_observation"
 _MAX_CHANGES = 60
 _MAX_OUTLIERS = 10
 _MISSING = "\N{EN DASH}"
-_PACKAGES = ("regimekit", "numpy", "scipy")
+_LONGEST_WHOLE = 4  # digits before the decimal point that are not grouped
+_PACKAGES = ("regimekit", "numpy", "narwhals")
 
 
 def plain_scores(run: Run, y: Array) -> tuple[dict[str, float], int]:
@@ -122,7 +123,7 @@ def _cell(value: float | None, metric: str, best: dict[str, float | None]) -> di
 
 def changes(run: Run, labels: list[str]) -> dict[str, Any]:
     """List the reported changes of regime, the latest first."""
-    reported = [e for e in run.events if e.kind in (OPENED, RETURNED) and e.previous != NO_REGIME]
+    reported = [event for event in run.events if event.is_change]
     first = _offset(run, len(labels))
     rows = []
     for event in reported[::-1][:_MAX_CHANGES]:
@@ -245,8 +246,8 @@ def number(value: float) -> str:
     """Format a number with four significant digits; NaN is a dash.
 
     Example:
-        >>> number(12345.678), number(0.000123456), number(3.0), number(float("nan"))
-        ('12346', '0.0001235', '3', '–')
+        >>> number(1234.5678), number(0.000123456), number(3.0), number(float("nan"))
+        ('1235', '0.0001235', '3', '–')
     """
     if math.isnan(value):
         return _MISSING
@@ -256,7 +257,7 @@ def number(value: float) -> str:
     if size and not 1e-5 <= size < 1e7:
         return f"{value:.4g}"
     if size >= 1000:
-        return f"{value:.0f}"
+        return _short(f"{value:.0f}")
     digits = 3 - math.floor(math.log10(size)) if size else 0
     return _short(f"{value:.{min(max(digits, 0), 9)}f}")
 
@@ -265,8 +266,8 @@ def rounded(value: float, spread: float) -> str:
     """Format a number with decimals down to three significant digits of its spread.
 
     Example:
-        >>> rounded(-0.003119, 1.2), rounded(50123.456, 20.0)
-        ('0', '50123.5')
+        >>> rounded(-0.003119, 1.2), rounded(5012.3456, 20.0)
+        ('0', '5012.3')
     """
     if not (math.isfinite(value) and math.isfinite(spread) and spread > 0):
         return number(value)
@@ -301,5 +302,9 @@ def count(n: int) -> str:
 
 
 def _short(text: str) -> str:
+    """Drop zeros at the end; group the thousands of long numbers."""
     text = text.rstrip("0").rstrip(".") if "." in text else text
+    whole, dot, rest = text.partition(".")
+    if len(whole.lstrip("-")) > _LONGEST_WHOLE:
+        text = f"{count(int(whole))}{dot}{rest}"
     return "0" if text == "-0" else text
