@@ -164,6 +164,16 @@ def test_units_and_other_missing_values(regimekit: Regimekit, tmp_path: Path) ->
     assert written[4]["y"] == "" and written[5]["y"] == "6.5"
 
 
+def test_a_code_for_missing_values_is_named(regimekit: Regimekit, tmp_path: Path) -> None:
+    noise = np.random.default_rng(0).standard_normal(90)
+    values = [-9999.0 if i % 10 == 3 else 20 + noise[i] for i in range(90)]
+    file = write_csv(tmp_path / "codes.csv", ["y"], [[value] for value in values])
+    said = regimekit("run", file, "--out", tmp_path / "out")
+    assert "9 outliers are equal to -9999." in said.out and "pass --missing -9999." in said.out
+    said = regimekit("run", file, "--missing", "-9999", "--out", tmp_path / "again")
+    assert "outliers are equal" not in said.out
+
+
 def test_categorical_covariates(regimekit: Regimekit, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     kinds = rng.choice(["sun", "rain", "snow"], 120, p=[0.6, 0.3, 0.1])

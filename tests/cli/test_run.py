@@ -9,6 +9,7 @@ import re
 import sqlite3
 import sys
 from contextlib import closing
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ import regimekit as rk
 from regimekit.cli import output, stream_run
 from regimekit.cli.console import Console
 from regimekit.io import TableRequest, open_source
+from regimekit.results import CHANGES
 
 
 def test_no_option_is_needed(regimekit: Regimekit, table: Path, tmp_path: Path) -> None:
@@ -252,9 +254,40 @@ def test_progress_shows_rows_done_of_all(table: Path, monkeypatch: pytest.Monkey
 
 def test_version_help_and_completion(regimekit: Regimekit) -> None:
     assert regimekit("--version").out == f"regimekit {rk.__version__}\n"
-    commands = "run resume compare tune forecast inspect report models demo reproduce"
+    commands = "run resume compare tune forecast inspect label report models demo reproduce"
     said = regimekit("--help")
     assert regimekit("-h").out == said.out
     assert regimekit("run", "-h").out == regimekit("run", "--help").out
     assert all(command in said.out for command in commands.split())
     assert "--show-completion" in said.out and "warm-up" not in said.out
+
+
+def test_console_report_and_tables_agree_on_the_number_of_changes(
+    regimekit: Regimekit, tmp_path: Path
+) -> None:
+    """Three levels that return, stays of 60 to 199 rows; in one run and resumed in the middle."""
+    rng = np.random.default_rng(0)
+    level, path = 0, []
+    while len(path) < 1500:
+        path += [level] * int(rng.integers(60, 200))
+        level = (level + int(rng.integers(1, 3))) % 3
+    y = np.array([0.0, 6.0, -7.0])[path[:1500]] + rng.standard_normal(1500)
+    lines, table = hourly(y), tmp_path / "levels.csv"
+    for first in (1500, 700):
+        table.write_text("when,y\n" + "".join(lines[:first]))
+        said = regimekit("run", table)
+        if first < 1500:
+            table.write_text("when,y\n" + "".join(lines))
+            said = regimekit("resume", "out")
+        out = tmp_path / "out"
+        events = [row for row in rows_of(out / "events.csv") if row["kind"] in CHANGES]
+        visits = sum(int(row["n_visits"]) for row in rows_of(out / "regimes.csv"))
+        regime = [row["regime"] for row in rows_of(out / "run.csv")]
+        changes = int(np.count_nonzero(np.diff(np.array(path[:1500]))))
+        assert f" {changes} changes, " in said.out
+        assert json.loads((out / "run.json").read_text())["changes"] == changes
+        assert len(events) - 1 == changes  # the first event opens the first regime
+        assert visits - 1 == changes
+        assert sum(a != b for a, b in pairwise(regime)) == changes
+        assert f"The regime changed {changes} times" in (out / "report.html").read_text()
+        assert rk.load(out / "model.regimekit").transitions().ids == [0, 1, 2]

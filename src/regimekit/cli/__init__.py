@@ -8,7 +8,7 @@ stream_run       run a model over one table: `run`, `resume`
 panel            one model per series: `run --by`
 follow           a table that is still growing: `run --follow`
 model_selection  several models or settings on one table: `compare`, `tune`
-snapshots        the model of an earlier run: `inspect`, `forecast`, `report`
+snapshots        the model of an earlier run: `inspect`, `label`, `forecast`, `report`
 bridges          running systems: `prometheus`, `mqtt`, `follow-table`
 demo             a generated stream with known regimes: `demo`
 output           the result folder

@@ -309,7 +309,7 @@ def tune(
     season: Season = "",
     model: Model = "br_ihmm",
     objective: Annotated[
-        str, typer.Option(help="crps, mae, rmse, lookahead_mae or log_score.")
+        str, typer.Option(help="crps, mae, rmse, lookahead_mae, log_score or regimes.")
     ] = "crps",
     budget: Annotated[int, typer.Option(help="Number of trials.")] = 50,
     train: Annotated[int | None, typer.Option(help="First rows to use (default: all).")] = None,
@@ -389,6 +389,25 @@ def inspect(snapshot: Snapshot, json: Json = False, quiet: Quiet = False) -> Non
     from regimekit.cli.snapshots import inspect_snapshot
 
     inspect_snapshot(snapshot, Console(json, quiet))
+
+
+@app.command()
+def label(
+    snapshot: Snapshot,
+    id: Annotated[int, typer.Argument(help="Id of a regime; see `inspect`.")],
+    name: Annotated[str | None, typer.Option(help="Name of the regime; '' for none.")] = None,
+    status: Annotated[str | None, typer.Option(help="normal, fault or unknown.")] = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Give a regime of a saved model a name or a status.
+
+    The snapshot is replaced. `regimekit report FOLDER` writes the report with the new labels, and
+    `resume` continues with them.
+    """
+    from regimekit.cli.snapshots import label_snapshot
+
+    label_snapshot(snapshot, id, name, status, Console(json, quiet))
 
 
 @app.command()

@@ -131,15 +131,15 @@ def _json_value(value: Any) -> Any:
     return value
 
 
-def format_number(value: float | None) -> str:
-    """Return a number as tables show it, with four digits; nothing for None.
+def format_number(value: float | str | None) -> str:
+    """Return a number as tables show it, with four digits; nothing for None, text as it is.
 
     Example:
         >>> format_number(3.14159), format_number(12345.6), format_number(None)
         ('3.142', '12346', '')
     """
-    if value is None:
-        return ""
+    if value is None or isinstance(value, str):
+        return value or ""
     return f"{value:.4g}" if abs(value) < 1e4 or abs(value) >= 1e6 else f"{value:.0f}"
 
 

@@ -29,8 +29,7 @@ Target = Annotated[
     str | None, typer.Option(help="Column to forecast; detected if only one contains numbers.")
 ]
 Time = Annotated[
-    str | None,
-    typer.Option(help="Column with the times, or none; detected if there is one."),
+    str | None, typer.Option(help="Column with the times, or none; detected if there is one.")
 ]
 TimeFormat = Annotated[
     str | None,
@@ -62,8 +61,7 @@ Sql = Annotated[
 ]
 Sort = Annotated[bool, typer.Option("--sort", help="Sort the rows by time first.")]
 Model = Annotated[
-    str,
-    typer.Option(help="Name of the model; see `models`.", autocompletion=_complete_model),
+    str, typer.Option(help="Name of the model; see `models`.", autocompletion=_complete_model)
 ]
 Setting = Annotated[
     list[str] | None,

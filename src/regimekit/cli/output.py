@@ -26,7 +26,6 @@ import regimekit
 from regimekit.cli.console import to_json
 from regimekit.core.exceptions import RegimekitError
 from regimekit.core.model import Model
-from regimekit.core.recorder import retrospective_path
 from regimekit.core.registry import load
 from regimekit.io import ObservationReader
 from regimekit.io.columns import Columns
@@ -34,7 +33,7 @@ from regimekit.io.observations import time_array
 from regimekit.io.reader import connect, quote_name, quote_path, quote_text
 from regimekit.io.temporary import TemporaryFolder
 from regimekit.preprocessing.time_column import format_time
-from regimekit.results import NO_REGIME, Event, Run
+from regimekit.results import NO_REGIME, Event, Run, retrospective_path
 
 RUN, EVENTS, REGIMES = "run.csv", "events.csv", "regimes.csv"
 FORECASTS, SCORES, ERRORS = "forecasts.csv", "scores.csv", "errors.csv"

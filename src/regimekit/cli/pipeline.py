@@ -32,9 +32,8 @@ from regimekit.io import (
 )
 from regimekit.io import cell_parsing as cells
 from regimekit.io.reader import Row, quote_name, quote_text
-from regimekit.io.reshaping import join_date_columns, make_long
-from regimekit.io.series_keys import check_single_series
-from regimekit.panel import with_seasons
+from regimekit.io.reshaping import check_single_series, join_date_columns, make_long
+from regimekit.panel import make_for_calendar
 from regimekit.preprocessing import features
 from regimekit.preprocessing.frames import Table
 from regimekit.preprocessing.time_column import format_time
@@ -187,7 +186,7 @@ class Pipeline:
         """Return a new model."""
         name = self.options.model_name
         chosen = self.options.model_settings(self.layout.covariates)
-        return make(name, **with_seasons(name, chosen, seasons_of(self.frequency)))
+        return make_for_calendar(name, chosen, seasons_of(self.frequency))
 
     def chunks(self) -> Iterator[list[Row]]:
         """Yield the rows of the columns in use, sorted by series and, with --sort, by time."""

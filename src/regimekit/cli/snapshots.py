@@ -1,4 +1,4 @@
-"""Use the model of an earlier run: `inspect`, `forecast`, `report`."""
+"""Use the model of an earlier run: `inspect`, `label`, `forecast`, `report`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from regimekit.cli.pipeline import read_future
 from regimekit.cli.stream_run import write_report
 from regimekit.core.display import count
 from regimekit.core.exceptions import RegimekitError, whole
-from regimekit.core.explain import changed_settings
+from regimekit.core.explain import changed_settings, describe_regime
 from regimekit.core.model import Model
 from regimekit.core.registry import models
 from regimekit.io import TimeColumn
@@ -21,6 +21,10 @@ from regimekit.io.columns import forecast_columns, regime_columns
 from regimekit.io.temporary import TemporaryFolder
 from regimekit.preprocessing.frames import Table
 
+_LISTED_COLUMNS = (
+    *("regime", "name", "status", "typical", "low", "high", "share", "n_visits", "duration"),
+    *("visits", "first_seen", "last_seen"),
+)
 _LISTED_TRANSITIONS = 3  # most probable next regimes that are printed for each regime
 
 
@@ -55,8 +59,11 @@ def inspect_snapshot(path: Path, console: Console) -> None:
     known = len(regimes.get("regime", []))
     if known:
         console.info(f"{count(known, 'regime')} (first and last observation count from 0):")
-        rows = [[format_number(v) for v in row] for row in zip(*regimes.values(), strict=True)]
-        console.table(list(regimes), rows)
+        listed = [name for name in _LISTED_COLUMNS if name in regimes]
+        columns = zip(*(regimes[name] for name in listed), strict=True)
+        console.table(listed, [[format_number(v) for v in row] for row in columns])
+        for own in model.regimes():
+            console.info(describe_regime(own).strip())
     else:
         console.info("No regimes yet.")
     for j, regime in enumerate(transitions.ids if known > 1 else []):
@@ -66,6 +73,34 @@ def inspect_snapshot(path: Path, console: Console) -> None:
     # Models without an explanation of their own would repeat the lines above.
     if type(model).explain is not Model.explain:
         console.info(model.explain())
+
+
+def label_snapshot(
+    path: Path, id: int, name: str | None, status: str | None, console: Console
+) -> None:
+    """Give a regime of a saved model a name or a status; the file is replaced atomically.
+
+    Args:
+        path: snapshot, or folder of a run.
+        id: id of a regime.
+        name: its name; "" for none, None to keep it.
+        status: "normal", "fault" or "unknown"; None to keep it.
+        console: output.
+    """
+    if name is None and status is None:
+        raise RegimekitError("label needs --name, --status or both.")
+    saved = read_saved_run(path)
+    saved.model.label_regime(id, name, status)
+    try:
+        saved.model.save(saved.path)
+    except OSError as error:
+        raise RegimekitError(f"{saved.path} cannot be written: {error.strerror}.") from None
+    (labelled,) = (regime for regime in saved.model.regimes() if regime.id == id)
+    console.result(
+        {"path": str(saved.path), "regime": id, "name": labelled.name, "status": labelled.status}
+    )
+    name_text = f"name {labelled.name!r}" if labelled.name else "no name"
+    console.info(f"regime {id} of {saved.path}: {name_text}, status {labelled.status}")
 
 
 def forecast_snapshot(

@@ -23,7 +23,6 @@ from regimekit.core.advice import Cures, remarks
 from regimekit.core.display import count
 from regimekit.core.exceptions import RegimekitError, unknown, whole
 from regimekit.core.model import Model
-from regimekit.core.recorder import retrospective_path
 from regimekit.core.registry import REGISTRY
 from regimekit.core.warnings import RegimekitWarning
 from regimekit.io import Block, ColumnChoice, ObservationReader, TableRequest, open_source
@@ -33,7 +32,7 @@ from regimekit.io.observations import time_array
 from regimekit.io.reader import Row
 from regimekit.metrics import RunningCalibration, RunningScores, run_with_pit
 from regimekit.preprocessing.time_index import Time, instant
-from regimekit.results import Run
+from regimekit.results import Run, retrospective_path
 
 REMEDIES = Cures(
     "Leave out --set noise and --set prior_var, so that they are estimated",
@@ -42,6 +41,7 @@ REMEDIES = Cures(
     "pass --model auto",
 )
 REPORT_HORIZON = 24  # steps that a report forecasts if --horizon is not given
+_MIN_CODES = 3  # equal outliers after which their value is taken for a code
 BLOCK_ROWS = 512  # observations per block; Ctrl-C waits for the end of a block
 
 
@@ -99,6 +99,7 @@ class StreamRun:
         calibration: calibration of the forecasts.
         observations: observations processed, including those inserted into gaps.
         outliers: observations flagged as outliers.
+        changes: changes of regime.
         seconds: run time of the model.
         processed: observations to which `seconds` applies.
         interrupted: whether Ctrl-C ended the run.
@@ -113,6 +114,7 @@ class StreamRun:
     calibration: RunningCalibration
     observations: int = 0
     outliers: int = 0
+    changes: int = 0
     seconds: float = 0.0
     processed: int = 0
     interrupted: bool = False
@@ -229,6 +231,7 @@ class StreamRun:
             self.scores.add(run)
             self.calibration.add(pit)
         self.outliers += int(run.outlier.sum())
+        self.changes += sum(event.is_change for event in run.events)
 
     def _remarks(self) -> list[str]:
         """Return sentences about the quality of the forecasts."""
@@ -246,7 +249,7 @@ class StreamRun:
             found += self.warnings
             if not self.scores.table():
                 found.append("Too few rows to score the forecasts.")
-        found += self._unused_seasons()
+        found += self._unused_seasons() + self._missing_codes()
         if self.interrupted:
             found.append(f"Interrupted after {self.reader.rows} rows; their results are written.")
         return found
@@ -264,6 +267,18 @@ class StreamRun:
             if season not in adopted
         ]
 
+    def _missing_codes(self) -> list[str]:
+        """Return a sentence for each value that looks like a code for "not measured"."""
+        if not self.observations:
+            return []
+        values, counts = np.unique(self.recent.y()[self.recent.run().outlier], return_counts=True)
+        return [
+            f"{n} outliers are equal to {value:g}. If it means that nothing was measured, pass "
+            f"--missing {value:g}."
+            for value, n in zip(values, counts, strict=True)
+            if n >= _MIN_CODES and set(f"{abs(value):g}") == {"9"}
+        ]
+
     def _summary(self, notes: list[str]) -> dict[str, Any]:
         pipeline, frequency = self.pipeline, self.pipeline.frequency
         return {
@@ -276,6 +291,7 @@ class StreamRun:
             "rows": self.reader.rows,
             "observations": self.observations,
             "outliers": self.outliers,
+            "changes": self.changes,
             "level": pipeline.options.level,
             "regimes": len(self.model.regimes()),
             "scores": self.scores.table(),
@@ -285,9 +301,13 @@ class StreamRun:
 
     def _write_report(self, folder: ResultFolder, record: dict[str, Any], console: Console) -> None:
         recent, notes = self.recent, record["warnings"]
-        if self.observations > recent.count:
-            notes = [*notes, f"The report shows the latest {recent.count} observations."]
-        rows = recent.run(), recent.y(), time_array(recent.times())
+        if recent.count < min(self.observations, output.REPORT_ROWS):
+            # A resumed run has the earlier rows in its table only.
+            rows = output.read_rows(folder.staging, "csv")
+        else:
+            rows = recent.run(), recent.y(), time_array(recent.times())
+        if self.observations > len(rows[0]):
+            notes = [*notes, f"The report shows the latest {len(rows[0])} observations."]
         path, content = folder.path(output.REPORT), record | {"warnings": notes}
         try:
             write_report(path, self.model, rows, content, record["horizon"] or REPORT_HORIZON)
@@ -401,6 +421,7 @@ def _restore(
         options.check()
         observations = whole("observations", record["observations"], 0)
         outliers = whole("outliers", record["outliers"], 0)
+        changes = whole("changes", record["changes"], 0)
         season = None if record["season"] is None else whole("season", record["season"])
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise saved.invalid_record(error) from None
@@ -408,7 +429,7 @@ def _restore(
         if name not in source.names:
             raise unknown("column", name, source.names)
     pipeline = Pipeline(options, source, reader.layout, reader.time_column.frequency, season)
-    run = StreamRun(pipeline, model, reader, scores, calibration, observations, outliers)
+    run = StreamRun(pipeline, model, reader, scores, calibration, observations, outliers, changes)
     chunks = _new_rows(source.rows(reader.layout.used), reader, file is not None)
     return run, chunks, record["format"]
 
@@ -458,7 +479,7 @@ def print_summary(summary: dict[str, Any], console: Console) -> None:
         console.info(f"note: {warning}")
     print_scores(summary["scores"], summary["target"], summary["level"], console)
     counts = ", ".join(
-        count(summary[f"{what}s"], what) for what in ("observation", "regime", "outlier")
+        count(summary[f"{what}s"], what) for what in ("observation", "regime", "change", "outlier")
     )
     console.info(f"{counts}, {summary['ms_per_observation']:.2g} ms per observation")
     console.info(f"results in {summary['out']}: {', '.join(summary['files'])}")

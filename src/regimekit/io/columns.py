@@ -12,7 +12,7 @@ from regimekit.core.model import Model
 from regimekit.distributions.forecast import Forecast
 from regimekit.io.observations import Block
 from regimekit.preprocessing.time_index import Frequency, Time
-from regimekit.results import Event, Run
+from regimekit.results import Event, Regime, Run
 
 Columns = dict[str, list[Any]]
 EVENT_COLUMNS = ("time", "since", "kind", "regime", "previous")
@@ -72,7 +72,7 @@ def time_of(index: int, times: Sequence[Time | None], start: int = 0) -> Time | 
 
 
 def regime_columns(model: Model, times: Sequence[Time | None] = (), start: int = 0) -> Columns:
-    """Return the regimes of a model as columns: when they were observed, and their coefficients.
+    """Return the regimes of a model as columns: labels, statistics, and coefficients.
 
     A coefficient that a regime does not have is None.
     """
@@ -81,6 +81,13 @@ def regime_columns(model: Model, times: Sequence[Time | None] = (), start: int =
         names = [name.replace(" ", "_") for name in labels(model, regime.mean.size)]
         row: dict[str, Any] = {
             "regime": regime.id,
+            "name": regime.name,
+            "status": regime.status,
+            "summary": regime.summary,
+            **_levels(regime),
+            "share": regime.share,
+            "n_visits": regime.n_visits,
+            "duration": regime.duration,
             "visits": regime.visits,
             "first_seen": time_of(regime.first_seen, times, start),
             "last_seen": time_of(regime.last_seen, times, start),
@@ -91,6 +98,15 @@ def regime_columns(model: Model, times: Sequence[Time | None] = (), start: int =
             row |= {f"{label}_{name}": float(value) for name, value in pairs}
         rows.append(row)
     return columns_of(rows)
+
+
+def _levels(regime: Regime) -> dict[str, float]:
+    """Return typical value and range by column name (`typical_0`, `typical_1`, .. for d > 1)."""
+    found: dict[str, float] = {}
+    for name in ("typical", "low", "high"):
+        values = np.atleast_1d(getattr(regime, name)).tolist()
+        found |= {f"{name}_{j}" if len(values) > 1 else name: v for j, v in enumerate(values)}
+    return found
 
 
 def forecast_columns(

@@ -156,11 +156,7 @@ def connect(database: Path | None = None) -> Any:
         # An absolute path is never taken for an address such as "md:name".
         ":memory:" if database is None else str(database.absolute()),
         read_only=database is not None,
-        config={
-            "threads": 1,
-            "memory_limit": _MEMORY_LIMIT,
-            "autoinstall_known_extensions": False,
-        },
+        config={"threads": 1, "memory_limit": _MEMORY_LIMIT, "autoinstall_known_extensions": False},
     )
     connection.execute("SET enable_progress_bar = false")
     return connection
