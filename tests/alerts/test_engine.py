@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import numpy as np
 import pytest
 
+import regimekit as rk
 from regimekit import RegimekitError
 from regimekit.alerts import Alert, AlertEngine, Rule, Sample
 
@@ -100,9 +102,32 @@ def test_labelling_the_new_regime_as_normal_resolves_the_alert() -> None:
 def test_a_fault_keeps_alarming_until_the_stream_leaves_it() -> None:
     rule = Rule("fault", "fault", dwell=3, severity="critical")
     regimes = [0] * 50 + [2] * 2 + [0] * 10 + [2] * 500 + [0] * 2 + [2] * 5 + [0] * 10
-    opened, resolved = run(engine(rule), rows(regimes=regimes, statuses={2: "fault"}))
-    assert (opened.start, opened.opened, opened.severity) == (62, 64, "critical")
+    first, end, opened, resolved = run(engine(rule), rows(regimes=regimes, statuses={2: "fault"}))
+    assert (first.opened, end.resolved, end.id) == (50, 52 + 3 - 1, first.id)
+    assert (opened.start, opened.opened, opened.severity) == (62, 62, "critical")
     assert resolved.resolved == 62 + 500 + 2 + 5 + 3 - 1
+
+
+def test_a_labelled_fault_of_a_model_alerts_at_once_and_a_normal_regime_does_not() -> None:
+    rng = np.random.default_rng(0)
+    levels = np.repeat([0.0, 8.0, 0.0, 8.0, 0.0], 100)
+    model = rk.br_ihmm()
+    model.run(levels[:200] + rng.normal(size=200))
+    model.label_regime(0, status="normal")
+    model.label_regime(1, status="fault")
+    rules = [Rule("fault", "fault"), Rule("change", "regime change", returning=True)]
+    later = model.run(levels[200:] + rng.normal(size=300))
+    statuses = {regime.id: regime.status for regime in model.regimes()}
+    found = run(engine(*rules), rows(regimes=later.regime.tolist(), statuses=statuses))
+    fault = np.r_[False, later.regime == 1, False]
+    first, end = np.flatnonzero(np.diff(fault.astype(int))).reshape(-1, 2).T.tolist()
+    # The rest of the visit in which it was labelled, and its return.
+    assert len(first) == 2
+    assert [a.opened for a in found if a.rule == "fault" and a.is_open] == first
+    assert [a.resolved for a in found if a.rule == "fault" and not a.is_open] == [
+        row + 4 for row in end
+    ]
+    assert not [a for a in found if a.is_open and a.regime == 0]
 
 
 def test_anomaly_and_regime_change_of_one_event_open_one_alert() -> None:

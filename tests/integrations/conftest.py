@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import shutil
+import sys
+from pathlib import Path
 
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
 
 
 @pytest.fixture(scope="session")
@@ -14,7 +18,7 @@ def spark():
     )
     if shutil.which("java") is None:
         pytest.skip("Java is not installed: apt-get install default-jre-headless")
-    from spark_driver import session
+    from spark_stream import session
 
     started = session()
     yield started

@@ -72,3 +72,18 @@ def test_short_and_headless_frames_are_refused(frame):
         nixtla.forecast(frame.drop(columns="y"), h=1)
     with pytest.raises(rk.RegimekitError, match="at least 41 rows"):
         nixtla.cross_validation(frame, h=40)
+
+
+def test_anomaly_scores_are_those_of_each_series(frame):
+    frame.loc[70, "y"] = 30.0  # row 30 of series a
+    scores = nixtla.anomaly_scores(frame.sample(frac=1, random_state=0), **CHOICE)
+    assert list(scores.columns) == ["unique_id", "ds", "y", "anomaly_score", "regime"]
+    assert scores.loc[scores["anomaly_score"].idxmax(), "y"] == 30.0
+    for key in ("a", "b"):
+        own = frame[frame["unique_id"] == key]
+        run = rk.make(CHOICE["model"], **CHOICE["settings"]).run(own["y"].to_numpy())
+        told = scores[scores["unique_id"] == key]
+        np.testing.assert_array_equal(told["anomaly_score"], run.anomaly_score)
+        np.testing.assert_array_equal(told["regime"], run.regime)
+    with pytest.raises(rk.RegimekitError, match="'y'"):
+        nixtla.anomaly_scores(frame.drop(columns="y"))

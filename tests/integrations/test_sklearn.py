@@ -114,6 +114,19 @@ def test_predicting_leaves_the_model_as_it_was():
     assert not hasattr(clone(model), "model_")
 
 
+def test_anomaly_scores_find_a_spike_and_a_labelled_fault():
+    rng = np.random.default_rng(0)
+    y = np.repeat([0.0, 8.0, 0.0], 60)[:, None] + 0.3 * rng.standard_normal((180, 1))
+    segmenter = RegimeSegmenter("br_ihmm", {"particles": 20, "batch": 3}).fit(y)
+    ahead = np.repeat([0.0, 8.0], 30)[:, None] + 0.3 * rng.standard_normal((60, 1))
+    ahead[10] = 25.0
+    scores = segmenter.anomaly_score(ahead)
+    assert scores.shape == (60,) and scores[10] > 0.999 and np.median(scores[45:]) < 0.9
+    fault = int(segmenter.labels_[90])
+    segmenter.model_.label_regime(fault, status="fault")
+    assert segmenter.anomaly_score(ahead)[45:].min() > 0.95
+
+
 def test_settings_are_checked_by_the_model():
     with pytest.raises(rk.RegimekitError, match="batch"):
         RegimeRegressor("br_ihmm", {"batch": 0}).fit([[1.0], [2.0]], [1.0, 2.0])

@@ -70,13 +70,11 @@ def test_values_passed_over_count_as_not_observed(y):
     assert fitted.predict(fh=[1]).tolist() == pytest.approx([plain.predict().mean], rel=1e-12)
 
 
-@pytest.mark.xfail(strict=True, reason="a cost of removing newborn branches: see ADR 4")
 def test_change_points(levels):
     found = RegimeChangePoints(**CHOICE).fit_predict(levels)["ilocs"].tolist()
     assert found == [30, 60]
 
 
-@pytest.mark.xfail(strict=True, reason="a cost of removing newborn branches: see ADR 4")
 def test_segments_know_a_regime_again_also_after_the_fit(levels):
     segments = RegimeSegments(**CHOICE).fit_predict(levels)
     assert segments["labels"].iloc[0] == segments["labels"].iloc[2] != segments["labels"].iloc[1]

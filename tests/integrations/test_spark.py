@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-import spark_driver as driver
+import spark_stream
 
 import regimekit as rk
 
@@ -22,7 +22,8 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:The copy keyword:DeprecationWarning"),
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
 ]
-SETTINGS = driver.CHOICE["settings"]
+SETTINGS = {"particles": 10}
+CHOICE = {"model": "student_t_ihmm", "settings": SETTINGS, "silence": "15 minutes"}
 MINUTE = pd.Timedelta("1min")
 START = pd.Timestamp("2026-01-01")
 
@@ -59,6 +60,7 @@ def test_groups_are_the_plain_loop(spark, rng):
         part, run = part.sort_values("t"), plain(frame[frame["k"] == key]["v"])
         assert part["mean"].tolist() == run.mean.tolist()
         assert part["regime"].tolist() == run.regime.tolist()
+        np.testing.assert_array_equal(part["anomaly_score"], run.anomaly_score)
         assert part["lower"].to_numpy() == pytest.approx(run.lower)
 
 
@@ -104,9 +106,9 @@ def test_stream_reports_late_rows_and_silence(spark, rng, tmp_path):
     again = second.head(4)
     shuffled = pd.concat([second, again, late]).sample(frac=1, random_state=0)
     deliver(tmp_path, [first, shuffled, pd.concat([more[0], lost]), more[1]])
-    query = driver.start(spark, tmp_path)
+    query = spark_stream.start(spark, tmp_path / "in", tmp_path, "k", "t", "v", **CHOICE)
     query.awaitTermination()
-    table = spark.read.parquet(str(tmp_path / "out")).toPandas().sort_values("t")
+    table = spark.read.parquet(str(tmp_path / "table")).toPandas().sort_values("t")
     kinds = dict(iter(table.groupby("kind")))
     assert late_rows(query) == 1
     assert kinds["late"]["t"].tolist() == [START + 15 * MINUTE]
@@ -124,7 +126,7 @@ def test_a_killed_driver_loses_and_repeats_nothing(spark, rng, tmp_path):
     for batch in (1, 2):
         _kill_inside(batch, tmp_path)
     assert _begin(tmp_path).wait(timeout=300) == 0
-    table = spark.read.parquet(str(tmp_path / "out")).toPandas()
+    table = spark.read.parquet(str(tmp_path / "table")).toPandas()
     table = table[table["kind"] == "observation"]
     assert len(table) == len(table.drop_duplicates(["k", "t"])) == 270
     for key, part in table.groupby("k"):
@@ -134,7 +136,11 @@ def test_a_killed_driver_loses_and_repeats_nothing(spark, rng, tmp_path):
 
 def _begin(folder: Path) -> subprocess.Popen:
     return subprocess.Popen(
-        [sys.executable, driver.__file__, str(folder)],
+        [
+            *(sys.executable, spark_stream.__file__, str(folder / "in"), str(folder), "--once"),
+            *("--key", "k", "--time", "t", "--target", "v", "--silence", "15 minutes"),
+            *("--model", "student_t_ihmm", "--particles", "10"),
+        ],
         start_new_session=True,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -175,8 +181,11 @@ def test_the_page_runs(spark, tmp_path, rng):
 def test_the_plan_is_put_between_its_marks():
     from benchmarks import spark_plan
 
-    costs = spark_plan.Costs("model", 1000, 2000, 1e-3, 2e-3, dict.fromkeys(spark_plan.ROWS, 3e-3))
+    costs = spark_plan.Costs(
+        "model", 1000, 2000, 1e-3, 2e-3, dict.fromkeys(spark_plan.ROWS, 3e-3), 1.5
+    )
     table = spark_plan.plan_table(costs, keys=1_000_000)
+    assert "needs 1.5 s once" in table and " processes 333 rows a second if 60 rows" in table
     assert "| 1 | 3.00 | 6.00 | 167 | 120 | 6,000 |" in table
     text = f"before\n{spark_plan.BEGIN}\nold\n{spark_plan.END}\nafter\n"
     assert spark_plan.put(text, "new") == text.replace("old", "new")

@@ -292,12 +292,7 @@ def test_mute_windows_delay_messages_and_drop_what_has_resolved(
     wait(told)
     assert told() == ["m.free.a"]
     muted = {a["stream"]: a["muted_until"] is None for a in alerts(server) if "m." in a["stream"]}
-    assert muted == {
-        "m.long.a": False,
-        "m.short.a": False,
-        "m.short.b": False,
-        "m.free.a": True,
-    }
+    assert muted == {"m.long.a": False, "m.short.a": False, "m.short.b": False, "m.free.a": True}
     wait(lambda: len(told()) == 2)
     assert time.time() >= now + 6
     time.sleep(1.5)
@@ -324,8 +319,7 @@ def test_a_stale_stream(notifying: Any) -> None:
 
 
 def test_metrics_per_stream_are_bounded_and_late_times_are_counted(
-    service: Any,
-    tmp_path_factory: pytest.TempPathFactory,
+    service: Any, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     folder = tmp_path_factory.mktemp("metrics")
     options = ("--stream-metrics", "2")

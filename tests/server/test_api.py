@@ -28,6 +28,24 @@ def key() -> str:
     return f"api.{next(_numbers)}"
 
 
+def test_forecasts_and_events_have_times(server: Any, key: str) -> None:
+    times = [f"2026-03-01T{i // 60:02d}:{i % 60:02d}Z" for i in range(120)]
+    y = data.regime_stream(seed=3, n=120).y.tolist()
+    server.make(key)
+    server.send(key, [{"y": v, "time": t} for v, t in zip(y, times, strict=True)])
+    steps = server.client.get(f"/streams/{key}/forecast?horizon=2").json()["steps"]
+    assert [step["time"] for step in steps] == ["2026-03-01T02:00:00Z", "2026-03-01T02:01:00Z"]
+    events = server.client.get(f"/streams/{key}/events?kind=-outlier").json()["events"]
+    assert events
+    for event in events:
+        assert event["time"] == times[event["seq"]]
+        assert event["since_time"] == times[event["since"]]
+
+    server.send(key, [{"y": 9.0}])  # no time: the time of the next one is unknown
+    (step,) = server.client.get(f"/streams/{key}/forecast").json()["steps"]
+    assert step["time"] is None
+
+
 def post(server: Any, key: str, content: str | bytes, kind: str = "application/json") -> Any:
     return server.client.post(
         f"/streams/{key}/observations", content=content, headers={"content-type": kind}
@@ -53,9 +71,14 @@ def test_outputs_are_those_of_the_library(server: Any, key: str) -> None:
     steps = server.client.get(f"/streams/{key}/forecast?horizon=3&level=0.5").json()["steps"]
     assert [step["mean"] for step in steps] == [f.mean for f in model.forecast(3)]
     assert steps[0]["lower"] == pytest.approx(model.forecast(1)[0].interval(0.5)[0])
-    known = {r.id for r in model.regimes()}
     told = server.client.get(f"/streams/{key}/regimes").json()["regimes"]
-    assert known <= {r["id"] for r in told}
+    shown = {regime["id"]: regime for regime in told}
+    for regime in model.regimes():
+        found = shown[regime.id]
+        assert found["typical"] == pytest.approx(regime.typical)
+        assert (found["low"], found["high"]) == pytest.approx((regime.low, regime.high))
+        assert found["summary"] == regime.summary != ""
+    assert [row["anomaly_score"] for row in rows] == run.anomaly_score.tolist()
     moves = server.client.get(f"/streams/{key}/transitions").json()
     assert np.allclose(moves["matrix"], model.transitions().matrix)
 
@@ -414,7 +437,7 @@ def test_the_page_and_its_headers(server: Any) -> None:
     assert "unsafe" not in policy and "script-src 'self'" in policy
     assert "<script>" not in page.text and "style=" not in page.text
     assert page.headers["x-content-type-options"] == "nosniff"
-    assert server.client.get("/static/uplot/uPlot.iife.min.js").status_code == 200
+    assert server.client.get("/static/assets/uplot/uPlot.iife.min.js").status_code == 200
     assert "access-control-allow-origin" not in page.headers
 
 

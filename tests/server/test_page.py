@@ -192,6 +192,21 @@ def test_the_page_says_when_data_is_stale(server: Any, page: Any) -> None:
     assert "No new observations" in page.inner_text("#notice")
 
 
+def test_the_page_and_the_report_share_charts_and_styles(server: Any, page: Any) -> None:
+    server.make("page.shared")
+    server.send("page.shared", rows(0, 80))
+    loaded: list[str] = []
+    page.on("response", lambda r: loaded.append(r.url.removeprefix(server.url)))
+    page.goto(f"{server.url}/#/s/page.shared")
+    page.wait_for_selector(".plot canvas")
+    assert {"/static/assets/charts.js", "/static/assets/style.css"} <= set(loaded)
+    read = "getComputedStyle(document.documentElement).getPropertyValue('--regime-0').trim()"
+    live = page.evaluate(read)
+    page.goto(f"{server.url}/streams/page.shared/report")
+    page.wait_for_selector("body[data-ready]")
+    assert page.evaluate(read) == live == "#0072B2"
+
+
 def test_the_overview_is_sorted(server: Any, page: Any) -> None:
     for name, n in (("page.sort.a", 3), ("page.sort.b", 9)):
         server.make(name)

@@ -17,10 +17,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-from scipy.special import erf
-
 from regimekit.alerts.rules import (
     ANOMALY,
     FAULT,
@@ -30,7 +26,7 @@ from regimekit.alerts.rules import (
     STALE,
     Rule,
 )
-from regimekit.results import NO_REGIME, Run
+from regimekit.results import NO_REGIME
 
 _SAME_EVENT = (ANOMALY, REGIME_CHANGE)
 _MAX_SEEN = 1000  # regime ids that a rule remembers
@@ -106,19 +102,6 @@ class Alert:
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON values."""
         return asdict(self)
-
-
-def anomaly_scores(run: Run) -> NDArray[np.float64]:
-    """Return the anomaly score of each row of a run, shape (T,).
-
-    If the model computes none, it is that of a normal distribution with the mean and the standard
-    deviation of the forecast (the largest one over the coordinates).
-    """
-    scores = getattr(run, "anomaly_score", None)
-    if scores is None:
-        distance = np.abs(run.y - run.mean) / run.sd
-        scores = erf((distance if distance.ndim == 1 else distance.max(axis=1)) / math.sqrt(2))
-    return np.asarray(scores, dtype=float)
 
 
 class AlertEngine:
@@ -409,7 +392,8 @@ class _Fault(_Monitor):
         if self.rows == 0:
             self.since, self.since_time = sample.seq, sample.at
         self.rows += 1
-        if self.rows < self.dwell:
+        # A fault that returns is known: it opens an alert at once, and must be over to resolve it.
+        if not faulty and self.rows < self.dwell:
             return None
         self.rows = 0
         if not faulty:

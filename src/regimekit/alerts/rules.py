@@ -40,7 +40,7 @@ class Rule:
         name: unique name; part of the id of an alert.
         kind: "anomaly" (at least `count` of the latest `window` rows have an anomaly score above
             `threshold`), "regime change" (a regime that was not seen before lasts `dwell` rows),
-            "fault" (a regime with status "fault" lasts `dwell` rows), "forecast limit" (the
+            "fault" (the regime has the status "fault"), "forecast limit" (the
             forecast crosses a limit within `horizon` steps) or "stale" (no row for `seconds`).
         stream: key of the only stream it applies to; None for all streams with `prefix`.
         prefix: beginning of the keys of the streams it applies to.
@@ -49,8 +49,8 @@ class Rule:
             row if the forecasts are calibrated.
         count: anomalous rows among the latest `window` rows that open an alert.
         window: rows.
-        dwell: rows that a regime must last before it counts, both to open and to resolve; None
-            for 20 ("regime change") or 5 ("fault").
+        dwell: rows that a regime must last before it counts; None for 20 ("regime change") or 5
+            ("fault", where it is the number of rows without the fault that resolve an alert).
         returning: whether a change to a regime that was seen before also opens an alert.
         above: upper limit of the stream.
         below: lower limit of the stream.
@@ -58,7 +58,7 @@ class Rule:
         probability: probability of a crossing at one step that opens an alert.
         seconds: seconds without a row.
         quiet: rows without the cause after which the alert resolves; for "regime change" the
-            rows after which the new regime counts as usual. None for 500 ("regime change") or
+            rows after which the new regime counts as usual. None for 1000 ("regime change") or
             100.
         warmup: rows at the start of a stream on which the rule does not open alerts.
     """
@@ -95,7 +95,7 @@ class Rule:
         if self.dwell is None:
             object.__setattr__(self, "dwell", 20 if change else 5)
         if self.quiet is None:
-            object.__setattr__(self, "quiet", 500 if change else 100)
+            object.__setattr__(self, "quiet", 1000 if change else 100)
         for name in ("count", "window", "dwell", "horizon", "quiet"):
             _check_rows(name, getattr(self, name), 1)
         _check_rows("warmup", self.warmup, 0)

@@ -13,7 +13,7 @@ import regimekit as rk
 from regimekit.core.exceptions import RegimekitError
 from regimekit.core.model import Model
 from regimekit.core.registry import DEFAULT_MODEL
-from regimekit.panel import with_seasons
+from regimekit.panel import make_for_calendar, with_seasons
 from regimekit.preprocessing.time_index import seasons_of_labels
 
 NO_REGIME = -1
@@ -78,7 +78,7 @@ def make_model(
     """
     name = model or DEFAULT_MODEL
     chosen = with_seasons(name, settings or {}, seasons_of_labels(times))
-    made = rk.make(name, **chosen)
+    made = make_for_calendar(name, settings or {}, seasons_of_labels(times))
     selects_features = name == "auto" or "features" not in made.settings()
     if covariates and "features" not in chosen and not selects_features:
         made = rk.make(name, features=rk.features.intercept() + rk.features.columns(), **chosen)

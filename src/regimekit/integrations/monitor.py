@@ -17,7 +17,6 @@ import numpy as np
 
 import regimekit as rk
 from regimekit.alerts import Alert, AlertEngine, Rule, Sample
-from regimekit.alerts.engine import anomaly_scores
 from regimekit.core.exceptions import RegimekitError
 from regimekit.integrations._common import make_model
 from regimekit.results import CHANGES
@@ -105,6 +104,7 @@ class Monitor:
                 f"status must be one of {', '.join(STATUS_CODES)}, got {status!r}."
             )
         self.labels[regime] = (name, status)
+        self.model.set_regime_labels(self.labels)
 
     def process(
         self, values: Sequence[float], times: Sequence[float | None]
@@ -121,11 +121,10 @@ class Monitor:
         if not len(values):
             return [], [], []
         run = self.model.run(np.asarray(values, dtype=float), level=LEVEL)
-        scores = anomaly_scores(run)
         began = {event.time: event.since for event in run.events if event.kind in CHANGES}
         outputs, alerts = [], []
         for i in range(len(run)):
-            output = self._output(run, i, times[i], float(scores[i]))
+            output = self._output(run, i, times[i], float(run.anomaly_score[i]))
             outputs.append(output)
             alerts += self.engine.update(_sample(output, began.get(output.seq)))
             self.rows += 1

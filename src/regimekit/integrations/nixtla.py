@@ -1,8 +1,8 @@
 """Forecasts of many series in the long format of Nixtla: `unique_id, ds, y, covariates`.
 
 `forecast` continues every series. `cross_validation` passes over every series once and forecasts
-at each cutoff, so no model is refitted. Frames of any library supported by narwhals are accepted,
-and results have the same type.
+at each cutoff, so no model is refitted. `anomaly_scores` scores every value. Frames of
+any library supported by narwhals are accepted, and results have the same type.
 
 Example:
     >>> import pandas as pd
@@ -134,6 +134,34 @@ def cross_validation(
             )
         cutoffs = range(len(part) - span, len(part) - h + 1, step_size)
         parts += [{"unique_id": [key] * h, **window} for window in _windows(part, task, cutoffs)]
+    return _concatenate(parts, frame)
+
+
+def anomaly_scores(
+    df: Any, *, model: str | None = None, settings: Mapping[str, Any] | None = None
+) -> Any:
+    """Score every value under the forecast made before it, one pass per series.
+
+    Args:
+        df: as in `forecast`.
+        model: as in `forecast`.
+        settings: as in `forecast`.
+
+    Returns:
+        A frame with `unique_id`, `ds`, `y`, `anomaly_score` in [0, 1] (see `Step`; NaN for a
+        missing value) and `regime`, the regime as it was known then; one row per row of `df`.
+
+    Raises:
+        RegimekitError: if a column is missing.
+    """
+    frame = _from_native(df, _KEY_COLUMNS)
+    task = _Task(1, model, settings, (), _covariates(frame))
+    parts = []
+    for (key,), part in frame.group_by("unique_id"):
+        run = task.make_model(part).run(part["y"].to_numpy(), task.covariates(part))
+        columns = {name: part[name].to_numpy() for name in _KEY_COLUMNS[1:]}
+        columns |= {"anomaly_score": run.anomaly_score, "regime": run.regime}
+        parts.append({"unique_id": [key] * len(part), **columns})
     return _concatenate(parts, frame)
 
 

@@ -145,12 +145,12 @@ class RegimeDriftDetector(_Wrapper, base.DriftDetector):
 
 
 class RegimeAnomalyDetector(_Wrapper, base.AnomalyDetector):
-    """Anomaly score in [0, 1] of a value under its one-step forecast: 2 |cdf - 1/2|.
+    """Anomaly score in [0, 1] of a value under its one-step forecast, see `Forecast.anomaly_score`.
 
     Args:
         model: name of a regimekit model; None selects the default model.
         target: entry of x to score, with the other entries as covariates. Without it all
-            entries are modelled together, and the largest score is returned.
+            entries are modelled together, with one score for all.
         **settings: settings of the model.
     """
 
@@ -171,9 +171,9 @@ class RegimeAnomalyDetector(_Wrapper, base.AnomalyDetector):
         """Return the score of an observation; 0 before the first `learn_one`."""
         if not self._started:
             return 0.0
-        cdf = self.inner.predict(self._row(self._others(x))).cdf(self._values(x))
-        scores = 2 * np.abs(np.asarray(cdf) - 0.5)
-        return 0.0 if np.isnan(scores).all() else float(np.nanmax(scores))
+        forecast = self.inner.predict(self._row(self._others(x)))
+        score = float(np.ravel(forecast.anomaly_score(self._values(x)))[0])
+        return 0.0 if math.isnan(score) else score
 
     def _values(self, x: dict[Any, Any]) -> list[float]:
         return [math.nan if x.get(name) is None else float(x[name]) for name in self._targets]

@@ -26,12 +26,7 @@ from regimekit.integrations._common import PickledAsBytes, make_model, regime_la
 require("sklearn", "sklearn")
 
 # After `require`, which reports a missing library.
-from sklearn.base import (
-    BaseEstimator,
-    ClusterMixin,
-    RegressorMixin,
-    TransformerMixin,
-)
+from sklearn.base import BaseEstimator, ClusterMixin, RegressorMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 Array = NDArray[np.float64]
@@ -131,6 +126,13 @@ class RegimeSegmenter(PickledAsBytes, TransformerMixin, ClusterMixin, BaseEstima
         table[:, -1] = 1 - run.regime_probability
         table[np.arange(len(run)), column] += run.regime_probability
         return table
+
+    def anomaly_score(self, X: ArrayLike) -> Array:
+        """Return the anomaly score of each row of X, shape (n,), see `Step.anomaly_score`.
+
+        If `model_.label_regime` has marked a regime as a fault, rows in it keep a high score.
+        """
+        return self._continue(X).anomaly_score
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
         """Return the names of the columns of `transform`."""

@@ -54,6 +54,7 @@ _NULLABLE_DTYPES = {"double": "float64", "boolean": "boolean", "long": "Int64"}
 RESULT_TYPES: dict[str, DataType] = {
     **dict.fromkeys(("y", "mean", "sd", "lower", "upper", "log_score", "weight"), DoubleType()),
     "outlier": BooleanType(),
+    "anomaly_score": DoubleType(),
     "regime": LongType(),
     "regime_probability": DoubleType(),
     "change_probability": DoubleType(),

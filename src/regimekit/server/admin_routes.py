@@ -28,11 +28,7 @@ router = APIRouter()
 
 
 @router.post(
-    "/webhooks",
-    summary="Create a webhook",
-    status_code=201,
-    tags=["webhooks"],
-    responses=PROBLEMS,
+    "/webhooks", summary="Create a webhook", status_code=201, tags=["webhooks"], responses=PROBLEMS
 )
 async def add_webhook(body: WebhookRequest, service: RunningService, token: Caller) -> WebhookMade:
     """Needs write access to the prefix. The secret is not shown again."""
@@ -116,10 +112,7 @@ async def healthz() -> Status:
 
 
 @router.get(
-    "/readyz",
-    summary="Readiness probe",
-    tags=["operations"],
-    responses={503: {"model": Problem}},
+    "/readyz", summary="Readiness probe", tags=["operations"], responses={503: {"model": Problem}}
 )
 async def readyz(service: RunningService) -> Readiness:
     """Succeeds if the database can be written and the workers have started."""

@@ -17,7 +17,6 @@ from sqlalchemy import Connection, Engine, select
 
 from regimekit import RegimekitError, Run
 from regimekit.alerts import Alert, AlertEngine, Rule, Sample
-from regimekit.alerts.engine import anomaly_scores
 from regimekit.alerts.rules import STALE
 from regimekit.results import CHANGES
 from regimekit.server.storage import alerts, outbox, streams
@@ -72,7 +71,7 @@ class StreamAlerts:
         found: list[Alert] = []
         values = run.y if run.y.ndim == 1 else run.y[:, 0]
         began = {event.time: event.since for event in run.events if event.kind in CHANGES}
-        columns = (values.tolist(), anomaly_scores(run).tolist(), run.regime.tolist())
+        columns = (values.tolist(), run.anomaly_score.tolist(), run.regime.tolist())
         for seq, (row, y, score, regime) in enumerate(zip(rows, *columns, strict=True), start):
             at = received if row.at is None else row.at
             status = self._statuses.get(regime, "unknown")

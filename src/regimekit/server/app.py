@@ -42,7 +42,7 @@ from regimekit.server.storage import tokens
 from regimekit.server.storage.database import database
 
 _STATIC = Path(__file__).parent / "static"
-_UPLOT = Path(regimekit.__file__).parent / "assets" / "uplot"
+_ASSETS = Path(regimekit.__file__).parent / "assets"
 _HEADERS = [(name.encode(), value.encode()) for name, value in SECURITY_HEADERS.items()]
 # Routes that are only logged if they fail.
 _QUIET_ROUTES = ("/static", "/healthz", "/readyz", "/metrics", "unmatched")
@@ -66,15 +66,10 @@ def create_app(config: Config) -> FastAPI:
     )
     app.state.service = service
     app.state.authenticator = Authenticator(service)
-    for routes in (
-        stream_routes,
-        observation_routes,
-        model_routes,
-        alert_routes,
-        admin_routes,
-    ):
+    # Routes are tried in this order; observations are the most frequent requests.
+    for routes in (observation_routes, stream_routes, model_routes, alert_routes, admin_routes):
         app.include_router(routes.router)
-    app.mount("/static/uplot", StaticFiles(directory=_UPLOT), name="uplot")
+    app.mount("/static/assets", StaticFiles(directory=_ASSETS), name="assets")
     app.mount("/static", StaticFiles(directory=_STATIC), name="static")
     app.add_api_route("/", _page, include_in_schema=False)
     app.add_api_route("/docs", _docs, include_in_schema=False)

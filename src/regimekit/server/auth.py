@@ -25,7 +25,7 @@ from regimekit.server.storage.tokens import LOCAL, Token
 _CACHE_SECONDS = 2.0  # a revoked token is accepted no longer than that
 _CACHE_SIZE = 10_000  # secrets
 _BURST_SECONDS = 2.0  # a token may save up this much of its rate
-_FORWARDING_HEADERS = (
+_FORWARDING_HEADERS = {
     *("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto"),
     *("x-forwarded-port", "x-forwarded-server", "x-forwarded-prefix", "x-forwarded-scheme"),
     *("x-real-ip", "x-client-ip", "x-cluster-client-ip", "x-original-forwarded-for"),
@@ -37,7 +37,7 @@ _FORWARDING_HEADERS = (
         "x-envoy-external-address",
     ),
     *("x-amzn-trace-id", "x-appengine-user-ip", "x-original-host", "x-original-url", "cdn-loop"),
-)
+}
 
 SECURITY_HEADERS = {
     "content-security-policy": (
@@ -95,7 +95,7 @@ class Authenticator:
         client = request.client.host if request.client else ""
         if config.require_token or not is_loopback(config.host) or not is_loopback(client):
             return False
-        if any(name in request.headers for name in _FORWARDING_HEADERS):
+        if not _FORWARDING_HEADERS.isdisjoint(request.headers.keys()):
             return False
         host = request.headers.get("host", "")
         if not is_loopback(urlsplit(f"//{host}").hostname or ""):
@@ -151,7 +151,8 @@ def _service(request: Request) -> Service:
 RunningService = Annotated[Service, Depends(_service)]
 
 
-async def _caller(request: Request) -> Token:
+async def caller(request: Request) -> Token:
+    """Return the token of a request; see `Authenticator.identify`."""
     authenticator: Authenticator = request.app.state.authenticator
     token = await authenticator.identify(request)
     # For the request log.
@@ -159,10 +160,9 @@ async def _caller(request: Request) -> Token:
     return token
 
 
-Caller = Annotated[Token, Depends(_caller)]
+Caller = Annotated[Token, Depends(caller)]
 StreamKey = Annotated[
-    str,
-    Path(pattern=KEY_PATTERN, description="Key of a stream.", examples=["plant1.press3.load"]),
+    str, Path(pattern=KEY_PATTERN, description="Key of a stream.", examples=["plant1.press3.load"])
 ]
 
 

@@ -111,8 +111,7 @@ def serve(
 
 
 def backup(
-    file: Annotated[Path, typer.Argument(help="File to write.")],
-    db: Database = _DEFAULT_DATABASE,
+    file: Annotated[Path, typer.Argument(help="File to write.")], db: Database = _DEFAULT_DATABASE
 ) -> None:
     """Write the whole database to one file; the service may be running."""
     _require_packages()
@@ -122,8 +121,7 @@ def backup(
 
 
 def restore(
-    file: Annotated[Path, typer.Argument(help="A backup file.")],
-    db: Database = _DEFAULT_DATABASE,
+    file: Annotated[Path, typer.Argument(help="A backup file.")], db: Database = _DEFAULT_DATABASE
 ) -> None:
     """Restore a backup into an empty database."""
     _require_packages()

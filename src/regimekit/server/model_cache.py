@@ -31,12 +31,12 @@ from regimekit.server.records import (
 )
 from regimekit.server.storage import alerts
 from regimekit.server.storage.alerts import StoredRule
-from regimekit.server.storage.observations import select_rows
-from regimekit.server.storage.schema import observations, snapshots, streams
+from regimekit.server.storage.observations import select_rows, stored_ids
+from regimekit.server.storage.schema import snapshots, streams
+from regimekit.server.storage.streams import regime_names, regime_statuses
 
 _REPLAY_ROWS = 500  # observations per step of a replay
 _PART_ROWS = 200  # observations of a batch between two looks at the clock
-_IDS_PER_QUERY = 400  # below the parameter limit of SQLite
 
 
 @dataclass
@@ -187,7 +187,8 @@ class ModelCache:
         replayed, differing = self.replayed, self.differing
         cached = self.get(stream, generation)
         self._load_alerts(stream, cached, policy)
-        stored = self._stored_ids(stream, batches)
+        ids = [row.id for batch in batches for row in batch.rows if row.id is not None]
+        stored = stored_ids(self._engine, stream, ids)
         update = _Update(cached, stream, stored, self._batch_seconds)
         results = [update.process(batch) for batch in batches]
         change = update.change
@@ -217,21 +218,15 @@ class ModelCache:
             if self._policy != policy:
                 self._rules, self._policy = alerts.list_rules(connection), policy
             cached.alerts = StreamAlerts.load(connection, stream, self._rules)
+            names = regime_names(connection, stream)
+            statuses = regime_statuses(connection, stream)
+        cached.model.set_regime_labels(
+            {
+                regime: (names.get(regime, ("", ""))[0], statuses.get(regime, "unknown"))
+                for regime in {*names, *statuses}
+            }
+        )
         cached.policy = policy
-
-    def _stored_ids(self, stream: int, batches: list[ObservationBatch]) -> set[str]:
-        ids = [row.id for batch in batches for row in batch.rows if row.id is not None]
-        stored: set[str] = set()
-        if not ids:
-            return stored
-        with self._engine.connect() as connection:
-            for i in range(0, len(ids), _IDS_PER_QUERY):
-                query = select(observations.c.id).where(
-                    observations.c.stream == stream,
-                    observations.c.id.in_(ids[i : i + _IDS_PER_QUERY]),
-                )
-                stored.update(connection.execute(query).scalars())
-        return stored
 
 
 def _from_snapshot(stream: Any, snapshot: Any) -> CachedModel:

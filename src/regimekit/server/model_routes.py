@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import statistics
+from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, HTTPException, Query, Request, Response
@@ -26,9 +28,11 @@ from regimekit.server.stream_routes import PROBLEMS, stream_info, unwrap
 
 router = APIRouter(tags=["models"], responses=PROBLEMS)
 _RECENT_ROWS = 500  # observations of the recent calibration
+_RECENT_TIMES = 30  # observations whose median interval dates the forecasts
 # Fields that come from the model, and their values for a regime that the model has removed.
-_MODEL_FIELDS: dict[str, Any] = {"visits": 0, "mean": [], "sd": []}
+_MODEL_FIELDS: dict[str, Any] = {"visits": 0, "mean": [], "sd": [], "summary": ""}
 _MODEL_FIELDS |= dict.fromkeys(("first_seen", "last_seen", "probability"))
+_MODEL_FIELDS |= dict.fromkeys(("typical", "low", "high", "share"))
 
 Level = Annotated[float, Query(gt=0, lt=1, description="Nominal coverage of the intervals.")]
 
@@ -54,8 +58,7 @@ async def get_forecast(
     level: Level = 0.9,
 ) -> Forecasts:
     """Forecasts of the next `horizon` observations, each with a central interval."""
-    steps = await _call(service, stream, "forecast", horizon, level, None)
-    return Forecasts(rows=stream.n_rows, level=level, steps=steps)
+    return await _forecasts(service, stream, horizon, level, None)
 
 
 @router.post("/streams/{key}/forecast", summary="Forecast with known covariates")
@@ -63,8 +66,29 @@ async def post_forecast(
     stream: ReadableStream, body: ForecastRequest, service: RunningService
 ) -> Forecasts:
     """One forecast per entry of `x`."""
-    steps = await _call(service, stream, "forecast", len(body.x), body.level, body.x)
-    return Forecasts(rows=stream.n_rows, level=body.level, steps=steps)
+    return await _forecasts(service, stream, len(body.x), body.level, body.x)
+
+
+async def _forecasts(
+    service: Service, stream: Stream, horizon: int, level: float, x: Any
+) -> Forecasts:
+    steps, recent = await asyncio.gather(
+        _call(service, stream, "forecast", horizon, level, x),
+        service.read(observations.latest, stream, _RECENT_TIMES),
+    )
+    times = _next_times([row.at for row in recent], horizon) if stream.timed else [None] * horizon
+    steps = [step | {"time": time} for step, time in zip(steps, times, strict=True)]
+    return Forecasts(rows=stream.n_rows, level=level, steps=steps)
+
+
+def _next_times(recent: list[float], horizon: int) -> list[str | None]:
+    """Return the expected times of the next observations, at the median interval so far."""
+    gaps = [later - earlier for earlier, later in itertools.pairwise(recent)]
+    if not gaps:
+        return [None] * horizon
+    gap = statistics.median(gaps)
+    moments = (datetime.fromtimestamp(recent[-1] + gap * (i + 1), UTC) for i in range(horizon))
+    return [moment.isoformat().replace("+00:00", "Z") for moment in moments]
 
 
 @router.get("/streams/{key}/regimes", summary="List regimes")
@@ -81,10 +105,7 @@ async def _regimes(service: Service, stream: Stream) -> list[RegimeInfo]:
     ids = sorted({*known, *stays, *names, *statuses} - {-1})
     return [
         _regime_info(
-            i,
-            known.get(i),
-            stays.get(i),
-            (*names.get(i, ("", "")), statuses.get(i, "unknown")),
+            i, known.get(i), stays.get(i), (*names.get(i, ("", "")), statuses.get(i, "unknown"))
         )
         for i in ids
     ]

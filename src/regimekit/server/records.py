@@ -301,11 +301,14 @@ def stored_observation(row: Any) -> Observation:
 
 
 def has_outputs(row: Any, outputs: tuple[Any, ...]) -> bool:
-    """Return whether a stored row has exactly these outputs, bit for bit."""
+    """Return whether a stored row has exactly these outputs, bit for bit.
+
+    The anomaly score is not compared.
+    """
     stored = tuple(getattr(row, name) for name in OUTPUTS)
-    # Rows of databases before schema 5 have no anomaly score.
+    # The anomaly score in a fault depends on when the regime was labelled.
     return all(
-        mine == theirs or (name == "anomaly_score" and mine is None)
+        mine == theirs or name == "anomaly_score"
         for name, mine, theirs in zip(OUTPUTS, stored, outputs, strict=True)
     )
 

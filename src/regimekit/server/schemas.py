@@ -20,12 +20,7 @@ Severity = Literal["info", "warning", "critical"]
 RuleKind = Literal["anomaly", "regime change", "fault", "forecast limit", "stale"]
 MessageFormat = Literal["json", "slack", "email", "alertmanager"]
 MessageKind = Literal[
-    "regime opened",
-    "regime returned",
-    "regime pruned",
-    "outlier",
-    "alert opened",
-    "alert resolved",
+    "regime opened", "regime returned", "regime pruned", "outlier", "alert opened", "alert resolved"
 ]
 _Rows = Annotated[int, Field(strict=True, ge=1, le=MAX_ROWS)]
 Note = Annotated[str, Field(strict=True, max_length=2000, pattern=r"^[^\x00]*$")]
@@ -207,7 +202,9 @@ class EventInfo(Response):
 
     number: int = _field(4)
     seq: int = _field(127)
+    time: str | None = _field("2026-03-01T12:07:00Z", "Time of observation `seq`, if it has one.")
     since: int = _field(122)
+    since_time: str | None = _field("2026-03-01T12:02:00Z", "Time of observation `since`.")
     kind: str = _field("regime returned")
     regime: int = _field(2)
     previous: int = _field(0)
@@ -326,6 +323,9 @@ class ForecastStep(Response):
     """One step ahead; values are lists if an observation has several coordinates."""
 
     step: int = _field(1)
+    time: str | None = _field(
+        "2026-03-01T12:08:00Z", "Expected time, if all observations have times in order."
+    )
     mean: Any = _field(1.4)
     median: Any = _field(1.4)
     sd: Any = _field(0.3)
@@ -349,6 +349,13 @@ class RegimeInfo(Response):
     note: str = _field("One press runs.")
     status: str = _field("normal", "unknown, normal or fault.")
     remembered: bool = _field(True, "Whether the model still represents the regime.")
+    summary: str = _field("Higher than regime 0.", "What distinguishes it, in one sentence.")
+    typical: Any = _field(
+        1.4, "Median of its observations; a list if they have several coordinates."
+    )
+    low: Any = _field(0.8, "5 % quantile of its observations.")
+    high: Any = _field(2.0, "95 % quantile of its observations.")
+    share: float | None = _field(0.48, "Share of all observations.")
     visits: int = _field(61)
     first_seen: int | None = _field(40)
     last_seen: int | None = _field(127)

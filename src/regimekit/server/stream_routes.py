@@ -241,9 +241,7 @@ async def get_events(
 
 
 @router.post(
-    "/streams/{key}/events/{number}/acknowledge",
-    summary="Acknowledge an event",
-    status_code=204,
+    "/streams/{key}/events/{number}/acknowledge", summary="Acknowledge an event", status_code=204
 )
 async def acknowledge(
     stream: WritableStream,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import json
 import multiprocessing
 import os
 import resource
@@ -33,7 +34,9 @@ from regimekit.server.records import ObservationBatch, RequestError, StoredModel
 from regimekit.server.storage import database, streams
 
 _MAX_CALLS = 16  # calls per message to a worker
+_REGIME_NUMBERS = ("typical", "low", "high", "share")
 _TRIAL_ROWS = 8
+_VALID_SETTINGS = 100  # settings that are remembered as valid
 _TRIAL_MEMORY = 4 * 2**30  # bytes of address space, most of which libraries reserve
 _TIMEOUT = 300.0  # seconds without an answer after which a worker is replaced
 _REPORT_ROWS = 20_000  # a worker does nothing else while it writes a report
@@ -138,11 +141,12 @@ class Worker:
 
     def regimes(self, stream: int) -> list[dict[str, Any]]:
         """Return the regimes that the model knows."""
-        return [
-            regime._asdict()
-            | {"mean": _plain(np.ravel(regime.mean)), "sd": _plain(np.ravel(regime.sd))}
-            for regime in self.cache.get(stream).model.regimes()
-        ]
+        found = []
+        for regime in self.cache.get(stream).model.regimes():
+            values = {name: _plain(getattr(regime, name)) for name in _REGIME_NUMBERS}
+            values |= {"mean": _plain(np.ravel(regime.mean)), "sd": _plain(np.ravel(regime.sd))}
+            found.append(regime._asdict() | values)
+        return found
 
     def transitions(self, stream: int) -> dict[str, Any]:
         """Return regime ids and the matrix of expected transition probabilities."""
@@ -367,6 +371,7 @@ class WorkerPool:
         """
         self._store = store
         self._storing: dict[int, asyncio.Task[None]] = {}
+        self._valid: set[str] = set()
         self._workers = [WorkerProcess(config, self._evicted) for _ in range(config.workers)]
         # Settings of new streams are tried in a process of their own, so that they cannot delay
         # the streams that exist.
@@ -397,11 +402,19 @@ class WorkerPool:
 
     async def check_settings(self, model: str, settings: dict[str, Any]) -> Failure | None:
         """Check settings in the trial process; return None if they are valid."""
+        given = json.dumps([model, settings], sort_keys=True)
+        if given in self._valid:
+            return None
         try:
             answer: Failure | None = await self._trial.call("check_settings", model, settings)
         except WorkerLostError:
             reason = "The model needs too much time or memory. Choose smaller settings."
             return Failure("invalid", reason)
+        if answer is None:
+            # Many streams have the same settings.
+            if len(self._valid) >= _VALID_SETTINGS:
+                self._valid.clear()
+            self._valid.add(given)
         return answer
 
     async def call_all(self, method: str) -> None:

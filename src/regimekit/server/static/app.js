@@ -2,7 +2,7 @@
 
 import { get, onUnauthorized } from "./api.js";
 import { alertsView } from "./alerts.js";
-import { h } from "./dom.js";
+import { h, setTheme } from "./dom.js";
 import { overview } from "./overview.js";
 import { streamView } from "./stream.js";
 
@@ -69,12 +69,8 @@ function askForToken() {
 let asking = null;
 onUnauthorized(() => (asking ??= askForToken().finally(() => { asking = null; })));
 
-function theme(next) {
-  const dark = matchMedia("(prefers-color-scheme: dark)").matches;
-  const now = document.documentElement.dataset.theme || (dark ? "dark" : "light");
-  const chosen = next || (now === "dark" ? "light" : "dark");
-  document.documentElement.dataset.theme = chosen;
-  localStorage.setItem("theme", chosen);
+function theme() {
+  setTheme(document.documentElement.dataset.theme === "dark" ? "light" : "dark");
   view?.repaint?.();
 }
 
@@ -104,9 +100,11 @@ async function checkReadiness() {
 
 document.getElementById("theme").addEventListener("click", () => theme());
 document.getElementById("help").addEventListener("click", showKeys);
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => view?.repaint?.());
-const stored = localStorage.getItem("theme");
-if (stored) document.documentElement.dataset.theme = stored;
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+  setTheme();
+  view?.repaint?.();
+});
+setTheme();
 addEventListener("hashchange", route);
 await checkReadiness();
 route();

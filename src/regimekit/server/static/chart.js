@@ -1,5 +1,5 @@
-// Charts: values with the intervals forecast before each, regimes as a ribbon, outliers, events and
-// forecasts; sparklines; colours and names of regimes.
+// The chart of a live stream, and names, chips and sparklines of regimes. Colours and parts of charts are
+// those of the report (assets/charts.js).
 //
 // This module does not know the service. `Chart.show` takes
 //   points:   [{seq, at, y, mean, lower, upper, outlier, regime, weight}], or buckets
@@ -9,32 +9,15 @@
 //   steps:    [{step, mean, lower, upper}]  forecasts after the last point
 //   timed:    whether the x axis shows `at` (seconds since 1970) instead of `seq`
 //   names:    {regime: name}
-// Colours come from the custom properties of theme.css.
 
-import { clock, number, svg } from "./dom.js";
+import { axisWidth, colour, drawChart, drawOutliers, drawRibbon, edge, formatNumber, line, lineColour, regimeStyle, timeAxis, valueAxis } from "./assets/charts.js";
+import { clock, h, svg } from "./dom.js";
 
 const HINT = matchMedia("(pointer: coarse)").matches
   ? "Zoom and pan with the buttons; tap the chart for values."
   : "Zoom: drag or mouse wheel. Pan: shift and mouse wheel.";
-const RIBBON_HEIGHT = 12; // pixels
+const RIBBON_HEIGHT = 20; // pixels
 const CHART_HEIGHT = 340; // pixels
-const N_COLOURS = 10; // custom properties --regime-0 to --regime-9
-
-// Formats of the time axis (uPlot): month before day, 24 hours.
-const DATES = [
-  [3600 * 24 * 365, "{YYYY}", null, null, null, null, null, null, 1],
-  [3600 * 24 * 28, "{MMM}", "\n{YYYY}", null, null, null, null, null, 1],
-  [3600 * 24, "{MMM} {D}", "\n{YYYY}", null, null, null, null, null, 1],
-  [60, "{HH}:{mm}", "\n{YYYY}-{MM}-{DD}", null, "\n{MMM} {D}", null, null, null, 1],
-  [1, "{HH}:{mm}:{ss}", "\n{YYYY}-{MM}-{DD}", null, "\n{MMM} {D}", null, null, null, 1],
-  [0.001, ":{ss}.{fff}", "\n{YYYY}-{MM}-{DD} {HH}:{mm}", null, "\n{MMM} {D} {HH}:{mm}", null, "\n{HH}:{mm}", null, 1],
-];
-
-// Width of the value axis: as wide as its longest label needs.
-export function axisWidth(plot, labels) {
-  const longest = Math.max(0, ...(labels || []).map((label) => String(label ?? "").length));
-  return Math.max(44, 18 + 7 * longest);
-}
 
 export class Chart {
   constructor(container, readout, { select, wheel }) {
@@ -56,31 +39,28 @@ export class Chart {
 
   build() {
     this.plot?.destroy();
-    const line = { stroke: css("--ink"), width: 1.4, points: { size: 4, fill: css("--ink"), stroke: css("--ink") } };
-    const hidden = { stroke: "transparent", points: { show: false } };
-    const axis = { stroke: css("--muted"), grid: { stroke: css("--line"), width: 1 }, ticks: { stroke: css("--line"), width: 1 }, font: "12px system-ui" };
-    this.plot = new window.uPlot({
-      width: this.container.clientWidth || 600,
-      height: CHART_HEIGHT,
-      legend: { show: false },
+    const { timed } = this.data;
+    const kind = timed ? "dates" : "rows";
+    const ahead = { dash: [5, 4], width: 1.4 };
+    this.plot = drawChart(this.container, CHART_HEIGHT, {
       padding: [10, 14, 0, 0],
+      tzDate: (seconds) => new Date(1000 * seconds),
       cursor: { drag: { x: true, y: false, setScale: false }, points: { show: false } },
-      scales: { x: { time: this.data.timed }, y: { range: () => this.range() } },
-      axes: [{ ...axis, ...(this.data.timed ? { values: DATES, space: 70 } : { values: (_, ticks) => ticks.map((t) => (Number.isInteger(t) ? t : "")) }) }, { ...axis, size: axisWidth }],
-      series: [{}, hidden, hidden, hidden, hidden,
-        { stroke: css("--accent"), width: 1.4, points: { show: false } }, line, hidden, hidden,
-        { stroke: css("--accent"), width: 1.4, dash: [5, 4], points: { show: false } }],
+      scales: { x: { time: timed }, y: { range: () => this.range() } },
+      axes: [timeAxis({ kind }), valueAxis({ size: axisWidth })],
+      series: [{}, edge, edge, edge, edge, line("accent", { width: 1.6 }),
+        line("observed", { points: { size: 4, fill: colour("observed") } }), edge, edge, line("accent", ahead)],
       bands: [
-        { series: [1, 2], fill: css("--band") },
-        { series: [3, 4], fill: css("--spread") },
-        { series: [7, 8], fill: css("--ahead") },
+        { series: [1, 2], fill: colour("band") },
+        { series: [3, 4], fill: colour("spread") },
+        { series: [7, 8], fill: colour("ahead") },
       ],
       hooks: {
         draw: [(plot) => this.decorate(plot)],
         setSelect: [(plot) => this.selected(plot)],
         setCursor: [(plot) => this.describe(plot.cursor.idx)],
       },
-    }, this.columns(), this.container);
+    }, this.columns());
     this.plot.over.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
   }
 
@@ -126,44 +106,29 @@ export class Chart {
   }
 
   decorate(plot) {
+    const { bbox, ctx } = plot;
+    const height = RIBBON_HEIGHT * devicePixelRatio;
+    const blocks = this.data.segments.map(({ start, end, regime }) =>
+      ({ regime, from: this.xOf(start), to: this.xOf(end), name: regimeName(regime, this.data.names) }));
+    ctx.save();
+    ctx.globalAlpha = 0.08;
+    drawRibbon(plot, blocks.map((block) => ({ ...block, name: "" })), bbox.top, bbox.height - height);
+    ctx.restore();
+    drawRibbon(plot, blocks, bbox.top + bbox.height - height, height);
+    this.eventLines(plot);
+    const { min, max } = plot.scales.y;
+    const bottom = plot.posToVal(bbox.top + bbox.height - height, "y", true);
+    const marked = this.data.points.map((point) => (!(point.outlier || point.outliers > 0) ? null : point.n > 1 ? farthest(point) : first(point.y)));
+    drawOutliers(plot, this.data.points.map((point) => this.x(point)), [marked], [Math.max(min, bottom), max], height);
+  }
+
+  eventLines(plot) {
     const { ctx, bbox } = plot;
     const ratio = devicePixelRatio;
     ctx.save();
     ctx.beginPath();
     ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
     ctx.clip();
-    this.ribbon(plot, ctx, bbox, ratio);
-    this.eventLines(plot, ctx, bbox, ratio);
-    this.outliers(plot, ctx, bbox, ratio);
-    ctx.restore();
-  }
-
-  ribbon(plot, ctx, bbox, ratio) {
-    const bottom = bbox.top + bbox.height - RIBBON_HEIGHT * ratio;
-    for (const segment of this.data.segments) {
-      const left = plot.valToPos(this.xOf(segment.start), "x", true);
-      const right = plot.valToPos(this.xOf(segment.end), "x", true);
-      const colour = regimeColour(segment.regime);
-      ctx.globalAlpha = 0.08;
-      ctx.fillStyle = colour;
-      ctx.fillRect(left, bbox.top, right - left, bbox.height);
-      ctx.globalAlpha = 1;
-      ctx.fillRect(left, bottom, right - left, RIBBON_HEIGHT * ratio);
-      this.label(ctx, segment, left, right, bottom, ratio);
-    }
-  }
-
-  label(ctx, segment, left, right, bottom, ratio) {
-    const text = regimeName(segment.regime, this.data.names);
-    ctx.font = `600 ${11 * ratio}px system-ui`;
-    if (ctx.measureText(text).width > right - left - 8 * ratio) return;
-    ctx.fillStyle = regimeColour(segment.regime);
-    ctx.textAlign = "left";
-    ctx.textBaseline = "alphabetic";
-    ctx.fillText(text, Math.max(left, 0) + 4 * ratio, bottom - 4 * ratio);
-  }
-
-  eventLines(plot, ctx, bbox, ratio) {
     ctx.setLineDash([3 * ratio, 3 * ratio]);
     ctx.lineWidth = ratio;
     for (const event of this.data.events) {
@@ -175,25 +140,7 @@ export class Chart {
       ctx.lineTo(x, bbox.top + bbox.height);
       ctx.stroke();
     }
-    ctx.setLineDash([]);
-  }
-
-  outliers(plot, ctx, bbox, ratio) {
-    ctx.fillStyle = css("--alarm");
-    for (const point of this.data.points) {
-      if (!(point.outlier || point.outliers > 0)) continue;
-      const value = point.n > 1 ? farthest(point) : first(point.y);
-      if (!Number.isFinite(value)) continue;
-      const x = plot.valToPos(this.x(point), "x", true);
-      const y = plot.valToPos(value, "y", true);
-      const top = bbox.top + 7 * ratio;
-      const bottom = bbox.top + bbox.height - (RIBBON_HEIGHT + 7) * ratio;
-      ctx.beginPath();
-      if (y < top) triangle(ctx, x, top, -5 * ratio);
-      else if (y > bottom) triangle(ctx, x, bottom, 5 * ratio);
-      else ctx.arc(x, y, 4 * ratio, 0, 2 * Math.PI);
-      ctx.fill();
-    }
+    ctx.restore();
   }
 
   xOf(seq) {
@@ -245,9 +192,9 @@ export class Chart {
     if (!point) return this.showHint();
     const when = point.at ? clock(point.at) : `observation ${point.seq}`;
     const parts = point.n > 1
-      ? [when, `${point.n} observations`, `y ${number(point.y_min)} … ${number(point.y_max)}`, `${point.outliers} outliers`]
-      : [when, `y ${number(first(point.y))}`, `forecast ${number(first(point.mean))} (${number(first(point.lower))} … ${number(first(point.upper))})`,
-        regimeName(point.regime, this.data.names), `weight ${number(point.weight)}`];
+      ? [when, `${point.n} observations`, `y ${formatNumber(point.y_min)} … ${formatNumber(point.y_max)}`, `${point.outliers} outliers`]
+      : [when, `y ${formatNumber(first(point.y))}`, `forecast ${formatNumber(first(point.mean))} (${formatNumber(first(point.lower))} … ${formatNumber(first(point.upper))})`,
+        regimeName(point.regime, this.data.names), `weight ${formatNumber(point.weight)}`];
     this.readout.textContent = parts.join("  ·  ");
   }
 
@@ -277,19 +224,17 @@ function farthest(point) {
   return point.y_max - point.upper > point.lower - point.y_min ? point.y_max : point.y_min;
 }
 
-function triangle(ctx, x, y, size) {
-  ctx.moveTo(x, y + size);
-  ctx.lineTo(x - size, y - size);
-  ctx.lineTo(x + size, y - size);
-}
-
-// Return the value of a custom property of the current theme.
-export function css(name) {
-  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-}
-
+// The colour of a regime for lines and borders, with enough contrast on the background.
 export function regimeColour(id) {
-  return id < 0 ? css("--faint") : css(`--regime-${id % N_COLOURS}`);
+  const { colour: fill } = regimeStyle(id);
+  return id < 0 ? fill : lineColour(fill);
+}
+
+// The name of a regime on its colour, as in the ribbon.
+export function regimeChip(id, names = {}, size = "") {
+  const { colour: fill, stripe } = regimeStyle(id);
+  const kind = { "": "", "/": "stripe-up", "\\": "stripe-down" }[stripe];
+  return h("span", { class: `chip ${kind} ${size}`, "--chip": fill }, h("b", {}, regimeName(id, names)));
 }
 
 export function regimeName(id, names = {}) {

@@ -1,7 +1,8 @@
 // The API as a page, made from /openapi.json: parameters, examples, and a form to send each request.
 
-import { h } from "./dom.js";
+import { h, setTheme } from "./dom.js";
 
+setTheme();
 const main = document.getElementById("main");
 const answer = await fetch("/openapi.json");
 const document_ = await answer.json();

@@ -29,12 +29,6 @@ export function fill(element, ...children) {
   }
 }
 
-const digits = new Intl.NumberFormat("en", { maximumSignificantDigits: 4 });
-
-export function number(value) {
-  return value === null || value === undefined ? "–" : digits.format(value);
-}
-
 export function percent(value) {
   return value === null || value === undefined ? "–" : `${(100 * value).toFixed(value < 0.1 ? 1 : 0)} %`;
 }
@@ -49,4 +43,11 @@ export function ago(seconds) {
 
 export function clock(at) {
   return new Date(1000 * at).toLocaleString([], { dateStyle: "short", timeStyle: "medium" });
+}
+
+// Set the theme of the page: the given one, the stored one, or that of the system. Return its name.
+export function setTheme(name) {
+  if (name) localStorage.setItem("theme", name);
+  const system = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
+  return (document.documentElement.dataset.theme = name || localStorage.getItem("theme") || system);
 }

@@ -1,8 +1,9 @@
 // Overview: one card per stream.
 
 import { get, request, streamPath } from "./api.js";
-import { regimeColour, regimeName, sparkline } from "./chart.js";
-import { ago, h, number, percent } from "./dom.js";
+import { regimeChip, sparkline } from "./chart.js";
+import { formatNumber } from "./assets/charts.js";
+import { ago, h, percent } from "./dom.js";
 
 const REFRESH_INTERVAL = 2000; // milliseconds
 const PAGE_SIZE = 120; // streams
@@ -84,17 +85,18 @@ function empty(search) {
 
 function card(stream) {
   const names = stream.regime_name ? { [stream.regime]: stream.regime_name } : {};
-  const event = stream.last_event;
+  // The first regime of a stream opens with its first observation; that is no event for a person.
+  const event = stream.last_event?.since > 0 ? stream.last_event : null;
   const p = stream.change_probability;
   return h("a", { class: "card", href: `#/s/${encodeURIComponent(stream.key)}`, "data-key": stream.key },
     h("div", { class: "card-head" },
       h("span", { class: `dot ${stream.health}`, title: stream.health }),
       h("strong", { class: "name" }, stream.key),
       stream.open_alerts ? h("span", { class: `tag ${stream.severity}`, title: "Open alerts" }, `${stream.open_alerts} ${stream.open_alerts === 1 ? "alert" : "alerts"}`) : null,
-      h("span", { class: "muted" }, stream.health === "live" ? number(stream.spark?.at(-1)) : stream.health)),
+      h("span", { class: "muted" }, stream.health === "live" ? formatNumber(stream.spark?.at(-1)) : stream.health)),
     sparkline(stream.spark || [], stream.spark_regimes || []),
     h("div", { class: "card-foot" },
-      h("span", { class: "chip", "--chip": regimeColour(stream.regime) }, regimeName(stream.regime, names)),
+      regimeChip(stream.regime, names),
       h("span", { class: p > 0.5 ? "alarm" : "muted", title: "Probability that the regime has just changed" }, `P(change) ${percent(p)}`)),
     h("div", { class: "card-note muted" },
       stream.rows < stream.warmup ? `learning: ${stream.rows} of ${stream.warmup} rows` : event ? `${event.kind}${event.regime >= 0 ? `, ${event.regime_name || `regime ${event.regime}`}` : ""}, ${ago(Date.now() / 1000 - event.received)}` : `${stream.rows} observations, no events`));

@@ -1,8 +1,9 @@
 // Panels below the chart: events, regimes, forecasts, calibration, transitions, member weights.
 
 import { request, streamPath } from "./api.js";
-import { first, regimeColour, regimeName, sparkline } from "./chart.js";
-import { ago, fill, h, number, percent } from "./dom.js";
+import { first, regimeChip, regimeColour, regimeName, sparkline } from "./chart.js";
+import { formatNumber } from "./assets/charts.js";
+import { ago, fill, h, percent } from "./dom.js";
 
 const MIN_WEIGHT = 0.001; // members with less are not listed
 
@@ -45,7 +46,7 @@ export class Panels {
     fill(this.parts.steps, h("table", { class: "numbers" },
       h("thead", {}, h("tr", {}, ["step", "median", "lower", "upper"].map((name) => h("th", {}, name)))),
       h("tbody", {}, steps.slice(0, 8).map((step) => h("tr", {},
-        [`+${step.step}`, ...["median", "lower", "upper"].map((name) => number(first(step[name])))].map((text) => h("td", {}, text)))))),
+        [step.time === null ? `+${step.step}` : place(0, step.time), ...["median", "lower", "upper"].map((name) => formatNumber(first(step[name])))].map((text) => h("td", {}, text)))))),
       h("p", { class: "muted small" }, "90 % interval"));
   }
 
@@ -82,10 +83,10 @@ export class Panels {
     const status = h("select", { class: "regime-status small", "aria-label": `Status of regime ${regime.id}`, title: "A rule of kind fault alerts on the status fault", onchange: () => this.name(regime.id, name, note, status) },
       ["unknown", "normal", "fault"].map((value) => h("option", { value, selected: value === regime.status }, value)));
     return h("article", { class: `regime ${stream.regime === regime.id ? "now" : ""}`, "--chip": regimeColour(regime.id), "data-regime": regime.id },
-      h("div", { class: "regime-head" }, h("span", { class: "swatch" }), name, status, stream.regime === regime.id ? h("span", { class: "tag" }, "now") : null, regime.remembered ? null : h("span", { class: "tag" }, "removed")),
-      shape(regime, all), note,
+      h("div", { class: "regime-head" }, h("span", { class: "swatch" }), name, stream.regime === regime.id ? h("span", { class: "tag" }, "now") : null, regime.remembered ? null : h("span", { class: "tag" }, "removed")),
+      shape(regime, all), h("p", { class: "small" }, regime.summary || (regime.typical === null ? "" : `typically ${formatNumber(first(regime.typical))}`)), h("div", { class: "regime-label" }, status, note),
       h("p", { class: "muted small" }, [
-        `${regime.times} ${regime.times === 1 ? "stay" : "stays"}`, regime.usual_length ? `median length ${number(regime.usual_length)}` : null,
+        `${regime.times} ${regime.times === 1 ? "stay" : "stays"}`, regime.usual_length ? `median length ${formatNumber(regime.usual_length)}` : null,
         regime.last_seen !== null ? `observations ${regime.first_seen} to ${regime.last_seen}` : null, follows.length ? `followed by ${follows.join(", ")}` : null,
       ].filter(Boolean).join(" · ")));
   }
@@ -111,7 +112,7 @@ export class Panels {
     return h("div", { class: `event ${event.acknowledged ? "acknowledged" : ""}`, "--chip": regimeColour(event.regime), "data-event": event.number },
       h("span", { class: "swatch" }),
       h("span", { class: "grow" }, h("b", {}, event.kind), who ? `: ${who}` : "",
-        h("span", { class: "muted small block" }, `at ${event.seq}${event.since !== event.seq ? `, since ${event.since}` : ""} · ${ago(Date.now() / 1000 - event.received)}${event.acknowledged ? ` · acknowledged by ${event.acknowledged_by}` : ""}`)),
+        h("span", { class: "muted small block" }, `${place(event.seq, event.time)}${event.since !== event.seq ? `, since ${place(event.since, event.since_time)}` : ""} · ${ago(Date.now() / 1000 - event.received)}${event.acknowledged ? ` · acknowledged by ${event.acknowledged_by}` : ""}`)),
       event.acknowledged ? null : h("button", { class: "small", title: "Acknowledge this event", onclick: () => this.acknowledge(event.number) }, "Acknowledge"));
   }
 
@@ -123,7 +124,7 @@ export class Panels {
   transitions({ ids, matrix }) {
     if (!ids.length) return fill(this.parts.transitions, h("p", { class: "muted" }, "No regimes yet."));
     const most = 8;
-    const name = (id) => h("span", { class: "chip tiny", "--chip": regimeColour(id) }, this.data.names[id] || String(id));
+    const name = (id) => regimeChip(id, { [id]: this.data.names[id] || String(id) }, "tiny");
     fill(this.parts.transitions, h("div", { class: "scroll" }, h("table", { class: "heat" },
       h("thead", {}, h("tr", {}, h("th", {}, "from \\ to"), ids.slice(0, most).map((id) => h("th", {}, name(id))))),
       h("tbody", {}, ids.slice(0, most).map((id, i) => h("tr", {}, h("th", {}, name(id)),
@@ -151,6 +152,10 @@ function shape(regime, all) {
   if (!regime.sample.length || !values.length) return null;
   const range = [values[0], values.at(-1)];
   return h("div", { class: "shape", title: "Latest stay; all regimes share one vertical axis" },
-    sparkline(regime.sample, regime.sample.map(() => regime.id), range),
-    regime.mean.length ? h("span", { class: "muted small" }, `mean ${number(regime.mean[0])}`) : null);
+    sparkline(regime.sample, regime.sample.map(() => regime.id), range));
+}
+
+// Where in the stream: the time of an observation, or its number.
+function place(seq, time) {
+  return time === null ? `row ${seq}` : time.replace("T", " ").replace(/(:\d\d)(\.\d+)?Z$/, "$1");
 }

@@ -1,8 +1,9 @@
 // View of one stream: its latest observations, or a window of its history.
 
 import { follow, get, save, streamPath } from "./api.js";
-import { Chart, first, regimeColour, regimeName } from "./chart.js";
-import { ago, h, number, percent } from "./dom.js";
+import { Chart, first, regimeChip } from "./chart.js";
+import { formatNumber } from "./assets/charts.js";
+import { ago, h, percent } from "./dom.js";
 import { Panels } from "./panels.js";
 
 const LIVE_ROWS = 240; // observations of the live window
@@ -32,7 +33,7 @@ class StreamView {
       h("button", { onclick: () => this.report(), title: "r: download a report as one HTML file" }, "Report"),
       this.where = h("span", { class: "muted", id: "where" }));
     this.panels = new Panels(key, () => this.refreshPanels());
-    main.append(this.head, h("section", { class: "panel chart" }, tools, this.place, this.readout), this.panels.element);
+    main.append(this.head, h("section", { class: "panel chart" }, tools, legend(), this.place, this.readout), this.panels.element);
     this.chart = new Chart(this.place, this.readout, {
       select: (from, to) => this.showWindow(from, to),
       wheel: ({ zoom, pan, at }) => (pan ? this.pan(pan) : this.zoom(zoom, at)),
@@ -192,8 +193,8 @@ class StreamView {
     const { info } = this;
     this.head.replaceChildren(
       h("h1", {}, this.name),
-      h("span", { class: "chip big", "--chip": regimeColour(info.regime) }, regimeName(info.regime, this.names)),
-      fact("P(change)", percent(info.change_probability)), fact("latest", number(lastValue(this.rows))),
+      regimeChip(info.regime, this.names, "big"),
+      fact("P(change)", percent(info.change_probability)), fact("latest", formatNumber(lastValue(this.rows))),
       fact("observations", info.rows.toLocaleString("en")), fact("regimes", info.regimes),
       fact("outliers", info.outliers.toLocaleString("en")), fact("model", info.model));
   }
@@ -277,6 +278,14 @@ class StreamView {
     clearTimeout(this.again);
     this.chart.stop();
   }
+}
+
+function legend() {
+  const entry = (mark, text) => h("span", {}, mark, text);
+  return h("div", { class: "legend" },
+    entry(h("i", { class: "line observed" }), "observed"), entry(h("i", { class: "line forecast" }), "forecast made before"),
+    entry(h("i", { class: "box band" }), "90 % interval"), entry(h("i", { class: "mark" }, "×"), "outlier"),
+    entry(h("i", { class: "line change" }), "change of regime"));
 }
 
 function fact(name, value) {

@@ -7,20 +7,10 @@ import time
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from sqlalchemy import (
-    Connection,
-    Row,
-    Select,
-    delete,
-    false,
-    func,
-    insert,
-    or_,
-    select,
-    update,
-)
+from sqlalchemy import Connection, Row, Select, delete, false, func, insert, or_, select, update
 
 from regimekit.alerts import Alert, Mute, Rule
+from regimekit.server.storage.database import placeholder
 from regimekit.server.storage.schema import alert_states, alerts, mutes, rules, streams
 
 _FIELDS = tuple(Alert.__dataclass_fields__)
@@ -99,8 +89,7 @@ def store(connection: Connection, stream: int, changed: Iterable[Alert]) -> None
 def store_states(connection: Connection, states: list[tuple[int, str]]) -> None:
     """Insert or replace the states of the alert engines of streams."""
     if states:
-        mark = "?" if connection.dialect.name == "sqlite" else "%s"
-        connection.exec_driver_sql(_UPSERT_STATE.format(mark), states)
+        connection.exec_driver_sql(_UPSERT_STATE.format(placeholder(connection)), states)
 
 
 def load_state(connection: Connection, stream: int) -> dict[str, Any]:

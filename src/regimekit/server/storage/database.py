@@ -113,8 +113,8 @@ def _configure_sqlite(connection: Any, _: Any) -> None:
 
 
 def _begin_sqlite(connection: Connection) -> None:
-    writes = connection.get_execution_options().get("writes", False)
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+    if begin := connection.get_execution_options().get("begin", "BEGIN"):
+        connection.exec_driver_sql(begin)
 
 
 @contextmanager
@@ -124,8 +124,14 @@ def write_transaction(engine: Engine) -> Iterator[Connection]:
     SQLite takes the write lock at its start, so the transaction cannot fail later because
     another connection wrote in between.
     """
-    with engine.connect().execution_options(writes=True) as connection, connection.begin():
+    options = {"begin": "BEGIN IMMEDIATE"}
+    with engine.connect().execution_options(**options) as connection, connection.begin():
         yield connection
+
+
+def placeholder(connection: Connection) -> str:
+    """Return the mark of a parameter in SQL that is passed to the driver as it is."""
+    return "?" if connection.dialect.name == "sqlite" else "%s"
 
 
 def open_database(db: str) -> Engine:

@@ -11,20 +11,39 @@ import json
 import math
 from typing import Any
 
-from sqlalchemy import Connection, Integer, Row, cast, func, select
+from sqlalchemy import Connection, Engine, Integer, Row, cast, func, select
 
 from regimekit.server.config import INTERVAL_LEVEL
+from regimekit.server.storage.database import placeholder
 from regimekit.server.storage.schema import observations as o
 from regimekit.server.storage.schema import segments
 from regimekit.server.storage.streams import RegimeNames, Stream, regime_names
 
 _SAMPLE_ROWS = 60  # latest values that illustrate a regime
+_IDS_PER_QUERY = 400  # below the parameter limit of SQLite
 
 
 def select_rows(connection: Connection, stream: int, start: int, end: int) -> list[Row[Any]]:
     """Return the stored rows of a window in order."""
     query = select(o).where(o.c.stream == stream, o.c.seq >= start, o.c.seq < end).order_by(o.c.seq)
     return list(connection.execute(query).all())
+
+
+def stored_ids(engine: Engine, stream: int, ids: list[str]) -> set[str]:
+    """Return those of the ids that observations of a stream have."""
+    stored: set[str] = set()
+    if not ids:
+        return stored
+    # Every request asks: without a transaction, and in SQL that needs no compilation.
+    with engine.connect().execution_options(begin="") as connection:
+        mark = placeholder(connection)
+        for i in range(0, len(ids), _IDS_PER_QUERY):
+            part = ids[i : i + _IDS_PER_QUERY]
+            marks = ", ".join([mark] * len(part))
+            query = f"SELECT id FROM observations WHERE stream = {mark} AND id IN ({marks})"
+            found = connection.exec_driver_sql(query, (stream, *part))
+            stored.update(row[0] for row in found)
+    return stored
 
 
 def window(connection: Connection, stream: int, start: int, end: int) -> list[dict[str, Any]]:
@@ -114,9 +133,9 @@ def position_of_time(connection: Connection, stream: Stream, at: float) -> int:
 
 
 def latest(connection: Connection, stream: Stream, n: int) -> list[Any]:
-    """Return the last `n` observations, each with `y`, `regime`, `outlier` and `received`."""
+    """Return the last `n` observations, each with `y`, `regime`, `outlier`, `received`, `at`."""
     query = (
-        select(o.c.y, o.c.regime, o.c.outlier, o.c.received)
+        select(o.c.y, o.c.regime, o.c.outlier, o.c.received, o.c.at)
         .where(o.c.stream == stream.id, o.c.seq >= stream.n_rows - n)
         .order_by(o.c.seq)
     )

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Row, delete, false, func, insert, or_, select, update
 
 from regimekit.server.storage import schema
-from regimekit.server.storage.schema import events, streams
+from regimekit.server.storage.schema import events, observations, streams
 
 RegimeNames = dict[int, tuple[str, str]]  # regime id -> (name, note)
+_PLACES = {"seq": "time", "since": "since_time"}  # fields of an event: position -> its time
+_MAX_PARAMETERS = 400  # below the limit of SQLite
 
 _SORT_KEYS = {
     "key": streams.c.key,
@@ -160,13 +162,30 @@ def list_events(
     order = events.c.number.desc() if newest else events.c.number
     found = connection.execute(query.order_by(order).limit(limit)).all()
     names = regime_names(connection, stream)
-    shown = [event_dict(row._mapping, names) for row in found]
+    times = event_times(connection, stream, [row._mapping for row in found])
+    shown = [event_dict(row._mapping, names, times) for row in found]
     return shown[::-1] if newest else shown
 
 
-def event_dict(row: Mapping[Any, Any], names: RegimeNames) -> dict[str, Any]:
-    """Return an event as the API shows it, with the names of its regimes."""
+def event_times(
+    connection: Connection, stream: int, found: Iterable[Mapping[Any, Any]]
+) -> dict[int, str | None]:
+    """Return the times of the observations that events refer to, by sequence number."""
+    o, wanted = observations.c, sorted({event[name] for event in found for name in _PLACES})
+    times: dict[int, str | None] = {}
+    for i in range(0, len(wanted), _MAX_PARAMETERS):
+        part = wanted[i : i + _MAX_PARAMETERS]
+        query = select(o.seq, o.time).where(o.stream == stream, o.seq.in_(part))
+        times.update((row.seq, row.time) for row in connection.execute(query))
+    return times
+
+
+def event_dict(
+    row: Mapping[Any, Any], names: RegimeNames, times: Mapping[int, str | None]
+) -> dict[str, Any]:
+    """Return an event as the API shows it, with times and the names of its regimes."""
     shown = {name: row[name] for name in row if name != "stream"}
+    shown |= {field: times.get(row[place]) for place, field in _PLACES.items()}
     for field in ("regime", "previous"):
         name, note = names.get(shown[field], ("", ""))
         shown |= {f"{field}_name": name or None, f"{field}_note": note or None}

@@ -13,14 +13,14 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
-from sqlalchemy import Connection, Engine, bindparam, case, delete, insert, select, update
+from sqlalchemy import Connection, Engine, select
 
 from regimekit.server import alerting
 from regimekit.server.batching_queue import BatchingQueue
 from regimekit.server.records import StoredModel, StreamChange
 from regimekit.server.storage import alerts, outbox
-from regimekit.server.storage.database import write_transaction
-from regimekit.server.storage.schema import EVENT_COLUMNS, OBSERVATION_COLUMNS, segments, streams
+from regimekit.server.storage.database import placeholder, write_transaction
+from regimekit.server.storage.schema import EVENT_COLUMNS, OBSERVATION_COLUMNS, streams
 
 Change = StreamChange | StoredModel
 Entry = tuple[Change, Future[None]]
@@ -31,21 +31,14 @@ _UPSERT_SNAPSHOT = (
     "ON CONFLICT (stream) DO UPDATE SET seq = excluded.seq, data = excluded.data, "
     "made = excluded.made WHERE excluded.seq >= snapshots.seq"
 )
+# Only the row that a change starts from is advanced.
 _ADVANCE = (
-    update(streams)
-    .where(streams.c.id == bindparam("stream"), streams.c.n_rows == bindparam("start"))
-    .values(
-        n_rows=bindparam("end"),
-        n_events=streams.c.n_events + bindparam("new_events"),
-        n_outliers=streams.c.n_outliers + bindparam("new_outliers"),
-        n_regimes=bindparam("regimes"),
-        regime=bindparam("current"),
-        change_probability=bindparam("probability"),
-        last_received=bindparam("received"),
-        last_at=bindparam("latest"),
-        timed=case((bindparam("ordered") == 1, streams.c.timed), else_=0),
-    )
+    "UPDATE streams SET n_rows = {0}, n_events = n_events + {0}, n_outliers = n_outliers + {0}, "
+    "n_regimes = {0}, regime = {0}, change_probability = {0}, last_received = {0}, last_at = {0}, "
+    "timed = CASE WHEN {0} = 1 THEN timed ELSE 0 END WHERE id = {0} AND n_rows = {0}"
 )
+_DELETE_SEGMENTS = "DELETE FROM segments WHERE stream = {0} AND start >= {0}"
+_COLUMN = {name: i for i, name in enumerate(OBSERVATION_COLUMNS)}
 
 
 class ConflictError(RuntimeError):
@@ -112,15 +105,11 @@ class UnitOfWork:
 
 def _write(connection: Connection, changes: list[Change]) -> None:
     moves = [change for change in changes if isinstance(change, StreamChange)]
-    events: list[tuple[Any, ...]] = []
-    for change in moves:
-        number = _advance(connection, change)
-        events += [(change.stream, number + i, *event) for i, event in enumerate(change.events)]
+    events = _advance(connection, moves)
     rows = [row for change in moves for row in change.rows]
     _insert(connection, "observations", OBSERVATION_COLUMNS, rows)
     _insert(connection, "events", EVENT_COLUMNS, events)
-    for change in moves:
-        _replace_segments(connection, change)
+    _replace_segments(connection, moves)
     if events:
         outbox.enqueue(connection, events)
     for change in moves:
@@ -130,36 +119,32 @@ def _write(connection: Connection, changes: list[Change]) -> None:
     _store_snapshots(connection, changes)
 
 
-def _advance(connection: Connection, change: StreamChange) -> int:
-    """Update the row of the stream; return the number of its next event."""
-    query = select(streams.c.n_events, streams.c.last_at).where(streams.c.id == change.stream)
-    before = connection.execute(query).first()
-    if before is None:
+def _advance(connection: Connection, moves: list[StreamChange]) -> list[tuple[Any, ...]]:
+    """Update the rows of the streams; return the events with their streams and numbers."""
+    query = select(streams.c.id, streams.c.n_events, streams.c.last_at)
+    query = query.where(streams.c.id.in_({change.stream for change in moves}))
+    before = {row.id: (row.n_events, row.last_at) for row in connection.execute(query)}
+    if len(before) < len({change.stream for change in moves}):
         raise ConflictError("The stream was deleted before the observations were stored.")
-    last = dict(zip(OBSERVATION_COLUMNS, change.rows[-1], strict=True))
-    moved = connection.execute(
-        _ADVANCE,
-        {
-            "stream": change.stream,
-            "start": change.start,
-            "end": change.end,
-            "new_events": len(change.events),
-            "new_outliers": change.outliers,
-            "regimes": last["n_regimes"],
-            "current": last["regime"],
-            "probability": last["change_probability"],
-            "received": change.received,
-            "latest": last["at"],
-            "ordered": int(_has_ordered_times(before.last_at, change)),
-        },
-    )
-    if moved.rowcount != 1:
+    events: list[tuple[Any, ...]] = []
+    updates = []
+    for change in moves:
+        number, last_at = before[change.stream]
+        last = change.rows[-1]
+        outputs = (last[_COLUMN[name]] for name in ("n_regimes", "regime", "change_probability"))
+        at, ordered = last[_COLUMN["at"]], int(_has_ordered_times(last_at, change))
+        counts = (change.end, len(change.events), change.outliers)
+        key = (change.stream, change.start)
+        updates.append((*counts, *outputs, change.received, at, ordered, *key))
+        events += [(change.stream, number + i, *event) for i, event in enumerate(change.events)]
+        before[change.stream] = (number + len(change.events), at)
+    if _execute(connection, _ADVANCE, updates) != len(updates):
         raise ConflictError("The stream has other rows than expected. Send the request again.")
-    return int(before.n_events)
+    return events
 
 
 def _has_ordered_times(last_at: float | None, change: StreamChange) -> bool:
-    column = OBSERVATION_COLUMNS.index("at")
+    column = _COLUMN["at"]
     latest = -float("inf") if last_at is None else last_at
     for row in change.rows:
         if row[column] is None or row[column] < latest:
@@ -168,27 +153,34 @@ def _has_ordered_times(last_at: float | None, change: StreamChange) -> bool:
     return True
 
 
+def _execute(connection: Connection, statement: str, rows: list[tuple[Any, ...]]) -> int:
+    """Execute a statement with {0} for its parameters once per row; return the affected rows."""
+    # Driver-level SQL: building a statement per row costs more than executing it.
+    if not rows:
+        return 0
+    statement = statement.format(placeholder(connection))
+    return int(connection.exec_driver_sql(statement, rows).rowcount)
+
+
 def _insert(
     connection: Connection, table: str, columns: tuple[str, ...], rows: list[tuple[Any, ...]]
 ) -> None:
-    # Driver-level SQL: building a statement per row costs more than the insert itself.
-    if rows:
-        marks = ", ".join([_placeholder(connection)] * len(columns))
-        statement = f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})"
-        connection.exec_driver_sql(statement, rows)
+    values = ", ".join(["{0}"] * len(columns))
+    _execute(connection, f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({values})", rows)
 
 
-def _placeholder(connection: Connection) -> str:
-    return "?" if connection.dialect.name == "sqlite" else "%s"
-
-
-def _replace_segments(connection: Connection, change: StreamChange) -> None:
+def _replace_segments(connection: Connection, moves: list[StreamChange]) -> None:
     """Insert segments; one that starts in the past replaces the later ones."""
-    for start, regime in change.segments:
-        later = (segments.c.stream == change.stream) & (segments.c.start >= start)
-        connection.execute(delete(segments).where(later))
-        row = {"stream": change.stream, "start": start, "regime": regime}
-        connection.execute(insert(segments).values(**row))
+    deletes, inserts = [], []
+    for change in moves:
+        kept: list[tuple[int, int]] = []
+        for start, regime in change.segments:
+            kept = [segment for segment in kept if segment[0] < start] + [(start, regime)]
+        if kept:
+            deletes.append((change.stream, min(start for start, _ in change.segments)))
+        inserts += [(change.stream, *segment) for segment in kept]
+    _execute(connection, _DELETE_SEGMENTS, deletes)
+    _insert(connection, "segments", ("stream", "start", "regime"), inserts)
 
 
 def _store_snapshots(connection: Connection, changes: list[Change]) -> None:
@@ -202,6 +194,4 @@ def _store_snapshots(connection: Connection, changes: list[Change]) -> None:
         stored = connection.execute(query).scalar()
         if stored is not None and stored >= change.seq:
             rows.append((change.stream, change.seq, change.data, made))
-    if rows:
-        statement = _UPSERT_SNAPSHOT.format(_placeholder(connection))
-        connection.exec_driver_sql(statement, rows)
+    _execute(connection, _UPSERT_SNAPSHOT, rows)
