@@ -51,9 +51,9 @@ def naive_filter(mean, cov, noise, batch, c, fresh, paper):
     """Score and posterior of one regime, from the equations; designs are the identity."""
     start_mean, start_cov = mean, cov
     score = 0.0
-    for y in batch:
+    for b, y in enumerate(batch):
         center, wide = (start_mean, start_cov) if paper else (mean, cov)
-        spread = wide + noise
+        spread = wide + (1 + b if paper else 1) * noise  # Eq. (25)
         r = y - center
         z2 = r @ np.linalg.solve(spread, r)
         w2 = naive_weight2(r @ np.linalg.solve(noise, r) if paper else z2, c)
@@ -299,6 +299,9 @@ def test_in_several_dimensions_every_direction_is_bounded():
 # ---------------------------------------------------------------- the bound
 
 
+PAPER_SCORE = ("D1", "D2", "D4", "D8")  # the score as the text has it
+
+
 @st.composite
 def questions(draw: Any) -> tuple[Any, np.ndarray, np.ndarray, list[int]]:
     """A fitted model, a clean batch, a contaminated one and where they differ."""
@@ -308,7 +311,8 @@ def questions(draw: Any) -> tuple[Any, np.ndarray, np.ndarray, list[int]]:
     scale = 10.0 ** draw(st.integers(-3, 3))
     square = rng.normal(size=(dim, dim))
     noise = scale**2 * (square @ square.T + 0.2 * np.eye(dim))
-    switched_back = draw(st.sampled_from([(), ("D1",), ("D2",), ("D4",), ("D1", "D2", "D4")]))
+    switched = [(), ("D1",), ("D2",), ("D4",), ("D1", "D2", "D4"), ("D4", "D8"), PAPER_SCORE]
+    switched_back = draw(st.sampled_from(switched))
     model = fitted(
         "br_ihmm",
         dim=dim,

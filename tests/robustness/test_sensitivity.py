@@ -23,12 +23,7 @@ from regimekit.robustness.evidence import (
     prior_odds,
 )
 from regimekit.robustness.posterior import BatchPosterior
-from regimekit.robustness.sensitivity import (
-    CLEAR_HEIGHT,
-    Sensitivity,
-    choice_table,
-    sensitivity,
-)
+from regimekit.robustness.sensitivity import CLEAR_HEIGHT, Sensitivity, choice_table, sensitivity
 
 VISITS = 20
 LEVEL = {"noise": 1.0, "prior_var": 4.0, "particles": 100, "outlier_rate": 0.02}

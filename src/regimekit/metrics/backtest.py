@@ -317,7 +317,7 @@ def _references(
     found = {"last_value": known[origin - 1]}
     if period is not None:
         before = origin - whole("period", period) + (step - 1) % period
-        # Before a whole season is known, the last value stands in.
+        # Before a whole season is known, the last value is used.
         found["seasonal_last_value"] = known[np.where(before >= 0, before, origin - 1)]
     return found
 

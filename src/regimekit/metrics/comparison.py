@@ -116,17 +116,12 @@ def cumulative_mean(values: Array) -> Array:
 
 
 def _run(
-    name: str,
-    settings: Mapping[str, Any],
-    y: Array,
-    X: Any,
-    scores: RunningScores,
-    level: float,
+    name: str, settings: Mapping[str, Any], y: Array, X: Any, scores: RunningScores, level: float
 ) -> ComparedModel:
     nothing = np.full(len(y), np.nan)
     try:
         model = make(name, **settings)
-        # The comparison table shows what the model's own warnings would say.
+        # The comparison table replaces the model's own warnings.
         model.advised = False
         begin = time.perf_counter()
         run = model.run(y, X, level=level)

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
 
 from regimekit.core.exceptions import RegimekitError, numbers, whole
+from regimekit.distributions.normal import normal_cdf, normal_quantile
 from regimekit.results import Run
 
 Array = NDArray[np.float64]
@@ -159,5 +159,5 @@ def pit_of_run(run: Run, y: Any, level: float = 0.9) -> Array:
     centre = np.clip(np.reshape(getattr(run, "median", run.mean), shape), lower, upper)
     reach = np.maximum(np.where(values >= centre, upper - centre, centre - lower), 1e-300)
     with np.errstate(over="ignore"):
-        z = special.ndtri(0.5 + level / 2) * (values - centre) / reach
-    return np.asarray(special.ndtr(z))
+        z = normal_quantile(0.5 + level / 2) * (values - centre) / reach
+    return np.asarray(normal_cdf(z))

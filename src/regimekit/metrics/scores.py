@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import special
 
 from regimekit.core.exceptions import RegimekitError, numbers, whole
 from regimekit.distributions.forecast import Forecast, Forecasts
@@ -301,7 +300,9 @@ def ess(log_weight: ArrayLike) -> Any:
         3.0
     """
     values = numbers("log_weight", log_weight)
-    size = np.exp(2 * special.logsumexp(values, axis=-1) - special.logsumexp(2 * values, axis=-1))
+    size = np.exp(
+        2 * np.logaddexp.reduce(values, axis=-1) - np.logaddexp.reduce(2 * values, axis=-1)
+    )
     return float(size) if np.ndim(size) == 0 else size
 
 

@@ -101,7 +101,7 @@ def bound(model: Any, *, clean: Any, x: Any = None, position: Position = 0) -> B
             worst = _under_contamination(posterior, prefix, designs, lengths)
         else:
             log_noise = 2.0 * float(np.log(np.diag(noise_root)).sum())
-            worst = _under_weight(posterior, prefix, designs, lengths, log_noise)
+            worst = _under_weight(posterior, prefix, designs, first, lengths, log_noise)
         found.append(_collect(posterior, worst, prefix, end, designs, lengths))
     return Bound(*np.max(found, axis=0).tolist())
 
@@ -166,6 +166,7 @@ def _under_weight(
     posterior: BatchPosterior,
     prefix: Moment,
     designs: list[Array],
+    first: int,
     lengths: NDArray[np.int64],
     log_noise: float,
 ) -> list[Worst]:
@@ -180,6 +181,7 @@ def _under_weight(
             start[0][own],
             start[1][own],
             posterior.fresh[own],
+            posterior.extra_noise(g, first, int(n)),
         )
         moved = score_bounds.weighted_reach(rows, designs[:n], scoring)
         gaps = score_bounds.weighted_score_gaps(rows, designs[:n], scoring, moved, log_noise)
@@ -189,10 +191,7 @@ def _under_weight(
 
 
 def _under_contamination(
-    posterior: BatchPosterior,
-    prefix: Moment,
-    designs: list[Array],
-    lengths: NDArray[np.int64],
+    posterior: BatchPosterior, prefix: Moment, designs: list[Array], lengths: NDArray[np.int64]
 ) -> list[Worst]:
     """Bounds under contamination: of all islands at once, because they share the centre of q."""
     prior = np.asarray(posterior.filter.settings.outlier_prior)

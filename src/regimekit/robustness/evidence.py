@@ -23,20 +23,15 @@ from typing import NamedTuple
 import cython
 import numpy as np
 from cython.cimports.libc.math import fabs, log, sqrt
-from scipy.special import expit, ndtr
 
+from regimekit.distributions.normal import normal_cdf
 from regimekit.ihmm.weights import OUTLIER_SCALE
 
 if not cython.compiled:
     from regimekit.core.random import RandomSource
     from regimekit.ihmm.hdp import Concentration, log_transition_row
     from regimekit.ihmm.state import Particles
-    from regimekit.ihmm.weights import (
-        CONTAMINATION,
-        MAX_LENGTH,
-        log_normal,
-        log_outlier_density,
-    )
+    from regimekit.ihmm.weights import CONTAMINATION, MAX_LENGTH, log_normal, log_outlier_density
 
 QUADRATURE_NODES = 24  # over the noise of one observation
 PRIOR_PARTICLES = 400  # over which prior odds are averaged
@@ -251,7 +246,7 @@ class Entry:
         self.batches = 0
 
     def learn(self, part, densities, held, judge):
-        """Learn one batch of levels (C, B); `held` are the scores of the present regime."""
+        """Update with one batch of levels (C, B) and the scores `held` of the present regime."""
         fresh = self.takeover.fresh and self.batches == 0
         expected, at_nodes = judge.score_batch(self.belief, part, densities, fresh)
         self.gained = expected - held[0]
@@ -277,14 +272,14 @@ class Entry:
         stay, hold = self.takeover.log_stay, self.takeover.log_hold
         j = min(self.batches, stay.size) - 1
         self.mean = self.mean + stay[j]
-        each = np.clip(expit(gained + hold[j]), 1e-12, 1.0 - 1e-12)
+        each = np.clip(logistic(gained + hold[j]), 1e-12, 1.0 - 1e-12)
         share = expected_share(self.mean, self.variance)
         carried = np.maximum(self.takeover.particles * share / each, 1.0)
         return -np.expm1(carried * np.log1p(-each))
 
     def ahead(self):
         """Return the probability that the rival outweighs the present regime, once drawn."""
-        return ndtr(self.mean / np.sqrt(self.variance + 1e-12))
+        return normal_cdf(self.mean / np.sqrt(self.variance + 1e-12))
 
 
 def probability_of_any(entries):
@@ -295,10 +290,15 @@ def probability_of_any(entries):
     return best * -np.expm1(np.log1p(-drawn * ahead / best * (1 - 1e-15)).sum(axis=0))
 
 
+def logistic(x):
+    """Return 1 / (1 + exp(-x))."""
+    return np.exp(-np.logaddexp(0.0, -x))
+
+
 def expected_share(mean, variance):
     """Return E of 1 / (1 + exp(-L)) for normal L: the logistic is nearly a normal cdf."""
     scaled = mean / np.sqrt(1.0 + math.pi * variance / 8.0)
-    return np.minimum(expit(scaled), 1.0 - 1e-15)
+    return np.minimum(logistic(scaled), 1.0 - 1e-15)
 
 
 def burst_log_odds(length, height, batch, rate, prior_var, log_enter):

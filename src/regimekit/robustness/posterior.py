@@ -134,6 +134,12 @@ class BatchPosterior:
         mean, root = np.asarray(self.emission.mean), np.asarray(self.emission.root)
         return mean[self.row, 0], root[self.row]
 
+    def extra_noise(self, g: int, first: int, n: int) -> Array:
+        """Return the terms R that D8 adds to the scores of n observations from `first` on."""
+        if self.emission.scoring.sequential or self.filter.settings.one_noise:
+            return np.zeros(n)
+        return np.arange(n, dtype=np.float64) + (self._end[g] - self.left[g] + first)
+
     def follow(self, origin: Moment, y: Array, x: list[Row | None]) -> Moment:
         """Filter observations from a moment on.
 
@@ -238,6 +244,7 @@ class BatchPosterior:
             array[:] = kept
         self.filter.clock.time = moment.time
         self.filter.predicted = False
+        self.emission.observation.number += 1  # so that no prediction is continued
         self.model.past = moment.past.copy()
         self._score[:], self._mean[:], self._root[:] = moment.score, moment.mean, moment.root
 

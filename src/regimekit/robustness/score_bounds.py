@@ -45,6 +45,7 @@ class Rows(NamedTuple):
         mean: (K, m) and `root` (K, m, m) of the rows now.
         start_mean: (K, m) and `start_root` (K, m, m) at the start of the batch (D4).
         fresh: (K,) whether a row has not learnt anything before this batch (D3).
+        extra: (n,) further terms R of the variance in each score, if D4 and D8 are off.
     """
 
     mean: Array
@@ -52,6 +53,7 @@ class Rows(NamedTuple):
     start_mean: Array
     start_root: Array
     fresh: NDArray[np.bool_]
+    extra: Array
 
 
 class Limits(NamedTuple):
@@ -122,11 +124,17 @@ class PredictiveRange(NamedTuple):
 
     @classmethod
     def of(
-        cls, mean: Array, root: Array, design: Array, gained: Array, reach: Array
+        cls,
+        mean: Array,
+        root: Array,
+        design: Array,
+        gained: Array,
+        reach: Array,
+        extra: float = 0.0,
     ) -> PredictiveRange:
         """From the rows when the contamination begins and the precision gained since, at most."""
         projected = design @ root  # (K, d, m)
-        unit = np.eye(design.shape[0])
+        unit = (1.0 + extra) * np.eye(design.shape[0])
         least = projected @ np.linalg.solve(gained, projected.transpose(0, 2, 1))
         return cls(mean @ design.T, unit + least, unit + squares(projected), reach)
 
@@ -175,7 +183,11 @@ def weighted_reach(rows: Rows, designs: list[Array], scoring: Any) -> Array:
             step = times(np.sqrt(push(leverage, scoring.predictive)), math.sqrt(product))
         else:
             # D4 off: the weight uses the row at the start of the batch, the update does not.
-            before = 1 + largest(squares(design @ rows.start_root)) if scoring.predictive else 1.0
+            before = (
+                1 + rows.extra[b] + largest(squares(design @ rows.start_root))
+                if scoring.predictive
+                else 1.0
+            )
             behind = np.linalg.norm((rows.start_mean - rows.mean) @ design.T, axis=1)
             length = math.sqrt(product) * np.sqrt(before) + behind + np.sqrt(leverage) * moved[b]
             step = times(np.sqrt(push(leverage, False)), length)
@@ -207,7 +219,7 @@ def weighted_score_gaps(
     gaps = np.zeros((k, k))
     gained = np.broadcast_to(np.eye(mean.shape[1]), root.shape).copy()
     for b, design in enumerate(designs):
-        box = PredictiveRange.of(mean, root, design, gained, moved[b])
+        box = PredictiveRange.of(mean, root, design, gained, moved[b], rows.extra[b])
         if scoring.unit_free:
             gaps += _unit_free_gap(box, scoring)
         else:
@@ -264,19 +276,20 @@ def _conjugate(factor: Array, covariance: Array) -> Array:
 def largest_odds(counts: Array, prior: Array, n: int) -> Array:
     """Return the largest (1 - eps) / eps at each of n observations: all were taken for regular.
 
+    The count of outliers moves towards its prior with the long or the short memory (D18).
+
     Args:
         counts: (2,) Beta counts of outliers and regular observations.
         prior: (2,) prior counts.
         n: number of observations.
     """
-    outliers, regular = float(counts[0]), float(counts[1])
-    odds = np.empty(n)
-    keep = 1.0 - 1.0 / rate_memory()
+    long, short = (1.0 - 1.0 / memory for memory in rate_memory())
+    regular, odds = float(counts[1]), np.empty(n)
     for b in range(n):
+        outliers = prior[0] + min(keep**b * (counts[0] - prior[0]) for keep in (long, short))
         rate = min(outliers / (outliers + regular), _MAX_OUTLIER_RATE)
         odds[b] = (1.0 - rate) / rate
-        outliers = prior[0] + keep * (outliers - prior[0])
-        regular = prior[1] + keep * (regular - prior[1]) + 1.0
+        regular = prior[1] + long * (regular - prior[1]) + 1.0
     return odds
 
 

@@ -109,12 +109,7 @@ def tune(
 
 
 def _search(
-    task: Task,
-    search: Search,
-    log: Log,
-    first: list[Settings],
-    how: dict[str, Any],
-    progress: bool,
+    task: Task, search: Search, log: Log, first: list[Settings], how: dict[str, Any], progress: bool
 ) -> TuneResult:
     """Run the trials; `how` has backend, seed, jobs and budget."""
     course = explore(task, search, log, first, how["budget"], how["jobs"])

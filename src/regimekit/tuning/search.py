@@ -31,6 +31,18 @@ Objective = Callable[[evaluate.Prequential], float]
 _N_RANDOM = 5  # random points before the Gaussian process is used
 
 
+def _regimes(result: evaluate.Prequential) -> float:
+    """Return -log score plus the cost of the switches, per observation.
+
+    A switch between two of K regimes costs log T + log K, what it takes to name its time and its
+    regime: settings that cut noise into regimes must gain that much in every forecast after it.
+    """
+    labels = np.asarray(result.run.regime)[result.skip :]
+    n, known = max(labels.size, 2), max(evaluate.n_regimes(labels), 1)
+    cost = evaluate.switches(labels) * (math.log(n) + math.log(known))
+    return float(-result.scores()["log_score"] + cost / n)
+
+
 def _lookahead(result: evaluate.Prequential) -> float:
     part = slice(result.skip, None)
     return evaluate.lookahead_mae(result.target[part], as_rows(result.run.mean)[part])
@@ -42,6 +54,7 @@ OBJECTIVES: dict[str, Objective] = {
     "lookahead_mae": _lookahead,
     "log_score": lambda result: -result.scores()["log_score"],
     "crps": lambda result: result.scores()["crps"],
+    "regimes": _regimes,
 }
 
 
