@@ -42,8 +42,7 @@ def measure(part: Part) -> float:
         run_part(part)
         return time.process_time() - begin
     rows = min(
-        ROWS[part.stream],
-        _SLOW_ROWS.get(part.model, _FEW_ROWS.get(part.stream, _USUAL_ROWS)),
+        ROWS[part.stream], _SLOW_ROWS.get(part.model, _FEW_ROWS.get(part.stream, _USUAL_ROWS))
     )
     brief = replace(part, rows=rows)
     if part.model == "beam_ihmm":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from paper import settings, tuning
 from paper.settings import title
 from paper.tables import NO_VALUE, Item, Made, Results, Table, Value
-from regimekit.ihmm.published import FITTED, printed
+from regimekit.ihmm.published import BASELINE_NOISE, FITTED, PARTICLES, PRUNE_POOL, printed
 from regimekit.ihmm.published import MODELS as ONLINE
 
 _SYMBOLS = {
@@ -37,7 +37,13 @@ def _printed_rows() -> list[list[Value]]:
             rows.append([stream, _SYMBOLS[name], *cells])
         taken = [printed(stream, model)["noise"] for model in ONLINE]
         rows.append([stream, "R", *(f"not stated, {value:.4g} taken" for value in taken)])
-    return rows
+        if stream in BASELINE_NOISE:
+            fitted = f"{BASELINE_NOISE[stream]:g} fits ihmm and wolf_ihmm, about (baseline_noise)"
+            rows.append([stream, "R from the baselines", *[fitted] * len(ONLINE)])
+    guesses = {"N": PARTICLES, "tau_N": PRUNE_POOL}
+    return rows + [
+        ["all", k, *[f"not stated, {v} taken"] * len(ONLINE)] for k, v in guesses.items()
+    ]
 
 
 def _found_rows() -> list[list[Value]]:

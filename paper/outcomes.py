@@ -22,7 +22,7 @@ COLUMNS = ("mean", "sd", "lower", "upper", "regime", "path", "regime_probability
 # Figures draw the run with this seed, of each stream these columns ..
 KEPT_SEED = 0
 DRAWN = {
-    **dict.fromkeys(("synthetic", "well_log"), ("mean", "path")),
+    **dict.fromkeys(("synthetic", "synthetic_small_signal", "well_log"), ("mean", "path")),
     **dict.fromkeys(("iid_gauss", "iid_t"), ("mean", "sd", "path")),
     "electricity": ("mean", "lower", "upper", "path"),
     "ofi": ("mean",),

@@ -15,6 +15,8 @@ import regimekit
 from paper import store
 from paper.parts import Part, code_state
 from paper.probes import PROBES
+from paper.streams import SIGNAL_SD
+from paper.summary import summary
 from paper.tables import Item, Made, Results
 from regimekit import plotting as plot
 from regimekit.core.exceptions import RegimekitError
@@ -57,6 +59,7 @@ def write(item: Item, results: Results, parts: Sequence[Part], out: Path) -> Wri
         "sources": results.sources(parts),
         "confirmed": results.confirmed(parts),
         "versions": versions(),
+        "signal_sd": SIGNAL_SD,
     }
     text = json.dumps(_plain(content), indent=1, ensure_ascii=False) + "\n"
     store.write(out / f"{item.name}.json", text.encode())
@@ -77,7 +80,12 @@ def write_index(out: Path) -> Path:
 
     path = out / "index.md"
     found = [name for name in ITEMS if (out / f"{name}.json").exists()]
-    parts = ["# Reproduction", _note(path), _preface(out, found)]
+
+    def old(name: str) -> bool:
+        page = out / f"{name}.json"
+        return page.exists() and outdated(json.loads(page.read_text())["sources"])
+
+    parts = ["# Reproduction", summary(out, old), _note(path), _preface(out, found)]
     if TARGETS in found:
         parts.append("#" + (out / f"{TARGETS}.md").read_text().strip())
     store.write(path, ("\n\n".join(part for part in parts if part) + "\n").encode())
@@ -180,7 +188,8 @@ def _preface(out: Path, names: Sequence[str]) -> str:
         "For each table and figure of the paper: what it prints, and ours in five columns. Under "
         "the paper's rule with the settings it prints; under its rule, tuned; the first and the "
         "second edition of our rule, tuned; and with default settings. Every model and rule is "
-        "tuned by the same search (`hyperparameters` states it), on rows that the tables do not "
+        "tuned by the same search (`hyperparameters` states it and its exceptions), on rows that "
+        "the tables do not "
         "score: of a real series only the rows after the training part count, and a generated "
         "stream is tuned on seeds that no table uses. A cell is mean ± standard deviation over "
         "seeds (n runs done); seeds count from 0 and, with all settings, are in the JSON file of "
@@ -197,10 +206,21 @@ def _preface(out: Path, names: Sequence[str]) -> str:
             "With runs that an older state of the source made and replays confirmed, as each page "
             f"says: {', '.join(carried)}."
         )
+    if small := [f"`{content['name']}`" for content in contents if _small_signal(content)]:
+        lines.append(
+            "Made with the earlier synthetic stream, whose signal is ten times smaller "
+            f"([protocol](protocol.md)), and so to be made again: {', '.join(small)}."
+        )
     if any(content["quick"] for content in contents):
         lines.append(f"**{_QUICK}**")
     items = [f"- [{c['title']}]({c['name']}.md) (`{c['name']}`)" for c in contents]
     return "\n\n".join([*lines, "\n".join(items)])
+
+
+def _small_signal(content: dict[str, Any]) -> bool:
+    """Whether a page has runs on the synthetic stream from before its signal was 100."""
+    streams = {group["stream"] for group in content["variants"]}
+    return "synthetic" in streams and content.get("signal_sd") != SIGNAL_SD
 
 
 def outdated(sources: Sequence[str]) -> bool:

@@ -35,6 +35,9 @@ SEEDS = {
     "auto": MANY,
     "bursts": 60,
     "stress": 12,
+    "synthetic_small_signal": FEW,
+    "protocol": 1,
+    "objective": 1,
 }
 MINUTE, LONG = 60.0, 100.0  # seconds
 PAIR = 2  # runs of what takes long
@@ -44,6 +47,7 @@ DRAWS_NOTHING = ("bocd", "dsm_bocd", "least_squares", "last_value")
 OFFLINE = "beam_ihmm"
 ROWS = {
     "synthetic": 2500,
+    "synthetic_small_signal": 2500,
     "electricity": 31_912,
     "ofi": 8333,
     "well_log": 4050,
@@ -55,6 +59,7 @@ COSTS = Path(__file__).parent / "costs.json"  # `python -m paper costs` measures
 _UNMEASURED = 2.0
 _QUICK_ROWS = {
     "synthetic": 80,
+    "synthetic_small_signal": 80,
     "electricity": 150,
     "ofi": 150,
     "well_log": 400,

@@ -3,6 +3,8 @@
 untuned   the rule on streams that nobody tuned for (`benchmarks.untuned`)
 auto      `auto` beside the best simple forecaster in hindsight (`benchmarks.auto`)
 bursts    whether a burst of half a batch opens a regime (`benchmarks.bursts`)
+protocol  readings of the paper's text on its synthetic stream (`readings`)
+objective what a search aims at (`objectives`)
 stress   state of a model after faulty measurements (`stress`)
 """
 
@@ -16,6 +18,7 @@ import numpy as np
 
 import regimekit as rk
 from paper import stress
+from regimekit.ihmm import published
 
 Answer = dict[str, float]
 _ROOT = Path(__file__).parents[1]
@@ -96,9 +99,23 @@ def _stress(name: str, seed: int) -> Answer:
     }
 
 
+def _protocol(name: str, seed: int) -> Answer:
+    from paper import readings
+
+    return readings.ask(name, seed)
+
+
+def _objective(name: str, seed: int) -> Answer:
+    from paper import objectives
+
+    return objectives.ask(name, seed)
+
+
 PROBES = {
     "untuned": Probe(_untuned, _ROOT / "benchmarks/untuned.py"),
     "auto": Probe(_auto, _ROOT / "benchmarks/auto.py"),
     "bursts": Probe(_bursts, _ROOT / "benchmarks/bursts.py"),
     "stress": Probe(_stress, _ROOT / "paper/stress.py", tuple(m for m, _ in STRESSED.values())),
+    "objective": Probe(_objective, _ROOT / "paper/objectives.py", ("br_ihmm",)),
+    "protocol": Probe(_protocol, _ROOT / "paper/readings.py", (*published.MODELS, "bocd")),
 }

@@ -105,11 +105,7 @@ def stale_groups(ledger: Ledger, streams: Iterable[str] = _EVERY) -> dict[str, l
 
 
 def replay(
-    out: Path,
-    streams: Iterable[str] = _EVERY,
-    seeds: int = 1,
-    jobs: int = 1,
-    tell: Tell = print,
+    out: Path, streams: Iterable[str] = _EVERY, seeds: int = 1, jobs: int = 1, tell: Tell = print
 ) -> list[Verdict]:
     """Replay the stale runs of a folder of results, and enter into its ledger what came of it.
 

@@ -25,13 +25,14 @@ from typing import Any
 
 from paper.parts import Part
 from regimekit.core.exceptions import unknown
-from regimekit.ihmm.published import FITTED, MAX_REGIMES, PARTICLES, printed
+from regimekit.ihmm.published import BASELINE_NOISE, FITTED, MAX_REGIMES, PARTICLES, printed
 from regimekit.ihmm.published import MODELS as ONLINE
 
 Settings = dict[str, Any]
 
 PRINTED, PAPER, FIRST, SECOND, UNTUNED = "printed", "paper", "first", "second", "untuned"
 PLAIN, PAPER_R, HINDSIGHT = "plain", "paper_r", "hindsight"
+BASELINE_R = "baseline_r"  # R from the baselines whose text is unambiguous
 COLUMNS = {
     PRINTED: "paper's rule, printed settings",
     PAPER: "paper's rule, tuned",
@@ -43,6 +44,7 @@ TITLES = COLUMNS | {
     SECOND: "second edition, tuned",
     PLAIN: "batch 1 and no weight, tuned",
     PAPER_R: "paper's rule, printed settings, R searched",
+    BASELINE_R: "paper's rule, printed settings, R from the baselines",
     HINDSIGHT: "paper's rule, chosen in hindsight for the printed numbers",
 }
 
@@ -132,6 +134,9 @@ def of(stream: str, model: str, variant: str) -> Settings:
         raise unknown("variant", variant, TITLES)
     if variant == PRINTED:
         return printed(stream, model)
+    if variant == BASELINE_R:
+        given = printed(stream, model)
+        return given | {"noise": BASELINE_NOISE.get(stream, given["noise"])}
     found: Settings = tuned(stream, model, variant).get("best", {})
     if model == "beam_ihmm":  # nothing online to tune by: it uses the settings found for ihmm
         searched = of(stream, "ihmm", SECOND)
@@ -143,7 +148,7 @@ def degree(stream: str, model: str, variant: str) -> int:
     """Power p of the electricity covariates; of no meaning elsewhere."""
     if stream != "electricity":
         return 2
-    if variant in (PRINTED, PAPER_R):
+    if variant in (PRINTED, PAPER_R, BASELINE_R):
         return FITTED[stream][model].degree or 1
     return int(tuned(stream, model, variant).get("degree", 1))
 
@@ -206,7 +211,7 @@ def unsearched(stream: str, model: str, variant: str) -> bool:
     """Whether the search for its settings is still to be done."""
     if model == "beam_ihmm":  # it uses the settings found for ihmm
         model, variant = "ihmm", SECOND
-    return variant not in (PRINTED, UNTUNED) and not tuned(stream, model, variant)
+    return variant not in (PRINTED, BASELINE_R, UNTUNED) and not tuned(stream, model, variant)
 
 
 def _found(path: Path) -> dict[str, Any]:

@@ -13,18 +13,7 @@ from paper.outcomes import RUN_THRESHOLDS
 from paper.parts import Part
 from paper.plan import Plan
 from paper.settings import TITLES
-from paper.tables import (
-    MEASURES,
-    Cell,
-    Item,
-    Line,
-    Made,
-    Results,
-    Table,
-    Value,
-    parts_of,
-    untuned,
-)
+from paper.tables import MEASURES, Cell, Item, Line, Made, Results, Table, Value, parts_of, untuned
 from regimekit.core.exceptions import RegimekitError
 from regimekit.ihmm import published
 from regimekit.plotting import PALETTE, pyplot

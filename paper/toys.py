@@ -201,7 +201,68 @@ def _t_difference(_: Results) -> Made:
     return Made([Table(["|y|", "difference of log densities"], rows, table)], draw, caption)
 
 
+_NODES = {
+    "Gamma(1, 1), gamma_prior": (0.0, 3.0),
+    "Gamma(1, 1), alpha_prior": (0.0, 2.0),
+    "prior_mean, prior_var": (0.0, 1.0),
+    "gamma": (1.0, 3.0),
+    "alpha": (1.0, 2.0),
+    "beta": (2.0, 3.0),
+    "pi (each regime)": (2.0, 2.0),
+    "theta (each regime)": (2.0, 1.0),
+    "s, one per batch": (3.0, 2.0),
+    "w (weight)": (3.0, 1.5),
+    "y": (3.0, 1.0),
+}
+_ARROWS = (
+    ("Gamma(1, 1), gamma_prior", "gamma"),
+    ("Gamma(1, 1), alpha_prior", "alpha"),
+    ("prior_mean, prior_var", "theta (each regime)"),
+    ("gamma", "beta"),
+    ("alpha", "pi (each regime)"),
+    ("beta", "pi (each regime)"),
+    ("pi (each regime)", "s, one per batch"),
+    ("s, one per batch", "w (weight)"),
+    ("theta (each regime)", "w (weight)"),
+    ("w (weight)", "y"),
+    ("theta (each regime)", "y"),
+)
+
+
+def _graphical_model(_: Results) -> Made:
+    def draw() -> Any:
+        from matplotlib import pyplot as plt
+
+        figure, ax = plt.subplots(figsize=(9, 4))
+        for start, end in _ARROWS:
+            arrow = {"arrowstyle": "->", "shrinkA": 22, "shrinkB": 22, "color": "0.4"}
+            ax.annotate("", _NODES[end], _NODES[start], arrowprops=arrow)
+        for name, place in _NODES.items():
+            style = "square" if place[0] == 0.0 else "round"
+            box = {
+                "boxstyle": f"{style},pad=0.5",
+                "fc": "white",
+                "ec": "C3" if place[0] == 0 else "k",
+            }
+            ax.text(*place, name, ha="center", va="center", fontsize=9, bbox=box)
+        ax.set(xlim=(-0.6, 3.6), ylim=(0.6, 3.4))
+        ax.axis("off")
+        return figure
+
+    words = (
+        "Red: fixed, with the names of our arguments. One s and one F theta serve a whole batch."
+    )
+    return Made([], draw, words)
+
+
 ITEMS = (
+    Item(
+        "graphical_model",
+        "The graphical model",
+        "Figure `fig:batched_bayesian_network`",
+        "The paper draws the prior of theta with covariance I; ours is `prior_var`.",
+        _graphical_model,
+    ),
     Item(
         "pif",
         "State-space PIF",

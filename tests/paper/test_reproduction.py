@@ -425,7 +425,7 @@ def test_quick_cuts_rows_and_particles_of_every_item():
 
 
 def test_every_item_states_source_and_differences():
-    assert len(paper.ITEMS) == 32
+    assert len(paper.ITEMS) == 38
     for name, item in paper.ITEMS.items():
         assert item.name == name and item.title and item.source and len(item.note) > 40
 
@@ -453,7 +453,8 @@ def test_mending_starts_from_the_text_and_ends_with_the_first_edition():
 
     assert set(rule().values()) == {"paper"}
     assert [name for name, side in rule("D4").items() if side == "default"] == ["D4"]
-    assert rule(*recovery.NINE) == {f"D{k}": "default" for k in range(1, 10)} | {"D12": "paper"}
+    own_steps = dict.fromkeys(("D12", "D14", "D15"), "paper")
+    assert rule(*recovery.NINE) == {f"D{k}": "default" for k in range(1, 10)} | own_steps
 
 
 def test_taking_away_ends_with_what_cannot_be_done_without(monkeypatch: pytest.MonkeyPatch):
@@ -672,12 +673,19 @@ def test_a_table_lists_columns_that_are_not_tuned(tmp_path: Path, monkeypatch: p
     assert "tuned" not in comparison(Results(QUICK, {}, {}), lines[:1]).caption.partition("--")[2]
 
 
+# Tables of numbers that the paper prints, of differences and of settings.
+POINTS_ALONE = (
+    *("ahead", "attempt", "corrections", "hyperparameters"),
+    *("objective", "protocol", "stability"),
+)
+
+
 @pytest.mark.parametrize("name", paper.ITEMS)
 def test_every_forecast_table_has_the_coverage(name: str):
     for table in paper.ITEMS[name].make(Results(QUICK, {}, {})).tables:
         words = " ".join([*table.columns, *(str(row[2]) for row in table.rows if len(row) > 2)])
         forecasts = any(word in words for word in ("RMSE", "MAE", "CRPS", "error"))
-        if forecasts and name not in ("ahead", "attempt", "corrections", "hyperparameters"):
+        if forecasts and name not in POINTS_ALONE:
             assert "coverage of" in words
 
 
@@ -712,7 +720,7 @@ def test_json_has_no_nan():
 
 
 def test_order_flow_is_never_set_beside_the_paper_as_equal():
-    for name in ("forecast", "runtimes", "ofi"):
+    for name in ("forecast_real", "runtimes", "ofi"):
         item = paper.ITEMS[name]
         table = item.make(Results(QUICK, {}, {})).tables[0]
         printed = [row[3] for row in table.rows if row[0] == "ofi" and row[3] != "not printed"]

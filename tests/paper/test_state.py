@@ -76,7 +76,7 @@ def test_an_edit_of_what_decides_numbers_is_noticed(source: Path, file: str, mod
         "core/exceptions.py",
         "core/warnings.py",
         "serialization/snapshot.py",
-        "serialization/lanes.py",
+        "serialization/container.py",
         "core/explain.py",
         "core/advice.py",
         "ensemble/explain.py",

@@ -219,9 +219,7 @@ def test_a_kill_loses_nothing_that_was_done_and_leaves_nothing_half(tmp_path: Pa
         root = Path(paper.__file__).parents[1]
         environment = os.environ | {"PYTHONPATH": f"{root / 'src'}{os.pathsep}{root}"}
         return subprocess.Popen(
-            [sys.executable, "-c", SCRIPT, str(tmp_path)],
-            env=environment,
-            start_new_session=True,
+            [sys.executable, "-c", SCRIPT, str(tmp_path)], env=environment, start_new_session=True
         )
 
     done: set[str] = set()

@@ -1,0 +1,153 @@
+"""Questions about the paper's synthetic experiment: its scale, and readings of its text.
+
+The text leaves out the law of the features, R, N and how predicted labels are compared, and its
+main algorithm and its appendix differ in one line. Each choice is a question of its own, asked
+with few seeds: `QUESTIONS` names them, `paper.probes` stores the answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import linear_sum_assignment
+
+import regimekit as rk
+from regimekit import metrics as evaluate
+from regimekit.datasets import Dataset
+
+Answer = dict[str, float]
+SCALES = (10.0, 100.0)  # signal standard deviation: features N(0, 1), and ten times those
+RUN_THRESHOLD = 2
+FIT_ROWS, FIT_PARTICLES = 800, 30
+FIT_SCALES, FIT_NOISE = (50.0, 100.0, 150.0), (1.0, 100.0, 10_000.0)
+# Line 6 of Algorithm 1 has no omega_t (D15); the algorithm of the appendix has it.
+_SWITCHES = ("D1", "D2", "D3", "D4", "D5", "D6", "D7", "D8", "D9", "D12", "D13", "D14")
+APPENDIX: dict[str, Any] = {
+    "rule": dict.fromkeys(_SWITCHES, "paper") | {"D15": "default"},
+    "resampling": "multinomial",
+}
+OURS: dict[str, Any] = {"rule": "default", "threshold": None, "ess_threshold": 0.5}
+SEEDS = {"argument": 10, "fixed": 10, "fit": 1, "reading": 2, "slow": 1}
+
+
+class Question(NamedTuple):
+    """What is asked, in words, once per seed."""
+
+    words: str
+    seeds: int
+    ask: Callable[[int], Answer]
+
+
+def label_rates(found: NDArray[Any], truth: NDArray[Any]) -> tuple[float, float]:
+    """Return PPV and TPR of labels compared one by one, averaged over the true regimes.
+
+    Each true regime is given one found label, by the best assignment; other labels are misses.
+
+    Example:
+        >>> label_rates(np.array([7, 7, 7, 9]), np.array([0, 0, 1, 1]))
+        (0.8333333333333333, 0.75)
+    """
+    names, at = np.unique(found, return_inverse=True)
+    table = np.zeros((int(truth.max()) + 1, names.size))
+    np.add.at(table, (truth, at), 1)
+    rows, columns = linear_sum_assignment(-table)
+    hits, called = table[rows, columns], table[:, columns].sum(axis=0)
+    present = table.sum(axis=1) > 0
+    ppv = np.divide(hits, called, out=np.zeros_like(hits), where=called > 0)
+    tpr = hits / np.maximum(table.sum(axis=1)[rows], 1)
+    return float(ppv.sum() / present.sum()), float(tpr.sum() / present.sum())
+
+
+def scores(data: Dataset, run: Any) -> Answer:
+    """The paper's measures of a run, by its matching and by comparing labels."""
+    match = evaluate.match_regimes(run.path, data.changepoints, RUN_THRESHOLD)
+    ppv, tpr = label_rates(np.asarray(run.path), np.asarray(data.regimes))
+    return {
+        "rmse": evaluate.rmse(data.y, run.mean),
+        "clean": evaluate.rmse(data.clean, run.mean),  # type: ignore[arg-type]
+        "ppv": match.ppv,
+        "tpr": match.tpr,
+        "delay": evaluate.detection_delay(run.path, data.changepoints),
+        "label_ppv": ppv,
+        "label_tpr": tpr,
+        "regimes": float(evaluate.n_regimes(run.path)),
+    }
+
+
+def _argument(seed: int) -> Answer:
+    found: Answer = {}
+    for scale in SCALES:
+        data = rk.data.synthetic_regression(seed, signal_sd=scale)
+        assert data.clean is not None
+        oracle = evaluate.oracle(data, 1.0, 1.0).mean
+        forecasts = {"zero": np.zeros(len(data)), "truth": data.clean, "oracle": oracle}
+        found |= {f"{n} {scale:g}": evaluate.rmse(data.y, m) for n, m in forecasts.items()}
+    return found
+
+
+def _reading(model: str, changes: dict[str, Any], seed: int) -> Answer:
+    data = rk.data.synthetic_regression(seed)
+    return scores(data, rk.paper("synthetic", model, seed, **changes).run(data.y, data.X))
+
+
+def _bocd(seed: int) -> Answer:
+    data = rk.data.synthetic_regression(seed)
+    model = rk.make("bocd", noise=1.0, prior_var=1.0, features=rk.features.columns())
+    return scores(data, model.run(data.y, data.X))
+
+
+def _fixed(seed: int) -> Answer:
+    """Another seed of the filter on the stream of seed 0."""
+    data = rk.data.synthetic_regression(0)
+    return scores(data, rk.paper("synthetic", "br_ihmm", seed, **OURS).run(data.y, data.X))
+
+
+def _fit(signal: float, noise: float, seed: int) -> Answer:
+    """The printed rows at one signal scale and R, on the first rows with few particles."""
+    data = rk.data.synthetic_regression(seed, n=FIT_ROWS, signal_sd=signal)
+    given = {"noise": noise, "particles": FIT_PARTICLES}
+    found: Answer = {"zero": evaluate.rmse(data.y, np.zeros(len(data)))}
+    for model in ("ihmm", "wolf_ihmm", "br_ihmm"):
+        run = rk.paper("synthetic", model, seed, **given).run(data.y, data.X)
+        found[model] = evaluate.rmse(data.y, run.mean)
+    ours = rk.paper("synthetic", "br_ihmm", seed, **OURS | given).run(data.y, data.X)
+    found["br_ihmm, default rule"] = evaluate.rmse(data.y, ours.mean)
+    features = rk.features.columns()
+    bocd = rk.make("bocd", noise=noise, prior_var=1.0, features=features).run(data.y, data.X)
+    found["bocd"] = evaluate.rmse(data.y, bocd.mean)
+    return found
+
+
+def _asked(words: str, model: str, seeds: int = SEEDS["reading"], **changes: Any) -> Question:
+    return Question(words, seeds, partial(_reading, model, changes))
+
+
+READINGS: dict[str, Question] = {
+    "line 6": _asked("br_ihmm, text as printed (line 6)", "br_ihmm"),
+    "appendix": _asked("br_ihmm, weights as in the appendix", "br_ihmm", **APPENDIX),
+    "R 100": _asked("br_ihmm, text as printed, R 100", "br_ihmm", SEEDS["slow"], noise=100.0),
+    "ours": _asked("br_ihmm, default rule, R 1, Sigma_0 1, B 2", "br_ihmm", **OURS),
+    "ours R 100": _asked("br_ihmm, default rule, R 100", "br_ihmm", **OURS, noise=100.0),
+    "ours 1000": _asked(
+        "br_ihmm, default rule, 1000 particles", "br_ihmm", SEEDS["slow"], **OURS, particles=1000
+    ),
+    "wolf": _asked("wolf_ihmm, text as printed", "wolf_ihmm", SEEDS["slow"]),
+    "ihmm": _asked("ihmm, text as printed", "ihmm", SEEDS["slow"]),
+    "bocd": Question("bocd, R 1, default hazard", SEEDS["reading"], _bocd),
+}
+FITS = {f"fit {s:g} {r:g}": (s, r) for s in FIT_SCALES for r in FIT_NOISE}
+QUESTIONS: dict[str, Question] = {
+    "argument": Question("forecasts that need no model", SEEDS["argument"], _argument),
+    **READINGS,
+    "fixed": Question("one stream, many seeds of the filter", SEEDS["fixed"], _fixed),
+    **{k: Question(k, SEEDS["fit"], partial(_fit, *pair)) for k, pair in FITS.items()},
+}
+
+
+def ask(name: str, seed: int) -> Answer:
+    """The answer to a question, for `paper.probes`."""
+    return QUESTIONS[name].ask(seed)
