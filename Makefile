@@ -6,10 +6,10 @@ export REGIMEKIT_DATA
 
 # These run again on the source of the kernels, without compiled code.
 UNCOMPILED_TESTS := tests/ihmm/test_hdp.py tests/ihmm/test_resampling.py \
-  tests/ihmm/test_linear_gaussian.py tests/ihmm/test_label_matching.py tests/ihmm/test_batch_schedule.py
+  tests/ihmm/test_linear_gaussian.py tests/ihmm/test_label_matching.py tests/ihmm/test_batch_schedule.py tests/ihmm/test_work.py
 
 .PHONY: venv demo test check lint types imports uncompiled coverage checked bench bench-public bench-venv soak soak-model soak-serve fuzz \
-  tune replay reproduce quick docs dist wheel-test lock clean
+  tune replay reproduce quick docs site dist wheel-test lock clean
 
 venv: .venv/.made
 
@@ -46,8 +46,10 @@ COVERED_TESTS ?= tests/metrics tests/preprocessing tests/datasets tests/io
 coverage: venv
 	$(BIN)/python -m pytest -q -n 2 -m 'not slow' $(COVERED_TESTS) --cov --cov-report=term
 
-# The tests of the kernels with bounds checks compiled in, built into a folder of their own.
-CHECKED_TESTS := tests/goldens tests/ihmm tests/ensemble
+# Tests that run every kernel, with bounds checks compiled in, built into a folder of its own. A violated bound
+# is a warning of an ignored exception, which fails the test.
+CHECKED_TESTS := tests/goldens tests/distributions tests/robustness/test_influence.py \
+  tests/ihmm/test_hdp.py tests/ihmm/test_resampling.py tests/ihmm/test_label_matching.py
 checked: venv
 	REGIMEKIT_BUILD=checked $(BIN)/python setup.py --quiet build --build-lib build/checked-lib
 	PYTHONPATH=build/checked-lib $(BIN)/python -c 'import regimekit; assert "checked-lib" in regimekit.__file__'
@@ -84,7 +86,7 @@ bench-venv: .venv-bench/.made
 .venv-bench/.made: pyproject.toml benchmarks/public/constraints.txt
 	$(PYTHON) -m venv .venv-bench
 	PIP_CONSTRAINT=benchmarks/public/constraints.txt .venv-bench/bin/python -m pip install --quiet \
-	  --disable-pip-version-check -e '.[bench,river,cli]' scoringrules pandas statsforecast ruptures sktime \
+	  --disable-pip-version-check -e '.[bench,river,cli]' scoringrules pandas statsforecast flaircast ruptures sktime \
 	  jax particles
 	@touch $@
 
@@ -111,6 +113,10 @@ quick: venv
 # The site, in out/site; a broken link is an error. The same Markdown is read on GitHub.
 docs: venv
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+
+# The site of several versions with a selector, one folder each: make site VERSIONS="v0.4.0 v0.3.0"
+site: venv
+	$(BIN)/python -m docs.versions out/site $(VERSIONS)
 	@echo "the site is in out/site: open out/site/index.html, or see it with its search: python3 -m http.server -d out/site"
 
 # Wheel and sdist in dist/, and the wheel alone in an empty environment, away from the checkout.

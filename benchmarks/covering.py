@@ -47,11 +47,7 @@ def real(name: str, seed: int) -> dict[str, float]:
 
 
 QUESTIONS = {
-    name: Question(
-        name,
-        partial(generated, name),
-        () if name in CODES else (Goal(LARGEST, 2.0),),
-    )
+    name: Question(name, partial(generated, name), () if name in CODES else (Goal(LARGEST, 2.0),))
     for name in auto.generated(ROWS, 0)
 } | {name: Question(name, partial(real, name), (Goal(LARGEST, 2.0),), 1) for name in SERIES}
 

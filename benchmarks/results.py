@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import importlib.metadata
 import math
+import os
 import platform
 from collections.abc import Sequence
 
@@ -17,7 +18,7 @@ LARGEST = (
     "At m = 100 the dense version holds 240 MB of covariances. Its time there is far above that of "
     "one pass over them, and why is not known: take its ratios in that column as upper bounds."
 )
-PACKAGES = ("numpy", "scipy", "jax", "particles", "river", "statsforecast")
+PACKAGES = ("numpy", "jax", "particles", "river", "statsforecast")
 
 
 def page(rows: Sequence[Measurement], costs: Sequence[Cost], law: Sequence[Agreement] | str) -> str:
@@ -28,14 +29,7 @@ def page(rows: Sequence[Measurement], costs: Sequence[Cost], law: Sequence[Agree
         costs: times per observation of all packages.
         law: agreement of the dense version, or why it was not compared.
     """
-    parts = [
-        "# Speed and size",
-        _made(),
-        _goals(rows),
-        _table(costs),
-        _ratios(costs),
-        _law(law),
-    ]
+    parts = ["# Speed and size", _made(), _goals(rows), _table(costs), _ratios(costs), _law(law)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -47,8 +41,10 @@ def _made() -> str:
         except importlib.metadata.PackageNotFoundError:
             versions.append(f"no {name}")
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
+    load = ", ".join(f"{average:.1f}" for average in os.getloadavg())
     return (
-        f"Written by `make bench WRITE=1` on {today}: {', '.join(versions)}.\n\n"
+        f"Written by `make bench WRITE=1` on {today}: {', '.join(versions)}. Load averages over "
+        f"the last 1, 5 and 15 minutes: {load} on {os.cpu_count()} cores.\n\n"
         "Times are processor times on one core, the least of several rounds; packages take turns. "
         "Ratios within the run are comparable, times of different runs are not. Particles: 100 for "
         "`br_ihmm`, 30 for each regime model of `auto`. m is the number of features, B the batch "

@@ -2,8 +2,8 @@
 
     python -m benchmarks.serve [--streams 1000] [--warm 1] [--seconds 20] [--model NAME] [--db URL]
 
-Streams are made, then clients send as fast as they are answered, first one observation per
-request, then twenty. The waiting time is from sending to the acknowledgement, which comes after
+Streams are made, then clients send as fast as they are answered, one observation per
+request, then more. The waiting time is from sending to the acknowledgement, which comes after
 the observation and its outputs are durable.
 """
 
@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -62,6 +64,44 @@ def start(db: str) -> tuple[subprocess.Popen[bytes], str]:
         time.sleep(0.2)
 
 
+class Client:
+    """One connection that sends JSON: httpx would need more of the two cores than the service."""
+
+    def __init__(self, url: str) -> None:
+        self.host = url.removeprefix("http://")
+
+    async def __aenter__(self) -> Client:
+        host, _, port = self.host.partition(":")
+        self.reader, self.writer = await asyncio.open_connection(host, int(port))
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.writer.close()
+
+    async def send(self, method: str, path: str, content: bytes) -> None:
+        head = (
+            f"{method} {path} HTTP/1.1\r\nHost: {self.host}\r\nContent-Type: application/json\r\n"
+        )
+        self.writer.write(f"{head}Content-Length: {len(content)}\r\n\r\n".encode() + content)
+        answer = await self.reader.readuntil(b"\r\n\r\n")
+        length = re.search(rb"(?i)content-length: (\d+)", answer)
+        body = await self.reader.readexactly(int(length[1]) if length else 0)
+        if not answer.startswith(b"HTTP/1.1 20"):
+            raise RuntimeError(f"{answer.splitlines()[0]!r}: {body!r}")
+
+
+async def create(url: str, keys: list[str], settings: dict[str, Any], clients: int) -> None:
+    """Create the streams."""
+    content = json.dumps(settings).encode()
+
+    async def client(mine: list[str]) -> None:
+        async with Client(url) as http:
+            for key in mine:
+                await http.send("PUT", f"/streams/{key}", content)
+
+    await asyncio.gather(*(client(keys[i::clients]) for i in range(clients)))
+
+
 async def load(
     url: str,
     keys: list[str],
@@ -78,25 +118,24 @@ async def load(
     waits: list[float] = []
     sent = dict.fromkeys(keys, 0)
     until = time.perf_counter() + seconds
-    limits = httpx.Limits(max_connections=clients)
-    async with httpx.AsyncClient(base_url=url, timeout=60, limits=limits, trust_env=False) as http:
 
-        async def client(mine: list[str]) -> None:
+    async def client(mine: list[str]) -> None:
+        async with Client(url) as http:
             while True:
                 for key in mine:
                     numbers = range(sent[key], sent[key] + rows)
                     body = [{"id": f"{mark}{i}", "y": Y[i % len(Y)]} for i in numbers]
+                    content = json.dumps(body).encode()
                     began = time.perf_counter()
-                    answer = await http.post(f"/streams/{key}/observations", json=body)
-                    answer.raise_for_status()
+                    await http.send("POST", f"/streams/{key}/observations", content)
                     waits.append(time.perf_counter() - began)
                     sent[key] += rows
                     if time.perf_counter() > until and (not silent or key == mine[-1]):
                         return
 
-        began = time.perf_counter()
-        await asyncio.gather(*(client(keys[i::clients]) for i in range(clients)))
-        took = time.perf_counter() - began
+    began = time.perf_counter()
+    await asyncio.gather(*(client(keys[i::clients]) for i in range(clients)))
+    took = time.perf_counter() - began
     done = sum(sent.values())
     p50, p99 = 1e3 * np.quantile(waits, [0.5, 0.99])
     if not silent:
@@ -114,6 +153,12 @@ def cpu_seconds(process: psutil.Process) -> tuple[float, float]:
     return front.user + front.system, sum(times.user + times.system for times in workers)
 
 
+def megabytes(process: psutil.Process) -> float:
+    """Memory of the front and the workers; pages that they share count once."""
+    own = [process, *process.children(recursive=True)]
+    return sum(one.memory_full_info().pss for one in own) / 2**20
+
+
 def commit_seconds(url: str) -> float:
     text = httpx.get(f"{url}/metrics", trust_env=False).text
     line = next(x for x in text.splitlines() if x.startswith("regimekit_commit_seconds_sum"))
@@ -129,7 +174,8 @@ def measured(process: Any, url: str, keys: list[str], rows: int, given: Any) -> 
     print(
         f"      computing per row: {1e3 * front / done:.2f} ms in front, "
         f"{1e3 * workers / done:.2f} ms in workers; "
-        f"{1e3 * (commit_seconds(url) - committed) / done:.2f} ms in transactions"
+        f"{1e3 * (commit_seconds(url) - committed) / done:.2f} ms in transactions; "
+        f"{megabytes(server):.0f} MB; load {os.getloadavg()[0]:.1f}"
     )
 
 
@@ -140,21 +186,20 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=20)
     parser.add_argument("--model", choices=MODELS, help="only this one")
     parser.add_argument("--clients", type=int, default=16)
+    parser.add_argument("--rows", type=int, nargs="+", default=[1, 20, 200], help="per request")
     parser.add_argument("--db", default="")
     given = parser.parse_args()
-    print(f"{os.cpu_count()} cores")
+    print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
     chosen = {given.model: MODELS[given.model]} if given.model else MODELS
     for name, settings in chosen.items():
         with tempfile.TemporaryDirectory() as folder:
             process, url = start(given.db or f"sqlite:///{folder}/bench.db")
             try:
                 keys = [f"{name}.{i}" for i in range(given.streams)]
-                with httpx.Client(base_url=url, timeout=60, trust_env=False) as http:
-                    for key in keys:
-                        http.put(f"/streams/{key}", json=settings).raise_for_status()
+                asyncio.run(create(url, keys, settings, given.clients))
                 print(f"{given.streams} streams, {name} model {settings}")
                 asyncio.run(load(url, keys, "warm-", given.warm, given.clients, 0, silent=True))
-                for rows in (1, 20):
+                for rows in given.rows:
                     measured(process, url, keys, rows, given)
             finally:
                 process.terminate()

@@ -14,6 +14,9 @@ Times are processor time, the least of several repeats: other work on a machine 
 from __future__ import annotations
 
 import argparse
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -35,7 +38,10 @@ WARM_UP, REPEATS = 600, 40
 
 
 class Costs(NamedTuple):
-    """One key: its least and most bytes, the seconds to load and dump them and to learn a row."""
+    """One key: its least and most bytes, the seconds to load and dump them and to learn a row.
+
+    `start` are the seconds of a fresh Python process up to its first model.
+    """
 
     model: str
     least_size: int
@@ -43,6 +49,7 @@ class Costs(NamedTuple):
     load: float
     dump: float
     row: dict[int, float]
+    start: float
 
 
 def least(action: Callable[[], Any], repeats: int = REPEATS) -> float:
@@ -71,6 +78,21 @@ def snapshots(name: str) -> list[bytes]:
     return found
 
 
+def start_seconds(name: str, repeats: int = 3) -> float:
+    """Processor time of what a Spark worker does before its first key, less that of Python."""
+
+    def seconds(code: str) -> float:
+        before = os.times()
+        subprocess.run([sys.executable, "-c", code], check=True)
+        after = os.times()
+        return after.children_user + after.children_system - before[2] - before[3]
+
+    code = (
+        f"import regimekit as rk, regimekit.integrations.spark; rk.make({name!r}).run([0.0, 1.0])"
+    )
+    return min(seconds(code) for _ in range(repeats)) - min(seconds("") for _ in range(repeats))
+
+
 def measure(name: str) -> Costs:
     """The size of a key depends on its stream and its moment; the largest met is what is timed."""
     found = snapshots(name)
@@ -83,7 +105,8 @@ def measure(name: str) -> Costs:
         rows = pd.DataFrame({"k": "a", "t": np.arange(k), "v": y})
         both = least(lambda rows=rows: plan.run(rk.from_bytes(packed), rows))
         row[k] = max(both - load, 0.0) / k
-    return Costs(name, min(map(len, found)), len(packed), load, least(model.to_bytes), row)
+    dump, sizes = least(model.to_bytes), [len(data) for data in found]
+    return Costs(name, min(sizes), len(packed), load, dump, row, start_seconds(name))
 
 
 def plan_table(costs: Costs, keys: int = KEYS) -> str:
@@ -92,7 +115,11 @@ def plan_table(costs: Costs, keys: int = KEYS) -> str:
         f"One key of `{costs.model}`, looked at every 50 rows along three streams of {WARM_UP}: "
         f"{costs.least_size / 1000:.1f} to {costs.size / 1000:.1f} kB of state. The largest, which "
         f"all that follows is computed from, takes {1e3 * costs.load:.2f} ms to load and "
-        f"{1e3 * costs.dump:.2f} ms to dump. For {keys:,} keys at one row a minute, micro-batches "
+        f"{1e3 * costs.dump:.2f} ms to dump. A worker process needs {costs.start:.1f} s once, for "
+        f"imports and its first model. One core processes {1 / costs.row[ROWS[-1]]:,.0f} rows a "
+        f"second if {ROWS[-1]} rows of a key arrive together, and "
+        f"{1 / (costs.load + costs.row[1] + costs.dump):,.0f} if they arrive one by one. "
+        f"For {keys:,} keys at one row a minute, micro-batches "
         "of so many minutes need:",
         "",
         "| minutes a batch | ms a row | ms a visit | cores | state written, GB an hour | "

@@ -179,10 +179,7 @@ def first_far_off(seed: int) -> dict[str, float]:
     }
 
 
-NO_ALARM = (
-    Goal("runs with more than one regime", 0.05),
-    Goal("switches per 1000 rows", 0.5),
-)
+NO_ALARM = (Goal("runs with more than one regime", 0.05), Goal("switches per 1000 rows", 0.5))
 LEVELS = (Goal("regimes (3 true)", 3.2), Goal("adjusted Rand", 0.96, at_least=True))
 QUESTIONS = {
     "gauss_noise": Question("iid N(0, 1), noise unknown", gauss_noise, NO_ALARM),

@@ -106,10 +106,7 @@ def _streams(seed: int) -> Iterator[Series]:
         "volatility": (np.where(_path(rng, n, 2, 0.98) == 1, 5.0, 1.0) * rng.normal(size=n), ()),
         "lognormal": (np.exp(0.3 * _ar(rng, n, 0.8)), ()),
         "counts": (rng.poisson(np.exp(0.5 * _ar(rng, n, 0.7))).astype(float), ()),
-        "spikes": (
-            _ar(rng, n, 0.8) + np.where(rng.random(n) < 0.02, rng.normal(0, 30, n), 0),
-            (),
-        ),
+        "spikes": (_ar(rng, n, 0.8) + np.where(rng.random(n) < 0.02, rng.normal(0, 30, n), 0), ()),
     }
     for name, (y, periods) in streams.items():
         yield Series(f"generated/{name} {seed}", y, periods)

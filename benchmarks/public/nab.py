@@ -27,11 +27,7 @@ FALSE_ALARM = 0.11
 MISSED = 1.0
 WINDOW_SHARE = 0.1
 # Even steps, finer ones where scores are tail probabilities, and one that never fires.
-THRESHOLDS = (
-    *(k / 100 for k in range(1, 100)),
-    *(1 - 10.0 ** (-k / 2) for k in range(5, 13)),
-    1.1,
-)
+THRESHOLDS = (*(k / 100 for k in range(1, 100)), *(1 - 10.0 ** (-k / 2) for k in range(5, 13)), 1.1)
 
 Span = tuple[int, int]
 

@@ -24,14 +24,7 @@ from benchmarks.public.series import Series
 from paper.state import SOURCE, state
 
 # Peers whose code is regimekit's: what they do changes with its source.
-OURS = {
-    "regimekit",
-    "bocd",
-    "dsm_bocd",
-    "last_value",
-    "seasonal_last_value",
-    "least_squares",
-}
+OURS = {"regimekit", "bocd", "dsm_bocd", "last_value", "seasonal_last_value", "least_squares"}
 LIBRARIES = ("river", "statsforecast", "ruptures")  # a guest's name begins with its library's
 COMPUTE = ("numpy", "scipy")
 ABSENT = "absent"

@@ -1,0 +1,167 @@
+"""Changes that people marked: covering and F1 on TCPD, TSSB and SKAB, next to published figures.
+
+    python -m benchmarks.segmentation [--peers auto,level,none,every,pelt,bocd] [--only tcpd]
+
+Every model has its default settings and sees the rows one at a time; a change counts at its date,
+and the delay is the median number of rows from its date until it was known. `none` never reports a
+change, `every` one in every 20 rows; `pelt` sees the whole series (ruptures, penalty of
+`benchmarks.public.detectors`); `bocd` learns the noise variance and has a Student-t predictive.
+
+The folder REGIMEKIT_DATA has the parts of the benchmarks that are scored: 15 of 30 univariate
+series and run_log of TCPD, 37 of 75 series of TSSB, 16 valve series of SKAB. Constants of `auto`
+were chosen while those of TCPD and TSSB were seen: docs/measured/regimes.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import gzip
+import json
+import os
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+import regimekit as rk
+from benchmarks.public import detectors
+
+PUBLISHED = {
+    "tcpd": "the same 30 series: PELT .695 / .728, BINSEG .693 / .738, BOCPD .636 / .696, no "
+    "change .575 / .668",
+    "run_log": "BOCPD .815 / 1.0, ECP .657 / .792",
+    "skab": "only the NAB score of changes, which is not computed here",
+    "tssb": "covering, all 75 series, streaming: ClaSS .807, DDM .523, Window .485, FLOSS .484, "
+    "BOCD .464, ADWIN .391",
+}
+EVERY = 20  # rows between two changes of `every`
+BAD = 5  # series with the lowest covering that are listed
+
+
+class Found(NamedTuple):
+    """Changes by date, and the median number of rows until they were known."""
+
+    changes: list[int]
+    delay: float = float("nan")
+
+
+def _auto(regimes: str) -> Callable[[np.ndarray], Found]:
+    def find(y: np.ndarray) -> Found:
+        run = rk.auto(regimes=regimes).run(y)
+        known = [e.time - e.since for e in run.events if e.kind in rk.results.CHANGES and e.since]
+        return Found(run.changepoints, float(np.median(known)) if known else float("nan"))
+
+    return find
+
+
+def _bocd(y: np.ndarray) -> Found:
+    model = rk.bocd()
+    model.run(y)
+    return Found([int(t) for t in model.segmentation()])
+
+
+PEERS: dict[str, Callable[[np.ndarray], Found]] = {
+    "auto": _auto("auto"),
+    "level": _auto("level"),
+    "none": lambda y: Found([]),
+    "every": lambda y: Found(list(range(EVERY, len(y), EVERY))),
+    "pelt": lambda y: Found(detectors.CHANGES["ruptures_pelt_offline"](y)),
+    "bocd": _bocd,
+}
+
+
+class Labelled(NamedTuple):
+    """A series and the changes that each annotator marked."""
+
+    name: str
+    y: np.ndarray
+    truth: dict[str, list[int]]
+
+
+def tcpd(root: Path) -> Iterator[Labelled]:
+    """Yield the series of TCPD."""
+    truth = json.loads((root / "tcpd/annotations.json").read_text())
+    for file in sorted((root / "tcpd").glob("*.json")):
+        if file.stem == "annotations":
+            continue
+        each = [series["raw"] for series in json.loads(file.read_text())["series"]]
+        y = np.array([[np.nan if v is None else v for v in raw] for raw in each], float).T
+        yield Labelled(file.stem, y[:, 0] if y.shape[1] == 1 else y, truth[file.stem])
+
+
+def tssb(root: Path) -> Iterator[Labelled]:
+    """Yield the series of TSSB."""
+    csv.field_size_limit(10**8)
+    with gzip.open(root / "tssb/tssb_part.csv.gz", "rt", newline="") as lines:
+        for row in csv.DictReader(lines):
+            values = row["time_series"].strip("[]").replace(",", " ").split()
+            marked = [int(t) for t in row["change_points"].strip("[]").replace(",", " ").split()]
+            yield Labelled(row["dataset"], np.array(values, float), {"all": marked})
+
+
+def skab(root: Path) -> Iterator[Labelled]:
+    """Yield the valve series of SKAB, 8 coordinates; a change is where `anomaly` changes."""
+    for file in sorted((root / "skab/valve1").glob("*.csv.gz")):
+        with gzip.open(file, "rt", newline="") as lines:
+            rows = list(csv.DictReader(lines, delimiter=";"))
+        sensors = [name for name in rows[0] if name not in ("datetime", "anomaly", "changepoint")]
+        y = np.array([[float(row[name]) for name in sensors] for row in rows])
+        faulty = np.array([float(row["anomaly"]) for row in rows])
+        marked = np.flatnonzero(np.diff(faulty)) + 1
+        yield Labelled(f"valve {file.name.split('.')[0]}", y, {"all": marked.tolist()})
+
+
+SERIES = {"tcpd": tcpd, "run_log": tcpd, "tssb": tssb, "skab": skab}
+
+
+def score(series: list[Labelled], peer: str) -> str:
+    """Return the row of a table for one peer, and its worst series."""
+    begun, rows = time.process_time(), []
+    for one in series:
+        found = PEERS[peer](one.y)
+        covering = rk.metrics.covering(one.truth, found.changes, n=len(one.y))
+        f1 = rk.metrics.f1(one.truth, found.changes)
+        rows.append((covering, f1, len(found.changes), found.delay, one))
+    seconds = time.process_time() - begun
+    false = [row[2] for row in rows if not any(row[4].truth.values())]
+    delays = [row[3] for row in rows if not np.isnan(row[3])]
+    text = f"{peer:8}{np.mean([r[0] for r in rows]):9.3f}{np.mean([r[1] for r in rows]):7.3f}"
+    text += f"{np.mean([r[2] for r in rows]):9.1f}"
+    text += f"{np.mean(false):9.1f}" if false else f"{'-':>9}"
+    text += f"{np.median(delays):7.0f}" if delays else f"{'-':>7}"
+    text += f"{1e3 * seconds / sum(len(one.y) for one in series):8.2f}"
+    if peer in ("auto", "level"):
+        worst = sorted(rows, key=lambda row: row[0])[:BAD]
+        text += "   lowest: " + ", ".join(f"{r[4].name} {r[0]:.2f} ({r[2]} found)" for r in worst)
+    return text
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--peers", default="auto,level,none,every,pelt,bocd")
+    parser.add_argument("--only", default="tcpd,run_log,tssb,skab")
+    options = parser.parse_args()
+    root = Path(os.environ["REGIMEKIT_DATA"])
+    warnings.simplefilter("ignore")
+    for task in options.only.split(","):
+        series = list(SERIES[task](root))
+        if SERIES[task] is tcpd:
+            series = [one for one in series if (one.name == "run_log") == (task == "run_log")]
+        print(f"\n{task}, {len(series)} series. Published: {PUBLISHED[task]}")
+        print(
+            f"{'peer':8}{'covering':>9}{'F1':>7}{'changes':>9}{'false':>9}{'delay':>7}{'ms/row':>8}"
+        )
+        for peer in options.peers.split(","):
+            try:
+                print(score(series, peer), flush=True)
+            except ModuleNotFoundError as error:
+                print(f"{peer:8} not run: {error}")
+    print("\nfalse: changes per series in which nobody marked one; delay: rows; ms: CPU time")
+
+
+if __name__ == "__main__":
+    main()
