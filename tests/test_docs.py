@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from matplotlib import pyplot as plt
 
-from docs import notebooks
+from docs import notebooks, versions
 from docs.pages import DOCS, ROOT, RUNS, blocks, looked_up, pages, run_page
 
 ELSEWHERE = {  # pages whose surroundings another test makes
@@ -145,3 +145,29 @@ def test_the_map_of_the_paper_names_code_that_exists() -> None:
     assert len(named) > 30
     assert [name for name in named if not _defines(name)] == []
     assert not _defines("regimekit.ihmm.hdp.antoniac")
+
+
+def test_a_site_has_several_versions(tmp_path: Path) -> None:
+    repository = tmp_path / "repository"
+    (repository / "docs").mkdir(parents=True)
+
+    def git(*words: str) -> None:
+        who = ("-c", "user.name=me", "-c", "user.email=me@localhost", "-c", "commit.gpgsign=false")
+        subprocess.run(["git", *who, "-C", str(repository), *words], check=True)
+
+    git("init", "--quiet")
+    (repository / "mkdocs.yml").write_text("site_name: pages\ntheme: mkdocs\n")
+    for tag, text in (("v0.3.0", "the third"), ("v0.4.0", "the fourth")):
+        (repository / "docs" / "index.md").write_text(f"# Pages\n\n{text} version\n")
+        git("add", "--all")
+        git("commit", "--quiet", "--message", tag)
+        git("tag", tag)
+    out = tmp_path / "site"
+    out.mkdir()
+    assert versions.build(out, ["v0.3.0"], repository) == ["0.3.0"]
+    assert versions.build(out, ["v0.4.0"], repository) == ["0.4.0"]
+    assert "the third version" in (out / "0.3.0" / "index.html").read_text()
+    assert "the fourth version" in (out / "0.4.0" / "index.html").read_text()
+    listed = json.loads((out / "versions.json").read_text())
+    assert [entry["version"] for entry in listed] == ["0.4.0", "0.3.0"]
+    assert "0.4.0/index.html" in (out / "index.html").read_text()
