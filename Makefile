@@ -11,16 +11,18 @@ UNCOMPILED_TESTS := tests/ihmm/test_hdp.py tests/ihmm/test_resampling.py \
 .PHONY: venv demo test check lint types imports uncompiled coverage checked bench bench-public bench-venv soak soak-model soak-serve fuzz \
   tune replay reproduce quick docs site dist wheel-test lock clean
 
+# The demo needs less than the tools of development, which go into the same .venv later.
 venv: .venv/.made
-
-.venv/.made: pyproject.toml constraints.txt
+.venv/.made: EXTRAS := dev
+.venv/.demo: EXTRAS := cli,plot
+.venv/.made .venv/.demo: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "regimekit needs Python 3.11 or newer. Choose one with: make PYTHON=python3.11 ..."; exit 1; }
 	$(PYTHON) -m venv .venv
-	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[$(EXTRAS)]'
 	@touch $@
 
-demo: venv
+demo: $(if $(wildcard .venv/.made),venv,.venv/.demo)
 	$(BIN)/regimekit demo --out out/demo
 
 test: venv
