@@ -97,6 +97,7 @@ class ModelCache:
         self._batch_seconds = batch_seconds
         self._snapshot_every = snapshot_every
         self._models: OrderedDict[int, CachedModel] = OrderedDict()
+        self._bytes = 0  # sum of the sizes of the models
         self.evicted: list[StoredModel] = []
         self.replayed = 0
         self.differing = 0
@@ -111,19 +112,19 @@ class ModelCache:
         """
         if stream not in self._models:
             self._models[stream] = self._load(stream, generation)
+            self._bytes += self._models[stream].size
         self._models.move_to_end(stream)
         # The model that is in use stays, however large it is.
-        while len(self._models) > 1 and self._is_full():
+        while len(self._models) > 1 and (
+            len(self._models) > self._capacity or self._bytes > self._capacity_bytes
+        ):
             self._evict()
         return self._models[stream]
 
-    def _is_full(self) -> bool:
-        size = sum(cached.size for cached in self._models.values())
-        return len(self._models) > self._capacity or size > self._capacity_bytes
-
     def drop(self, stream: int) -> None:
         """Discard the model in memory; the next `get` loads it again."""
-        self._models.pop(stream, None)
+        if (cached := self._models.pop(stream, None)) is not None:
+            self._bytes -= cached.size
 
     def evict_all(self) -> None:
         """Remove all models from memory, with a snapshot of each that changed."""
@@ -132,6 +133,7 @@ class ModelCache:
 
     def _evict(self) -> None:
         stream, cached = self._models.popitem(last=False)
+        self._bytes -= cached.size
         if cached.seq > cached.snapshot:
             data = cached.model.to_bytes()
             self.evicted.append(StoredModel(stream, cached.seq, data, cached.generation))
@@ -147,6 +149,8 @@ class ModelCache:
         cached.latest = -math.inf if row.last_at is None else row.last_at
         while cached.seq < row.n_rows:
             self._replay(stream, cached)
+        # The advice of a run addresses people who read its output.
+        cached.model.advised = False
         cached.size = cached.model.state_bytes()
         return cached
 
@@ -201,7 +205,9 @@ class ModelCache:
         elif change is not None and cached.seq - cached.snapshot >= self._snapshot_every:
             change.snapshot = cached.model.to_bytes()
             cached.snapshot = cached.seq
-            cached.size = cached.model.state_bytes()
+            size = cached.model.state_bytes()
+            self._bytes += size - cached.size
+            cached.size = size
         return UpdateResult(
             results,
             change,

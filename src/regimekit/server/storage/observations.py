@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+from contextlib import closing
 from typing import Any
 
 from sqlalchemy import Connection, Engine, Integer, Row, cast, func, select
@@ -34,15 +35,16 @@ def stored_ids(engine: Engine, stream: int, ids: list[str]) -> set[str]:
     stored: set[str] = set()
     if not ids:
         return stored
-    # Every request asks: without a transaction, and in SQL that needs no compilation.
-    with engine.connect().execution_options(begin="") as connection:
-        mark = placeholder(connection)
+    # Every request asks: a cursor of the driver costs a fifth of a query through SQLAlchemy.
+    mark = placeholder(engine)
+    with closing(engine.raw_connection()) as connection:
+        cursor = connection.cursor()
         for i in range(0, len(ids), _IDS_PER_QUERY):
             part = ids[i : i + _IDS_PER_QUERY]
             marks = ", ".join([mark] * len(part))
             query = f"SELECT id FROM observations WHERE stream = {mark} AND id IN ({marks})"
-            found = connection.exec_driver_sql(query, (stream, *part))
-            stored.update(row[0] for row in found)
+            cursor.execute(query, (stream, *part))
+            stored.update(row[0] for row in cursor.fetchall())
     return stored
 
 
