@@ -33,7 +33,7 @@ from regimekit.server.storage import alerts
 from regimekit.server.storage.alerts import StoredRule
 from regimekit.server.storage.observations import select_rows, stored_ids
 from regimekit.server.storage.schema import snapshots, streams
-from regimekit.server.storage.streams import regime_names, regime_statuses
+from regimekit.server.storage.streams import regime_labels
 
 _REPLAY_ROWS = 500  # observations per step of a replay
 _PART_ROWS = 200  # observations of a batch between two looks at the clock
@@ -223,15 +223,9 @@ class ModelCache:
         with self._engine.connect() as connection:
             if self._policy != policy:
                 self._rules, self._policy = alerts.list_rules(connection), policy
-            cached.alerts = StreamAlerts.load(connection, stream, self._rules)
-            names = regime_names(connection, stream)
-            statuses = regime_statuses(connection, stream)
-        cached.model.set_regime_labels(
-            {
-                regime: (names.get(regime, ("", ""))[0], statuses.get(regime, "unknown"))
-                for regime in {*names, *statuses}
-            }
-        )
+            labels = regime_labels(connection, stream)
+            cached.alerts = StreamAlerts.load(connection, stream, self._rules, labels)
+        cached.model.set_regime_labels({i: (own.name, own.status) for i, own in labels.items()})
         cached.policy = policy
 
 
