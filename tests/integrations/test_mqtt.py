@@ -9,8 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ import pytest
 
 pytest.importorskip("paho.mqtt.client", reason="the extra `mqtt` is not installed")
 import paho.mqtt.client as paho
+from waiting import PATIENCE, free_port, wait
 
 from regimekit import RegimekitError
 from regimekit.integrations.monitor import Monitor
@@ -63,13 +63,6 @@ def test_invalid_settings(tmp_path: Path) -> None:
         MqttConfig("mqtt://localhost", (), tmp_path)
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 class Broker:
     """mosquitto with TLS, a user and a password."""
 
@@ -104,18 +97,12 @@ class Broker:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        until = time.monotonic() + 20
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", self.port), 1).close()
-                return
-            except OSError:
-                assert time.monotonic() < until, "the broker does not start"
-                time.sleep(0.05)
+        address = ("127.0.0.1", self.port)
+        wait(lambda: socket.create_connection(address), "the broker", errors=OSError).close()
 
     def stop(self) -> None:
         self.process.terminate()
-        self.process.wait(20)
+        self.process.wait(PATIENCE)
 
 
 class Listener:
@@ -133,7 +120,7 @@ class Listener:
         client.connect("localhost", broker.port)
         client.loop_start()
         self.client = client
-        assert self.ready.wait(20)
+        assert self.ready.wait(PATIENCE)
 
     def _subscribe(self, client: Any, *_: Any) -> None:
         client.subscribe([("regimekit/#", 1), ("homeassistant/#", 1)])
@@ -148,15 +135,7 @@ class Listener:
 
     def send(self, number: int, value: float) -> None:
         body = json.dumps({"value": value, "time": 1000 + number})
-        self.client.publish("plant/temp", body, qos=1).wait_for_publish(20)
-
-
-def wait(found: Callable[[], Any], what: str, seconds: float = 60) -> Any:
-    until = time.monotonic() + seconds
-    while not (result := found()):
-        assert time.monotonic() < until, f"waited in vain for {what}"
-        time.sleep(0.05)
-    return result
+        self.client.publish("plant/temp", body, qos=1).wait_for_publish(PATIENCE)
 
 
 @pytest.fixture
@@ -219,7 +198,7 @@ def test_every_reading_counts_once_across_kills_of_bridge_and_broker(
             assert content["state_topic"] == "regimekit/plant/temp/state"
             assert content["unique_id"] and content["device"]["identifiers"]
         bridge.terminate()
-        assert bridge.wait(30) == 0
+        assert bridge.wait(PATIENCE) == 0
     finally:
         if bridge.poll() is None:
             bridge.kill()

@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -21,7 +20,9 @@ import pytest
 
 pytest.importorskip("prometheus_client", reason="the extra `prometheus` is not installed")
 import httpx
+import waiting
 import yaml
+from waiting import free_port
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 HISTORY = 200  # rows before the servers start
@@ -34,23 +35,8 @@ def needs(program: str, package: str) -> str:
     return found
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-def wait(found: Callable[[], Any], what: str, seconds: float = 60) -> Any:
-    until = time.monotonic() + seconds
-    while True:
-        try:
-            if result := found():
-                return result
-        except (httpx.HTTPError, KeyError, IndexError):
-            pass
-        assert time.monotonic() < until, f"waited in vain for {what}"
-        time.sleep(0.1)
+def wait(found: Callable[[], Any], what: str) -> Any:
+    return waiting.wait(found, what, errors=(httpx.HTTPError, KeyError, IndexError))
 
 
 @pytest.fixture
@@ -231,7 +217,7 @@ def test_victoria_metrics_gets_every_sample_once_across_kill(
     launch(victoria, f"-httpListenAddr=127.0.0.1:{port}", *options)
     wait(lambda: httpx.get(f"{source}/health", trust_env=False).is_success, "VictoriaMetrics")
     now = int(time.time())
-    y = np.random.default_rng(1).normal(40.0, 0.5, 400)
+    y = np.random.default_rng(1).normal(40.0, 0.5, 1200)
 
     def send(first: int, last: int) -> None:
         points = range(first, last)
@@ -247,11 +233,11 @@ def test_victoria_metrics_gets_every_sample_once_across_kill(
         answer = httpx.get(f"{source}/api/v1/export", params={"match[]": name}, trust_env=False)
         return [t for line in answer.text.splitlines() for t in json.loads(line)["timestamps"]]
 
-    # The last 100 rows are in the future: they are read when their time comes.
-    send(0, 400)
+    # The last 900 rows are in the future: they are read when their time comes.
+    send(0, 1200)
     # VictoriaMetrics answers queries with imported rows only after a flush. A bridge that starts
     # before it would rightly take the missing rows for a stream that begins late.
-    wait(lambda: len(exported("temp")) == 400, "the imported rows")
+    wait(lambda: len(exported("temp")) == 1200, "the imported rows")
     config = bridge_config(
         tmp_path, source, remote_write=f"{source}/api/v1/write", listen=None, backfill="250s"
     )

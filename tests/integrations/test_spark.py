@@ -6,13 +6,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 import spark_stream
+from waiting import wait
 
 import regimekit as rk
 
@@ -153,10 +153,7 @@ def _kill_inside(batch: int, folder: Path) -> None:
     planned, committed = (
         folder / "checkpoint" / name / str(batch) for name in ("offsets", "commits")
     )
-    deadline = time.monotonic() + 300
-    while not planned.exists() and time.monotonic() < deadline and process.poll() is None:
-        time.sleep(0.01)
-    time.sleep(0.3)
+    wait(lambda: planned.exists() or process.poll() is not None, "the plan of the batch")
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     assert planned.exists()

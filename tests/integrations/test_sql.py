@@ -6,18 +6,17 @@ import json
 import os
 import shutil
 import signal
-import socket
 import sqlite3
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from waiting import PATIENCE, free_port, wait
 
 from regimekit import RegimekitError
 from regimekit.alerts import Rule
@@ -36,9 +35,7 @@ def postgres() -> Iterator[str]:
     if not _POSTGRES:
         pytest.skip("Postgres is not installed (Debian: postgresql)")
     pytest.importorskip("psycopg", reason="psycopg is not installed")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     owner = "postgres" if os.getuid() == 0 else None
     folder, tools = Path(tempfile.mkdtemp(prefix="regimekit-sql-")), _POSTGRES[-1].parent
     if owner:
@@ -50,17 +47,15 @@ def postgres() -> Iterator[str]:
     serve = [tools / "postgres", "-D", folder / "data", "-p", str(port), "-k", folder]
     process = subprocess.Popen([*serve, "-c", "listen_addresses=127.0.0.1"], **quiet)
     url = f"postgresql://regimekit@127.0.0.1:{port}/postgres"
-    until = time.monotonic() + 30
-    while True:
-        try:
-            with Database(url).transaction():
-                break
-        except RegimekitError:
-            assert time.monotonic() < until
-            time.sleep(0.1)
+
+    def connected() -> bool:
+        with Database(url).transaction():
+            return True
+
+    wait(connected, "Postgres", errors=RegimekitError)
     yield url
     process.send_signal(signal.SIGINT)
-    process.wait(30)
+    process.wait(PATIENCE)
     shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -172,12 +167,9 @@ def test_every_row_exactly_once_across_kill(db: str) -> None:
     for k in range(2):
         process = subprocess.Popen(command)
         before = done()
-        until = time.monotonic() + 60
         for i in range(50 + 70 * k, 50 + 70 * k + 70, 10):
             add(db, "load3", i, Y[i : i + 10])
-        while done() <= before:
-            assert time.monotonic() < until
-            time.sleep(0.02)
+        wait(lambda before=before: done() > before, "processed rows")
         process.kill()
         process.wait()
     assert TableFollower(config(db, "load3", time=None)).run_once() >= 0

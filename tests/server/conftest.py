@@ -5,11 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +19,7 @@ import pytest
 pytest.importorskip("fastapi", reason="the extra `serve` is not installed")
 
 from server_helpers import SMALL
+from waiting import PATIENCE, free_port, wait
 
 import regimekit as rk
 
@@ -36,13 +35,6 @@ def kernels() -> None:
         model.forecast(2)
         model.transitions()
         rk.from_bytes(model.to_bytes())
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 class Server:
@@ -78,20 +70,20 @@ class Server:
 
     def wait(self) -> None:
         """Wait until the service is ready."""
-        until = time.monotonic() + 900
-        while True:
-            try:
-                if self.client.get("/readyz").status_code == 200:
-                    return
-            except httpx.TransportError:
-                pass
-            if self.process.poll() is not None or time.monotonic() > until:
-                raise AssertionError(f"the service did not start:\n{self.log.read_text()[-3000:]}")
-            time.sleep(0.1)
+
+        def ready() -> bool:
+            ended = self.process.poll() is not None
+            return ended or self.client.get("/readyz").status_code == 200
+
+        def log() -> str:
+            return f"the start of the service:\n{self.log.read_text()[-3000:]}"
+
+        wait(ready, log, errors=httpx.TransportError, seconds=3 * PATIENCE)
+        assert self.process.poll() is None, log()
 
     def stop(self) -> int:
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(60)
+        return self.process.wait(PATIENCE)
 
     def kill(self) -> None:
         """Kill the service and its workers."""
@@ -204,22 +196,18 @@ def postgres() -> Iterator[Callable[[], str]]:
         yield _maker(admin)
     finally:
         process.send_signal(signal.SIGINT)
-        process.wait(30)
+        process.wait(PATIENCE)
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def _wait_for(admin: str) -> None:
     import psycopg
 
-    until = time.monotonic() + 30
-    while True:
-        try:
-            psycopg.connect(admin).close()
-            return
-        except psycopg.OperationalError:
-            if time.monotonic() > until:
-                raise
-            time.sleep(0.1)
+    def connected() -> bool:
+        psycopg.connect(admin).close()
+        return True
+
+    wait(connected, "Postgres", errors=psycopg.OperationalError)
 
 
 def _maker(admin: str) -> Callable[[], str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -14,6 +13,7 @@ import numpy as np
 import pytest
 from fastapi import HTTPException
 from server_helpers import SMALL
+from waiting import wait
 
 import regimekit as rk
 from regimekit import datasets as data
@@ -381,13 +381,14 @@ def test_probes_and_metrics(server: Any, key: str) -> None:
 
 def test_the_log_is_lines_of_json(server: Any, key: str) -> None:
     server.make(key)
-    made = None
-    deadline = time.monotonic() + 30  # a line is written after the answer is sent
-    while made is None and time.monotonic() < deadline:
-        lines = [json.loads(line) for line in server.log.read_text().splitlines()]
-        made = next((line for line in lines if line.get("path") == f"/streams/{key}"), None)
-        time.sleep(0.05)
-    assert made is not None
+
+    def found() -> Any:
+        lines = server.log.read_text().splitlines(keepends=True)
+        written = [json.loads(line) for line in lines if line.endswith("\n")]
+        return [line for line in written if line.get("path") == f"/streams/{key}"]
+
+    # A line is written after the answer is sent.
+    made = wait(found, "the line of the request")[0]
     assert {"time", "level", "request", "ms"} <= made.keys()
     assert (made["method"], made["status"], made["token"]) == ("PUT", 201, "local")
 
@@ -395,14 +396,20 @@ def test_the_log_is_lines_of_json(server: Any, key: str) -> None:
 def test_too_many_pending_rows_are_rejected_with_a_retry_time(server: Any, key: str) -> None:
     server.make(key)
     path, most = f"/streams/{key}/observations", [{"y": 1.0}] * 10_000
-    with ThreadPoolExecutor(2) as clients:
-        sent = [clients.submit(server.client.post, path, json=most) for _ in range(2)]
-        while server.metric("regimekit_pending_rows") < 20_000 and not all(f.done() for f in sent):
-            time.sleep(0.01)
-        busy = server.client.post(path, json={"y": 1.0})
-        answers = [future.result().status_code for future in sent]
-    assert busy.status_code == 429 and 1 <= int(busy.headers["retry-after"]) <= 60
-    assert set(answers) <= {200, 503}, "taken, or not in time on a slow machine"
+
+    def rejected() -> Any:
+        """Return the answer to a request while the queue is full; None if it was not full."""
+        with ThreadPoolExecutor(2) as clients:
+            sent = [clients.submit(server.client.post, path, json=most) for _ in range(2)]
+            pending = 0.0
+            while pending < 20_000 and not all(f.done() for f in sent):
+                pending = server.metric("regimekit_pending_rows")
+            busy = server.client.post(path, json={"y": 1.0})
+            answers = {future.result().status_code for future in sent}
+        assert answers <= {200, 429, 503}, "accepted, or not stored in time on a slow machine"
+        return busy if busy.status_code == 429 else None
+
+    assert 1 <= int(wait(rejected, "a full queue").headers["retry-after"]) <= 60
 
 
 def test_a_slow_body_times_out() -> None:

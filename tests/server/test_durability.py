@@ -15,6 +15,7 @@ import httpx
 import psutil
 import pytest
 from server_helpers import SMALL
+from waiting import PATIENCE, wait
 
 import regimekit as rk
 from regimekit import datasets as data
@@ -49,7 +50,7 @@ class Retrying(threading.Thread):
         self.acknowledged = 0
 
     def run(self) -> None:
-        with httpx.Client(base_url=self.url, timeout=30, trust_env=False) as client:
+        with httpx.Client(base_url=self.url, timeout=120, trust_env=False) as client:
             while not self.stop.is_set():
                 n = self.random.choice((1, 1, 2, 7, 20))
                 first = self.acknowledged
@@ -72,10 +73,10 @@ class Retrying(threading.Thread):
 def progress(clients: list[Retrying]) -> None:
     """Wait until every client got another response, so that each kill interrupts work."""
     before = [client.acknowledged for client in clients]
-    until = time.monotonic() + 120
-    while any(client.acknowledged == n for client, n in zip(clients, before, strict=True)):
-        assert time.monotonic() < until, "a client gets no answer"
-        time.sleep(0.01)
+    wait(
+        lambda: all(c.acknowledged > n for c, n in zip(clients, before, strict=True)),
+        "an answer to every client",
+    )
 
 
 @pytest.mark.slow
@@ -108,7 +109,7 @@ def test_kill_under_load(start: Callable[..., Any], db: str) -> None:
             assert [row[name] for row in rows] == getattr(run, name).tolist(), name
         events = server.client.get(f"/streams/{client.key}/events?limit=5000").json()["events"]
         told = [(e["seq"], e["kind"], e["regime"]) for e in events]
-        wanted = [(e.time, e.kind, e.regime) for e in run.events if e.kind != "regime switched"]
+        wanted = [(e.time, e.kind, e.regime) for e in run.events]
         assert told == wanted
     assert server.metric("regimekit_replay_differences_total") == 0
     sent = [client.acknowledged for client in clients]
@@ -121,15 +122,14 @@ def test_an_orderly_stop_loses_nothing_and_needs_no_replay(
     server = start(db=db)
     server.make("a")
     server.send("a", [{"id": str(i), "y": Y[i]} for i in range(77)])
-    live = httpx.stream("GET", f"{server.url}/streams/a/live", trust_env=False, timeout=30)
+    live = httpx.stream("GET", f"{server.url}/streams/a/live", trust_env=False, timeout=120)
     with live as answer:
         assert answer.status_code == 200
         began = time.monotonic()
         assert server.stop() == 0
-        assert time.monotonic() - began < 15, "an open live connection must not hold it up"
-    before = time.monotonic()
+        # The server would wait 30 s for the connection to end.
+        assert time.monotonic() - began < 28, "an open live connection must not delay the stop"
     server.start()
-    assert time.monotonic() - before < 60
     server.send("a", [{"id": str(i), "y": Y[i]} for i in range(70, 130)])
     assert server.metric("regimekit_replayed_rows_total") == 0
     assert [row["mean"] for row in server.rows("a")] == expected(130).mean.tolist()
@@ -164,14 +164,16 @@ def test_a_dead_worker_is_replaced(start: Callable[..., Any]) -> None:
     for child in psutil.Process(server.process.pid).children(recursive=True):
         if "spawn_main" in " ".join(child.cmdline()):
             child.send_signal(signal.SIGKILL)
-    until = time.monotonic() + 30
     rows = [{"id": str(i), "y": Y[i]} for i in range(20, 40)]
-    while True:
+
+    def accepted() -> bool:
         answer = server.client.post("/streams/a/observations", json=rows)
-        if answer.status_code == 200:
-            break
-        assert answer.status_code == 503 and answer.headers["retry-after"]
-        assert time.monotonic() < until
+        assert answer.status_code == 200 or (
+            answer.status_code == 503 and answer.headers["retry-after"]
+        )
+        return answer.status_code == 200
+
+    wait(accepted, "the new worker")
     assert [row["mean"] for row in server.rows("a")] == expected(40).mean.tolist()
     assert server.metric("regimekit_replayed_rows_total") == 5
 
@@ -196,5 +198,5 @@ def test_more_streams_than_memory(start: Callable[..., Any]) -> None:
 def test_one_service_per_database(start: Callable[..., Any], tmp_path: Path) -> None:
     start()
     second = start(wait=False)
-    assert second.process.wait(60) != 0
+    assert second.process.wait(PATIENCE) != 0
     assert "Another regimekit service" in second.log.read_text()

@@ -34,7 +34,7 @@ def follow(server: Any, key: str, last: str | None = None, **query: Any) -> Any:
         f"{server.url}/streams/{key}/live",
         headers=headers,
         params=query,
-        timeout=30,
+        timeout=120,
         trust_env=False,
     )
 
@@ -65,10 +65,10 @@ def test_a_last_id_beyond_the_end_continues_at_the_end(server: Any) -> None:
     server.make("live.short")
     server.send("live.short", [{"y": 1.0}])
     for last in ("99", "9" * 40):
+        rows = server.client.get("/streams/live.short").json()["rows"]
         with follow(server, "live.short", last=last) as answer:
             sender = threading.Timer(0.3, server.send, ("live.short", {"y": 2.0}))
             sender.start()
-            rows = server.client.get("/streams/live.short").json()["rows"]
             _, number, _ = next(m for m in messages(answer) if m[0] == "observation")
             assert number == rows
             sender.join()

@@ -31,7 +31,9 @@ class FakePool:
         self.lost = False
 
     async def call(self, stream: int, method: str, *arguments: Any) -> Any:
-        await asyncio.sleep(0.01)
+        # A number of turns of the event loop, not a time, so that the order is certain.
+        for _ in range(20):
+            await asyncio.sleep(0)
         self.asked.append((stream, method))
         if method != "update":
             return None
@@ -76,7 +78,7 @@ def test_waiting_requests_are_processed_together_in_order() -> None:
     async def scene() -> list[Any]:
         ingest, pool, _ = built()
         first = asyncio.create_task(ingest.submit(1, rows(0)))
-        await asyncio.sleep(0.001)
+        await asyncio.sleep(0)
         await asyncio.gather(first, *(ingest.submit(1, rows(i)) for i in range(1, 5)))
         assert ingest.pending == 0
         return [asked[2] for asked in pool.asked]
@@ -88,7 +90,7 @@ def test_batches_after_an_invalid_one_are_retried_first() -> None:
     async def scene() -> list[Any]:
         ingest, pool, _ = built()
         first = asyncio.create_task(ingest.submit(1, rows(0)))
-        await asyncio.sleep(0.001)
+        await asyncio.sleep(0)
         later = [asyncio.create_task(ingest.submit(1, rows(i))) for i in (1, 2, 3)]
         await first
         pool.spoil_after = 1

@@ -21,6 +21,7 @@ from typing import Any
 import httpx
 import pytest
 from server_helpers import SMALL
+from waiting import PATIENCE, free_port, wait
 
 from regimekit.server.config import Config, Limits
 from regimekit.server.model_cache import ModelCache
@@ -30,9 +31,9 @@ from regimekit.server.storage.database import database, write_transaction
 from regimekit.server.workers import Worker
 
 
-def send_raw(server: Any, data: bytes, wait: float = 30.0) -> bytes:
+def send_raw(server: Any, data: bytes, seconds: float = 30.0) -> bytes:
     """Send bytes and return the answer until the service closes the connection or is silent."""
-    with socket.create_connection(("127.0.0.1", server.port), timeout=wait) as connection:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=seconds) as connection:
         answer = b""
         with suppress(ConnectionError):
             connection.sendall(data)
@@ -112,13 +113,13 @@ def test_a_client_that_leaves_is_no_error(server: Any) -> None:
     with socket.create_connection(("127.0.0.1", server.port)) as connection:
         head = b"POST /streams/leaver/observations HTTP/1.1\r\nHost: 127.0.0.1\r\n"
         connection.sendall(head + b'Content-Length: 1000\r\n\r\n{"y"')
-        time.sleep(0.3)
-    deadline = time.monotonic() + 20
-    while "499" not in server.log.read_text()[log:] and time.monotonic() < deadline:
-        time.sleep(0.1)
-    written = server.log.read_text()[log:]
-    assert '"status": 499' in written or '"status":499' in written
-    assert "Traceback" not in written and "500" not in written
+
+    def statuses() -> list[int]:
+        lines = server.log.read_text()[log:].splitlines(keepends=True)
+        return [json.loads(line).get("status", 0) for line in lines if line.endswith("\n")]
+
+    wait(lambda: 499 in statuses(), "the request in the log")
+    assert max(statuses()) < 500 and "Traceback" not in server.log.read_text()[log:]
 
 
 def test_half_open_connections_end(tmp_path: Path) -> None:
@@ -126,27 +127,23 @@ def test_half_open_connections_end(tmp_path: Path) -> None:
     code = (
         "import sys, regimekit.server.app as app\n"
         "from regimekit.server.config import Config, Limits\n"
-        "limits = Limits(connections=20, header_seconds=1.0)\n"
+        "limits = Limits(connections=20, header_seconds=6.0)\n"
         f"app.run(Config(db='sqlite:///{tmp_path}/x.db', port=int(sys.argv[1]), workers=1, "
         "limits=limits))\n"
     )
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     script = tmp_path / "serve.py"
     script.write_text("if __name__ == '__main__':\n" + textwrap.indent(code, "    "))
     process = subprocess.Popen([sys.executable, script, str(port)], stderr=subprocess.DEVNULL)
     held: list[socket.socket] = []
+
+    def connection() -> socket.socket:
+        assert process.poll() is None
+        return socket.create_connection(("127.0.0.1", port), timeout=120)
+
     try:
-        deadline = time.monotonic() + 120
-        while True:
-            try:
-                held.append(socket.create_connection(("127.0.0.1", port), timeout=20))
-                break
-            except OSError:
-                assert time.monotonic() < deadline and process.poll() is None
-                time.sleep(0.2)
-        held += [socket.create_connection(("127.0.0.1", port), timeout=20) for _ in range(40)]
+        held.append(wait(connection, "the service", errors=OSError))
+        held += [connection() for _ in range(40)]
         answers = [one.recv(200)[:12] for one in held]
         assert answers.count(b"HTTP/1.1 503") >= 20 and b"HTTP/1.1 408" in answers
         assert set(answers) == {b"HTTP/1.1 503", b"HTTP/1.1 408"}
@@ -154,7 +151,7 @@ def test_half_open_connections_end(tmp_path: Path) -> None:
         for one in held:
             one.close()
         process.terminate()
-        process.wait(60)
+        process.wait(PATIENCE)
 
 
 # One stream must not stop others.
@@ -175,27 +172,29 @@ def test_costly_models_are_refused_while_others_work(server: Any, settings: dict
     if "quick" not in getattr(server, "made", set()):
         server.make("quick")
         server.made = {"quick"}
-    worst = 0.0
+    statuses: list[int] = []
     done = threading.Event()
 
     def use() -> None:
-        nonlocal worst
-        with httpx.Client(base_url=server.url, timeout=60, trust_env=False) as client:
+        with httpx.Client(base_url=server.url, timeout=120, trust_env=False) as client:
             while not done.is_set():
-                began = time.perf_counter()
                 answer = client.post("/streams/quick/observations", json={"y": 1.0})
-                assert answer.status_code == 200
-                worst = max(worst, time.perf_counter() - began)
+                statuses.append(answer.status_code)
 
     other = threading.Thread(target=use)
     other.start()
     try:
+        wait(lambda: statuses, "the first answer")
+        before, began = len(statuses), time.perf_counter()
         answer = server.client.put("/streams/costly", json=settings)
+        seconds, during = time.perf_counter() - began, len(statuses) - before
     finally:
         done.set()
         other.join()
     assert answer.status_code == 422, answer.text
-    assert worst < 5.0
+    assert set(statuses) == {200}
+    # A trial may take 20 s. If the other stream had to wait for it, there would be one answer.
+    assert during >= 3 or seconds < 5.0
 
 
 def observations(count: int) -> list[Observation]:
@@ -280,10 +279,7 @@ def test_not_ready_if_the_database_is_damaged(start: Callable[..., Any], tmp_pat
     with file.open("r+b") as content, (tmp_path / "test.db-wal").open("r+b") as journal:
         content.write(os.urandom(size))
         journal.truncate(0)
-    deadline = time.monotonic() + 20
-    while server.client.get("/readyz").status_code == 200:
-        assert time.monotonic() < deadline
-        time.sleep(0.5)
+    wait(lambda: server.client.get("/readyz").status_code != 200, "the probe of the database")
     assert server.client.get("/healthz").status_code == 200
 
 
@@ -301,11 +297,9 @@ def test_not_ready_on_a_full_disk(start: Callable[..., Any], tmp_path: Path) -> 
         server.make("s")
         sent = server.send("s", [{"y": float(i)} for i in range(50)])["rows"]
         (disk / "ballast").write_bytes(b"0" * 2**20 * 31)
-        time.sleep(2.5)
-        assert server.client.get("/readyz").status_code == 503
+        wait(lambda: server.client.get("/readyz").status_code == 503, "the probe of the disk")
         (disk / "ballast").unlink()
-        time.sleep(2.5)
-        assert server.client.get("/readyz").status_code == 200
+        wait(lambda: server.client.get("/readyz").status_code == 200, "the next probe")
         assert len(server.rows("s")) == sent
         server.kill()
     finally:

@@ -27,9 +27,10 @@ import httpx
 import numpy as np
 import pytest
 from server_helpers import SMALL
+from waiting import PATIENCE, free_port
 
 import regimekit as rk
-from conftest import Server, free_port
+from conftest import Server
 
 SECONDS = float(os.environ.get("REGIMEKIT_SOAK_SECONDS", "60"))
 WRITERS = 3
@@ -60,7 +61,7 @@ class Soak:
     errors: list[str] = field(default_factory=list)
 
     def client(self) -> httpx.Client:
-        return httpx.Client(base_url=self.address, timeout=20, trust_env=False, verify=self.verify)
+        return httpx.Client(base_url=self.address, timeout=120, trust_env=False, verify=self.verify)
 
     def write(self, key: str) -> None:
         """Send observations in order; send again whatever was not acknowledged."""
@@ -170,7 +171,7 @@ def proxy(tmp_path: Path) -> Iterator[Callable[[int], tuple[str, Any]]]:
     yield start
     for process in processes:
         process.send_signal(signal.SIGTERM)
-        process.wait(20)
+        process.wait(PATIENCE)
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])

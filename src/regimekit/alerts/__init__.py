@@ -11,7 +11,7 @@ The service, the Prometheus bridge, the MQTT bridge and `follow-table` use the s
 
 from __future__ import annotations
 
-from regimekit.alerts.engine import Alert, AlertEngine, Sample
+from regimekit.alerts.engine import Alert, AlertEngine, Sample, samples
 from regimekit.alerts.rules import ALERT_KINDS, SEVERITIES, Mute, Rule, mute_end
 
 __all__ = [
@@ -23,4 +23,5 @@ __all__ = [
     "Rule",
     "Sample",
     "mute_end",
+    "samples",
 ]

@@ -13,9 +13,11 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from regimekit.alerts.rules import (
     ANOMALY,
@@ -26,7 +28,8 @@ from regimekit.alerts.rules import (
     STALE,
     Rule,
 )
-from regimekit.results import NO_REGIME
+from regimekit.core.exceptions import RegimekitError
+from regimekit.results import CHANGES, NO_REGIME, UNKNOWN, Run
 
 _SAME_EVENT = (ANOMALY, REGIME_CHANGE)
 _MAX_SEEN = 1000  # regime ids that a rule remembers
@@ -54,6 +57,25 @@ class Sample(NamedTuple):
     regime: int = NO_REGIME
     status: str = "unknown"
     since: int | None = None
+
+
+def samples(
+    run: Run, first: int, times: Sequence[float | None], statuses: Mapping[int, str]
+) -> Iterator[Sample]:
+    """Yield the rows of a run; of several coordinates the first one.
+
+    Args:
+        run: outputs of a model.
+        first: number of the first row.
+        times: times of the rows in seconds since 1970, or None.
+        statuses: status by regime; "unknown" if it is missing.
+    """
+    y = run.y if run.y.ndim == 1 else run.y[:, 0]
+    began = {event.time: event.since for event in run.events if event.kind in CHANGES}
+    columns = (times, y.tolist(), run.anomaly_score.tolist(), run.regime.tolist())
+    for seq, (at, value, score, regime) in enumerate(zip(*columns, strict=True), first):
+        status = statuses.get(regime, UNKNOWN)
+        yield Sample(seq, at, value, score, regime, status, began.get(seq))
 
 
 @dataclass(frozen=True)
@@ -176,6 +198,21 @@ class AlertEngine:
         """Steps ahead that the rules need; 0 if they need no forecast."""
         rules = [m.rule for m in self._monitors if m.rule.kind == FORECAST_LIMIT]
         return max((rule.horizon for rule in rules), default=0)
+
+    def check_forecast(self, sample: Sample, model: Any) -> list[Alert]:
+        """Check the forecast of `model` after the row `sample`, if a rule needs it.
+
+        A model that cannot forecast so far, or needs covariates of the future, gives no alert.
+        """
+        if not self.horizon:
+            return []
+        try:
+            steps = list(model.forecast(self.horizon))
+        except RegimekitError:
+            return []
+        return self.update_forecast(
+            sample, lambda q: [float(np.ravel(step.quantile(q))[0]) for step in steps]
+        )
 
     def _apply(self, check: Callable[[_Monitor], Alert | None]) -> list[Alert]:
         found = []

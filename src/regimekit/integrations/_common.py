@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -15,9 +15,7 @@ from regimekit.core.model import Model
 from regimekit.core.registry import DEFAULT_MODEL
 from regimekit.panel import make_for_calendar, with_seasons
 from regimekit.preprocessing.time_index import seasons_of_labels
-
-NO_REGIME = -1
-_REGIME_CHANGES = ("regime opened", "regime returned", "regime switched")
+from regimekit.results import NO_REGIME
 
 
 class MissingLibraryError(RegimekitError, ImportError):
@@ -76,9 +74,9 @@ def make_model(
             selects its features itself.
         times: time index of the data, from which the model's seasons are derived.
     """
-    name = model or DEFAULT_MODEL
-    chosen = with_seasons(name, settings or {}, seasons_of_labels(times))
-    made = make_for_calendar(name, settings or {}, seasons_of_labels(times))
+    name, seasons = model or DEFAULT_MODEL, seasons_of_labels(times)
+    chosen = with_seasons(name, settings or {}, seasons)
+    made = make_for_calendar(name, settings or {}, seasons)
     selects_features = name == "auto" or "features" not in made.settings()
     if covariates and "features" not in chosen and not selects_features:
         made = rk.make(name, features=rk.features.intercept() + rk.features.columns(), **chosen)
@@ -87,30 +85,14 @@ def make_model(
     return made
 
 
-def regime_change(events: Iterable[rk.Event], previous: int) -> rk.Event | None:
-    """Return the change of regime among the events of one observation, or None.
-
-    Entering the first regime (`previous` is `NO_REGIME`) is not a change.
-    """
-    if previous == NO_REGIME:
-        return None
-    return next((event for event in events if event.kind in _REGIME_CHANGES), None)
-
-
 def regime_labels(run: rk.Run) -> NDArray[np.int64]:
     """Return the regime of each observation, shape (T,).
 
     Observations are labelled in hindsight: those of a batch get the regime decided at its end,
     and those before the first regime get the first regime.
     """
-    path = np.asarray(getattr(run, "path", run.regime))
-    known = path[path != NO_REGIME]
-    return np.where(path == NO_REGIME, known[0] if known.size else 0, path)
-
-
-def changepoints(regimes: NDArray[np.int64]) -> list[int]:
-    """Return the first index of each segment after the first."""
-    return [int(t) + 1 for t in np.flatnonzero(np.diff(regimes))]
+    known = run.path[run.path != NO_REGIME]
+    return np.where(run.path == NO_REGIME, known[0] if known.size else 0, run.path)
 
 
 def fill_covariates(x: Mapping[Any, Any], latest: Mapping[str, Any]) -> dict[str, Any]:

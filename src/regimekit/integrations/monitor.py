@@ -16,10 +16,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import regimekit as rk
-from regimekit.alerts import Alert, AlertEngine, Rule, Sample
+from regimekit.alerts import Alert, AlertEngine, Rule, Sample, samples
 from regimekit.core.exceptions import RegimekitError
 from regimekit.integrations._common import make_model
-from regimekit.results import CHANGES
 
 LEVEL = 0.9  # nominal coverage of the intervals
 STATUS_CODES = {"unknown": 0, "normal": 1, "fault": 2}  # for systems that store numbers only
@@ -121,40 +120,29 @@ class Monitor:
         if not len(values):
             return [], [], []
         run = self.model.run(np.asarray(values, dtype=float), level=LEVEL)
-        began = {event.time: event.since for event in run.events if event.kind in CHANGES}
+        statuses = {regime: status for regime, (_, status) in self.labels.items()}
         outputs, alerts = [], []
-        for i in range(len(run)):
-            output = self._output(run, i, times[i], float(run.anomaly_score[i]))
-            outputs.append(output)
-            alerts += self.engine.update(_sample(output, began.get(output.seq)))
-            self.rows += 1
+        for i, sample in enumerate(samples(run, self.rows, times, statuses)):
+            alerts += self.engine.update(sample)
+            outputs.append(self._output(run, i, sample))
+        self.rows += len(run)
         self.latest = outputs[-1]
-        alerts += self._check_forecast(outputs[-1])
+        alerts += self.engine.check_forecast(sample, self.model)
         return outputs, alerts, list(run.events)
 
-    def _output(self, run: rk.Run, i: int, at: float | None, score: float) -> Output:
-        regime = int(run.regime[i])
-        name, status = self.labels.get(regime, ("", "unknown"))
+    def _output(self, run: rk.Run, i: int, sample: Sample) -> Output:
         return Output(
-            seq=self.rows,
-            at=at,
-            y=float(run.y[i]),
+            seq=sample.seq,
+            at=sample.at,
+            y=sample.y,
             yhat=float(run.median[i]),
             yhat_lower=float(run.lower[i]),
             yhat_upper=float(run.upper[i]),
-            anomaly_score=score,
-            regime=regime,
+            anomaly_score=sample.anomaly_score,
+            regime=sample.regime,
             regime_probability=float(run.regime_probability[i]),
-            regime_status=status,
-            regime_name=name,
-        )
-
-    def _check_forecast(self, output: Output) -> list[Alert]:
-        if not self.engine.horizon:
-            return []
-        steps = list(self.model.forecast(self.engine.horizon))
-        return self.engine.update_forecast(
-            _sample(output), lambda q: [float(step.quantile(q)) for step in steps]
+            regime_status=sample.status,
+            regime_name=self.labels.get(sample.regime, ("", ""))[0],
         )
 
     def to_bytes(self) -> bytes:
@@ -197,18 +185,6 @@ class Monitor:
         model.advised = False
         monitor.model = model
         return monitor
-
-
-def _sample(output: Output, since: int | None = None) -> Sample:
-    return Sample(
-        output.seq,
-        output.at,
-        output.y,
-        output.anomaly_score,
-        output.regime,
-        output.regime_status,
-        since,
-    )
 
 
 def _to_json(output: Output) -> list[Any]:

@@ -22,13 +22,8 @@ import numpy as np
 
 import regimekit as rk
 from regimekit.core.model import Model
-from regimekit.integrations._common import (
-    NO_REGIME,
-    fill_covariates,
-    make_model,
-    regime_change,
-    require,
-)
+from regimekit.integrations._common import fill_covariates, make_model, require
+from regimekit.results import NO_REGIME
 
 require("river", "river")
 
@@ -138,10 +133,10 @@ class RegimeDriftDetector(_Wrapper, base.DriftDetector):
     def update(self, x: float) -> None:
         """Update the model and `drift_detected`."""
         step = self._update(x, None)
-        change = regime_change(step.events, self.regime)
+        change = next((event for event in step.events if event.is_change), None)
         self.regime, self._drift_detected = step.regime, change is not None
         if change is not None:
-            self.drift_since = int(getattr(change, "since", change.time))
+            self.drift_since = int(change.since)
 
 
 class RegimeAnomalyDetector(_Wrapper, base.AnomalyDetector):

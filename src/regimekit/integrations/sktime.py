@@ -7,13 +7,7 @@ from typing import Any, Self
 import numpy as np
 
 import regimekit as rk
-from regimekit.integrations._common import (
-    PickledAsBytes,
-    changepoints,
-    make_model,
-    regime_labels,
-    require,
-)
+from regimekit.integrations._common import PickledAsBytes, make_model, regime_labels, require
 
 require("sktime", "sktime", "skpro")
 
@@ -173,12 +167,13 @@ class _Detector(PickledAsBytes, BaseDetector):
 
     def _regimes(self, X: pd.DataFrame) -> Any:
         follows = X.index[0] > self._last
-        model = (
-            rk.from_bytes(self.model_.to_bytes())
-            if follows
-            else make_model(self.model, self.settings)
-        )
+        model = self.model_.copy() if follows else make_model(self.model, self.settings)
         return regime_labels(model.run(X.to_numpy(float)))
+
+
+def _starts(regimes: Any) -> list[int]:
+    """Return the first index of each segment."""
+    return [0, *(int(t) + 1 for t in np.flatnonzero(np.diff(regimes)))]
 
 
 class RegimeChangePoints(_Detector):
@@ -206,7 +201,7 @@ class RegimeChangePoints(_Detector):
     }
 
     def _predict(self, X: pd.DataFrame) -> pd.Series:
-        return pd.Series(changepoints(self._regimes(X)), dtype="int64")
+        return pd.Series(_starts(self._regimes(X))[1:], dtype="int64")
 
 
 class RegimeSegments(_Detector):
@@ -228,6 +223,6 @@ class RegimeSegments(_Detector):
 
     def _predict(self, X: pd.DataFrame) -> pd.DataFrame:
         regimes = self._regimes(X)
-        starts = [0, *changepoints(regimes)]
+        starts = _starts(regimes)
         spans = pd.IntervalIndex.from_breaks([*starts, len(regimes)], closed="left")
         return pd.DataFrame({"ilocs": spans, "labels": regimes[starts]})

@@ -66,7 +66,8 @@ def read_series(y: Any) -> Series:
     Raises:
         RegimekitError: if y is not numeric or has more than two dimensions.
     """
-    native = nw.from_native(y, pass_through=True, allow_series=True)
+    # An array needs no conversion; a service passes one for each request.
+    native = y if type(y) is np.ndarray else nw.from_native(y, pass_through=True, allow_series=True)
     index, backend, name = None, None, ""
     if isinstance(native, nw.DataFrame):
         native, index = _without_times(native)

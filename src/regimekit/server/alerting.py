@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, Engine, select
 
-from regimekit import RegimekitError, Run
-from regimekit.alerts import Alert, AlertEngine, Rule, Sample
+from regimekit import Run
+from regimekit.alerts import Alert, AlertEngine, Rule, Sample, samples
 from regimekit.alerts.rules import STALE
-from regimekit.results import CHANGES
 from regimekit.server.storage import alerts, outbox, streams
 from regimekit.server.storage.database import write_transaction
 from regimekit.server.storage.schema import streams as stream_table
@@ -33,13 +32,20 @@ _log = logging.getLogger("regimekit.server.alerts")
 class StreamAlerts:
     """The alert engine of one stream in a worker, after the stream's latest stored row."""
 
-    def __init__(self, engine: AlertEngine, ids: dict[str, int], statuses: dict[int, str]) -> None:
-        self._engine, self._ids, self._statuses = engine, ids, statuses
+    def __init__(
+        self, engine: AlertEngine, ids: dict[str, int], labels: streams.RegimeLabels
+    ) -> None:
+        self._engine, self._ids = engine, ids
+        self._statuses = {regime: label.status for regime, label in labels.items()}
         self._latest: Sample | None = None
 
     @classmethod
     def load(
-        cls, connection: Connection, stream: int, rules: list[alerts.StoredRule]
+        cls,
+        connection: Connection,
+        stream: int,
+        rules: list[alerts.StoredRule],
+        labels: streams.RegimeLabels,
     ) -> StreamAlerts | None:
         """Return the engine of a stream, or None if no rule applies to it."""
         query = select(stream_table.c.key).where(stream_table.c.id == stream)
@@ -55,7 +61,7 @@ class StreamAlerts:
             name: entry["state"] for name, entry in stored.items() if entry["id"] == ids.get(name)
         }
         engine = AlertEngine(key, [entry.rule for entry in own], state)
-        return cls(engine, ids, streams.regime_statuses(connection, stream))
+        return cls(engine, ids, labels)
 
     def process(
         self, start: int, rows: list[Observation], received: float, run: Run
@@ -68,32 +74,16 @@ class StreamAlerts:
             received: time of arrival in seconds since 1970.
             run: outputs of the model.
         """
+        times = [received if row.at is None else row.at for row in rows]
         found: list[Alert] = []
-        values = run.y if run.y.ndim == 1 else run.y[:, 0]
-        began = {event.time: event.since for event in run.events if event.kind in CHANGES}
-        columns = (values.tolist(), run.anomaly_score.tolist(), run.regime.tolist())
-        for seq, (row, y, score, regime) in enumerate(zip(rows, *columns, strict=True), start):
-            at = received if row.at is None else row.at
-            status = self._statuses.get(regime, "unknown")
-            sample = self._latest = Sample(seq, at, y, score, regime, status, began.get(seq))
+        for sample in samples(run, start, times, self._statuses):
+            self._latest = sample
             found += self._engine.update(sample)
         return found
 
     def process_forecast(self, model: Any) -> list[Alert]:
         """Return the alerts that the forecast after the latest processed row opens or resolves."""
-        if not self._engine.horizon or self._latest is None:
-            return []
-        try:
-            steps = list(model.forecast(self._engine.horizon))
-        except RegimekitError:
-            # The model needs covariates of the future, or forecasts one step only.
-            return []
-
-        def quantiles(q: float) -> list[float]:
-            values = (step.quantile(q) for step in steps)
-            return [float(value[0] if getattr(value, "ndim", 0) else value) for value in values]
-
-        return self._engine.update_forecast(self._latest, quantiles)
+        return [] if self._latest is None else self._engine.check_forecast(self._latest, model)
 
     def state(self) -> str:
         """Return the state to store, as JSON."""

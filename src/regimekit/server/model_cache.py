@@ -33,7 +33,7 @@ from regimekit.server.storage import alerts
 from regimekit.server.storage.alerts import StoredRule
 from regimekit.server.storage.observations import select_rows, stored_ids
 from regimekit.server.storage.schema import snapshots, streams
-from regimekit.server.storage.streams import regime_names, regime_statuses
+from regimekit.server.storage.streams import regime_labels
 
 _REPLAY_ROWS = 500  # observations per step of a replay
 _PART_ROWS = 200  # observations of a batch between two looks at the clock
@@ -97,6 +97,7 @@ class ModelCache:
         self._batch_seconds = batch_seconds
         self._snapshot_every = snapshot_every
         self._models: OrderedDict[int, CachedModel] = OrderedDict()
+        self._bytes = 0  # sum of the sizes of the models
         self.evicted: list[StoredModel] = []
         self.replayed = 0
         self.differing = 0
@@ -111,19 +112,19 @@ class ModelCache:
         """
         if stream not in self._models:
             self._models[stream] = self._load(stream, generation)
+            self._bytes += self._models[stream].size
         self._models.move_to_end(stream)
         # The model that is in use stays, however large it is.
-        while len(self._models) > 1 and self._is_full():
+        while len(self._models) > 1 and (
+            len(self._models) > self._capacity or self._bytes > self._capacity_bytes
+        ):
             self._evict()
         return self._models[stream]
 
-    def _is_full(self) -> bool:
-        size = sum(cached.size for cached in self._models.values())
-        return len(self._models) > self._capacity or size > self._capacity_bytes
-
     def drop(self, stream: int) -> None:
         """Discard the model in memory; the next `get` loads it again."""
-        self._models.pop(stream, None)
+        if (cached := self._models.pop(stream, None)) is not None:
+            self._bytes -= cached.size
 
     def evict_all(self) -> None:
         """Remove all models from memory, with a snapshot of each that changed."""
@@ -132,6 +133,7 @@ class ModelCache:
 
     def _evict(self) -> None:
         stream, cached = self._models.popitem(last=False)
+        self._bytes -= cached.size
         if cached.seq > cached.snapshot:
             data = cached.model.to_bytes()
             self.evicted.append(StoredModel(stream, cached.seq, data, cached.generation))
@@ -147,6 +149,8 @@ class ModelCache:
         cached.latest = -math.inf if row.last_at is None else row.last_at
         while cached.seq < row.n_rows:
             self._replay(stream, cached)
+        # The advice of a run addresses people who read its output.
+        cached.model.advised = False
         cached.size = cached.model.state_bytes()
         return cached
 
@@ -201,7 +205,9 @@ class ModelCache:
         elif change is not None and cached.seq - cached.snapshot >= self._snapshot_every:
             change.snapshot = cached.model.to_bytes()
             cached.snapshot = cached.seq
-            cached.size = cached.model.state_bytes()
+            size = cached.model.state_bytes()
+            self._bytes += size - cached.size
+            cached.size = size
         return UpdateResult(
             results,
             change,
@@ -217,15 +223,9 @@ class ModelCache:
         with self._engine.connect() as connection:
             if self._policy != policy:
                 self._rules, self._policy = alerts.list_rules(connection), policy
-            cached.alerts = StreamAlerts.load(connection, stream, self._rules)
-            names = regime_names(connection, stream)
-            statuses = regime_statuses(connection, stream)
-        cached.model.set_regime_labels(
-            {
-                regime: (names.get(regime, ("", ""))[0], statuses.get(regime, "unknown"))
-                for regime in {*names, *statuses}
-            }
-        )
+            labels = regime_labels(connection, stream)
+            cached.alerts = StreamAlerts.load(connection, stream, self._rules, labels)
+        cached.model.set_regime_labels({i: (own.name, own.status) for i, own in labels.items()})
         cached.policy = policy
 
 

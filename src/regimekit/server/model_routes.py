@@ -98,37 +98,30 @@ async def get_regimes(stream: ReadableStream, service: RunningService) -> Regime
 
 
 async def _regimes(service: Service, stream: Stream) -> list[RegimeInfo]:
-    found, ((names, statuses), stays) = await asyncio.gather(
-        _call(service, stream, "regimes"), service.read(_stored_regimes, stream)
+    found, labels, stays = await asyncio.gather(
+        _call(service, stream, "regimes"),
+        service.read(streams.regime_labels, stream.id),
+        service.read(observations.regime_statistics, stream),
     )
     known = {regime["id"]: regime for regime in found}
-    ids = sorted({*known, *stays, *names, *statuses} - {-1})
     return [
-        _regime_info(
-            i, known.get(i), stays.get(i), (*names.get(i, ("", "")), statuses.get(i, "unknown"))
-        )
-        for i in ids
+        _regime_info(i, known.get(i), stays.get(i), labels.get(i, streams.NO_LABEL))
+        for i in sorted({*known, *stays, *labels} - {-1})
     ]
-
-
-def _stored_regimes(connection: Connection, stream: Stream) -> tuple[Any, Any]:
-    names = streams.regime_names(connection, stream.id)
-    statuses = streams.regime_statuses(connection, stream.id)
-    return (names, statuses), observations.regime_statistics(connection, stream)
 
 
 def _regime_info(
     regime: int,
     known: dict[str, Any] | None,
     stays: dict[str, Any] | None,
-    label: tuple[str, str, str],
+    label: streams.RegimeLabel,
 ) -> RegimeInfo:
     stays = stays or {"lengths": [], "next": {}, "sample": []}
     return RegimeInfo(
         id=regime,
-        name=label[0] or None,
-        note=label[1],
-        status=label[2],
+        name=label.name or None,
+        note=label.note,
+        status=label.status,
         remembered=known is not None,
         times=len(stays["lengths"]),
         usual_length=statistics.median(stays["lengths"]) if stays["lengths"] else None,

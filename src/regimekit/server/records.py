@@ -23,9 +23,6 @@ from regimekit.server.storage import observations, streams
 from regimekit.server.storage.schema import INTEGER_OUTPUTS, OUTPUTS, VECTOR_OUTPUTS
 from regimekit.server.storage.streams import Stream
 
-# Some models emit this event next to "regime opened" or "regime returned".
-_REDUNDANT_EVENT = "regime switched"
-
 
 class RequestError(Exception):
     """A request cannot be fulfilled; the message becomes the body of the response.
@@ -234,9 +231,8 @@ def stream_change(
         about = (stream, seq, row.id, row.time, row.at, received, y, _json(row.x), _json(wide))
         change.rows.append((*about, *outputs))
     change.events = [
-        (event.time, _since(event), event.kind, event.regime, event.previous, received)
+        (event.time, int(event.since), event.kind, event.regime, event.previous, received)
         for event in run.events
-        if event.kind != _REDUNDANT_EVENT
     ]
     change.segments = _segments(start, run, regime)
     change.outliers = int(run.outlier.sum())
@@ -277,14 +273,9 @@ def _json(value: Any) -> str | None:
     return None if value is None else json.dumps(value, separators=(",", ":"))
 
 
-def _since(event: Event) -> int:
-    """Return the first observation that an event applies to."""
-    return int(getattr(event, "since", event.time))
-
-
 def _segments(start: int, run: Run, regime: int) -> list[tuple[int, int]]:
     """Return the changes of regime, dated to the first observation of the new regime."""
-    dated = {event.time: _since(event) for event in run.events if event.regime != event.previous}
+    dated = {event.time: int(event.since) for event in run.events if event.regime != event.previous}
     found: list[tuple[int, int]] = []
     for seq, current in enumerate(run.regime.tolist(), start):
         if current != regime:

@@ -107,7 +107,7 @@ def stream_infos(connection: Connection, found: list[Stream]) -> list[StreamInfo
 def _stream_info(connection: Connection, stream: Stream, more: dict[str, Any]) -> StreamInfo:
     rows = observations.latest(connection, stream, _SPARKLINE_ROWS)
     last = streams.list_events(connection, stream.id, 0, "-outlier", 1, newest=True)
-    names = streams.regime_names(connection, stream.id)
+    labels = streams.regime_labels(connection, stream.id)
     return StreamInfo(
         key=stream.key,
         model=stream.model,
@@ -118,7 +118,7 @@ def _stream_info(connection: Connection, stream: Stream, more: dict[str, Any]) -
         outliers=stream.n_outliers,
         regimes=stream.n_regimes,
         regime=stream.regime,
-        regime_name=names.get(stream.regime, ("", ""))[0] or None,
+        regime_name=labels.get(stream.regime, streams.NO_LABEL).name or None,
         change_probability=stream.change_probability,
         last_received=stream.last_received,
         last_time=stream.last_at,
@@ -264,7 +264,7 @@ async def name_regime(
 
     A rule of kind "fault" alerts while the stream is in a regime with status "fault".
     """
-    label = (body.name, body.note, body.status)
-    await service.write(streams.label_regime, stream.id, regime, *label)
+    label = streams.RegimeLabel(body.name, body.note, body.status)
+    await service.write(streams.label_regime, stream.id, regime, label)
     service.policy_changed()
     service.broker.notify(stream.id)

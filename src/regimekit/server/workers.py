@@ -179,7 +179,7 @@ class Worker:
                 raise RegimekitError("The stream has no observations; send observations first.")
             start = max(0, row.n_rows - _REPORT_ROWS)
             run, times = records.stored_run(connection, row, start)
-            names = streams.regime_names(connection, stream)
+            labels = streams.regime_labels(connection, stream)
         return render(
             run=run,
             model=model,
@@ -187,7 +187,7 @@ class Worker:
             times=times,
             title=key,
             horizon=_REPORT_HORIZON,
-            regime_names={regime: name for regime, (name, _) in names.items() if name},
+            regime_names={regime: own.name for regime, own in labels.items() if own.name},
             warnings=[f"The report shows the latest {_REPORT_ROWS} observations."] if start else [],
         )
 

@@ -113,8 +113,7 @@ def _configure_sqlite(connection: Any, _: Any) -> None:
 
 
 def _begin_sqlite(connection: Connection) -> None:
-    if begin := connection.get_execution_options().get("begin", "BEGIN"):
-        connection.exec_driver_sql(begin)
+    connection.exec_driver_sql(connection.get_execution_options().get("begin", "BEGIN"))
 
 
 @contextmanager
@@ -129,7 +128,7 @@ def write_transaction(engine: Engine) -> Iterator[Connection]:
         yield connection
 
 
-def placeholder(connection: Connection) -> str:
+def placeholder(connection: Connection | Engine) -> str:
     """Return the mark of a parameter in SQL that is passed to the driver as it is."""
     return "?" if connection.dialect.name == "sqlite" else "%s"
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+from contextlib import closing
 from typing import Any
 
 from sqlalchemy import Connection, Engine, Integer, Row, cast, func, select
@@ -17,7 +18,7 @@ from regimekit.server.config import INTERVAL_LEVEL
 from regimekit.server.storage.database import placeholder
 from regimekit.server.storage.schema import observations as o
 from regimekit.server.storage.schema import segments
-from regimekit.server.storage.streams import RegimeNames, Stream, regime_names
+from regimekit.server.storage.streams import NO_LABEL, RegimeLabels, Stream, regime_labels
 
 _SAMPLE_ROWS = 60  # latest values that illustrate a regime
 _IDS_PER_QUERY = 400  # below the parameter limit of SQLite
@@ -34,30 +35,31 @@ def stored_ids(engine: Engine, stream: int, ids: list[str]) -> set[str]:
     stored: set[str] = set()
     if not ids:
         return stored
-    # Every request asks: without a transaction, and in SQL that needs no compilation.
-    with engine.connect().execution_options(begin="") as connection:
-        mark = placeholder(connection)
+    # Every request asks: a cursor of the driver costs a fifth of a query through SQLAlchemy.
+    mark = placeholder(engine)
+    with closing(engine.raw_connection()) as connection:
+        cursor = connection.cursor()
         for i in range(0, len(ids), _IDS_PER_QUERY):
             part = ids[i : i + _IDS_PER_QUERY]
             marks = ", ".join([mark] * len(part))
             query = f"SELECT id FROM observations WHERE stream = {mark} AND id IN ({marks})"
-            found = connection.exec_driver_sql(query, (stream, *part))
-            stored.update(row[0] for row in found)
+            cursor.execute(query, (stream, *part))
+            stored.update(row[0] for row in cursor.fetchall())
     return stored
 
 
 def window(connection: Connection, stream: int, start: int, end: int) -> list[dict[str, Any]]:
     """Return the observations of a window as the API shows them."""
-    names = regime_names(connection, stream)
-    return [_row_dict(row, names) for row in select_rows(connection, stream, start, end)]
+    labels = regime_labels(connection, stream)
+    return [_row_dict(row, labels) for row in select_rows(connection, stream, start, end)]
 
 
-def _row_dict(row: Row[Any], names: RegimeNames) -> dict[str, Any]:
+def _row_dict(row: Row[Any], labels: RegimeLabels) -> dict[str, Any]:
     fields = row._mapping
     shown = {name: _finite(fields[name]) for name in fields if name not in ("stream", "vector")}
     shown["x"] = json.loads(row.x) if row.x else None
     shown["outlier"] = bool(row.outlier)
-    shown["regime_name"] = names.get(row.regime, (None, ""))[0] or None
+    shown["regime_name"] = labels.get(row.regime, NO_LABEL).name or None
     for name, values in (json.loads(row.vector) if row.vector else {}).items():
         shown[name] = None if values is None else [_finite(value) for value in values]
     return shown

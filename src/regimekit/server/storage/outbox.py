@@ -19,7 +19,7 @@ from regimekit.alerts.messages import MESSAGE_KINDS, json_payload, message_kind
 from regimekit.results import OPENED, OUTLIER, PRUNED, RETURNED
 from regimekit.server.storage import alerts
 from regimekit.server.storage.schema import EVENT_COLUMNS, deliveries, streams, webhooks
-from regimekit.server.storage.streams import event_dict, event_times, regime_names
+from regimekit.server.storage.streams import event_dict, event_times, regime_labels
 
 EVENT_KINDS = (OPENED, RETURNED, PRUNED, OUTLIER)
 KINDS = (*EVENT_KINDS, *MESSAGE_KINDS)  # what a webhook can subscribe to
@@ -104,9 +104,9 @@ def enqueue(connection: Connection, events: list[tuple[Any, ...]]) -> None:
         key = keys[fields["stream"]]
         for hook in hooks:
             if key.startswith(hook.prefix) and _subscribes(hook, fields["kind"]):
-                names = regime_names(connection, fields["stream"])
+                labels = regime_labels(connection, fields["stream"])
                 times = event_times(connection, fields["stream"], [fields])
-                body = json.dumps({"stream": key} | event_dict(fields, names, times))
+                body = json.dumps({"stream": key} | event_dict(fields, labels, times))
                 messages.append({"webhook": hook.id, "body": body, "attempts": 0, "due": now})
     if messages:
         connection.execute(insert(deliveries), messages)

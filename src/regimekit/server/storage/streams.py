@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Row, delete, false, func, insert, or_, select, update
 
+from regimekit.results import UNKNOWN
 from regimekit.server.storage import schema
 from regimekit.server.storage.schema import events, observations, streams
 
-RegimeNames = dict[int, tuple[str, str]]  # regime id -> (name, note)
 _PLACES = {"seq": "time", "since": "since_time"}  # fields of an event: position -> its time
 _MAX_PARAMETERS = 400  # below the limit of SQLite
 
@@ -22,6 +22,18 @@ _SORT_KEYS = {
     "change": func.coalesce(streams.c.change_probability, -1).desc(),
     "rows": streams.c.n_rows.desc(),
 }
+
+
+class RegimeLabel(NamedTuple):
+    """Name, note and status ("unknown", "normal" or "fault") that a user gave to a regime."""
+
+    name: str = ""
+    note: str = ""
+    status: str = UNKNOWN
+
+
+NO_LABEL = RegimeLabel()
+RegimeLabels = dict[int, RegimeLabel]  # by regime id
 
 
 class Stream(NamedTuple):
@@ -117,29 +129,20 @@ def totals(connection: Connection) -> tuple[int, int]:
     return int(row[0]), int(row[1] or 0)
 
 
-def regime_names(connection: Connection, stream: int) -> RegimeNames:
-    """Return name and note of each regime that has one."""
+def regime_labels(connection: Connection, stream: int) -> RegimeLabels:
+    """Return the labels of the regimes that have one."""
     table = schema.regime_names
     found = connection.execute(select(table).where(table.c.stream == stream))
-    return {row.regime: (row.name, row.note) for row in found}
+    return {row.regime: RegimeLabel(row.name, row.note, row.status) for row in found}
 
 
-def regime_statuses(connection: Connection, stream: int) -> dict[int, str]:
-    """Return the status of each regime that has one: "normal" or "fault"."""
-    table = schema.regime_names
-    query = select(table.c.regime, table.c.status).where(table.c.stream == stream)
-    return {regime: status for regime, status in connection.execute(query) if status != "unknown"}
-
-
-def label_regime(
-    connection: Connection, stream: int, regime: int, name: str, note: str, status: str
-) -> None:
-    """Set name, note and status of a regime; if none of them is given, remove the label."""
+def label_regime(connection: Connection, stream: int, regime: int, label: RegimeLabel) -> None:
+    """Label a regime; the empty label removes it."""
     table = schema.regime_names
     row = {"stream": stream, "regime": regime}
     connection.execute(delete(table).filter_by(**row))
-    if name or note or status != "unknown":
-        connection.execute(insert(table).values(name=name, note=note, status=status, **row))
+    if label != NO_LABEL:
+        connection.execute(insert(table).values(**row, **label._asdict()))
 
 
 def list_events(
@@ -161,9 +164,9 @@ def list_events(
         query = query.where(events.c.kind != kind[1:] if excluded else events.c.kind == kind)
     order = events.c.number.desc() if newest else events.c.number
     found = connection.execute(query.order_by(order).limit(limit)).all()
-    names = regime_names(connection, stream)
+    labels = regime_labels(connection, stream)
     times = event_times(connection, stream, [row._mapping for row in found])
-    shown = [event_dict(row._mapping, names, times) for row in found]
+    shown = [event_dict(row._mapping, labels, times) for row in found]
     return shown[::-1] if newest else shown
 
 
@@ -181,14 +184,14 @@ def event_times(
 
 
 def event_dict(
-    row: Mapping[Any, Any], names: RegimeNames, times: Mapping[int, str | None]
+    row: Mapping[Any, Any], labels: RegimeLabels, times: Mapping[int, str | None]
 ) -> dict[str, Any]:
     """Return an event as the API shows it, with times and the names of its regimes."""
     shown = {name: row[name] for name in row if name != "stream"}
     shown |= {field: times.get(row[place]) for place, field in _PLACES.items()}
     for field in ("regime", "previous"):
-        name, note = names.get(shown[field], ("", ""))
-        shown |= {f"{field}_name": name or None, f"{field}_note": note or None}
+        label = labels.get(shown[field], NO_LABEL)
+        shown |= {f"{field}_name": label.name or None, f"{field}_note": label.note or None}
     return shown
 
 
