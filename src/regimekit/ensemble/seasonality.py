@@ -4,6 +4,9 @@ Values are replaced by their ranks in the window, a slow level is removed, and p
 autocorrelation that are significant and exceed their neighbours are proposed. Periods of clocks
 and calendars need less evidence than others, and those suggested by the time stamps of the stream
 still less. A proposed season becomes a member; its weight in the ensemble depends on its forecasts.
+
+If days of hours or of half hours are found, weeks are tested directly: after the mean day is
+removed, values one week apart must be more alike than those a smaller number of days apart.
 """
 
 from __future__ import annotations
@@ -18,6 +21,8 @@ CYCLES, SURE = 3.0, 4.5  # least number of cycles; standard errors above zero
 CALENDAR = (4, 7, 12, 24, 48, 52, 96, 144, 168, 288)  # quarters, days, months, hours, parts of them
 CALENDAR_CYCLES, CALENDAR_SURE = 2.2, 3.0  # the latter of values; of steps it must be as sure
 TOLD_CYCLES, TOLD_SURE = (1.4, 2.0), 2.0  # of the first suggested season, and of a further one
+DAYS, WEEK = (24, 48), 7  # observations per day, and days per week
+WEEK_LEAST = 0.1  # least difference of the correlations
 _FEWEST = 5  # pairs of steps one season apart
 _PLAIN, _STEPS = 0.4, 0.15  # least correlation of values, and of steps from one to the next
 
@@ -37,7 +42,7 @@ def propose(values: Array, most: int = 2, named: tuple[int, ...] = ()) -> list[i
     """
     if np.isfinite(values).sum() < (2 if named else LEAST):
         return []
-    z = _flat_ranks(values)
+    z = ranks = _flat_ranks(values)
     found: list[int] = []
     for period in sorted(named):
         if len(found) < most and _supported(z, period, TOLD_CYCLES[bool(found)]):
@@ -49,7 +54,42 @@ def propose(values: Array, most: int = 2, named: tuple[int, ...] = ()) -> list[i
             break
         found.append(period)
         z = _without(z, period)
+    return found if named or most < 2 else _with_weeks(ranks, found)
+
+
+def _with_weeks(z: Array, found: list[int]) -> list[int]:
+    """Return the day and the week if both are found in the ranks, else the periods given."""
+    for day in DAYS:
+        week = WEEK * day
+        if week in found or (day in found and _has_weeks(z, day, week)):
+            return [day, week]
     return found
+
+
+def _has_weeks(z: Array, day: int, week: int) -> bool:
+    """Return whether values one week apart are more alike than those other days apart.
+
+    With x the ranks less their mean day, a day d, and w the observations of a week, the mean of
+
+        x_t (x_{t-w} - mean of x_{t-d}, x_{t-2d}, .., x_{t-6d})
+
+    must be positive by three standard errors of its daily means. The same is tested on the
+    innovations of a first-order autoregression of x, for streams that drift.
+    """
+    if z.size < CALENDAR_CYCLES * week:
+        return False
+    rest = _without(z, day)
+    rest -= rest.mean()
+    slope = float(rest[1:] @ rest[:-1]) / max(float(rest @ rest), 1e-300)
+    for x in (rest, rest[1:] - slope * rest[:-1]):
+        others = sum(x[week - k : x.size - k] for k in range(day, week, day)) / (WEEK - 1)
+        product = x[week:] * (x[:-week] - others)
+        n_days = product.size // day
+        excess = product[product.size - n_days * day :].reshape(n_days, day).mean(axis=1)
+        mean, error = float(excess.mean()), float(excess.std(ddof=1)) / np.sqrt(n_days)
+        if mean > max(CALENDAR_SURE * error, WEEK_LEAST * float(x @ x) / x.size):
+            return True
+    return False
 
 
 def dominant(values: Array, shortest: int, cycles: int) -> int:
