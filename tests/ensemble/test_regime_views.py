@@ -197,6 +197,17 @@ def test_a_periodic_stream_that_keeps_its_shape(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+def test_a_long_season_with_autocorrelated_noise_is_periodic(seed: int) -> None:
+    """Noise makes peaks of the autocorrelation at lags far below the period."""
+    rng = np.random.default_rng(seed)
+    y = 3 * np.sin(2 * np.pi * np.arange(2600) / 288) + ar(rng, 2600, 0.5)
+    view = ShapeView(1)
+    for t, value in enumerate(y):
+        view.observe(value, t)
+    assert abs(view.period - 288) <= 15 and view.view.n_changes == 0
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 def test_levels_of_a_season_are_shapes(seed: int) -> None:
     rng = np.random.default_rng(seed)
     y = 6 * np.sin(2 * np.pi * np.arange(1200) / 24) + ar(rng, 1200, 0.6)

@@ -111,7 +111,11 @@ def dominant(values: Array, shortest: int, cycles: int) -> int:
     rho, _ = _autocorrelation(z - z.mean())
     lag = np.arange(rho.size)
     possible = (lag >= shortest) & (lag <= z.size / cycles)
-    return _plain_peak(rho, np.where(possible, _PLAIN, np.inf), [])
+    # Noise makes small peaks on the first slope of a long, smooth season.
+    possible &= rho - np.minimum.accumulate(rho) > _PLAIN
+    period = _plain_peak(rho, np.where(possible, _PLAIN, np.inf), [])
+    near = rho[period : period + period // 4 + 1]
+    return period + int(np.argmax(near)) if period else 0
 
 
 def _supported(z: Array, period: int, cycles: float) -> bool:

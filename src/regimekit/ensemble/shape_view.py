@@ -1,9 +1,9 @@
 """Regimes of shape: what the periods of a periodic stream look like.
 
 A stream is periodic if the autocorrelation of its ranks says so (`seasonality.dominant`), which is
-asked at rows 128, 256, .., 2048, and every 2048 rows from then on. Then, once per period, the
-latest four periods are described by six numbers: the mean of the two in the middle that belong to
-one period, and the log power in five bands of the spectrum of the windowed, centred rows
+tested at rows 96, 128, 192, .., 1536, 2048, and every 512 rows from then on. Then, once per period,
+the latest four periods are described by six numbers: the mean of the two in the middle that belong
+to one period, and the log power in five bands of the spectrum of the windowed, centred rows
 
     below the period   around it (it is in the second band)   2   4   8 times and faster
 
@@ -32,7 +32,9 @@ SHORTEST, LONGEST = 8, CAPACITY // CYCLES  # periods, in rows
 PERIODS = 4  # in a window
 BANDS = 5
 COST = 20.0  # nats of a change or a new regime; twice that of levels: windows overlap
+# Rows at which a period is searched for first, and rows between two searches in the long run.
 _FIRST = cython.declare(cython.longlong, 128)
+_EVERY = cython.declare(cython.longlong, 512)
 _CAPACITY = cython.declare(cython.Py_ssize_t, CAPACITY)
 _PERIODS = cython.declare(cython.Py_ssize_t, PERIODS)
 _BANDS = cython.declare(cython.Py_ssize_t, BANDS)
@@ -146,7 +148,9 @@ class ShapeView:
         """Return whether a period is searched for at this row."""
         n: cython.longlong = self.count
         if n >= _CAPACITY:
-            return n % _CAPACITY == 0
+            return n % _EVERY == 0
+        if n % 3 == 0:
+            n = 4 * n // 3
         return n >= _FIRST and n & (n - 1) == 0
 
     def push(self, y):
