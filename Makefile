@@ -9,7 +9,7 @@ UNCOMPILED_TESTS := tests/ihmm/test_hdp.py tests/ihmm/test_resampling.py \
   tests/ihmm/test_linear_gaussian.py tests/ihmm/test_label_matching.py tests/ihmm/test_batch_schedule.py tests/ihmm/test_work.py
 
 .PHONY: venv demo test check lint types imports uncompiled coverage checked bench bench-public bench-venv soak soak-model soak-serve fuzz \
-  tune replay reproduce quick docs site dist wheel-test lock clean
+  tune replay evidence reproduce quick docs site dist wheel-test lock clean
 
 # The demo needs less than the tools of development, which go into the same .venv later.
 venv: .venv/.made
@@ -105,6 +105,12 @@ tune: venv
 # After a change that should change no number: one seed of everything, and the rest is carried over.
 replay: venv
 	$(BIN)/python -m paper replay --jobs 2 --out docs/reproduction
+
+# All evidence in order, from one command: settings, tables, figures, measured pages, benchmarks. What is up
+# to date is not run again, and a stopped call is continued by the next. PLAN=1 prints the stages and their
+# cost, QUICK=1 runs each at its smallest size without changing a page, ONLY="tune tables" some of them.
+evidence: $(if $(PLAN)$(QUICK),venv,venv bench-venv)
+	$(BIN)/python -m paper evidence $(if $(PLAN),--plan) $(if $(QUICK),--quick) $(if $(ONLY),--only $(ONLY))
 
 reproduce: tune
 	$(BIN)/regimekit reproduce all --runs $(RUNS) --jobs 2 --out docs/reproduction

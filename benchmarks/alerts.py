@@ -1,6 +1,6 @@
 """Alert fatigue on the series of the Numenta Anomaly Benchmark: how many alerts, how many true.
 
-    python -m benchmarks.alerts [--cache FOLDER] [--model auto]
+    python -m benchmarks.alerts [--cache FOLDER] [--model auto] [--only NAME]
 
 Each series runs once through the model with default settings; its anomaly scores and regimes are
 stored in the cache. The default rules of `regimekit.alerts` are applied row by row, as the service
@@ -124,6 +124,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cache", type=Path, default=Path("build/alerts"))
     parser.add_argument("--model", default="auto")
+    parser.add_argument("--only", default="", help="part of the name of the series")
     given = parser.parse_args()
     given.cache.mkdir(parents=True, exist_ok=True)
     folder = Path(os.environ["REGIMEKIT_DATA"]) / "nab"
@@ -132,7 +133,7 @@ def main() -> None:
     scored: list[tuple[np.ndarray, list[tuple[int, int]]]] = []
     for name in sorted(labels):
         file = folder / f"{name}.gz"
-        if not file.exists():
+        if not file.exists() or given.only not in name:
             continue
         y, times = read_series(file)
         windows = true_windows(times, labels[name])

@@ -1,6 +1,6 @@
 """How many bursts open a regime: the table of docs/robustness.md.
 
-    python -m benchmarks.bursts
+    python -m benchmarks.bursts [--runs 60]
 
 A regime of variance 1 has lasted for 20 batches; then come `length` observations `height`
 standard deviations away, at every place in the batch in turn, and two ordinary batches. A burst
@@ -9,6 +9,7 @@ counts when a regime other than the present one is reported at any moment.
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Iterator
 from functools import cache
 from typing import Any
@@ -62,8 +63,8 @@ def opens(
     return any(model.update(value).regime != present for value in y)
 
 
-def table(batches: tuple[int, ...] = (4, 6, 8)) -> Iterator[str]:
-    """Openings out of RUNS, as lines of Markdown."""
+def table(batches: tuple[int, ...] = (4, 6, 8), runs: int = RUNS) -> Iterator[str]:
+    """Openings out of the runs, as lines of Markdown."""
     heads = [f"{height:g} sd" for height in HEIGHTS]
     yield _row(["B", "weight", "prior_var", "length", *heads])
     yield _row(["---"] * 9)
@@ -72,7 +73,7 @@ def table(batches: tuple[int, ...] = (4, 6, 8)) -> Iterator[str]:
             name = "imq, c = 2" if "threshold" in chosen else "contamination"
             for length in range(max(batch // 2 - 1, 1), batch // 2 + 2):
                 counts = [
-                    sum(opens(batch, length, height, k, **chosen) for k in range(RUNS))
+                    sum(opens(batch, length, height, k, **chosen) for k in range(runs))
                     for height in HEIGHTS
                 ]
                 yield _row([batch, name, f"{chosen['prior_var']:g}", length, *counts])
@@ -83,5 +84,7 @@ def _row(cells: list[Any]) -> str:
 
 
 if __name__ == "__main__":
-    for line in table():
+    options = argparse.ArgumentParser(prog="python -m benchmarks.bursts")
+    options.add_argument("--runs", type=int, default=RUNS)
+    for line in table(runs=options.parse_args().runs):
         print(line, flush=True)

@@ -14,6 +14,7 @@ import numpy as np
 
 import regimekit as rk
 from benchmarks.untuned import Array, Question, ask_all
+from regimekit.ensemble.model import Auto
 
 YEAR, MONTHS = 12, 60
 Made = Callable[[Array, Array, Array], Array]  # from months, a season and noise
@@ -39,7 +40,7 @@ def months(made: Made, seed: int) -> Array:
     return made(t.astype(float), (profile - profile.mean())[t % YEAR], noise)
 
 
-def follow(model: rk.bank.Auto, y: Array) -> float:
+def follow(model: Auto, y: Array) -> float:
     """CRPS after the first year."""
     forecasts = []
     for value in y:
@@ -54,9 +55,7 @@ def compare(made: Made, seed: int) -> dict[str, float]:
     ratio = follow(given, y) / follow(plain, y)
     models = {"season given": given, "season not given": plain}
     found = {
-        f"share of runs with the season in use, {name}": float(
-            model.stream is not None and YEAR in model.stream.seasons
-        )
+        f"share of runs with the season in use, {name}": float(YEAR in model.engine.seasons)
         for name, model in models.items()
     }
     return {"CRPS, season given over not given": ratio} | found

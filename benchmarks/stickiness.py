@@ -1,4 +1,4 @@
-"""`python -m benchmarks.stickiness`: a batch B against a finite bias kappa, side by side.
+"""`python -m benchmarks.stickiness [--seeds 5]`: a batch B against a finite bias kappa.
 
 Both say that regimes last. A batch decides once for B observations; kappa adds to the odds of
 staying at every decision. Streams: the iid regimes with bursts, Gaussian and t noise, seeds 0 .. 4.
@@ -6,6 +6,7 @@ staying at every decision. Streams: the iid regimes with bursts, Gaussian and t 
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Iterator
 
 import numpy as np
@@ -15,7 +16,7 @@ from rich.table import Table
 
 import regimekit as rk
 
-SEEDS = range(5)
+SEEDS = 5
 SETTINGS = [(b, kappa) for b in (1, 3, 6) for kappa in (0.0, 10.0, 100.0)]
 
 
@@ -32,18 +33,21 @@ def cell(batch: int, kappa: float, noise: str, seed: int) -> tuple[float, ...]:
     )
 
 
-def rows() -> Iterator[list[str]]:
+def rows(seeds: int) -> Iterator[list[str]]:
     """One row of means over the seeds per setting and noise."""
-    tasks = [(b, k, noise, s) for b, k in SETTINGS for noise in ("gauss", "t") for s in SEEDS]
+    cells = [(b, k, noise) for b, k in SETTINGS for noise in ("gauss", "t")]
+    tasks = [(*one, s) for one in cells for s in range(seeds)]
     results = iter(Parallel(n_jobs=2)(delayed(cell)(*task) for task in tasks))
     for b, kappa in SETTINGS:
         for noise in ("gauss", "t"):
-            mean = np.mean([next(results) for _ in SEEDS], axis=0)
+            mean = np.mean([next(results) for _ in range(seeds)], axis=0)
             yield [str(b), f"{kappa:g}", noise, *(f"{value:.2f}" for value in mean)]
 
 
 if __name__ == "__main__":
+    options = argparse.ArgumentParser(prog="python -m benchmarks.stickiness")
+    options.add_argument("--seeds", type=int, default=SEEDS)
     table = Table("B", "kappa", "noise", "regimes", "switches / true", "ARI", "RMSE", box=None)
-    for row in rows():
+    for row in rows(options.parse_args().seeds):
         table.add_row(*row)
     Console().print(table)

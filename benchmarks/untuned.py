@@ -21,6 +21,8 @@ from scipy import stats
 import regimekit as rk
 from regimekit.preprocessing.scaling import measure
 
+BY_HAND = "<!-- by hand -->"  # what follows it in a page is not generated
+
 Array = NDArray[np.float64]
 UNITS = {"prior_var": 100.0, "noise_shape": 5.0, "noise_scale": 5.0}  # noise about 1, unknown
 RUN_THRESHOLD = 2  # as in the paper's tables
@@ -261,7 +263,14 @@ def ask_all(questions: dict[str, Question], module: str, title: str, seeds: int)
         made = f"regimekit {rk.__version__}, Python {platform.python_version()}, "
         made += f"NumPy {np.__version__}, seeds 0 .. n - 1"
         reference = f"Made by `python -m {module} --out FILE` with {made}.\n\n"
-        given.out.write_text(f"# {title}\n\n{reference}" + "\n".join(lines) + "\n", "utf-8")
+        write_page(given.out, f"# {title}\n\n{reference}" + "\n".join(lines) + "\n")
+
+
+def write_page(path: Path, made: str) -> None:
+    """Write a page; what follows the line `BY_HAND` in the present one stays."""
+    before = path.read_text("utf-8") if path.exists() else ""
+    _, mark, kept = before.partition(BY_HAND)
+    path.write_text(f"{made}\n{mark}{kept}" if mark else made, "utf-8")
 
 
 if __name__ == "__main__":

@@ -38,6 +38,7 @@ from numpy.typing import ArrayLike
 from regimekit.core.maker import Pair, Rules, Terms
 from regimekit.ihmm.deviations import Rule
 from regimekit.ihmm.model import RegimeModel
+from regimekit.ihmm.settings import WeightFunction
 
 '''
 

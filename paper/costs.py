@@ -53,9 +53,12 @@ def measure(part: Part) -> float:
     return spent * PARTICLES / float(part.settings.get("particles", PARTICLES))
 
 
-def main(_: Sequence[str] = ()) -> None:
-    """Measure every kind that was not and keep it."""
+def main(arguments: Sequence[str] = ()) -> None:
+    """Measure every kind that was not and keep it; with `--list`, name these kinds."""
     found = dict(costs())
+    if "--list" in arguments:
+        print(*(name for name in kinds() if name not in found), sep="\n")
+        return
     for name, part in kinds().items():
         if name not in found:
             found[name] = round(measure(part), 3)

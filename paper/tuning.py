@@ -346,6 +346,8 @@ def _aim(search: Search, source: Stream) -> str | Objective:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Search what is asked for and not there."""
     given = _given(arguments)
+    if given.out is not None:
+        settings.TUNED = given.out
     chosen = [
         search
         for search in searches()
@@ -367,6 +369,7 @@ def _given(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=1, help="searches side by side")
     parser.add_argument("--again", action="store_true", help="what is done, once more")
     parser.add_argument("--estimate", action="store_true", help="only say how long it takes")
+    parser.add_argument("--out", type=Path, help="folder of the settings found, for a trial run")
     return parser.parse_args(arguments)
 
 

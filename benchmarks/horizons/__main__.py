@@ -24,6 +24,7 @@ import numpy as np
 import regimekit as rk
 from benchmarks.horizons import corpus, packages, peers
 from benchmarks.horizons.packages import Gaussian
+from benchmarks.untuned import write_page
 from regimekit.metrics.scores import crps_scores
 
 HORIZONS = (1, 6, 12, 24, 48)
@@ -222,7 +223,7 @@ def main() -> None:
     )
     text = head + tables(found) + "\n"
     if chosen.out:
-        Path(chosen.out).write_text(text)
+        write_page(Path(chosen.out), text)
     print(text)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import shutil
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from regimekit.ihmm.emissions.linear_gaussian import GaussianSettings, LinearGau
 from regimekit.ihmm.model import RegimeModel
 from regimekit.ihmm.settings import RegimeSettings
 from regimekit.ihmm.weights import PythonScoring
+from regimekit.robustness.score_bounds import weight_bounds
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "poisson_emission"
 COMPILED = not str(weights.__file__).endswith(".py")
@@ -120,6 +122,41 @@ def test_a_python_weight_does_what_the_built_in_one_does() -> None:
     ours, theirs = own.run(y), built_in.run(y)
     np.testing.assert_allclose(ours.weight, theirs.weight, rtol=1e-9)
     np.testing.assert_allclose(ours.mean, theirs.mean, rtol=1e-9, atol=1e-12)
+
+
+def own_imq(u: float) -> float:
+    return float((1.0 + u * u) ** -0.5)
+
+
+@pytest.mark.parametrize("name", ["br_ihmm", "wolf_ihmm"])
+@pytest.mark.parametrize("rule", ["default", "paper"])
+def test_a_weight_function_does_what_the_named_weight_does(name: str, rule: str) -> None:
+    y = rk.data.regime_stream(seed=1, n=120).y
+    y[60] = 1e6
+    given = {"noise": 0.16, "particles": 30, "rule": rule}
+    ours = rk.make(name, weight=own_imq, **given)
+    theirs = rk.make(name, weight="imq", **given)
+    assert ours.settings()["threshold"] == theirs.settings()["threshold"] == 2.0
+    runs = [model.run(y) for model in (ours, theirs)]
+    np.testing.assert_allclose(runs[0].weight, runs[1].weight, rtol=1e-9)
+    np.testing.assert_allclose(runs[0].mean, runs[1].mean, rtol=1e-9, atol=1e-12)
+    assert (runs[0].regime == runs[1].regime).all()
+    for twin in (ours.copy(), pickle.loads(pickle.dumps(ours))):
+        assert twin.predict().mean == ours.predict().mean
+    assert rk.make(name, **ours.settings()).settings() == ours.settings()
+
+
+def test_a_weight_function_is_refused_where_it_cannot_be_used() -> None:
+    model = rk.br_ihmm(noise=1.0, weight=own_imq)
+    with pytest.raises(rk.RegimekitError, match="cannot be saved: a snapshot contains no code"):
+        model.to_bytes()
+    with pytest.raises(rk.RegimekitError, match="weight must be a name for student_t_ihmm"):
+        rk.student_t_ihmm(weight=own_imq)
+    with pytest.raises(rk.RegimekitError, match="Bounds are known for named weights"):
+        weight_bounds(RegimeSettings(weight=own_imq).scoring())
+    for wrong in (2.0, -0.1, float("nan")):
+        with pytest.raises(rk.RegimekitError, match="weight must return a number from 0 to 1"):
+            rk.br_ihmm(noise=1.0, weight=lambda u, w=wrong: w).run([0.0, 1.0, 2.0])
 
 
 @pytest.mark.slow

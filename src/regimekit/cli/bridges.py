@@ -5,6 +5,7 @@ Each command runs until SIGTERM or Ctrl-C, then stores its state and ends with e
 
 from __future__ import annotations
 
+import json
 import logging
 import signal
 import sys
@@ -13,6 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from regimekit.cli.console import read_json_file
 
 if TYPE_CHECKING:
     from regimekit.alerts import Rule
@@ -59,25 +62,16 @@ def prometheus(
 
 
 def _read_rules(file: Path | None) -> tuple[Rule, ...]:
-    import json
-
     from regimekit.alerts import Rule
     from regimekit.core.exceptions import RegimekitError
 
-    if file is None:
-        return ()
-    try:
-        content = json.loads(file.read_text())
-    except (OSError, ValueError) as error:
-        raise RegimekitError(f"--rules {file} cannot be read: {error}.") from None
-    if not isinstance(content, list):
+    content = read_json_file("--rules", file)
+    if not isinstance(content, list | None):
         raise RegimekitError(f"--rules {file} must be a JSON list of objects.")
-    return tuple(Rule.from_dict(rule) for rule in content)
+    return tuple(Rule.from_dict(rule) for rule in content or ())
 
 
 def _read_settings(text: str) -> dict[str, Any]:
-    import json
-
     from regimekit.core.exceptions import RegimekitError
 
     try:

@@ -15,33 +15,18 @@ import typer
 
 import regimekit
 from regimekit.cli import bridges
-from regimekit.cli.console import Console
+from regimekit.cli.console import Console, Json, Quiet
 from regimekit.cli.options import (
     BurnIn,
-    Columns,
-    File,
     Future,
     Horizon,
-    Json,
-    Lags,
     Level,
-    Missing,
     Model,
     Out,
-    Quiet,
-    Season,
-    Setting,
-    Sheet,
     Snapshot,
-    Sort,
     Sql,
-    Table,
-    Target,
-    Time,
-    TimeFormat,
-    Timezone,
-    Wide,
-    table_options,
+    TableOptions,
+    expand_groups,
 )
 from regimekit.core.warnings import RegimekitWarning
 
@@ -74,15 +59,10 @@ def _root(
 
 
 @app.command()
+@expand_groups
 def run(
-    file: File = "",
-    target: Target = None,
-    time: Time = None,
-    columns: Columns = "",
-    lags: Lags = "",
-    season: Season = "",
+    source: TableOptions,
     model: Model = "",
-    set_: Setting = None,
     settings: Annotated[
         Path | None,
         typer.Option("--settings", help="Settings file of `tune`; other options take precedence."),
@@ -93,7 +73,7 @@ def run(
     by: Annotated[
         str | None, typer.Option(help="Column with the name of the series: one model each.")
     ] = None,
-    wide: Wide = False,
+    wide: Annotated[bool, typer.Option("--wide", help="Each numeric column is a series.")] = False,
     jobs: Annotated[int, typer.Option(help="Series run in parallel (--by); -1 for all cores.")] = 1,
     seed: Annotated[int, typer.Option(help="Seed of the models of the series (--by).")] = 0,
     out: Annotated[
@@ -104,13 +84,6 @@ def run(
         str, typer.Option("--format", help="File format of the rows: csv or parquet.")
     ] = "csv",
     burn_in: BurnIn = 50,
-    sort: Sort = False,
-    time_format: TimeFormat = None,
-    timezone: Timezone = None,
-    missing: Missing = "",
-    sheet: Sheet = None,
-    table: Table = None,
-    sql: Sql = None,
     follow: Annotated[
         bool, typer.Option("--follow", help="Wait for more rows; print one JSON line for each.")
     ] = False,
@@ -123,8 +96,8 @@ def run(
     idle: Annotated[
         float | None, typer.Option(help="Seconds without a row after which --follow stops.")
     ] = None,
-    json: Json = False,
-    quiet: Quiet = False,
+    *,
+    console: Console,
 ) -> None:
     """Forecast a column and infer its regimes, one row at a time.
 
@@ -139,33 +112,16 @@ def run(
     if format_ not in ("csv", "parquet"):
         raise RegimekitError(f"--format must be csv or parquet, got {format_!r}.")
     tuned = pipeline.read_tuned_settings(settings)
-    info = tuned.info if tuned else {}
-    chosen = (tuned.best if tuned else {}) | pipeline.parse_settings(set_)
-    options = table_options(
-        file,
-        table,
-        sql,
-        target or info.get("target"),
-        time,
-        columns or info.get("columns", ""),
-        lags,
-        season,
-        by=by,
+    options = source.parse(
+        by,
+        tuned,
         model=model or (tuned.model_name if tuned else ""),
-        settings=chosen,
         level=level,
         horizon=horizon,
         future=future,
         burn_in=burn_in,
-        sort=sort,
-        keep_features="features" in chosen and not (columns or lags or season),
         wide=wide,
-        time_format=time_format,
-        timezone=timezone,
-        missing=missing,
-        sheet=sheet,
     )
-    console = Console(json, quiet)
     folder = out or Path("out")
     if follow or resume:
         from regimekit.cli.follow import follow_stream
@@ -185,14 +141,15 @@ def run(
 
 
 @app.command()
+@expand_groups
 def resume(
     folder: Annotated[Path, typer.Argument(help="Folder of an earlier run.")],
     file: Annotated[
         str | None, typer.Argument(help="Table with more rows (default: the table of the run).")
     ] = None,
     sql: Sql = None,
-    json: Json = False,
-    quiet: Quiet = False,
+    *,
+    console: Console,
 ) -> None:
     """Continue an earlier run with the rows that were added to its table.
 
@@ -201,62 +158,35 @@ def resume(
     """
     from regimekit.cli.stream_run import resume_run
 
-    resume_run(folder, file, sql, Console(json, quiet))
+    resume_run(folder, file, sql, console)
 
 
 @app.command()
+@expand_groups
 def compare(
-    file: File = "",
+    source: TableOptions,
     models: Annotated[
         str, typer.Option(help="Names of the models, comma-separated; see `models`.")
     ] = "",
-    target: Target = None,
-    time: Time = None,
-    columns: Columns = "",
-    lags: Lags = "",
-    season: Season = "",
-    set_: Setting = None,
     burn_in: BurnIn = 50,
     level: Level = 0.9,
-    sort: Sort = False,
-    time_format: TimeFormat = None,
-    timezone: Timezone = None,
-    missing: Missing = "",
-    sheet: Sheet = None,
-    table: Table = None,
-    sql: Sql = None,
     out: Out = Path("out"),
-    json: Json = False,
-    quiet: Quiet = False,
+    *,
+    console: Console,
 ) -> None:
     """Run several models on one table and write a table and a figure of their errors."""
-    from regimekit.cli import pipeline
     from regimekit.cli.model_selection import compare_models
+    from regimekit.cli.pipeline import parse_names
 
-    options = table_options(
-        *(file, table, sql, target, time, columns, lags, season),
-        settings=pipeline.parse_settings(set_),
-        level=level,
-        burn_in=burn_in,
-        sort=sort,
-        time_format=time_format,
-        timezone=timezone,
-        missing=missing,
-        sheet=sheet,
-    )
-    compare_models(options, pipeline.parse_names(models), out, Console(json, quiet))
+    options = source.parse(level=level, burn_in=burn_in)
+    compare_models(options, parse_names(models), out, console)
 
 
 @app.command()
+@expand_groups
 def backtest(
-    file: File = "",
-    target: Target = None,
-    time: Time = None,
-    columns: Columns = "",
-    lags: Lags = "",
-    season: Season = "",
+    source: TableOptions,
     model: Model = "",
-    set_: Setting = None,
     horizon: Horizon = 24,
     step: Annotated[
         int | None, typer.Option(help="Rows between two origins (default: the horizon).")
@@ -265,48 +195,26 @@ def backtest(
         int | None, typer.Option(help="Rows before the first origin (default: half of them).")
     ] = None,
     level: Level = 0.9,
-    sort: Sort = False,
-    time_format: TimeFormat = None,
-    timezone: Timezone = None,
-    missing: Missing = "",
-    sheet: Sheet = None,
-    table: Table = None,
-    sql: Sql = None,
     out: Out = Path("out"),
-    json: Json = False,
-    quiet: Quiet = False,
+    *,
+    console: Console,
 ) -> None:
     """Forecast several steps ahead from many origins, and score the forecasts.
 
     Covariates of the forecast steps are taken from the table. Results: backtest.csv with one row
     per origin and step, and backtest.png.
     """
-    from regimekit.cli import pipeline
     from regimekit.cli.model_selection import backtest_model
 
-    options = table_options(
-        *(file, table, sql, target, time, columns, lags, season),
-        model=model,
-        settings=pipeline.parse_settings(set_),
-        level=level,
-        sort=sort,
-        time_format=time_format,
-        timezone=timezone,
-        missing=missing,
-        sheet=sheet,
-    )
-    backtest_model(options, horizon, step or horizon, start, out, Console(json, quiet))
+    options = source.parse(model=model, level=level)
+    backtest_model(options, horizon, step or horizon, start, out, console)
 
 
 @app.command()
+@expand_groups
 def tune(
-    file: File = "",
-    target: Target = None,
-    time: Time = None,
+    source: TableOptions,
     out: Annotated[Path, typer.Option("--out", help="Settings file.")] = Path("settings.json"),
-    columns: Columns = "",
-    lags: Lags = "",
-    season: Season = "",
     model: Model = "br_ihmm",
     objective: Annotated[
         str, typer.Option(help="crps, mae, rmse, lookahead_mae, log_score or regimes.")
@@ -324,37 +232,17 @@ def tune(
         Path | None, typer.Option(help="File with finished trials; the next search continues it.")
     ] = None,
     burn_in: BurnIn = 50,
-    sort: Sort = False,
-    time_format: TimeFormat = None,
-    timezone: Timezone = None,
-    missing: Missing = "",
-    sheet: Sheet = None,
-    table: Table = None,
-    sql: Sql = None,
-    set_: Setting = None,
-    json: Json = False,
-    quiet: Quiet = False,
+    *,
+    console: Console,
 ) -> None:
     """Search the settings with the smallest forecast error; `run --settings` uses them."""
-    from regimekit.cli import pipeline
     from regimekit.cli.model_selection import tune_model
 
-    options = table_options(
-        *(file, table, sql, target, time, columns, lags, season),
-        model=model,
-        settings=pipeline.parse_settings(set_),
-        burn_in=burn_in,
-        sort=sort,
-        time_format=time_format,
-        timezone=timezone,
-        missing=missing,
-        sheet=sheet,
-    )
     tune_model(
-        options,
+        source.parse(model=model, burn_in=burn_in),
         out,
         space,
-        Console(json, quiet),
+        console,
         objective=objective,
         budget=budget,
         backend=backend,
@@ -366,6 +254,7 @@ def tune(
 
 
 @app.command()
+@expand_groups
 def forecast(
     snapshot: Snapshot,
     horizon: Horizon = 24,
@@ -374,31 +263,33 @@ def forecast(
     out: Annotated[
         Path | None, typer.Option("--out", help="CSV file for the forecasts (default: print).")
     ] = None,
-    json: Json = False,
-    quiet: Quiet = False,
+    *,
+    console: Console,
 ) -> None:
     """Forecast the next steps with the model of an earlier run."""
     from regimekit.cli.snapshots import forecast_snapshot
 
-    forecast_snapshot(snapshot, horizon, level, future, out, Console(json, quiet))
+    forecast_snapshot(snapshot, horizon, level, future, out, console)
 
 
 @app.command()
-def inspect(snapshot: Snapshot, json: Json = False, quiet: Quiet = False) -> None:
+@expand_groups
+def inspect(snapshot: Snapshot, *, console: Console) -> None:
     """Print the settings, regimes and transitions of a model."""
     from regimekit.cli.snapshots import inspect_snapshot
 
-    inspect_snapshot(snapshot, Console(json, quiet))
+    inspect_snapshot(snapshot, console)
 
 
 @app.command()
+@expand_groups
 def label(
     snapshot: Snapshot,
     id: Annotated[int, typer.Argument(help="Id of a regime; see `inspect`.")],
     name: Annotated[str | None, typer.Option(help="Name of the regime; '' for none.")] = None,
     status: Annotated[str | None, typer.Option(help="normal, fault or unknown.")] = None,
-    json: Json = False,
-    quiet: Quiet = False,
+    *,
+    console: Console,
 ) -> None:
     """Give a regime of a saved model a name or a status.
 
@@ -407,7 +298,7 @@ def label(
     """
     from regimekit.cli.snapshots import label_snapshot
 
-    label_snapshot(snapshot, id, name, status, Console(json, quiet))
+    label_snapshot(snapshot, id, name, status, console)
 
 
 @app.command()
@@ -437,18 +328,19 @@ def models(json: Json = False) -> None:
 
 
 @app.command()
+@expand_groups
 def demo(
     out: Out = Path("out/demo"),
     n: Annotated[int, typer.Option(help="Length of the stream.")] = 2000,
     seed: Annotated[int, typer.Option(help="Seed of the stream and of the model.")] = 0,
     model: Model = "br_ihmm",
-    json: Json = False,
-    quiet: Quiet = False,
+    *,
+    console: Console,
 ) -> None:
     """Run a model on a generated stream with known regimes."""
     from regimekit.cli.demo import run_demo
 
-    run_demo(out, n, seed, model, Console(json, quiet))
+    run_demo(out, n, seed, model, console)
 
 
 @app.command()

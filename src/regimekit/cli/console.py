@@ -9,20 +9,21 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import date
+from pathlib import Path
 from types import FrameType
-from typing import Any, NamedTuple, Self
+from typing import Annotated, Any, NamedTuple, Self
+
+import typer
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
 
 
 class Console(NamedTuple):
-    """Output of a command.
+    """Output of a command, and a group of its options."""
 
-    Attributes:
-        json: print one JSON object instead of text.
-        quiet: print nothing but errors.
-    """
-
-    json: bool = False
-    quiet: bool = False
+    json: Json = False
+    quiet: Quiet = False
 
     @property
     def prints_text(self) -> bool:
@@ -110,6 +111,16 @@ class Interrupt:
         if self.requested:
             raise KeyboardInterrupt
         self.requested = True
+
+
+def read_json_file(option: str, file: Path | None) -> Any:
+    """Return the content of the JSON file that an option names; None without a file."""
+    from regimekit.core.exceptions import RegimekitError
+
+    try:
+        return None if file is None else json.loads(file.read_text())
+    except (OSError, ValueError) as error:
+        raise RegimekitError(f"{option} {file} cannot be read as JSON: {error}.") from None
 
 
 def to_json(content: Any) -> str:

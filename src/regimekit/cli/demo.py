@@ -50,12 +50,10 @@ def run_demo(out: Path, n: int, seed: int, model: str, console: Console) -> None
     run = stream_run.recent.run()
     with ResultFolder(out, output.DEMOS) as folder:
         shutil.copyfile(out / TABLE, folder.path(TABLE))
-        try:
-            title = f"{model} on a generated stream"
-            figure = plotting.run_figure(run, stream.y, title, truth=stream.regimes)
-            plotting.save(figure, folder.path(FIGURE))
-        except plotting.NoPictures as error:
-            console.warn(f"{FIGURE} was not written. {error}")
+        title = f"{model} on a generated stream"
+        folder.save_figure(
+            FIGURE, lambda: plotting.run_figure(run, stream.y, title, truth=stream.regimes), console
+        )
         files = [*folder.commit(), *summary["files"]]
     scores, truth = _scores(run, stream), _compare_with_truth(run, stream)
     console.result({"model": model, "scores": scores, "truth": truth, "out": str(out)})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regimekit import plotting
-from regimekit.cli.console import Console, format_number
+from regimekit.cli.console import Console, format_number, read_json_file
 from regimekit.cli.output import (
     BACKTEST,
     BACKTESTS,
@@ -25,7 +24,7 @@ from regimekit.cli.output import (
 )
 from regimekit.cli.pipeline import Pipeline, PipelineOptions, open_pipeline, takes_features
 from regimekit.core.display import count
-from regimekit.core.exceptions import RegimekitError, unknown
+from regimekit.core.exceptions import unknown
 from regimekit.core.registry import DEFAULT_MODEL, REGISTRY, make
 from regimekit.io.columns import columns_of
 from regimekit.metrics import Backtest, backtest, comparison
@@ -64,10 +63,7 @@ def compare_models(
         rows = [one.row() for one in compared]
         table_file, figure_file = COMPARISON
         write_csv(folder.path(table_file), columns_of(rows))
-        try:
-            plotting.save(comparison.figure(compared, target), folder.path(figure_file))
-        except plotting.NoPictures as error:
-            console.warn(f"{figure_file} was not written. {error}")
+        folder.save_figure(figure_file, lambda: comparison.figure(compared, target), console)
         files = folder.commit()
     console.result({"models": rows, "out": str(out), "files": files})
     console.info(f"one-step forecast errors, in units of {target}")
@@ -144,10 +140,7 @@ def backtest_model(
         columns = {name: values.tolist() for name, values in done.columns().items()}
         times = [block.times[t] for t in done.origin + done.step - 1]
         write_csv(folder.path(table_file), {"time": times} | columns)
-        try:
-            plotting.save(plotting.plot_backtest(done).figure, folder.path(figure_file))
-        except plotting.NoPictures as error:
-            console.warn(f"{figure_file} was not written. {error}")
+        folder.save_figure(figure_file, lambda: plotting.plot_backtest(done).figure, console)
         files = folder.commit()
     scores = done.scores()
     console.result({"scores": scores, "origins": len(done.origins), "files": files})
@@ -190,7 +183,7 @@ def tune_model(
         options.model_name,
         block.y,
         block.X,
-        _read_space(space),
+        read_json_file("--space", space),
         skip=min(options.burn_in, (search["train"] or len(block.y)) // 2),
         settings=options.model_settings(),
         progress=console.prints_text,
@@ -201,16 +194,6 @@ def tune_model(
     info |= {"columns": ",".join(layout.columns), "burn_in": str(options.burn_in)}
     replace(result, info=result.info | info).save(out)
     _print_tuned(result, _run_command(pipeline, out), out, console)
-
-
-def _read_space(file: Path | None) -> dict[str, Any] | None:
-    if file is None:
-        return None
-    try:
-        space: dict[str, Any] = json.loads(file.read_text())
-    except (OSError, ValueError) as error:
-        raise RegimekitError(f"--space {file} cannot be read as JSON: {error}.") from None
-    return space
 
 
 def _run_command(pipeline: Pipeline, out: Path) -> str:

@@ -13,7 +13,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import MISSING, fields
 from datetime import datetime
 from pathlib import Path
@@ -23,7 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import regimekit
-from regimekit.cli.console import to_json
+from regimekit import plotting
+from regimekit.cli.console import Console, to_json
 from regimekit.core.exceptions import RegimekitError
 from regimekit.core.model import Model
 from regimekit.core.registry import load
@@ -161,6 +162,13 @@ class ResultFolder:
         else:
             shutil.copyfile(self.folder / RUN, self.path(RUN))
         shutil.copyfile(self.folder / EVENTS, self.path(EVENTS))
+
+    def save_figure(self, name: str, draw: Callable[[], Any], console: Console) -> None:
+        """Write the figure that `draw` returns; without matplotlib print a warning instead."""
+        try:
+            plotting.save(draw(), self.path(name))
+        except plotting.NoPictures as error:
+            console.warn(f"{name} was not written. {error}")
 
     def commit(self) -> list[str]:
         """Move all files to the result folder and return their names."""
@@ -434,9 +442,12 @@ def _read_columns(path: Path, series: tuple[str, str] | None = None) -> dict[str
     if is_csv:
         series = series and (csv_cell(series[0]), csv_cell(series[1]))
         # Times with an offset stay text: duckdb would convert them to UTC.
-        texts = {"time", "since"} if _has_offsets(path) else set()
+        with path.open(newline="") as lines:
+            rows = csv.DictReader(lines)
+            time, names = next(rows, {}).get("time") or "", rows.fieldnames or []
+        texts = {"time", "since"} if len(time) > 19 and time[-6] in "+-" else set()
         texts |= {series[0]} if series else set()
-        types = ", ".join(f"{quote_text(n)}: 'VARCHAR'" for n in _header(path) if n in texts)
+        types = ", ".join(f"{quote_text(n)}: 'VARCHAR'" for n in names if n in texts)
         option = f", types={{{types}}}" if types else ""
         option = f", hive_partitioning=false, sample_size=-1, {_CSV_NOTATION}{option}"
         relation = f"read_csv({quote_path(path)}{option})"
@@ -448,19 +459,6 @@ def _read_columns(path: Path, series: tuple[str, str] | None = None) -> dict[str
         query = f"SELECT * FROM {relation} OFFSET {max(total - REPORT_ROWS, 0)}"
         found = connection.execute(query).fetchnumpy()
     return {name: _without_mask(values) for name, values in found.items()}
-
-
-def _header(path: Path) -> list[str]:
-    with path.open(newline="") as lines:
-        return next(csv.reader(lines), [])
-
-
-def _has_offsets(path: Path) -> bool:
-    """Return whether the times of a CSV file end with an offset from UTC."""
-    with path.open(newline="") as lines:
-        rows = csv.DictReader(lines)
-        time = next(rows, {}).get("time") or ""
-    return len(time) > 19 and time[-6] in "+-"
 
 
 def _without_mask(values: Any) -> NDArray[Any]:

@@ -1,27 +1,33 @@
-"""Run one model per series of a table: `regimekit run --by COLUMN`."""
+"""Run one model per series of a table, `regimekit run --by COLUMN`, and report on all of them."""
 
 from __future__ import annotations
 
 import hashlib
+import importlib
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from regimekit.cli import output
 from regimekit.cli.console import Console, Interrupt, format_number
 from regimekit.cli.output import CsvWriter, ResultFolder
-from regimekit.cli.panel_report import try_panel_report
 from regimekit.cli.pipeline import Pipeline, PipelineOptions, open_pipeline
 from regimekit.cli.stream_run import REPORT_HORIZON
 from regimekit.core.display import count
 from regimekit.core.exceptions import RegimekitError
+from regimekit.core.registry import from_bytes
 from regimekit.io.columns import Columns
 from regimekit.io.reader import Row
 from regimekit.panel import PanelSettings, SeriesResult, SeriesTask, run_tasks
+from regimekit.preprocessing.time_index import read_times
+from regimekit.results import NO_REGIME
 
+MAX_PAGES = 200  # series that have a report of their own
 _PRINTED_SERIES = 20
 _MAX_NAME = 100  # characters of a snapshot's file name
 
@@ -59,15 +65,12 @@ def run_panel(
         summary = _run_all(pipeline, settings, jobs, folder, console, file_format == "csv")
         if file_format == "parquet":
             folder.convert_run_to_parquet()
-        record = summary | {
-            "format": file_format,
-            "level": options.level,
-            "horizon": options.horizon,
-        }
+        own = {"format": file_format, "level": options.level, "horizon": options.horizon}
+        record = summary | own
         folder.write_record(**record)
         if summary["series"]:
             horizon = options.horizon or REPORT_HORIZON
-            try_panel_report(folder.staging, record, folder.path, horizon, console)
+            write_panel_report(folder.staging, record, folder.path, horizon, console)
         summary |= {"files": folder.commit(), "out": str(out)}
     _print_summary(summary, console)
     if not summary["series"]:
@@ -187,3 +190,80 @@ def _print_summary(summary: dict[str, Any], console: Console) -> None:
     folders = Counter(name.split("/")[0] for name in summary["files"] if "/" in name)
     parts = [*flat, *(f"{name}/ ({count(n, 'file')})" for name, n in folders.items())]
     console.info(f"results in {summary['out']}: {', '.join(parts)}")
+
+
+def write_panel_report(
+    folder: Path,
+    record: dict[str, Any],
+    path: Callable[[str], Path],
+    horizon: int,
+    console: Console,
+) -> None:
+    """Write report.html, an overview of all series, and a page per series in `reports`.
+
+    Without jinja2 a warning is printed instead.
+
+    Args:
+        folder: folder with run.csv (or run.parquet), events.csv and the snapshots.
+        record: content of run.json.
+        path: returns the path to which a file of the report is written.
+        horizon: steps to forecast.
+        console: output.
+    """
+    try:
+        report = importlib.import_module("regimekit.report")
+    except ModuleNotFoundError as error:
+        console.warn(f"report.html was not written: {error.name} is not installed.")
+        return
+    entries = []
+    for key, snapshot in list(record["snapshots"].items())[:MAX_PAGES]:
+        model = from_bytes((folder / snapshot).read_bytes())
+        run, y, times = output.read_rows(folder, record["format"], (record["by"], key))
+        page = f"{output.REPORTS}/{Path(snapshot).stem}.html"
+        scores = record["scores"].get(key, {})
+        report.write_report(
+            path(page),
+            run=run,
+            model=model,
+            y=y,
+            times=times,
+            title=f"{key}: {record['target']}",
+            horizon=horizon,
+            scores=scores or None,
+            settings=model.settings(),
+            back="../report.html",
+        )
+        entries.append(_entry(key, page, run, y, times, scores))
+    title = f"{record['target']} by {record['by']}"
+    content = report.render_overview(
+        title=title,
+        entries=entries,
+        left_out=len(record["snapshots"]) - len(entries),
+        errors=record["errors"],
+        model=record["model"],
+    )
+    path(output.REPORT).write_text(content)
+
+
+def _entry(
+    key: str, page: str, run: Any, y: Any, times: Any, scores: dict[str, float]
+) -> dict[str, Any]:
+    visited = run.path[run.path != NO_REGIME]
+    labels = read_times(times, len(y)).labels()
+    changes = run.changepoints
+    error, last = scores.get("mae"), scores.get("mae_last_value")
+    return {
+        "key": key,
+        "page": page,
+        "values": y,
+        "observations": len(y),
+        "missing": int(np.isnan(y).sum()),
+        "regimes": len(np.unique(visited)),
+        "regime": int(visited[-1]) if visited.size else None,
+        "changes": len(changes),
+        "last_change": labels[changes[-1]] if changes else "",
+        "outliers": int(run.outlier.sum()),
+        "mae": format_number(error),
+        "ratio": f"{error / last:.2f}" if error is not None and last else "",
+        "coverage": f"{scores['coverage']:.0%}" if "coverage" in scores else "",
+    }

@@ -8,7 +8,7 @@ from pathlib import Path
 from regimekit.cli import output
 from regimekit.cli.console import Console, format_number
 from regimekit.cli.output import SavedRun, read_saved_run
-from regimekit.cli.panel_report import try_panel_report
+from regimekit.cli.panel import write_panel_report
 from regimekit.cli.pipeline import read_future
 from regimekit.cli.stream_run import write_report
 from regimekit.core.display import count
@@ -169,7 +169,7 @@ def rewrite_report(folder: Path, out: Path | None, horizon: int, console: Consol
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             return folder / name
 
-        try_panel_report(folder, record, path, horizon, console)
+        write_panel_report(folder, record, path, horizon, console)
         console.info(f"report in {folder / output.REPORT}")
         return
     saved = read_saved_run(folder)

@@ -120,6 +120,11 @@ def build(name: str, emission: type[EmissionSettings], settings: dict[str, Any])
         chosen[key] = default.learnt if chosen["units"] == "auto" else default.given
     if emission is GarchSettings:
         _check_garch(chosen)
+    if callable(chosen["weight"]) and emission is not GaussianSettings:
+        raise RegimekitError(
+            f"weight must be a name for {name}, got a function. Models with known noise (br_ihmm, "
+            "wolf_ihmm, ihmm) take a function."
+        )
     names = {f.name for f in fields(emission)}
     own = emission(**{k: v for k, v in chosen.items() if k in names})
     shared = RegimeSettings(**{k: v for k, v in chosen.items() if k not in names})

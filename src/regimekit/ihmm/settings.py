@@ -8,7 +8,7 @@ and how often transitions are sampled. `RegimeSettings.resolved` fills in what w
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -23,7 +23,7 @@ from regimekit.ihmm.filter_state import FilterSettings
 from regimekit.ihmm.hdp import Concentration
 from regimekit.ihmm.limits import LARGEST_SCALE, LEAST_SHARE, usable
 from regimekit.ihmm.resampling import SCHEMES
-from regimekit.ihmm.weights import WEIGHTS, Scoring, weight_code
+from regimekit.ihmm.weights import WEIGHTS, PythonScoring, Scoring, weight_code
 
 MAX_OUTLIER_RATE = 0.3  # outliers are a minority by definition
 DEFAULT_STICKY = 10.0  # kappa under contamination (docs/models.md)
@@ -31,6 +31,9 @@ DEFAULT_GAMMA_PRIOR = (1.0, 10.0)  # of gamma under contamination: a tenth of th
 RATE_OBSERVATIONS = 50.0  # observations that the guess of the outlier rate counts for
 # The transitions of a particle are sampled about once in so many observations.
 SWEEP_INTERVAL, SWEEP_INTERVAL_WEIGHTED = 48, 8
+LEAST_OWN_WEIGHT = 1e-100  # of a weight function: the logarithm of its square stays finite
+
+WeightFunction = Callable[[float], float]
 
 
 def setting(default: Any, doc: str) -> Any:
@@ -62,10 +65,12 @@ class RegimeSettings:
         "reduce the weight of an observation. Infinity means never. If it is given without a "
         "weight, the weight is `imq`; contamination has none.",
     )
-    weight: str | None = setting(
+    weight: str | WeightFunction | None = setting(
         None,
         '"contamination" (the default: an observation comes from its regime or, at a rate that is '
-        'learnt, from one broad density), "imq", "huber", "mahalanobis" or "none".',
+        'learnt, from one broad density), "imq", "huber", "mahalanobis" or "none"; or W, a '
+        "function of u, the length of the residual over c, that returns w in [0, 1]. Models with "
+        "known noise take a function; it is called from Python, and such a model cannot be saved.",
     )
     weigh_regimes: bool = setting(True, "weight the evidence for regimes, too.")
     outlier_rate: float = setting(0.05, "first guess of the share of outliers under contamination.")
@@ -128,11 +133,12 @@ class RegimeSettings:
         prior = plan.concentration
         kind = names[self.kind()]
         threshold = self.threshold
-        if threshold is None and kind in ("imq", "huber", "mahalanobis"):
+        weighted = callable(self.weight) or kind in ("imq", "huber", "mahalanobis")
+        if threshold is None and weighted:
             threshold = 2.0
         return replace(
             self,
-            weight=kind,
+            weight=self.weight if callable(self.weight) else kind,
             threshold=threshold,
             islands=self.n_islands(),
             resampling=schemes[plan.resampling],
@@ -149,7 +155,12 @@ class RegimeSettings:
         }
 
     def kind(self) -> int:
-        """Return the code of the weight: by default contamination, or IMQ with a threshold."""
+        """Return the code of the weight: by default contamination, or IMQ with a threshold.
+
+        A function has the code of IMQ: it reduces the weight of outliers, and no rate is learnt.
+        """
+        if callable(self.weight):
+            return WEIGHTS["imq"]
         if self.weight is not None:
             return weight_code(self.weight)
         plain = self.threshold is None and read_rule(self.rule).D1
@@ -159,7 +170,10 @@ class RegimeSettings:
         """Return the weight and the score of an observation."""
         rule = read_rule(self.rule)
         switches = (bool(self.weigh_regimes), rule.D1, rule.D2, rule.D3, rule.D4)
-        return Scoring(self.kind(), self._threshold(), *switches)
+        scoring = Scoring(self.kind(), self._threshold(), *switches)
+        if callable(self.weight):
+            return PythonScoring(scoring, log_square(self.weight))
+        return scoring
 
     def _threshold(self) -> float:
         given = 2.0 if self.threshold is None else positive("threshold", self.threshold)
@@ -261,6 +275,26 @@ class RegimeSettings:
             pairs += [usable(argument, value, LARGEST_SCALE) for value in pair]
         a, b, c, d = pairs
         return Concentration(a, b, c, d, sticky)
+
+
+def log_square(weight: WeightFunction) -> Callable[[float], float]:
+    """Return log w^2 as a function of u, and check what the weight returns.
+
+    Args:
+        weight: W, a function of the length of the residual over c that returns w in [0, 1].
+
+    Example:
+        >>> log_square(lambda u: 1.0 / (1.0 + u))(1.0) == 2.0 * math.log(0.5)
+        True
+    """
+
+    def log_weight2(u: float) -> float:
+        w = float(weight(u))
+        if not 0.0 <= w <= 1.0:
+            raise RegimekitError(f"weight must return a number from 0 to 1, got {w} at {u:.3g}.")
+        return 2.0 * math.log(max(w, LEAST_OWN_WEIGHT))
+
+    return log_weight2
 
 
 def documentation(settings: type, names: Mapping[str, Any] | None = None) -> dict[str, str]:

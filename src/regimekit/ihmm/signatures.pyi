@@ -8,13 +8,14 @@ from numpy.typing import ArrayLike
 from regimekit.core.maker import Pair, Rules, Terms
 from regimekit.ihmm.deviations import Rule
 from regimekit.ihmm.model import RegimeModel
+from regimekit.ihmm.settings import WeightFunction
 
 class Shared(TypedDict, total=False):
     features: Terms | None
     units: str | None
     batch: int | Mapping[str, Any]
     threshold: float | None
-    weight: str | None
+    weight: str | WeightFunction | None
     weigh_regimes: bool
     outlier_rate: float
     particles: int

@@ -28,7 +28,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from regimekit.ihmm.weights import OUTLIER_SCALE, WEIGHTS, outlier_constants
+from regimekit.core.exceptions import RegimekitError
+from regimekit.ihmm.weights import OUTLIER_SCALE, WEIGHTS, PythonScoring, outlier_constants
 from regimekit.ihmm.within_batch import rate_memory
 
 Array = NDArray[np.float64]
@@ -164,7 +165,13 @@ def push(leverage: Array, predictive: bool) -> Array:
 
 
 def weight_bounds(scoring: Any) -> tuple[float, float]:
-    """Return A / a and C = sup w^2 z^2 of a weight; C is infinite if nothing is bounded."""
+    """Return A / a and C = sup w^2 z^2 of a weight; C is infinite if nothing is bounded.
+
+    Raises:
+        RegimekitError: if the weight is a function.
+    """
+    if isinstance(scoring, PythonScoring):
+        raise RegimekitError("Bounds are known for named weights, not for a weight function.")
     if scoring.kind == WEIGHTS["none"] or math.isinf(scoring.threshold):
         return 1.0, math.inf
     return (1.0 if scoring.kind == WEIGHTS["imq"] else 2.0), scoring.threshold**2

@@ -349,6 +349,8 @@ def _read_situation(model: RegimeModel, visits: int | None, openness: float | No
         (prior.gamma_shape, prior.gamma_rate),
         prior.sticky,
     )
+    if callable(chosen.weight):
+        raise RegimekitError("weight must be a name, got a function, whose odds are not known.")
     scoring = chosen.scoring()
     contamination = scoring.is_contamination()
     rate = float(chosen.outlier_rate) if contamination else 0.0

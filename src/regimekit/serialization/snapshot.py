@@ -58,8 +58,14 @@ def write(
     """Return the snapshot of a model.
 
     Raises:
-        RegimekitError: if the arrays are larger than those of a snapshot that can be read.
+        RegimekitError: if a setting is a function, or if the arrays are larger than those of a
+            snapshot that can be read.
     """
+    for name, value in settings.items():
+        if callable(value):
+            raise RegimekitError(
+                f"A model whose {name} is a function cannot be saved: a snapshot contains no code."
+            )
     size = sum(np.asarray(array).nbytes for array in arrays.values())
     if size > MAX_SNAPSHOT_BYTES:
         raise RegimekitError(
