@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import regimekit as rk
+from benchmarks.faults import KINDS, recovers
 
 MODELS: list[tuple[str, dict[str, Any]]] = [
     ("br_ihmm", {}),
@@ -38,6 +39,13 @@ def test_recovery_from_a_staircase(
     assert np.mean((run.lower[late] <= y[late]) & (y[late] <= run.upper[late])) >= 0.8
     assert np.median((run.upper - run.lower)[late]) <= 5 * WIDTH
     assert np.median(np.abs(run.mean[late] - 2.0)) < 0.6  # stored levels hardly pull the mean
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", ["br_ihmm", "wolf_ihmm", "ihmm", "student_t_ihmm"])
+def test_intervals_recover_from_random_starts(name: str, kind: str) -> None:
+    """200 ordinary observations later: coverage of 80 %, five times the ideal width at most."""
+    assert all(recovers(name, kind, seed)[0] for seed in range(6))
 
 
 def test_the_paper_rule_does_not_follow() -> None:

@@ -143,3 +143,28 @@ def test_a_smaller_unit_that_lasts_is_adopted(rng: np.random.Generator) -> None:
         for _ in range(most):
             units.update(level + 0.001 * rng.standard_normal(1))
         assert units.scale[0] == pytest.approx(0.001, rel=0.5)
+
+
+@pytest.mark.parametrize("length", [41, 60, 75, 100])
+def test_units_of_an_untypical_start_are_left(rng: np.random.Generator, length: int) -> None:
+    """A smaller scale within the usual range is confirmed for half as long as the start lasted."""
+    ramp = 50.0 * np.arange(length)
+    for start in (ramp, 300.0 * rng.standard_normal(length)):
+        units = learnt(np.append(start, 2.0 + 0.3 * rng.standard_normal(100)))
+        assert 0.15 < units.scale[0] < 0.6
+
+
+@pytest.mark.parametrize("length", [22, 39, 40, 45])
+@pytest.mark.parametrize("factor", [1e-3, 1e3])
+def test_units_that_change_among_the_first_observations(
+    rng: np.random.Generator, length: int, factor: float
+) -> None:
+    """The refinement at 80 observations may not mix two units."""
+    start = factor * (2.0 + 0.3 * rng.standard_normal(length))
+    units = learnt(np.append(start, 2.0 + 0.3 * rng.standard_normal(100)))
+    assert 0.15 < units.scale[0] < 0.6
+
+
+def test_a_constant_that_moves_late_keeps_only_what_moved(rng: np.random.Generator) -> None:
+    units = learnt(np.append(np.ones(98), 2.0 + 0.3 * rng.standard_normal(2)))
+    assert units.alive[0] and len(units.buffer) == 3

@@ -8,9 +8,10 @@ strong autocorrelation, the size of the innovations. In these units the noise is
 
 The scale is usable from the second observation on and is refined at a few counts
 (`REFINEMENT_COUNTS`) while the observations are still in the buffer; a model in these units is
-rebuilt from them. Then it is frozen. Every `CHECK_INTERVAL` observations it is checked: if most of
-the latest window lies many units from the centre (a unit changed by 1000, a constant
-start that began to move), centre and scale are estimated again from that window alone.
+rebuilt from them. Then it is frozen. From the 60th observation on it is checked every 20
+observations: if the scale of the latest 40 differs by a factor of more than 30 (a unit changed by
+1000, a start unlike the rest), centre and scale are estimated again from the latest observations
+alone. A smaller scale within the usual range must have lasted longer, see `confirmed_drop`.
 
     scaling = Standardizer()
     if scaling.update(y):            # the units changed: rebuild
@@ -147,16 +148,13 @@ class Standardizer:
             return False
         self.count += 1
         changed: cython.bint = False
-        if self.refines():
-            changed = self.refine()
-        elif not self.all_alive and self.moves_again():
+        due: cython.bint = self.count > _RECENT and self.count % _CHECK_INTERVAL == 0
+        if not self.refines() and not self.all_alive and self.moves_again():
             changed = self.restart()
-        elif (
-            self.count > _LAST_REFINEMENT
-            and self.count % _CHECK_INTERVAL == 0
-            and not self.still_fits()
-        ):
+        elif due and not self.still_fits():
             changed = self.check_again()
+        if not changed and self.refines():
+            changed = self.refine()
         self.set_reported_scale()
         return changed
 
@@ -301,48 +299,61 @@ class Standardizer:
         """Estimate again from the recent window if the present units no longer describe it."""
         centre, scale, alive = measure(self.buffer[-_RECENT:])
         log_ratio = np.log(scale / np.asarray(self.scale))
-        if (log_ratio < -OTHER_UNITS).any():
-            log_ratio = self.confirmed_drop(log_ratio, centre)
+        kept: cython.Py_ssize_t = self.size
+        for j in range(self.dim):
+            if log_ratio[j] < -OTHER_UNITS:
+                lasted = self.confirmed_drop(j, centre[j])
+                if lasted > 0:
+                    kept = min(kept, lasted)
+                else:
+                    log_ratio[j] = 0.0
+            elif log_ratio[j] > OTHER_UNITS:  # at least half of the window, or what began to move
+                latest = self.buffer[-(_RECENT // 2) :, j : j + 1]
+                kept = min(kept, len(latest) - max(0, first_move(latest) - 1))
         adrift = np.abs(log_ratio) > OTHER_UNITS
         if not (adrift & alive).any():
             return False
+        if kept > _RECENT:
+            centre, scale, alive = measure(self.buffer[-kept:])
         centre = np.where(adrift, centre, np.asarray(self.centre))
         scale = np.where(adrift, scale, np.asarray(self.scale))
-        # At least half of the window is in the new units.
-        kept: cython.Py_ssize_t = min(self.size, _RECENT // 2)
         self.start += self.size - kept
         self.size = kept
         self.count = kept
         return _adopt(self, centre, scale, alive, 0.0)
 
-    def confirmed_drop(self, log_ratio, centre):
-        """Return log ratios of the scale, larger where a smaller scale is not confirmed.
+    def confirmed_drop(self, j, centre):
+        """Return for how many observations a smaller scale has lasted; 0 if it is not confirmed.
 
         A sensor that is stuck for some time has no other units: a smaller scale must hold in every
         part of the window, and most of the differences must not be zero. If the values stay in
-        their usual range, the window is CONFIRMATION observations long.
+        their usual range, it must also have lasted half as long as the units before it, or
+        CONFIRMATION observations. Units learnt at an untypical start are thus left soon.
         """
-        before = self.buffer[: max(0, self.size - _RECENT)]
-        before = np.vstack([np.where(np.isnan(before), self.centre, before), self.centre])
-        low, high = np.quantile(before, [0.01, 0.99], axis=0)
-        inside = (low <= centre) & (centre <= high)
         part: cython.Py_ssize_t = _RECENT // 2
-        first: cython.Py_ssize_t
-        for first in range(max(0, self.size - CONFIRMATION), self.size, part):
-            near: cython.bint = first >= self.size - 2 * part
-            drop = _log_drop(self.buffer[first : first + part], self)
-            drop = np.where(near | inside, drop, -INF)
-            log_ratio = np.where(log_ratio < 0, np.maximum(log_ratio, drop), log_ratio)
-        return log_ratio
+        column = self.buffer[:, j]
+        lasted: cython.Py_ssize_t = 0
+        while lasted + part <= self.size:
+            end = self.size - lasted
+            if not _log_drop(column[end - part : end], self.scale[j]) < -OTHER_UNITS:
+                break
+            lasted += part
+        before = column[: max(0, self.size - lasted - part)]  # without the part of the change
+        before = np.append(before[~np.isnan(before)], self.centre[j])
+        low, high = np.quantile(before, [0.01, 0.99])
+        needed: cython.Py_ssize_t = 2 * part
+        if low <= centre <= high:
+            needed = max(needed, min(CONFIRMATION, (self.count - lasted) // 2))
+        return lasted if lasted >= needed else 0
 
 
-def _log_drop(values, scaling):
-    """Return log ratios of the scales of (n, d) values to the present ones; 0 if few move."""
-    steps = np.abs(np.diff(values, axis=0))
-    seen = np.isfinite(steps).sum(axis=0)
-    moving = 2 * (steps > 0).sum(axis=0) > seen
-    scale = measure(values)[1]
-    return np.where(moving, np.log(scale / np.asarray(scaling.scale)), 0.0)
+def _log_drop(values, scale):
+    """Return the log ratio of the scale of (n,) values to the present one; 0 if few move."""
+    seen = values[~np.isnan(values)]
+    steps = np.abs(np.diff(seen))
+    if 2 * (steps > 0).sum() <= steps.size:
+        return 0.0
+    return math.log(_measure_one(seen)[1] / scale)
 
 
 def _adopt(scaling, centre, scale, alive, far):
