@@ -141,7 +141,8 @@ def test_a_season_is_taken_out_only_where_two_of_it_are_remembered() -> None:
         for periods in ([48, 336], [365], [7, 365])
     }
     assert taken == {(48, 336): [336], (365,): [], (7, 365): [7]}
-    assert [spec.name for spec in plan.season([365], 0)] == ["season lags", "season differences"]
+    names = [spec.name for spec in plan.season([365], 0) if not spec.logs]
+    assert names == ["season lags", "season differences"]
 
 
 def test_a_named_season_that_is_not_used_is_reported_with_the_reason() -> None:

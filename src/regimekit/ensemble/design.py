@@ -87,6 +87,7 @@ class Spec(NamedTuple):
     regimes: bool = True  # False: least squares only
     difference: int = 0  # the period of seasonal differences; 0 for none
     season: int = 0  # period of a season that is removed from the series first; 0 for none
+    logs: bool = False  # whether it is a regression of logarithms
 
     @property
     def width(self) -> int:
@@ -300,8 +301,10 @@ class Lineup:
             return self._marked([*specs, Spec("your features", self.wanted.steps, main, True)])
         if main[1]:
             specs.append(Spec("columns", (), main, squares=True))
-        lags = "columns and lags" if main[1] else "lags 1 to 3"
-        return self._marked([*specs, Spec(lags, (1, 2, 3), main, squares=True)])
+        if main[1]:
+            return self._marked([*specs, Spec("columns and lags", (1, 2, 3), main, squares=True)])
+        lags = Spec("lags 1 to 3", (1, 2, 3), squares=True)
+        return self._marked([*specs, lags, _of_logs(lags)])
 
     @property
     def _regime_width(self) -> int:
@@ -317,7 +320,8 @@ class Lineup:
         if not n_x:
             s = periods[0]
             name = "season differences"
-            specs.append(Spec(name, (1, 2, s), squares=True, regimes=False, difference=s))
+            differences = Spec(name, (1, 2, s), squares=True, regimes=False, difference=s)
+            specs += [differences, _of_logs(lags), _of_logs(differences)]
         # A season is averaged over at least two periods.
         known = [period for period in periods if 2 * period <= DEPTH]
         if not known:
@@ -370,6 +374,11 @@ def _periods(given: Any) -> tuple[int, ...]:
     """Return periods in observations, shortest first."""
     each = [given] if np.ndim(given) == 0 else list(given)
     return tuple(sorted({whole("seasons", period, 2, MAX_PERIOD) for period in each}))
+
+
+def _of_logs(spec: Spec) -> Spec:
+    """Return least squares on the same lags of logarithms."""
+    return spec._replace(name=f"logs, {spec.name}", regimes=False, logs=True)
 
 
 def _longest(periods: list[int]) -> int:

@@ -54,6 +54,7 @@ cdef class Engine:
     cdef double[::1] scored_share, white
     cdef double[:, :, ::1] tail_scratch
     cdef double[:, ::1] point, root
+    cdef void set_logs(self, Ensemble ensemble) noexcept nogil
     cdef double log_score(self, double[::1] y) noexcept nogil
     cdef double scored_tail(self, double[::1] y) noexcept nogil
     cdef void add_scored(self) noexcept with gil

@@ -37,6 +37,8 @@ _MAX_VALUE = cython.declare(cython.double, 1e130)  # of an observation
 # Largest scale of a component: in ranges of the past, and, if that is more, in units.
 _MAX_RANGES = cython.declare(cython.double, 0.5)
 _MAX_UNITS = cython.declare(cython.double, 100.0)
+# Largest over smallest value from which logarithms have weight.
+_MIN_LOG_RANGE = cython.declare(cython.double, 1.5)
 _MIN_WEIGHT = cython.declare(cython.double, 2.2250738585072014e-308)
 # Components of the forecast with a smaller share than this times the largest are dropped.
 _MIN_SHARE = cython.declare(cython.double, 1e-4)
@@ -188,7 +190,9 @@ class Engine:
             self.lineup.make_filter(spec, self.dim, seed + 101 * i, begin)
             for i, spec in enumerate(spec for spec in specs if spec.regimes)
         ]
-        return Ensemble(specs, filters, self.dim, self.lineup.prior_weights, period)
+        ensemble = Ensemble(specs, filters, self.dim, self.lineup.prior_weights, period)
+        self.set_logs(ensemble)
+        return ensemble
 
     @property
     def models(self):
@@ -230,6 +234,18 @@ class Engine:
         """Recompute what follows from the stored fields."""
         self.predicted = False
         self.set_models()
+        self.set_logs(self.ensemble)
+
+    def set_logs(self, ensemble: Ensemble):
+        """Let logarithms be regressed as long as all values of a scalar stream are positive."""
+        offset: cython.double = 0.0
+        lowest: cython.double = 1.0
+        centre: cython.double = self.scaling.centre[0]
+        positive: cython.bint = self.lowest[0] > 0.0 and self.lowest[0] < _MAX_VALUE
+        if self.dim == 1 and positive and centre > 0.0:
+            offset = centre / self.scaling.scale[0]
+            lowest = self.lowest[0] / centre
+        ensemble.set_logs(offset, lowest, self.highest[0] > _MIN_LOG_RANGE * self.lowest[0])
 
     def expect(self, raw):
         """Compute `forecast` of the next observation, given its covariates (n_x,)."""
@@ -516,6 +532,7 @@ class Engine:
             self.rebuild()
         else:
             self.ensemble.update(self.z, self.x)
+            self.set_logs(self.ensemble)
         if seen and not rebuilt:
             # A forecast in wrong units is no evidence about the intervals.
             self.calibration.update(self.corrected, self.z)

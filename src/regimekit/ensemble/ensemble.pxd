@@ -2,7 +2,7 @@ cimport cython
 from libc.stdint cimport int64_t
 from regimekit.distributions.mixture cimport joint_log_density
 from regimekit.ensemble.aggregation cimport Aggregation, SleepingExperts, set_log_densities
-from regimekit.ensemble.members cimport Components, RegimeMember, SimpleMembers
+from regimekit.ensemble.members cimport SPLIT_SCALE, Components, RegimeMember, SimpleMembers
 from regimekit.preprocessing.lag_buffer cimport (
     ADDITIVE, INNOVATIONAL, SUSPECT, LagBuffer, flag_unmoved, log_add, log_outlier, median_of,
 )
@@ -33,6 +33,7 @@ cdef class Ensemble:
     cdef double[::1] term, top, along, column, bounded_z, clean, raw, total, white
     cdef double[:, ::1] root, point
     cdef int64_t[::1] order, keep
+    cpdef void set_logs(self, double offset, double lowest, bint wide) noexcept nogil
     cdef void predict(self, double[::1] covariates) noexcept nogil
     cdef void collect(self, Py_ssize_t version, double[::1] covariates) noexcept nogil
     cdef void predict_members(self, RegimeMember member, Py_ssize_t version, double[::1] covariates) noexcept nogil

@@ -14,6 +14,7 @@ from cython.cimports.libc.math import exp, fabs, isnan, log, log1p, sqrt
 if not cython.compiled:
     from regimekit.distributions.mixture import joint_log_density
     from regimekit.ensemble.aggregation import set_log_densities
+    from regimekit.ensemble.members import SPLIT_SCALE
     from regimekit.preprocessing.lag_buffer import flag_unmoved, log_add, log_outlier, median_of
 
     ADDITIVE, INNOVATIONAL, SUSPECT = 0, 1, 0.5
@@ -81,6 +82,7 @@ class Ensemble:
         pairs = zip([spec for spec in specs if spec.regimes], filters, strict=True)
         self.set_members([RegimeMember(spec, dim, own, 0) for spec, own in pairs])
         self.aggregation = Aggregation(self.forecasting, prior(self.names))
+        self.aggregation.set_present(self.present)
         self.parts = Components(dim, 64)
         self.weight = np.zeros(64)
         self.centre = np.zeros(dim)
@@ -117,9 +119,11 @@ class Ensemble:
 
     @property
     def forecasting(self):
-        """Flags of the members that forecast; the others only infer regimes."""
+        """Flags of the members that forecast; others only infer regimes, or are logarithms."""
         own = [member.spec.forecasts for member in self.members]
-        return np.array(own + [True] * len(self.simple.names))
+        squares = [self.simple.forecasts(i) for i in range(self.simple.n_squares)]
+        rest = len(self.simple.names) - len(squares)
+        return np.array(own + squares + [True] * rest, bool)
 
     @property
     def names(self):
@@ -139,14 +143,28 @@ class Ensemble:
     @property
     def present(self):
         """Flags of the active members."""
-        return np.append(
-            np.asarray(self.sleeping.active), np.ones(len(self.simple.names), np.int64)
-        )
+        squares = [self.simple.used(i) for i in range(self.simple.n_squares)]
+        rest = np.ones(len(self.simple.names) - len(squares), np.int64)
+        return np.concatenate([np.asarray(self.sleeping.active), squares, rest]).astype(np.int64)
 
     def tidy(self):
         """Make the unused state of the simple members equal to the used one, before packing."""
         if not self.buffer.pending:
             self.simple.copy_state(ADDITIVE, INNOVATIONAL)
+
+    def set_logs(self, offset, lowest, wide):
+        """Set the scale of the logarithms (`SimpleMembers.set_logs`), and who uses them."""
+        i: cython.Py_ssize_t
+        same: cython.bint = (offset > 0.0) == (self.simple.offset > 0.0)
+        same = same and wide == self.simple.wide
+        self.simple.set_logs(offset, lowest, wide)
+        if same:
+            return
+        for i in range(self.simple.n_squares):
+            m: cython.Py_ssize_t = self.n_regime_members + i
+            self.aggregation.forecasting[m] = self.simple.forecasts(i)
+            self.aggregation.present[m] = self.simple.used(i)
+        self.aggregation.set_weights()
 
     def join(self, other, prior, period):
         """Take over the members of `other`, in place of namesakes, and its season."""
@@ -162,6 +180,7 @@ class Ensemble:
         self.set_active(self.first)
         self.simple.join(period, other.simple)
         self.aggregation.regroup(old, self.names, self.forecasting, prior(self.names))
+        self.aggregation.set_present(self.present)
         self.allocate()
 
     def feed(self, z, covariates):
@@ -196,8 +215,8 @@ class Ensemble:
         k: cython.Py_ssize_t
         if self.first is not None:
             self.predict_members(self.first, version, covariates)
-        if self.parts.size + self.simple.size() > self.parts.share.shape[0]:
-            self.parts.add_room(self.parts.size + self.simple.size())
+        if self.parts.size + self.simple.room() > self.parts.share.shape[0]:
+            self.parts.add_room(self.parts.size + self.simple.room())
         state: cython.Py_ssize_t = version if self.buffer.pending else ADDITIVE
         self.simple.predict(
             state, self.buffer, version, covariates, self.parts, self.n_regime_members
@@ -261,10 +280,15 @@ class Ensemble:
         for k in range(n):
             self.weight[k] = self.parts.share[k] * self.aggregation.weight[self.parts.owner[k]]
             total += self.weight[k]
+        split: cython.double = 0.0
         for k in range(n):
             self.weight[k] /= total
+            i: cython.Py_ssize_t = self.parts.owner[k] - self.n_regime_members
+            if i >= 0 and i < self.simple.n_squares and self.simple.split[i]:
+                split += self.weight[k]
         for j in range(self.dim):
-            mean: cython.double = 0.0
+            # A law that is split into components is wider than each of them.
+            mean: cython.double = -split * log(SPLIT_SCALE)
             for k in range(n):
                 mean += self.weight[k] * log(self.parts.scale[k, j])
             self.noise[j] = exp(mean)

@@ -7,6 +7,8 @@ from regimekit.preprocessing.lag_buffer cimport ADDITIVE, LagBuffer
 cdef double SMOOTHING_DOF
 cdef Py_ssize_t N_SMOOTHERS
 cdef Py_ssize_t N_SEASONAL
+cdef Py_ssize_t N_SPLIT
+cdef double SPLIT_SCALE
 
 cdef class Components(Mixture):
     cdef public int64_t[::1] owner
@@ -42,6 +44,9 @@ cdef class SimpleMembers:
     cdef public SeasonalProfile profile
     cdef int64_t[:, ::1] steps
     cdef int64_t[::1] n_steps, first_column, n_columns, difference
+    cdef public int64_t[::1] logs, split
+    cdef public double offset, lowest
+    cdef public bint wide
     cdef public double[:, :, ::1] level, slope, variance
     cdef public double[:, ::1] seen
     cdef public double[:, :, :, ::1] coefficient
@@ -51,6 +56,13 @@ cdef class SimpleMembers:
     cdef public double[:, ::1] season_seen
     cdef public double[::1] x, gain
     cpdef Py_ssize_t size(self) noexcept nogil
+    cpdef Py_ssize_t room(self) noexcept nogil
+    cpdef void set_logs(self, double offset, double lowest, bint wide) noexcept nogil
+    cpdef bint used(self, Py_ssize_t i) noexcept nogil
+    cpdef bint forecasts(self, Py_ssize_t i) noexcept nogil
+    cpdef double view(self, Py_ssize_t i, double z) noexcept nogil
+    cdef void write_logs(self, Components parts, Py_ssize_t first, Py_ssize_t i) noexcept nogil
+    cdef void write_ratio(self, Components parts, Py_ssize_t k, double location, double size) noexcept nogil
     cpdef Py_ssize_t set_row(self, Py_ssize_t i, Py_ssize_t j, LagBuffer buffer, Py_ssize_t version, double[::1] covariates) noexcept nogil
     cdef double base(self, Py_ssize_t i, Py_ssize_t j, LagBuffer buffer, Py_ssize_t version) noexcept nogil
     cpdef void predict(self, Py_ssize_t state, LagBuffer buffer, Py_ssize_t version, double[::1] covariates, Components parts, Py_ssize_t first_owner) noexcept nogil
