@@ -1,11 +1,13 @@
 """Alert fatigue on the series of the Numenta Anomaly Benchmark: how many alerts, how many true.
 
-    python -m benchmarks.alerts [--cache FOLDER] [--model auto] [--only NAME]
+    python -m benchmarks.alerts [--cache FOLDER] [--model auto] [--generated] [--only NAME]
 
 Each series runs once through the model with default settings; its anomaly scores and regimes are
 stored in the cache. The default rules of `regimekit.alerts` are applied row by row, as the service
 does. The goal: at most one alert per true window plus 2 per 10 000 rows. docs/alerts.md says on
-which series the default settings were chosen.
+which series the default settings were chosen. With `--generated` the series are 48 generated ones
+of 5000 rows: backgrounds of six kinds with two events each, and two kinds that often burst or
+switch without any event that deserves an alert.
 
 The score of the benchmark itself (standard profile, windows found with one threshold for all
 series) follows, for the anomaly score of each row as it is, with the published figures.
@@ -21,6 +23,7 @@ import gzip
 import json
 import os
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -39,9 +42,17 @@ RULES = {
     "anomaly": [Rule("anomaly", "anomaly")],
     "regime change": [Rule("change", "regime change")],
     "both": [Rule("anomaly", "anomaly"), Rule("change", "regime change")],
+    # For comparison: alerts need the same evidence however many there were.
+    "both, no budget": [
+        Rule("anomaly", "anomaly", budget=0),
+        Rule("change", "regime change", budget=0),
+    ],
     # For comparison: an alert for every anomalous row after ten calm ones.
-    "each anomalous row": [Rule("row", "anomaly", count=1, window=1, quiet=10)],
+    "each anomalous row": [Rule("row", "anomaly", count=1, window=1, quiet=10, budget=0)],
 }
+Window = tuple[int, int]
+BACKGROUNDS = ("white", "ar", "season", "heavy tails", "regimes", "drift")
+ROWS = 5000
 
 
 def read_series(file: Path) -> tuple[np.ndarray, list[str]]:
@@ -51,13 +62,76 @@ def read_series(file: Path) -> tuple[np.ndarray, list[str]]:
     return np.array([float(row["value"]) for row in rows]), [row["timestamp"] for row in rows]
 
 
-def true_windows(times: list[str], given: list[list[str]]) -> list[tuple[int, int]]:
+def true_windows(times: list[str], given: list[list[str]]) -> list[Window]:
     """Return first and last row of each labelled window."""
     index = np.array([time[:19] for time in times])
     return [
         (int(np.searchsorted(index, begin[:19])), int(np.searchsorted(index, end[:19])))
         for begin, end in given
     ]
+
+
+def background(kind: str, rng: np.random.Generator) -> np.ndarray:
+    """Return a series without events; its noise has a standard deviation of about 1."""
+    noise, t = rng.standard_normal(ROWS), 0
+    y = np.zeros(ROWS)
+    if kind == "ar":
+        for t in range(1, ROWS):
+            y[t] = 0.8 * y[t - 1] + 0.6 * noise[t]
+        return y
+    if kind == "heavy tails":
+        return rng.standard_t(3, ROWS)
+    if kind == "season":
+        return 3 * np.sin(2 * np.pi * np.arange(ROWS) / 48) + 0.7 * noise
+    if kind == "drift":
+        return noise + 0.03 * np.cumsum(rng.standard_normal(ROWS))
+    while t < ROWS and kind in ("regimes", "switching"):
+        length = int(rng.integers(150, 400) if kind == "regimes" else rng.exponential(250) + 60)
+        y[t : t + length] = rng.choice((0, 4, -4)) if kind == "regimes" else rng.normal(0, 6)
+        t += length
+    while kind == "bursts" and (t := t + int(rng.exponential(400))) < ROWS - 30:
+        rows = t + rng.choice(20, int(rng.integers(3, 7)), replace=False)
+        y[rows] += rng.uniform(6, 14) * rng.choice((-1, 1))
+    return y + noise
+
+
+def add_events(y: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, list[Window]]:
+    """Add a shift, a burst of noise, a stuck value or spikes at two places; return the windows."""
+    y, windows = y.copy(), []
+    for start in (int(rng.integers(1500, 2200)), int(rng.integers(3000, 4200))):
+        length, what = int(rng.integers(60, 200)), int(rng.integers(4))
+        rows = slice(start, start + length)
+        if what == 0:
+            y[rows] += 8 * rng.choice((-1, 1))
+        elif what == 1:
+            y[rows] += 4 * rng.standard_normal(length)
+        elif what == 2:
+            y[rows] = y[start]
+        else:
+            length = 20
+            y[start + rng.choice(20, 6, replace=False)] += 12 * rng.choice((-1, 1), 6)
+        windows.append((start, start + length + 100))
+    return y, windows
+
+
+def generated() -> Iterator[tuple[str, np.ndarray, list[Window]]]:
+    """Yield name, values and true windows of the generated series."""
+    for seed in range(36):
+        rng, kind = np.random.default_rng([seed, 29]), BACKGROUNDS[seed % 6]
+        yield f"{kind}-{seed}", *add_events(background(kind, rng), rng)
+    for seed in range(12):
+        kind = ("bursts", "switching")[seed % 2]
+        yield f"{kind}-{seed}", background(kind, np.random.default_rng([seed, 30])), []
+
+
+def numenta() -> Iterator[tuple[str, np.ndarray, list[Window]]]:
+    """Yield name, values and true windows of the series of the benchmark."""
+    folder = Path(os.environ["REGIMEKIT_DATA"]) / "nab"
+    labels = json.loads((folder / "combined_windows.json").read_text())
+    for name in sorted(labels):
+        if (file := folder / f"{name}.gz").exists():
+            y, times = read_series(file)
+            yield name, y, true_windows(times, labels[name])
 
 
 def scores(name: str, y: np.ndarray, model: str, cache: Path) -> dict[str, np.ndarray]:
@@ -91,7 +165,7 @@ def opened(rules: list[Rule], y: np.ndarray, found: dict[str, np.ndarray]) -> li
     ]
 
 
-def nab_scores(found: list[tuple[np.ndarray, list[tuple[int, int]]]]) -> tuple[float, float, int]:
+def nab_scores(found: list[tuple[np.ndarray, list[Window]]]) -> tuple[float, float, int]:
     """Return the best score over the thresholds, its threshold, and the number of windows.
 
     Args:
@@ -106,7 +180,7 @@ def nab_scores(found: list[tuple[np.ndarray, list[tuple[int, int]]]]) -> tuple[f
     return nab.normalised(float(raw[best]), n_windows), THRESHOLDS[best], n_windows
 
 
-def print_nab(found: list[tuple[np.ndarray, list[tuple[int, int]]]], model: str) -> None:
+def print_nab(found: list[tuple[np.ndarray, list[Window]]], model: str) -> None:
     """Print the scores of the benchmark."""
     always = [(np.full(len(score), 1.0), windows) for score, windows in found]
     never = [(np.full(len(score), -1.0), windows) for score, windows in found]
@@ -125,18 +199,14 @@ def main() -> None:
     parser.add_argument("--cache", type=Path, default=Path("build/alerts"))
     parser.add_argument("--model", default="auto")
     parser.add_argument("--only", default="", help="part of the name of the series")
+    parser.add_argument("--generated", action="store_true", help="generated series instead")
     given = parser.parse_args()
     given.cache.mkdir(parents=True, exist_ok=True)
-    folder = Path(os.environ["REGIMEKIT_DATA"]) / "nab"
-    labels = json.loads((folder / "combined_windows.json").read_text())
     table: dict[str, list[Any]] = {name: [] for name in RULES}
-    scored: list[tuple[np.ndarray, list[tuple[int, int]]]] = []
-    for name in sorted(labels):
-        file = folder / f"{name}.gz"
-        if not file.exists() or given.only not in name:
+    scored: list[tuple[np.ndarray, list[Window]]] = []
+    for name, y, windows in generated() if given.generated else numenta():
+        if given.only not in name:
             continue
-        y, times = read_series(file)
-        windows = true_windows(times, labels[name])
         found = scores(name, y, given.model, given.cache)
         scored.append((np.nan_to_num(found["score"]), windows))
         for kind, rules in RULES.items():
@@ -154,7 +224,8 @@ def main() -> None:
             f"| {kind} | {len(entries)} | {rows} | {windows} | {hit} | {alerts} | {allowed:.0f} "
             f"| {within} |"
         )
-    print_nab(scored, given.model)
+    if not given.generated:
+        print_nab(scored, given.model)
 
 
 if __name__ == "__main__":

@@ -1,16 +1,19 @@
 """What the service carries: rows per second and waiting times, and what bounds them.
 
     python -m benchmarks.serve [--streams 1000] [--warm 1] [--seconds 20] [--model NAME] [--db URL]
+        [--rate 800]
 
 Streams are made, then clients send as fast as they are answered, one observation per
 request, then more. The waiting time is from sending to the acknowledgement, which comes after
-the observation and its outputs are durable.
+the observation and its outputs are durable. With `--rate`, so many requests are due per second,
+whether or not earlier ones are answered, and the waiting time begins when a request is due.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import json
 import os
 import re
@@ -110,14 +113,18 @@ async def load(
     clients: int,
     seconds: float,
     silent: bool = False,
+    rate: float = 0.0,
 ) -> int:
-    """Closed loop: each client sends to its streams in turn; how many rows that were.
+    """Each client sends to its streams in turn; how many rows that were.
 
-    `silent` is the first round: every stream once, so that its model is made.
+    Closed loop, or with `rate` an open one. `silent` is the first round: every stream once, so
+    that its model is made.
     """
     waits: list[float] = []
     sent = dict.fromkeys(keys, 0)
     until = time.perf_counter() + seconds
+    start = time.perf_counter()
+    due = (start + i / rate for i in itertools.count()) if rate else None
 
     async def client(mine: list[str]) -> None:
         async with Client(url) as http:
@@ -127,6 +134,8 @@ async def load(
                     body = [{"id": f"{mark}{i}", "y": Y[i % len(Y)]} for i in numbers]
                     content = json.dumps(body).encode()
                     began = time.perf_counter()
+                    if due is not None and (began := next(due)) > time.perf_counter():
+                        await asyncio.sleep(began - time.perf_counter())
                     await http.send("POST", f"/streams/{key}/observations", content)
                     waits.append(time.perf_counter() - began)
                     sent[key] += rows
@@ -169,7 +178,9 @@ def measured(process: Any, url: str, keys: list[str], rows: int, given: Any) -> 
     """One load, with what it cost on either side."""
     server = psutil.Process(process.pid)
     before, committed = cpu_seconds(server), commit_seconds(url)
-    done = asyncio.run(load(url, keys, f"{rows}-", rows, given.clients, given.seconds))
+    done = asyncio.run(
+        load(url, keys, f"{rows}-", rows, given.clients, given.seconds, rate=given.rate)
+    )
     front, workers = (b - a for a, b in zip(before, cpu_seconds(server), strict=True))
     print(
         f"      computing per row: {1e3 * front / done:.2f} ms in front, "
@@ -187,6 +198,7 @@ def main() -> None:
     parser.add_argument("--model", choices=MODELS, help="only this one")
     parser.add_argument("--clients", type=int, default=16)
     parser.add_argument("--rows", type=int, nargs="+", default=[1, 20, 200], help="per request")
+    parser.add_argument("--rate", type=float, default=0.0, help="requests per second")
     parser.add_argument("--db", default="")
     given = parser.parse_args()
     print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")

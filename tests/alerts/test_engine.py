@@ -54,6 +54,31 @@ def test_single_spikes_do_not_open_an_alert() -> None:
     assert run(engine(ANOMALY), rows(scores)) == []
 
 
+def test_after_an_alert_the_next_one_needs_more_evidence_for_a_while() -> None:
+    burst = [0.9995] * 3 + [0.5] * 47
+    times = [a.opened for a in run(engine(ANOMALY), rows([0.5] * 50 + burst * 120)) if a.is_open]
+    # Tail probabilities of 5e-4 are enough for a threshold of 1e-3 after about 0.3 of an alert.
+    assert times[0] == 52 and 3400 < times[1] - times[0] < 3600
+    unlimited = Rule(
+        "odd", "anomaly", count=3, window=5, quiet=10, warmup=20, threshold=0.999, budget=0
+    )
+    assert len(run(engine(unlimited), rows([0.5] * 50 + burst * 10))) == 20
+    strong = [1 - 1e-6] * 3 + [0.5] * 47
+    assert len(run(engine(ANOMALY), rows([0.5] * 50 + strong * 2))) == 4
+
+
+def test_the_recent_alerts_of_a_stream_are_part_of_the_state() -> None:
+    change = Rule("change", "regime change", dwell=5, warmup=20)
+    first = engine(ANOMALY, change)
+    before = rows([0.5] * 50 + [1.0] * 3 + [0.5] * 17)
+    assert len(run(first, before)) == 2
+    state = json.loads(json.dumps(first.state()))
+    after = rows(regimes=[0] * 70 + [1] * 12)[70:]
+    # Twice the dwell, less what has faded in 20 rows.
+    (opened,) = run(engine(ANOMALY, change, state=state), after)
+    assert opened.opened == 70 + 10 - 1
+
+
 def test_rows_without_observation_are_not_anomalous() -> None:
     assert run(engine(ANOMALY), rows([0.5] * 30 + [NAN] * 30)) == []
 

@@ -6,7 +6,8 @@ exactly, and replaying rows gives alerts with the same ids.
 
 One event opens one alert. While the alert is open, further causes extend it. Rules of the kinds
 "anomaly" and "regime change" see the same event from two sides: the second one does not open
-another alert, unless its severity is higher.
+another alert, unless its severity is higher. A stream that has had such alerts needs more evidence
+for the next one, see `Rule.budget`.
 """
 
 from __future__ import annotations
@@ -223,6 +224,9 @@ class AlertEngine:
             if alert.is_open and self._is_duplicate(monitor):
                 monitor.discard()
                 continue
+            if alert.is_open and monitor.rule.kind in _SAME_EVENT:
+                for other in self._monitors:
+                    other.burden = [other.strictness(alert.opened) + 1.0, alert.opened]
             found.append(alert)
         return found
 
@@ -245,6 +249,7 @@ class _Monitor:
 
     Attributes:
         alert: the open alert, or None.
+        burden: recent alerts of the stream, and the row of the latest one; see `strictness`.
     """
 
     # Attributes of the state besides the alert.
@@ -255,10 +260,19 @@ class _Monitor:
         # `Rule` replaces None by a default.
         self.dwell, self.quiet = rule.dwell or 1, rule.quiet or 1
         self.alert: Alert | None = None
+        self.burden: list[Any] = [0.0, 0]
+
+    def strictness(self, seq: int) -> float:
+        """Return the number of recent alerts of the stream, each fading with the rows since."""
+        count, row = self.burden
+        return (
+            max(0.0, count - (seq - row) * self.rule.budget / 10_000) if self.rule.budget else 0.0
+        )
 
     def state(self) -> dict[str, Any]:
         alert = None if self.alert is None else self.alert.to_dict()
-        return {"alert": alert} | {name: getattr(self, name) for name in self.fields}
+        names = ("burden", *self.fields)
+        return {"alert": alert} | {name: getattr(self, name) for name in names}
 
     def load(self, state: Mapping[str, Any] | None) -> None:
         # A rule that was replaced by another kind with the same name starts afresh.
@@ -266,6 +280,7 @@ class _Monitor:
             return
         for name in self.fields:
             setattr(self, name, state[name])
+        self.burden = state.get("burden", self.burden)
         if state["alert"] is not None and state["alert"]["kind"] == self.rule.kind:
             self.alert = Alert(**state["alert"])
 
@@ -332,10 +347,10 @@ class _Anomaly(_Monitor):
         while self.recent and self.recent[0][0] <= sample.seq - rule.window:
             self.recent.pop(0)
         # Comparisons with NaN are false: a row without an observation is not anomalous.
-        anomalous = sample.anomaly_score > rule.threshold
-        if anomalous:
+        self.calm = 0 if sample.anomaly_score > rule.threshold else self.calm + 1
+        tail = (1 - rule.threshold) * 10 ** -self.strictness(sample.seq)
+        if sample.anomaly_score > 1 - tail:
             self.recent.append([sample.seq, sample.at, sample.y])
-        self.calm = 0 if anomalous else self.calm + 1
         if self.alert is not None:
             if self.calm >= self.quiet:
                 self.recent = []
@@ -377,7 +392,10 @@ class _RegimeChange(_Monitor):
             self.began = sample.seq if sample.since is None else sample.since
         self.rows += 1
         self.age += 1
-        if self.candidate != self.settled and self.rows >= self.dwell:
+        # The return to the regime before the alert is no new alert.
+        returns = self.alert is not None and self.candidate == self.alert.previous
+        dwell = self.dwell if returns else self.dwell * 2 ** self.strictness(sample.seq)
+        if self.candidate != self.settled and self.rows >= dwell:
             return self._settle(sample)
         if self.alert is not None and self.candidate == self.settled:
             if sample.status == "normal":

@@ -23,8 +23,8 @@ MAX_ROWS = 100_000  # largest number of rows of a rule's setting
 _COMMON = {"name", "kind", "stream", "prefix", "severity"}
 # Settings of each kind, besides the common ones.
 _SETTINGS = {
-    ANOMALY: {"threshold", "count", "window", "quiet", "warmup"},
-    REGIME_CHANGE: {"dwell", "returning", "quiet", "warmup"},
+    ANOMALY: {"threshold", "count", "window", "quiet", "warmup", "budget"},
+    REGIME_CHANGE: {"dwell", "returning", "quiet", "warmup", "budget"},
     FAULT: {"dwell"},
     FORECAST_LIMIT: {"above", "below", "horizon", "probability", "quiet", "warmup"},
     STALE: {"seconds"},
@@ -61,6 +61,10 @@ class Rule:
             rows after which the new regime counts as usual. None for 1000 ("regime change") or
             100.
         warmup: rows at the start of a stream on which the rule does not open alerts.
+        budget: alerts per 10 000 rows that open on the usual evidence. Each alert of the kinds
+            "anomaly" and "regime change" that the stream had before makes the next one need ten
+            times smaller tail probabilities, or twice the `dwell`; this fades over 10 000 /
+            `budget` rows. 0 for no such limit.
     """
 
     name: str
@@ -80,6 +84,7 @@ class Rule:
     seconds: float = 600.0
     quiet: int | None = None
     warmup: int = DEFAULT_WARMUP
+    budget: float = 2.0
 
     def __post_init__(self) -> None:
         if self.kind not in _SETTINGS:
@@ -107,6 +112,8 @@ class Rule:
             value = getattr(self, name)
             if not _is_number(value) or not 0 <= value < 1:
                 raise RegimekitError(f"{name} must be in [0, 1), got {value!r}.")
+        if not _is_number(self.budget) or self.budget < 0:
+            raise RegimekitError(f"budget must be at least 0, got {self.budget!r}.")
         if not _is_number(self.seconds) or not self.seconds > 0:
             raise RegimekitError(f"seconds must be positive, got {self.seconds!r}.")
         for name in ("above", "below"):

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated
 from urllib.parse import urlsplit
 
-from fastapi import APIRouter, HTTPException, Path, Response
+from fastapi import APIRouter, HTTPException, Response
 
 from regimekit.alerts.messages import MESSAGE_KINDS
 from regimekit.server.auth import Caller, RunningService, require
@@ -21,15 +20,14 @@ from regimekit.server.schemas import (
 )
 from regimekit.server.service import Service
 from regimekit.server.storage import outbox
-from regimekit.server.stream_routes import PROBLEMS
+from regimekit.server.stream_routes import PROBLEMS, Number
 from regimekit.server.webhooks import PrivateAddressError, resolve
 
-router = APIRouter()
+webhooks = APIRouter(tags=["webhooks"], responses=PROBLEMS)
+probes = APIRouter(tags=["operations"])
 
 
-@router.post(
-    "/webhooks", summary="Create a webhook", status_code=201, tags=["webhooks"], responses=PROBLEMS
-)
+@webhooks.post("/webhooks", summary="Create a webhook", status_code=201)
 async def add_webhook(body: WebhookRequest, service: RunningService, token: Caller) -> WebhookMade:
     """Needs write access to the prefix. The secret is not shown again."""
     require(token, "write", body.prefix)
@@ -76,7 +74,7 @@ async def _check_url(url: str, allow_private: bool) -> None:
         raise HTTPException(422, f"url: the host {host!r} cannot be resolved.") from None
 
 
-@router.get("/webhooks", summary="List webhooks", tags=["webhooks"], responses=PROBLEMS)
+@webhooks.get("/webhooks", summary="List webhooks")
 async def list_webhooks(service: RunningService, token: Caller) -> Webhooks:
     """Webhooks of prefixes with write access, and the state of their latest message.
 
@@ -87,16 +85,8 @@ async def list_webhooks(service: RunningService, token: Caller) -> Webhooks:
     return Webhooks(webhooks=[WebhookInfo(**hook) for hook in allowed])
 
 
-@router.delete(
-    "/webhooks/{number}",
-    summary="Delete a webhook",
-    status_code=204,
-    tags=["webhooks"],
-    responses=PROBLEMS,
-)
-async def remove_webhook(
-    number: Annotated[int, Path(ge=0, le=2**31 - 1)], service: RunningService, token: Caller
-) -> None:
+@webhooks.delete("/webhooks/{number}", summary="Delete a webhook", status_code=204)
+async def remove_webhook(number: Number, service: RunningService, token: Caller) -> None:
     """Delete a webhook and its undelivered messages."""
     prefix = await service.read(outbox.webhook_prefix, number)
     if prefix is None:
@@ -105,15 +95,13 @@ async def remove_webhook(
     await service.write(outbox.remove_webhook, number)
 
 
-@router.get("/healthz", summary="Liveness probe", tags=["operations"])
+@probes.get("/healthz", summary="Liveness probe")
 async def healthz() -> Status:
     """Succeeds if the process answers."""
     return Status(status="ok")
 
 
-@router.get(
-    "/readyz", summary="Readiness probe", tags=["operations"], responses={503: {"model": Problem}}
-)
+@probes.get("/readyz", summary="Readiness probe", responses={503: {"model": Problem}})
 async def readyz(service: RunningService) -> Readiness:
     """Succeeds if the database can be written and the workers have started."""
     if not service.ready:
@@ -123,10 +111,9 @@ async def readyz(service: RunningService) -> Readiness:
     return Readiness(status="ready", compiled=service.compiled)
 
 
-@router.get(
+@probes.get(
     "/metrics",
     summary="Prometheus metrics",
-    tags=["operations"],
     response_class=Response,
     responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}, **PROBLEMS},
 )

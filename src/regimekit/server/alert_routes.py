@@ -40,12 +40,9 @@ def _parse_rule(body: schemas.RuleRequest) -> Rule:
 async def list_rules(service: RunningService, token: Caller) -> schemas.Rules:
     """Rules whose streams the caller may read, with all their settings."""
     found = await service.read(alerts.list_rules)
-    return schemas.Rules(
-        rules=[
-            schemas.RuleInfo(id=stored.id, rule=stored.rule.to_dict())
-            for stored in found
-            if token.allows("read", _scope(stored.rule))
-        ]
+    own = [stored for stored in found if token.allows("read", _scope(stored.rule))]
+    return schemas.Rules.model_validate(
+        {"rules": [{"id": stored.id, "rule": stored.rule.to_dict()} for stored in own]}
     )
 
 
@@ -105,12 +102,9 @@ async def remove_rule(number: Number, service: RunningService, token: Caller) ->
 async def list_mutes(service: RunningService, token: Caller) -> schemas.Mutes:
     """Windows whose streams the caller may read."""
     found = await service.read(alerts.list_mutes)
-    return schemas.Mutes(
-        mutes=[
-            schemas.MuteInfo(id=number, mute=mute.to_dict())
-            for number, mute in found
-            if token.allows("read", mute.prefix)
-        ]
+    own = [(number, mute) for number, mute in found if token.allows("read", mute.prefix)]
+    return schemas.Mutes.model_validate(
+        {"mutes": [{"id": number, "mute": mute.to_dict()} for number, mute in own]}
     )
 
 

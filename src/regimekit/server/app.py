@@ -11,6 +11,7 @@ import time
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -67,12 +68,14 @@ def create_app(config: Config) -> FastAPI:
     app.state.service = service
     app.state.authenticator = Authenticator(service)
     # Routes are tried in this order; observations are the most frequent requests.
-    for routes in (observation_routes, stream_routes, model_routes, alert_routes, admin_routes):
+    for routes in (observation_routes, stream_routes, model_routes, alert_routes):
         app.include_router(routes.router)
+    app.include_router(admin_routes.webhooks)
+    app.include_router(admin_routes.probes)
     app.mount("/static/assets", StaticFiles(directory=_ASSETS), name="assets")
     app.mount("/static", StaticFiles(directory=_STATIC), name="static")
-    app.add_api_route("/", _page, include_in_schema=False)
-    app.add_api_route("/docs", _docs, include_in_schema=False)
+    for path, name in (("/", "index.html"), ("/docs", "docs.html")):
+        app.add_api_route(path, partial(_page, name), include_in_schema=False)
     app.add_middleware(RequestMiddleware, service=service)
     _add_error_handlers(app)
     return app
@@ -88,12 +91,8 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         await service.stop()
 
 
-async def _page() -> FileResponse:
-    return FileResponse(_STATIC / "index.html", headers={"cache-control": "no-cache"})
-
-
-async def _docs() -> FileResponse:
-    return FileResponse(_STATIC / "docs.html", headers={"cache-control": "no-cache"})
+async def _page(name: str) -> FileResponse:
+    return FileResponse(_STATIC / name, headers={"cache-control": "no-cache"})
 
 
 def _problem(status: int, detail: str, retry_after: int | None = None, **more: Any) -> JSONResponse:
@@ -287,7 +286,7 @@ def run(config: Config) -> None:
         RegimekitError: if the TLS options are incomplete, the database cannot be opened or the
             address cannot be listened on.
     """
-    configure_logging(config.log_format)
+    configure_logging(config.log)
     if (config.certificate is None) != (config.private_key is None):
         raise RegimekitError("TLS needs both --certificate and --private-key.")
     _check_tokens(config)

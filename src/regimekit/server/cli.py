@@ -1,23 +1,26 @@
 """Commands of the service: serve, token, backup, restore. They need the extra `serve`.
 
-The modules of the service are imported when a command runs, so the other commands of regimekit
-work without the packages of the extra.
+The other modules of the service are imported when a command runs, so the other commands of
+regimekit work without the packages of the extra.
 """
 
 from __future__ import annotations
 
-import sys
+import inspect
 import tempfile
+from dataclasses import fields
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, get_type_hints
 
 import typer
+
+from regimekit.core.exceptions import RegimekitError
+from regimekit.server.config import DEFAULT_DATABASE, Config
 
 Database = Annotated[
     str, typer.Option("--db", help="sqlite:///FILE or postgresql://USER@HOST/NAME.")
 ]
-_DEFAULT_DATABASE = "sqlite:///regimekit.db"
 
 token_app = typer.Typer(help="Tokens of the service.", no_args_is_help=True)
 
@@ -30,88 +33,44 @@ def register(app: typer.Typer) -> None:
     app.add_typer(token_app, name="token")
 
 
-def serve(
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port to listen on.", min=0, max=65535)] = 8000,
-    db: Annotated[
-        str | None, typer.Option("--db", help="sqlite:///FILE or postgresql://USER@HOST/NAME.")
-    ] = None,
-    demo: Annotated[bool, typer.Option("--demo", help="Feed a demonstration stream.")] = False,
-    workers: Annotated[int, typer.Option(help="Worker processes (0: one per core).")] = 0,
-    memory: Annotated[int, typer.Option(help="Number of models in memory.", min=1)] = 1000,
-    memory_mb: Annotated[
-        int, typer.Option(help="Size of the models in memory, in megabytes.", min=1)
-    ] = 1024,
-    snapshot_every: Annotated[
-        int, typer.Option(help="Observations between snapshots of a model.", min=1)
-    ] = 500,
-    require_token: Annotated[
-        bool,
-        typer.Option(
-            "--require-token", help="Ask local requests for a token too (behind a proxy)."
-        ),
-    ] = False,
-    allow_private_webhooks: Annotated[
-        bool, typer.Option("--allow-private-webhooks", help="Let webhooks reach private networks.")
-    ] = False,
-    smtp: Annotated[
-        str | None,
-        typer.Option(
-            envvar="REGIMEKIT_SMTP", help="smtp[s]://USER:PASSWORD@HOST:PORT for e-mail alerts."
-        ),
-    ] = None,
-    mail_from: Annotated[
-        str, typer.Option(help="Sender of e-mail alerts.")
-    ] = "regimekit@localhost",
-    public_url: Annotated[
-        str | None, typer.Option(help="Address of the page, for links in alerts.")
-    ] = None,
-    stream_metrics: Annotated[
-        int, typer.Option(help="Number of streams with metrics of their own.", min=0, max=10_000)
-    ] = 100,
-    certificate: Annotated[Path | None, typer.Option(help="TLS: certificate file (PEM).")] = None,
-    private_key: Annotated[Path | None, typer.Option(help="TLS: private key file (PEM).")] = None,
-    log: Annotated[
-        str, typer.Option(help="Log format: json, text or auto (text on a terminal).")
-    ] = "auto",
-) -> None:
+def serve(**options: Any) -> None:
     """Serve streams over HTTP, with a live page."""
     _require_packages()
     from regimekit.server.app import run
-    from regimekit.server.config import Config, default_workers
     from regimekit.server.storage.database import check_unused
 
-    if log not in ("json", "text", "auto"):
-        raise _error(f"--log must be json, text or auto, got {log!r}.")
-    form = ("text" if sys.stderr.isatty() else "json") if log == "auto" else log
     with tempfile.TemporaryDirectory(prefix="regimekit-demo-") as folder:
-        fallback = f"sqlite:///{folder}/demo.db" if demo else _DEFAULT_DATABASE
-        check_unused(db or fallback)
-        run(
-            Config(
-                db=db or fallback,
-                host=host,
-                port=port,
-                workers=workers or (1 if demo else default_workers()),
-                models_in_memory=memory,
-                memory_mb=memory_mb,
-                snapshot_every=snapshot_every,
-                require_token=require_token,
-                allow_private_webhooks=allow_private_webhooks,
-                smtp=smtp,
-                mail_from=mail_from,
-                public_url=public_url,
-                stream_metrics=stream_metrics,
-                demo=demo,
-                certificate=None if certificate is None else str(certificate),
-                private_key=None if private_key is None else str(private_key),
-                log_format=form,
-            )
+        if options["demo"] and not options["db"]:
+            options["db"] = f"sqlite:///{folder}/demo.db"
+        config = Config(**options)
+        check_unused(config.db)
+        run(config)
+
+
+def _serve_options() -> list[inspect.Parameter]:
+    """Return the parameters of `serve`, which typer reads: the settings of `Config`."""
+    types = get_type_hints(Config)
+    return [
+        inspect.Parameter(
+            entry.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=entry.default,
+            annotation=Annotated[
+                types[entry.name],
+                typer.Option(f"--{entry.name.replace('_', '-')}", **entry.metadata),
+            ],
         )
+        for entry in fields(Config)
+        if entry.metadata
+    ]
+
+
+serve.__signature__ = inspect.Signature(_serve_options())  # type: ignore[attr-defined]
+serve.__annotations__ = {entry.name: entry.annotation for entry in _serve_options()}
 
 
 def backup(
-    file: Annotated[Path, typer.Argument(help="File to write.")], db: Database = _DEFAULT_DATABASE
+    file: Annotated[Path, typer.Argument(help="File to write.")], db: Database = DEFAULT_DATABASE
 ) -> None:
     """Write the whole database to one file; the service may be running."""
     _require_packages()
@@ -121,7 +80,7 @@ def backup(
 
 
 def restore(
-    file: Annotated[Path, typer.Argument(help="A backup file.")], db: Database = _DEFAULT_DATABASE
+    file: Annotated[Path, typer.Argument(help="A backup file.")], db: Database = DEFAULT_DATABASE
 ) -> None:
     """Restore a backup into an empty database."""
     _require_packages()
@@ -140,7 +99,7 @@ def token_add(
         list[str] | None, typer.Option(help="Key prefix with write access; '' is all.")
     ] = None,
     rate: Annotated[float, typer.Option(help="Requests per second (0: no limit).", min=0)] = 100,
-    db: Database = _DEFAULT_DATABASE,
+    db: Database = DEFAULT_DATABASE,
 ) -> None:
     """Create a token. It is printed once; the database stores only its hash."""
     _require_packages()
@@ -154,7 +113,7 @@ def token_add(
 
 
 @token_app.command("list")
-def token_list(db: Database = _DEFAULT_DATABASE) -> None:
+def token_list(db: Database = DEFAULT_DATABASE) -> None:
     """List tokens by name with their access; the tokens themselves are not stored."""
     _require_packages()
     from regimekit.server.storage import tokens
@@ -169,8 +128,7 @@ def token_list(db: Database = _DEFAULT_DATABASE) -> None:
 
 @token_app.command("revoke")
 def token_revoke(
-    name: Annotated[str, typer.Argument(help="Name of the token.")],
-    db: Database = _DEFAULT_DATABASE,
+    name: Annotated[str, typer.Argument(help="Name of the token.")], db: Database = DEFAULT_DATABASE
 ) -> None:
     """Revoke a token; a running service rejects it after at most two seconds."""
     _require_packages()
@@ -179,7 +137,7 @@ def token_revoke(
 
     with database(db) as engine, write_transaction(engine) as connection:
         if not tokens.revoke(connection, name):
-            raise _error(f"There is no active token {name!r}.")
+            raise RegimekitError(f"There is no active token {name!r}.")
     typer.echo(f"revoked {name}")
 
 
@@ -192,11 +150,6 @@ def _require_packages() -> None:
     """Raise RegimekitError if a package of the extra `serve` is missing."""
     for name in ("fastapi", "sqlalchemy", "uvicorn"):
         if find_spec(name) is None:
-            raise _error(f"The service needs the package {name}: pip install 'regimekit[serve]'.")
-
-
-def _error(message: str) -> Exception:
-    """Return a RegimekitError; its module is imported only if needed."""
-    from regimekit.core.exceptions import RegimekitError
-
-    return RegimekitError(message)
+            raise RegimekitError(
+                f"The service needs the package {name}: pip install 'regimekit[serve]'."
+            )

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import sys
 from dataclasses import dataclass, field
+from typing import Any
+
+from regimekit.core.exceptions import RegimekitError
 
 INTERVAL_LEVEL = 0.9  # nominal coverage of the interval stored with each observation
 OFFLINE_MODELS = ("beam_ihmm",)  # models that cannot be updated one observation at a time
 DEFAULT_DATABASE = "sqlite:///regimekit.db"
-
-
-def default_workers() -> int:
-    """Return the default number of worker processes: one per core, at most 8."""
-    return max(1, min(8, os.cpu_count() or 1))
 
 
 @dataclass(frozen=True)
@@ -38,48 +37,49 @@ class Limits:
     trial_seconds: float = 20.0  # to try the settings of a new stream
 
 
+def _option(default: Any, text: str, **more: Any) -> Any:
+    """Define a setting that is an option of `regimekit serve`, with its help text."""
+    return field(default=default, metadata={"help": text, **more})
+
+
 @dataclass(frozen=True)
 class Config:
-    """Settings of one service.
+    """Settings of one service, which are the options of `regimekit serve`; and its limits."""
 
-    Attributes:
-        db: database URL.
-        host, port: address to listen on; port 0 chooses a free port.
-        workers: number of worker processes.
-        models_in_memory: largest number of models in memory, over all workers.
-        memory_mb: largest size of their states together, in megabytes.
-        snapshot_every: observations between two snapshots of a model.
-        require_token: ask for a token also on requests from this machine.
-        allow_private_webhooks: let webhooks reach private networks.
-        smtp: server of e-mail messages, `smtp://USER:PASSWORD@HOST:PORT` (STARTTLS if the server
-            offers it) or `smtps://...`; None disables e-mail.
-        mail_from: sender of e-mail messages.
-        public_url: address of the page in messages; None leaves links out.
-        stream_metrics: number of streams with metrics of their own; the oldest ones.
-        demo: feed a demonstration stream.
-        certificate, private_key: PEM files for TLS; both or neither.
-        log_format: "json" or "text".
-        limits: upper limits.
-    """
-
-    db: str = DEFAULT_DATABASE
-    host: str = "127.0.0.1"
-    port: int = 8000
-    workers: int = field(default_factory=default_workers)
-    models_in_memory: int = 1000
-    memory_mb: int = 1024
-    snapshot_every: int = 500
-    require_token: bool = False
-    allow_private_webhooks: bool = False
-    smtp: str | None = None
-    mail_from: str = "regimekit@localhost"
-    public_url: str | None = None
-    stream_metrics: int = 100
-    demo: bool = False
-    certificate: str | None = None
-    private_key: str | None = None
-    log_format: str = "json"
+    db: str = _option(
+        "", f"sqlite:///FILE or postgresql://USER@HOST/NAME (empty: {DEFAULT_DATABASE})."
+    )
+    host: str = _option("127.0.0.1", "Address to listen on.")
+    port: int = _option(8000, "Port to listen on; 0 chooses a free one.", min=0, max=65535)
+    demo: bool = _option(False, "Feed a demonstration stream.")
+    workers: int = _option(0, "Worker processes (0: one per core, at most 8).", min=0)
+    memory: int = _option(1000, "Number of models in memory, over all workers.", min=1)
+    memory_mb: int = _option(1024, "Size of the models in memory, in megabytes.", min=1)
+    snapshot_every: int = _option(500, "Observations between snapshots of a model.", min=1)
+    require_token: bool = _option(False, "Ask local requests for a token too (behind a proxy).")
+    allow_private_webhooks: bool = _option(False, "Let webhooks reach private networks.")
+    smtp: str | None = _option(
+        None, "smtp[s]://USER:PASSWORD@HOST:PORT for e-mail alerts.", envvar="REGIMEKIT_SMTP"
+    )
+    mail_from: str = _option("regimekit@localhost", "Sender of e-mail alerts.")
+    public_url: str | None = _option(None, "Address of the page, for links in alerts.")
+    stream_metrics: int = _option(
+        100, "Number of streams with metrics of their own (the oldest).", min=0, max=10_000
+    )
+    certificate: str | None = _option(None, "TLS: certificate file (PEM).")
+    private_key: str | None = _option(None, "TLS: private key file (PEM).")
+    log: str = _option("auto", "Log format: json, text or auto (text on a terminal).")
     limits: Limits = field(default_factory=Limits)
+
+    def __post_init__(self) -> None:
+        if self.log not in ("json", "text", "auto"):
+            raise RegimekitError(f"--log must be json, text or auto, got {self.log!r}.")
+        cores = 1 if self.demo else max(1, min(8, os.cpu_count() or 1))
+        log = ("text" if sys.stderr.isatty() else "json") if self.log == "auto" else self.log
+        found = {"db": self.db or DEFAULT_DATABASE, "workers": self.workers or cores, "log": log}
+        for name, value in found.items():
+            # The dataclass is frozen.
+            object.__setattr__(self, name, value)
 
 
 def is_loopback(host: str) -> bool:

@@ -138,6 +138,7 @@ class RuleRequest(BaseModel):
     seconds: Annotated[float, Field(strict=True, gt=0, le=1e9)] | None = None
     quiet: _Rows | None = None
     warmup: Annotated[int, Field(strict=True, ge=0, le=MAX_ROWS)] | None = None
+    budget: Annotated[float, Field(strict=True, ge=0, le=10_000)] | None = None
 
 
 class MuteRequest(BaseModel):

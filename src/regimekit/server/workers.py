@@ -85,7 +85,7 @@ class Worker:
         self._engine = database.connect(config.db, pool=1)
         self.cache = ModelCache(
             self._engine,
-            max(1, config.models_in_memory // config.workers),
+            max(1, config.memory // config.workers),
             config.snapshot_every,
             config.memory_mb * 2**20 // config.workers,
             config.limits.batch_seconds,

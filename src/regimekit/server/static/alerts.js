@@ -6,8 +6,8 @@ import { ago, clock, h } from "./dom.js";
 const REFRESH_INTERVAL = 3000; // milliseconds
 // Settings of each kind of rule: name, default value, unit or meaning.
 const SETTINGS = {
-  anomaly: [["threshold", 0.9999, "anomaly score"], ["count", 2, "anomalous rows"], ["window", 10, "of the latest rows"], ["quiet", 100, "rows until resolved"], ["warmup", 60, "first rows ignored"]],
-  "regime change": [["dwell", 20, "rows that it must last"], ["quiet", 1000, "rows until it counts as usual"], ["warmup", 60, "first rows ignored"]],
+  anomaly: [["threshold", 0.9999, "anomaly score"], ["count", 2, "anomalous rows"], ["window", 10, "of the latest rows"], ["quiet", 100, "rows until resolved"], ["warmup", 60, "first rows ignored"], ["budget", 2, "alerts per 10 000 rows"]],
+  "regime change": [["dwell", 20, "rows that it must last"], ["quiet", 1000, "rows until it counts as usual"], ["warmup", 60, "first rows ignored"], ["budget", 2, "alerts per 10 000 rows"]],
   fault: [["dwell", 5, "rows that it must last"]],
   "forecast limit": [["above", "", "upper limit"], ["below", "", "lower limit"], ["horizon", 12, "steps ahead"], ["probability", 0.5, "of a crossing"]],
   stale: [["seconds", 600, "without an observation"]],
