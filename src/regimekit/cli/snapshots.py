@@ -16,7 +16,6 @@ from regimekit.core.exceptions import RegimekitError, whole
 from regimekit.core.explain import changed_settings, describe_regime
 from regimekit.core.model import Model
 from regimekit.core.registry import models
-from regimekit.io import TimeColumn
 from regimekit.io.columns import forecast_columns, regime_columns
 from regimekit.io.temporary import TemporaryFolder
 from regimekit.preprocessing.frames import Table
@@ -119,9 +118,7 @@ def forecast_snapshot(
     saved = read_saved_run(path)
     whole("--horizon", horizon)
     ahead = saved.model.forecast(horizon, _future(saved, future, horizon))
-    reader = saved.reader()
-    times = TimeColumn() if reader is None else reader.time_column
-    columns = forecast_columns(ahead, level, times.last, times.frequency)
+    columns = forecast_columns(ahead, level)
     console.result({"model": saved.model.name, "level": level, "forecasts": columns})
     if out is None:
         rows = [

@@ -17,6 +17,7 @@ from regimekit.preprocessing.time_index import (
     find_frequency,
     find_zone,
     read_times,
+    time_array,
 )
 
 _LAST_LABELS = 100  # labels from which future labels are extrapolated
@@ -68,14 +69,8 @@ class Calendar:
         if self.frequency is None or self.last is None:
             return None
         past = seen - self.at
-        after = [self.frequency.after(self.last, k) for k in range(past + 1, past + n + 1)]
-        if not isinstance(self.last, datetime):
-            return np.array(after, dtype=float)
-        if self.last.tzinfo is None:
-            return np.array(after, "datetime64[us]")
-        labels = np.empty(n, dtype=object)
-        labels[:] = after
-        return labels
+        steps = range(past + 1, past + n + 1)
+        return time_array([self.frequency.after(self.last, k) for k in steps])
 
     def time_of(self, row: int) -> Time | None:
         """Return the label of observation `row`; None if labels are not continued."""

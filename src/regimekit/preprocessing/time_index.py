@@ -168,6 +168,23 @@ def instant(time: Time) -> Time:
     return _absolute(time) if isinstance(time, datetime) else time
 
 
+def time_array(times: Sequence[Time | None]) -> NDArray[Any] | None:
+    """Return times as a (T,) array of datetime64, of datetimes with a zone, or of numbers.
+
+    Returns:
+        The array; None without times.
+    """
+    if not times or times[0] is None:
+        return None
+    if not isinstance(times[0], datetime):
+        return np.array(times, dtype=float)
+    if times[0].tzinfo is None:
+        return np.array(times, dtype="datetime64[us]")
+    found = np.empty(len(times), dtype=object)
+    found[:] = times
+    return found
+
+
 def find_zone(name: str) -> tzinfo:
     """Return a time zone by its name.
 

@@ -94,14 +94,6 @@ def unpack(
     return found
 
 
-def restore(
-    state: Any, arrays: Arrays, fields: Iterable[Field], sizes: Mapping[str, int], prefix: str = ""
-) -> None:
-    """Set the attributes of a state object from validated arrays; numbers have shape ()."""
-    for name, array in unpack(arrays, fields, sizes, prefix).items():
-        setattr(state, name, array if array.ndim else array.item())
-
-
 NESTED = "object"
 _KINDS = {"float64": FLOAT, "int64": INTEGER, "bool": FLAG}
 
@@ -165,7 +157,8 @@ def unpack_state(state: Any, values: Values, arrays: Arrays, prefix: str = "") -
         dtype, lengths, low, high = given[:4]
         low, high = _bound(state, low), _bound(state, high)
         if lengths:
-            shape = tuple(_length(state, length) for length in lengths)
+            named = (getattr(state, n, n) if isinstance(n, str) else n for n in lengths)
+            shape = tuple(None if length is None else int(length) for length in named)
             field = Field(prefix + name, shape, _KINDS[dtype], low, high, len(given) > 4)
             setattr(state, name, unpack(arrays, [field], {})[prefix + name])
         else:
@@ -180,12 +173,6 @@ def _scalar(values: Values, name: str, kind: str, low: float, high: float) -> An
     if kind == INTEGER:
         return values.whole(name, int(low), int(high))
     return values.number(name, low, high)
-
-
-def _length(state: Any, length: str | None) -> int | None:
-    if length is None:
-        return None
-    return int(length) if length.isdigit() else int(getattr(state, length))
 
 
 def _bound(state: Any, bound: float | str) -> float:
