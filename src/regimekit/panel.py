@@ -380,12 +380,17 @@ def _tasks_of_frame(
         sample = table[time].head(_SAMPLE_TIMES).to_list()
         time_format = cells.detect_time_format(sample) or cells.NUMBER
     layout = Layout(target, time, time_format, columns)
-    keys = table[by].to_list()
-    rows: dict[Any, list[Row]] = {key: [] for key in keys}
-    for key, *row in zip(keys, *(table[name].to_list() for name in layout.used), strict=True):
-        rows[key].append(tuple(row))
+    rows = _rows_by_key(table, by, layout.used)
     tasks = [SeriesTask(key, _sorted(found, layout), layout) for key, found in rows.items()]
     return table.implementation, layout, tasks
+
+
+def _rows_by_key(table: Any, by: str, names: Sequence[str]) -> dict[Any, list[Row]]:
+    """Return the cells of some columns by key."""
+    found: dict[Any, list[Row]] = {}
+    for key, *row in zip(*(table[name].to_list() for name in (by, *names)), strict=True):
+        found.setdefault(key, []).append(tuple(row))
+    return found
 
 
 def _sorted(rows: list[Row], layout: Layout) -> list[Row]:
@@ -413,9 +418,7 @@ def _with_future(
     for name in (by, *layout.columns):
         if name not in table.columns:
             raise unknown("future", name, table.columns)
-    values: dict[Any, list[Any]] = {}
-    for key, *row in zip(*(table[name].to_list() for name in (by, *layout.columns)), strict=True):
-        values.setdefault(key, []).append(row)
+    values = _rows_by_key(table, by, layout.columns)
     completed = []
     for task in tasks:
         rows = values.get(task.key, [])
