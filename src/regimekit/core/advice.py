@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regimekit.core.display import number
-from regimekit.core.warnings import warn_once
 from regimekit.results import Run
 
 Array = NDArray[np.float64]
@@ -70,12 +69,6 @@ HINDSIGHT = (
     "{name} fits the whole stream at once: mean, lower and upper are in-sample, not forecasts, and "
     "cannot be compared with those of a forecaster."
 )
-
-
-def warn_about_run(run: Run, name: str, settings: Mapping[str, Any], emitted: list[str]) -> None:
-    """Emit the warnings of `remarks` that are not in `emitted` yet."""
-    for key, message in remarks(run, name, settings).items():
-        warn_once(emitted, key, message, stacklevel=5)
 
 
 def remarks(

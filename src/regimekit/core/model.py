@@ -38,6 +38,7 @@ from regimekit.core.exceptions import RegimekitError, observation, whole
 from regimekit.core.limits import MAX_HORIZON
 from regimekit.core.recorder import Block, Recorder
 from regimekit.core.regime_book import RegimeBook
+from regimekit.core.warnings import warn_once
 from regimekit.distributions.forecast import Forecast, Forecasts
 from regimekit.preprocessing.alignment import Stream, read_stream
 from regimekit.preprocessing.calendar import Calendar
@@ -247,7 +248,8 @@ class Model(ABC):
         """
         run = self._stream(read_stream(y, X, self._warned), progress, level, callbacks)
         if self.advised:
-            advice.warn_about_run(run, self.name, self.settings(), self._warned)
+            for key, message in advice.remarks(run, self.name, self.settings()).items():
+                warn_once(self._warned, key, message, stacklevel=4)
         return run
 
     @locked

@@ -17,7 +17,6 @@ from regimekit.results import Event, Regime, Run
 Columns = dict[str, list[Any]]
 EVENT_COLUMNS = ("time", "since", "kind", "regime", "previous")
 FORECAST_COLUMNS = ("step", "time", "mean", "median", "lower", "upper", "sd")
-_LEADING = ("mean", "median", "lower", "upper", "sd", "regime", "regime_probability", "weight")
 
 
 def run_columns(block: Block, run: Run, start: int = 0) -> Columns:
@@ -35,8 +34,7 @@ def run_columns(block: Block, run: Run, start: int = 0) -> Columns:
     times = block.times
     if times[0] is None:
         times = list(range(start, start + len(run)))
-    first = {"time": times, "y": block.y.tolist()}
-    return first | {name: values[name] for name in _LEADING if name in values} | values
+    return {"time": times, "y": block.y.tolist()} | values
 
 
 def event_columns(events: Iterable[Event], times: Sequence[Time | None], start: int = 0) -> Columns:

@@ -21,7 +21,7 @@ from regimekit.io.layout import Layout
 from regimekit.io.reader import Row
 from regimekit.preprocessing.frames import Table
 from regimekit.preprocessing.time_column import TimeColumn
-from regimekit.preprocessing.time_index import Time, find_zone
+from regimekit.preprocessing.time_index import Time
 
 _SORT = (
     "Sort the rows by time, or pass --sort; if the table contains several series, name their "
@@ -146,9 +146,7 @@ class ObservationReader:
     def from_json(cls, state: dict[str, Any]) -> ObservationReader:
         """Return the reader that `to_json` described."""
         layout = Layout.from_json(state["layout"])
-        column = TimeColumn.from_json(state["time_column"])
-        if layout.zone is not None and isinstance(column.last, datetime):
-            column.last = column.last.astimezone(find_zone(layout.zone))
+        column = TimeColumn.from_json(state["time_column"], layout.zone)
         own = {"layout": layout, "time_column": column, "latest": tuple(state["latest"])}
         return cls(**{**state, **own})
 

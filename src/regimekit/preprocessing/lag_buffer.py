@@ -162,11 +162,6 @@ class LagBuffer:
         """Probabilities of the cleaned and of the raw past."""
         return self.mass(ADDITIVE), self.mass(INNOVATIONAL)
 
-    @property
-    def jump(self):
-        """(d,) difference of the raw and the cleaned latest value."""
-        return np.array([self.jump_of(j) for j in range(self.dim)])
-
     def at(self, version, lag, j):
         """Return coordinate j of the value `lag` observations before the next one."""
         return self.storage[version, self.start + self.depth - lag, j]

@@ -185,6 +185,19 @@ def time_array(times: Sequence[Time | None]) -> NDArray[Any] | None:
     return found
 
 
+def time_to_json(time: Time | None) -> str | float | None:
+    """Return a time as a JSON value; the name of its zone is not part of it."""
+    return time.isoformat() if isinstance(time, datetime) else time
+
+
+def time_from_json(value: str | float | None, zone: str | None = None) -> Time | None:
+    """Return the time that `time_to_json` described, in a time zone if one is given."""
+    if not isinstance(value, str):
+        return value
+    time = datetime.fromisoformat(value)
+    return time if zone is None else time.astimezone(find_zone(zone))
+
+
 def find_zone(name: str) -> tzinfo:
     """Return a time zone by its name.
 
