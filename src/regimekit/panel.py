@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import compress
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -146,10 +147,8 @@ class PanelRun:
         """
         parts = []
         for key in self.snapshots:
-            columns = self.model(key).forecast(horizon).columns(level)
-            lists = {name: values.tolist() for name, values in columns.items()}
-            lists.setdefault("time", [None] * horizon)
-            parts.append((key, _rename_time({n: lists[n] for n in FORECAST_COLUMNS}, self.time)))
+            columns = forecast_columns(self.model(key).forecast(horizon), level)
+            parts.append((key, _rename_time(columns, self.time)))
         return _stack(parts, self.by, self.native)
 
 
@@ -235,30 +234,30 @@ def run_tasks(
 ) -> Iterator[SeriesResult]:
     """Run series and yield their results in the order of the tasks.
 
+    Kernels release the GIL, so threads use all cores. If the caller has chosen a backend of joblib
+    other than its default, such as a cluster, that backend is used.
+
     Args:
         tasks: series; they are taken as they are needed, so that few are in memory.
         settings: settings of all series.
         jobs: number of threads, each with one series at a time; -1 for one per core.
     """
-    return _execute(partial(run_series, settings=settings), tasks, jobs)
-
-
-def _execute(
-    function: Callable[[SeriesTask], SeriesResult], tasks: Iterable[SeriesTask], jobs: int
-) -> Iterator[SeriesResult]:
-    """Apply a function to tasks, `jobs` at a time; the only place that knows how jobs run.
-
-    Kernels release the GIL, so threads use all cores. If the caller has chosen a backend of joblib
-    other than its default, such as a cluster, that backend is used.
-    """
+    function = partial(run_series, settings=settings)
     if jobs != -1:
         whole("jobs", jobs)
+    joblib: Any = sys.modules.get("joblib")
+    backend = joblib and joblib.parallel.get_active_backend()[0]
     if jobs == 1:
         yield from map(function, tasks)
-    elif _backend_chosen():
-        yield from _on_backend(function, tasks, jobs)
-    else:
+    elif backend is None or type(backend).__name__ == "LokyBackend":
         yield from _in_threads(function, tasks, os.cpu_count() or 1 if jobs == -1 else jobs)
+    else:
+        # Ray's backend cannot return results one by one.
+        streams = getattr(backend, "supports_return_generator", False)
+        pool = joblib.Parallel(
+            n_jobs=jobs, return_as="generator" if streams else "list", pre_dispatch="2*n_jobs"
+        )
+        yield from pool(joblib.delayed(function)(task) for task in tasks)
 
 
 def _in_threads(
@@ -278,29 +277,6 @@ def _in_threads(
         pool.shutdown(cancel_futures=True)
 
 
-def _backend_chosen() -> bool:
-    """Return whether the caller has chosen a backend of joblib other than its default."""
-    joblib = sys.modules.get("joblib")
-    if joblib is None:
-        return False
-    return type(joblib.parallel.get_active_backend()[0]).__name__ != "LokyBackend"
-
-
-def _on_backend(
-    function: Callable[[SeriesTask], SeriesResult], tasks: Iterable[SeriesTask], jobs: int
-) -> Iterator[SeriesResult]:
-    """Yield results computed by the active backend of joblib."""
-    import joblib
-
-    backend = joblib.parallel.get_active_backend()[0]
-    # Ray's backend cannot return results one by one.
-    streams = getattr(backend, "supports_return_generator", False)
-    pool = joblib.Parallel(
-        n_jobs=jobs, return_as="generator" if streams else "list", pre_dispatch="2*n_jobs"
-    )
-    yield from pool(joblib.delayed(function)(task) for task in tasks)
-
-
 def run_series(task: SeriesTask, settings: PanelSettings) -> SeriesResult:
     """Run one series; an error is returned as part of the result."""
     try:
@@ -318,7 +294,9 @@ def _run_series(task: SeriesTask, settings: PanelSettings) -> SeriesResult:
     block = reader.read_all([task.rows])
     if block is None:
         raise RegimekitError("The series has no rows.")
-    chosen = _with_seed(settings.model, settings.settings, seed_of(task.key, settings.seed))
+    chosen = dict(settings.settings)
+    if "seed" in make(settings.model, **chosen).settings():
+        chosen.setdefault("seed", seed_of(task.key, settings.seed))
     model = make_for_calendar(settings.model, chosen, seasons_of(frequency))
     run = model.run(block.y, block.X, level=settings.level)
     scores = RunningScores(settings.season, settings.skip)
@@ -326,13 +304,15 @@ def _run_series(task: SeriesTask, settings: PanelSettings) -> SeriesResult:
         scores.add(run)
     # The model is saved with its clock, so that later forecasts have their times.
     model.set_calendar(reader.time_column.last, frequency)
-    ahead = model.forecast(settings.horizon, task.future) if settings.horizon else []
+    ahead: Columns = {name: [] for name in FORECAST_COLUMNS}
+    if settings.horizon:
+        ahead = forecast_columns(model.forecast(settings.horizon, task.future), settings.level)
     return SeriesResult(
         task.key,
         run=run_columns(block, run),
         has_row=block.has_row.tolist(),
         events=event_columns(run.events, block.times),
-        forecasts=forecast_columns(ahead, settings.level, reader.time_column.last, frequency),
+        forecasts=ahead,
         regimes=regime_columns(model, block.times),
         scores=scores.table(),
         model=model.to_bytes(),
@@ -348,12 +328,6 @@ def seed_of(key: Any, seed: int) -> int:
     """
     digest = hashlib.sha256(f"{seed}|{key}".encode()).digest()
     return int.from_bytes(digest[:4], "big")
-
-
-def _with_seed(model: str, settings: Mapping[str, Any], seed: int) -> dict[str, Any]:
-    """Add a seed to the settings if the model has one and none is set."""
-    takes_seed = "seed" in make(model, **settings).settings()
-    return ({"seed": seed} if takes_seed else {}) | dict(settings)
 
 
 def with_seasons(model: str, settings: Mapping[str, Any], seasons: Sequence[int]) -> dict[str, Any]:
@@ -406,12 +380,17 @@ def _tasks_of_frame(
         sample = table[time].head(_SAMPLE_TIMES).to_list()
         time_format = cells.detect_time_format(sample) or cells.NUMBER
     layout = Layout(target, time, time_format, columns)
-    keys = table[by].to_list()
-    rows: dict[Any, list[Row]] = {key: [] for key in keys}
-    for key, *row in zip(keys, *(table[name].to_list() for name in layout.used), strict=True):
-        rows[key].append(tuple(row))
+    rows = _rows_by_key(table, by, layout.used)
     tasks = [SeriesTask(key, _sorted(found, layout), layout) for key, found in rows.items()]
     return table.implementation, layout, tasks
+
+
+def _rows_by_key(table: Any, by: str, names: Sequence[str]) -> dict[Any, list[Row]]:
+    """Return the cells of some columns by key."""
+    found: dict[Any, list[Row]] = {}
+    for key, *row in zip(*(table[name].to_list() for name in (by, *names)), strict=True):
+        found.setdefault(key, []).append(tuple(row))
+    return found
 
 
 def _sorted(rows: list[Row], layout: Layout) -> list[Row]:
@@ -439,9 +418,7 @@ def _with_future(
     for name in (by, *layout.columns):
         if name not in table.columns:
             raise unknown("future", name, table.columns)
-    values: dict[Any, list[Any]] = {}
-    for key, *row in zip(*(table[name].to_list() for name in (by, *layout.columns)), strict=True):
-        values.setdefault(key, []).append(row)
+    values = _rows_by_key(table, by, layout.columns)
     completed = []
     for task in tasks:
         rows = values.get(task.key, [])
@@ -456,12 +433,17 @@ def _with_future(
 
 def _collect(results: list[SeriesResult], by: str, time: str | None, native: Any) -> PanelRun:
     good = [one for one in results if not one.error]
+    # Observations that were inserted into gaps are left out.
+    rows = (
+        {name: list(compress(column, one.has_row)) for name, column in one.run.items()}
+        for one in good
+    )
 
     def stack(column_sets: Iterable[Columns]) -> Any:
         return _stack([(o.key, c) for o, c in zip(good, column_sets, strict=True)], by, native)
 
     return PanelRun(
-        frame=stack(_rename_time(_input_rows(o), time) for o in good),
+        frame=stack(_rename_time(columns, time) for columns in rows),
         events=stack(o.events for o in good),
         forecasts=stack(_rename_time(o.forecasts, time) for o in good),
         scores=stack({n: [v] for n, v in o.scores.items()} for o in good),
@@ -471,14 +453,6 @@ def _collect(results: list[SeriesResult], by: str, time: str | None, native: Any
         time=time,
         native=native,
     )
-
-
-def _input_rows(one: SeriesResult) -> Columns:
-    """Return the run without the observations that were inserted into gaps."""
-    return {
-        name: [value for value, keep in zip(column, one.has_row, strict=True) if keep]
-        for name, column in one.run.items()
-    }
 
 
 def _rename_time(columns: Columns, time: str | None) -> Columns:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field, fields
 from importlib import import_module
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -192,8 +193,41 @@ def retrospective_path(
     return path
 
 
-@dataclass(eq=False)
-class Run:
+class Segment(NamedTuple):
+    """Consecutive observations in one regime: start <= t < end."""
+
+    regime: int
+    start: int
+    end: int
+
+
+def segments(path: NDArray[np.int64]) -> list[Segment]:
+    """Split a path (T,) into segments of equal regime; rows without a regime are one of them.
+
+    Example:
+        >>> segments(np.array([0, 0, 1]))
+        [Segment(regime=0, start=0, end=2), Segment(regime=1, start=2, end=3)]
+    """
+    edges = [0, *(np.flatnonzero(np.diff(path)) + 1).tolist(), len(path)]
+    return [Segment(int(path[a]), a, b) for a, b in pairwise(edges) if b > a]
+
+
+@dataclass(eq=False, kw_only=True)
+class StepColumns:
+    """Fields of `Step` as columns, (T,) each, for consecutive observations."""
+
+    log_score: Array
+    weight: Array
+    outlier: NDArray[np.bool_]
+    regime: NDArray[np.int64]
+    regime_probability: Array
+    change_probability: Array
+    n_regimes: NDArray[np.int64]
+    ess: Array
+
+
+@dataclass(eq=False, kw_only=True)
+class Run(StepColumns):
     """One row per observation of a stream; each row uses only the data up to it, except `path`.
 
     `mean`, `median`, `sd`, `lower`, `upper` describe the one-step forecast made *before* the
@@ -208,15 +242,7 @@ class Run:
     sd: Array
     lower: Array
     upper: Array
-    log_score: Array
     anomaly_score: Array
-    weight: Array
-    outlier: NDArray[np.bool_]
-    regime: NDArray[np.int64]
-    regime_probability: Array
-    change_probability: Array
-    n_regimes: NDArray[np.int64]
-    ess: Array
     path: NDArray[np.int64]
     events: list[Event] = field(default_factory=list)
     level: float = 0.9
@@ -224,6 +250,12 @@ class Run:
     index: Any = None  # the caller's index: a sequence of labels, or None
     native: Any = None  # the caller's data-frame module, for `frame()`
     name: str = ""  # of the column, where it has one, for `plot()`
+
+    @classmethod
+    def of_stored(cls, n: int, **known: Any) -> Run:
+        """Return a run of n observations from the fields that are known; other columns are NaN."""
+        absent: dict[str, Any] = {name: np.full(n, np.nan) for name in RUN_COLUMNS - known.keys()}
+        return cls(**absent, **known)
 
     def __len__(self) -> int:
         return len(self.regime)
@@ -386,6 +418,7 @@ def _boundaries(regime: NDArray[np.int64]) -> list[int]:
     return [int(t) + 1 for t in np.flatnonzero(moved)]
 
 
+RUN_COLUMNS = {f.name for f in fields(Run) if f.default is f.default_factory is MISSING}
 _LATEST = 10  # rows that a notebook shows
 _HTML_COLUMNS = ("y", "median", "lower", "upper", "regime", "weight", "outlier")
 _SCALAR_COLUMNS = (

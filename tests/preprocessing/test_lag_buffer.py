@@ -37,6 +37,12 @@ def test_values_and_range_are_those_of_the_latest_values(
     assert buffer.count == depth
 
 
+def test_a_buffer_of_depth_zero_stores_nothing() -> None:
+    buffer = LagBuffer(0, 3)
+    buffer.push(np.ones(3))
+    assert buffer.clean.shape == (0, 3)
+
+
 def test_values_are_clipped_and_copies_are_independent() -> None:
     buffer = LagBuffer(2, 1, largest=10.0)
     buffer.push(np.array([1e300]))

@@ -19,9 +19,10 @@ from regimekit import assets, report
 from regimekit import metrics as evaluate
 from regimekit.plotting import style
 from regimekit.preprocessing.time_index import read_times
-from regimekit.report import regimes, tables
+from regimekit.report import tables
 from regimekit.report.content import Content
 from regimekit.report.packing import Packer, grid_for
+from regimekit.results import segments
 
 
 def _page(case: Any, **more: Any) -> str:
@@ -82,9 +83,10 @@ def test_regimes_are_listed_with_coefficients_durations_and_transitions(case: An
 
 def test_stays_add_up_to_the_path() -> None:
     path = np.array([-1, 2, 2, 0, 0, 0, 2])
-    found = regimes.segments(path)
-    assert [(s.regime, s.end - s.start) for s in found] == [(2, 2), (0, 3), (2, 1)]
-    assert regimes.segments(np.array([], dtype=int)) == []
+    found = segments(path)
+    lengths = [(s.regime, s.end - s.start) for s in found]
+    assert lengths == [(-1, 1), (2, 2), (0, 3), (2, 1)]
+    assert segments(np.array([], dtype=int)) == []
 
 
 def test_the_summary_has_the_numbers_of_the_run(case: Any) -> None:

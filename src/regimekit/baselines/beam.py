@@ -16,14 +16,7 @@ from numpy.typing import NDArray
 
 from regimekit.baselines.beam_fit import BeamFit, Data, Prior, Sampler, Sampling, Trace
 from regimekit.core.advice import HINDSIGHT
-from regimekit.core.covariates import (
-    MAX_FEATURE,
-    bounded,
-    new_past,
-    pack_first,
-    read_first,
-    read_past,
-)
+from regimekit.core.covariates import MAX_FEATURE, bounded, pack_first, read_first, read_past
 from regimekit.core.exceptions import (
     RegimekitError,
     moderate,
@@ -44,8 +37,9 @@ from regimekit.distributions.forecast import Forecast, Forecasts
 from regimekit.ihmm.emissions.matrices import read_covariance, read_vector
 from regimekit.preprocessing import features as feature_maps
 from regimekit.preprocessing.alignment import read_stream
-from regimekit.preprocessing.features import Features, Past
+from regimekit.preprocessing.features import Features
 from regimekit.preprocessing.frames import Row, Series, Table, read_series, read_table
+from regimekit.preprocessing.lag_buffer import LagBuffer
 from regimekit.results import OPENED, RETURNED, Event, Regime, Run, Step, Transitions
 from regimekit.serialization.validation import Arrays, Values, affordable
 
@@ -145,7 +139,7 @@ class BeamIhmm(Model):
     def _reset(self) -> None:
         self._y: list[float] = []
         self._design: list[Array] = []
-        self._past = new_past(self.features, 1)
+        self._past = LagBuffer(self.features.depth, 1)
         self._like: Row | None = None  # first covariates: they set the order of the columns
         self._fit: BeamFit | None = None
 
@@ -319,8 +313,8 @@ class BeamIhmm(Model):
         self._past.push(y)
         self._fit = None
 
-    def _row(self, x: Row | None, t: int, past: Past) -> Array:
-        design = self.features.row(x, t, past.values)
+    def _row(self, x: Row | None, t: int, past: LagBuffer) -> Array:
+        design = self.features.row(x, t, past.clean)
         if self._design and len(design) != len(self._design[0]):
             raise RegimekitError(f"x gives {len(design)} features, not {len(self._design[0])}.")
         return bounded(design)
@@ -345,7 +339,7 @@ class BeamIhmm(Model):
 
     def _pack(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         design = np.stack(self._design) if self._design else np.zeros((0, 0))
-        arrays = {"y": np.array(self._y), "design": design} | self._past.pack()
+        arrays = {"y": np.array(self._y), "design": design, "past": self._past.clean.copy()}
         columns, first = pack_first(self._like)
         return columns, arrays | first
 

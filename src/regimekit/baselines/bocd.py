@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 from regimekit.baselines.run_length import EmissionSegments, RunLengths, Segments
 from regimekit.core.covariates import (
     bounded,
-    new_past,
     pack_first,
     read_dim,
     read_first,
@@ -41,8 +40,9 @@ from regimekit.ihmm.emissions.base import EmissionSettings, Shape
 from regimekit.ihmm.emissions.linear_gaussian import GaussianSettings
 from regimekit.ihmm.weights import Scoring, weight_code
 from regimekit.preprocessing import features as feature_maps
-from regimekit.preprocessing.features import Features, Past
+from regimekit.preprocessing.features import Features
 from regimekit.preprocessing.frames import Row
+from regimekit.preprocessing.lag_buffer import LagBuffer
 from regimekit.results import NO_REGIME, OPENED, OUTLIER, Event, Regime, Step, Transitions
 from regimekit.serialization.validation import Arrays, Values
 
@@ -115,7 +115,7 @@ class RunLengthModel(Model):
         self._outlier_weight = share("outlier_weight", shared.outlier_weight)
         self.labels = SegmentLabels()
         self.lengths: RunLengths | None = None
-        self.past = new_past(self.features, 1)
+        self.past = LagBuffer(self.features.depth, 1)
         self._like: Row | None = None  # first covariates: they set the order of the columns
 
     @abstractmethod
@@ -204,7 +204,7 @@ class RunLengthModel(Model):
         lengths, past = self.lengths, self.past.copy()
         if lengths is None:
             lengths = self._build(self._shape(self.dim or 1, rows[0]))
-            past = new_past(self.features, self.dim or 1)
+            past = LagBuffer(self.features.depth, self.dim or 1)
         forecasts = []
         for h, x in enumerate(rows):
             design = self._design(lengths, past, x, h)
@@ -212,12 +212,12 @@ class RunLengthModel(Model):
             past.push(np.atleast_1d(forecasts[-1].mean))  # future lags are forecasts
         return forecasts
 
-    def _design(self, lengths: RunLengths, past: Past, x: Row | None, ahead: int) -> Array:
+    def _design(self, lengths: RunLengths, past: LagBuffer, x: Row | None, ahead: int) -> Array:
         shape = lengths.segments.shape
         width = self.features.width(x, shape.dim)
         if width != shape.width:
             raise RegimekitError(f"x gives {width} features; the model has {shape.width}.")
-        phi = self.features.row(x, lengths.time + ahead, past.values)
+        phi = self.features.row(x, lengths.time + ahead, past.clean)
         return lengths.segments.design(bounded(phi))
 
     def _regimes(self) -> list[Regime]:
@@ -254,7 +254,7 @@ class RunLengthModel(Model):
         """Set d and the number of features from the first observation."""
         self.lengths = self._build(self._shape(dim, x))
         self.dim, self._like = dim, x
-        self.past = new_past(self.features, dim)
+        self.past = LagBuffer(self.features.depth, dim)
 
     def _pack(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         if self.lengths is None:
@@ -263,7 +263,7 @@ class RunLengthModel(Model):
         values |= {"started": True, "shape": list(self.lengths.segments.shape)}
         values["announcer"] = self.labels.pack()
         columns, first = pack_first(self._like)
-        return values | columns, arrays | first | self.past.pack()
+        return values | columns, arrays | first | {"past": self.past.clean.copy()}
 
     def _unpack(self, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
         kept, stored = Values.of(values), Arrays.of(arrays)

@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 
 from regimekit.baselines.run_length import EmissionSegments
 from regimekit.core import covariates
-from regimekit.core.covariates import bounded, new_past
+from regimekit.core.covariates import bounded
 from regimekit.core.exceptions import RegimekitError, moderate, positive, whole
 from regimekit.core.limits import MAX_COEFFICIENTS, MAX_COORDINATES, MAX_PERIOD
 from regimekit.core.maker import Terms, maker
@@ -46,8 +46,8 @@ from regimekit.ihmm.emissions.base import Shape
 from regimekit.ihmm.emissions.linear_gaussian import GaussianSettings
 from regimekit.ihmm.weights import Scoring, weight_code
 from regimekit.preprocessing import features as feature_maps
-from regimekit.preprocessing.features import Past
 from regimekit.preprocessing.frames import Row
+from regimekit.preprocessing.lag_buffer import LagBuffer
 from regimekit.results import OPENED, Event, Regime, Step, Transitions
 from regimekit.serialization.validation import Arrays, Values, affordable
 
@@ -391,7 +391,7 @@ class LeastSquares(Naive):
         self.rows = EmissionSegments(settings.build(shape, unweighted, 1))
         self.rows.resize(1)
         self.rows.write_prior(0)
-        self.past = new_past(self.features, shape.dim)
+        self.past = LagBuffer(self.features.depth, shape.dim)
 
     def _begin_again(self, first: Self) -> None:
         super()._begin_again(first)
@@ -415,12 +415,12 @@ class LeastSquares(Naive):
         location, spread = self.rows.predictive(0)
         return location, np.diag(spread).copy()
 
-    def _design(self, x: Row | None, later: int, past: Past) -> Array:
+    def _design(self, x: Row | None, later: int, past: LagBuffer) -> Array:
         width = self.features.width(x, self.shape.dim)
         if width != self.shape.width:
             raise RegimekitError(f"x gives {width} features; the model has {self.shape.width}.")
         return np.asarray(
-            self.rows.design(bounded(self.features.row(x, self.time + later, past.values)))
+            self.rows.design(bounded(self.features.row(x, self.time + later, past.clean)))
         )
 
     def _learn(self, y: Array, x: Row | None) -> None:
@@ -433,7 +433,7 @@ class LeastSquares(Naive):
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
         rows = enumerate(self.rows.arrays())
-        return {"past": self.past.values} | {f"rows_{j}": array for j, array in rows}
+        return {"past": self.past.clean} | {f"rows_{j}": array for j, array in rows}
 
     def _level(self) -> Array:
         return np.asarray(self.rows.coefficients(0)[0])

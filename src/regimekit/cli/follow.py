@@ -133,7 +133,7 @@ class FollowedStream:
                 state["observations"],
             )
             return stream, state["output_bytes"]
-        except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
+        except (OSError, KeyError, TypeError, ValueError, zipfile.BadZipFile) as error:
             raise RegimekitError(f"{path} is not a checkpoint of --follow: {error}.") from None
 
 

@@ -32,6 +32,7 @@ from regimekit.panel import with_seasons
 from regimekit.preprocessing.time_index import seasons_of
 from regimekit.tuning import TuneResult, tune
 
+_DEFAULT_MODELS = (DEFAULT_MODEL, "student_t_ihmm", "br_ihmm", "least_squares", "last_value")
 # Settings in units of y; the default estimates them.
 _SCALE_SETTINGS = ("noise", "noise_scale", "prior_mean", "prior_var")
 
@@ -51,8 +52,11 @@ def compare_models(
         pipeline = open_pipeline(options, console, show_model=False)
         block = pipeline.read_all(console)
         target = pipeline.layout.target
+        if not models:
+            seasonal = ("seasonal_last_value",) if pipeline.season else ()
+            models = (*_DEFAULT_MODELS, *seasonal)
         compared = comparison.compare(
-            {name: _settings_for(name, pipeline) for name in models or _default_models(pipeline)},
+            {name: _settings_for(name, pipeline) for name in models},
             block.y,
             block.X,
             season=pipeline.season,
@@ -81,11 +85,6 @@ def compare_models(
     header = ["", "RMSE", "MAE", "log score", "coverage", "regimes", "ms", ""]
     console.table(header, printed)
     console.info(f"results in {out}: {', '.join(files)}")
-
-
-def _default_models(pipeline: Pipeline) -> list[str]:
-    names = [DEFAULT_MODEL, "student_t_ihmm", "br_ihmm", "least_squares", "last_value"]
-    return names + (["seasonal_last_value"] if pipeline.season else [])
 
 
 def _settings_for(name: str, pipeline: Pipeline) -> dict[str, Any]:

@@ -14,7 +14,6 @@ import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable
-from dataclasses import MISSING, fields
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -30,11 +29,11 @@ from regimekit.core.model import Model
 from regimekit.core.registry import load
 from regimekit.io import ObservationReader
 from regimekit.io.columns import Columns
-from regimekit.io.observations import time_array
 from regimekit.io.reader import connect, quote_name, quote_path, quote_text
 from regimekit.io.temporary import TemporaryFolder
 from regimekit.preprocessing.time_column import format_time
-from regimekit.results import NO_REGIME, Event, Run, retrospective_path
+from regimekit.preprocessing.time_index import time_array
+from regimekit.results import NO_REGIME, RUN_COLUMNS, Event, Run, retrospective_path
 
 RUN, EVENTS, REGIMES = "run.csv", "events.csv", "regimes.csv"
 FORECASTS, SCORES, ERRORS = "forecasts.csv", "scores.csv", "errors.csv"
@@ -79,7 +78,8 @@ DEMOS = ResultKind("demo.json", DEMO)
 class ResultFolder:
     """Folder of results. Use it as a context, and call `commit` after the last file.
 
-    Only files that are listed in the record of an earlier command are replaced or deleted.
+    Before that, the files are in the folder `staging`. Only files that are listed in the record of
+    an earlier command are replaced or deleted.
 
     Args:
         folder: the folder; it is created.
@@ -111,10 +111,11 @@ class ResultFolder:
         self._created = not folder.exists()
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            self._staging = TemporaryFolder(".regimekit-", folder)
+            self._temporary = TemporaryFolder(".regimekit-", folder)
         except OSError as error:
             reason = error.strerror or error
             raise RegimekitError(f"--out {folder} cannot be written: {reason}.") from None
+        self.staging = self._temporary.path
 
     def _check_foreign(self) -> None:
         """Raise if a file of another origin has the name of a result."""
@@ -132,14 +133,9 @@ class ResultFolder:
 
     def path(self, name: str) -> Path:
         """Return the path to which a file is written before `commit`."""
-        target = self._staging.path / name
+        target = self.staging / name
         target.parent.mkdir(parents=True, exist_ok=True)
         return target
-
-    @property
-    def staging(self) -> Path:
-        """Folder with the files before `commit`."""
-        return self._staging.path
 
     def write_record(self, **content: Any) -> None:
         """Write run.json."""
@@ -175,27 +171,24 @@ class ResultFolder:
         record = self.path(self._kind.record)
         content = json.loads(record.read_text()) if record.exists() else {}
         record.touch()
-        written = self._staging.files()
+        written = self._temporary.files()
         record.write_text(to_json(content | {"files": [str(name) for name in written]}) + "\n")
         for name in written:
             target = self.folder / name
             target.parent.mkdir(parents=True, exist_ok=True)
-            os.replace(self._staging.path / name, target)
-        self._delete_stale(set(written))
-        return [str(name) for name in written]
-
-    def _delete_stale(self, written: set[Path]) -> None:
-        for name in self._earlier - written:
+            os.replace(self.staging / name, target)
+        for name in self._earlier.difference(written):
             (self.folder / name).unlink(missing_ok=True)
         for folder in (self.folder / MODELS, self.folder / REPORTS):
             if folder.is_dir() and not any(folder.iterdir()):
                 folder.rmdir()
+        return [str(name) for name in written]
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self._staging.close()
+        self._temporary.close()
         if self._created and not any(self.folder.iterdir()):
             self.folder.rmdir()
 
@@ -413,14 +406,9 @@ def read_rows(
     columns = _read_columns(folder / f"run.{file_format}", series)
     events = _events(_read_columns(folder / EVENTS, series), columns["time"])
     columns["path"] = retrospective_path(columns["regime"], events)
-    parts: dict[str, Any] = {"events": events}
-    for entry in fields(Run):
-        if entry.name in columns:
-            parts[entry.name] = columns[entry.name]
-        elif entry.name not in parts and entry.default is entry.default_factory is MISSING:
-            parts[entry.name] = np.full(len(columns["y"]), np.nan)
-    times = time_array(_parse_times(columns["time"]))
-    return Run(**parts), columns["y"].astype(float), times
+    known = {name: column for name, column in columns.items() if name in RUN_COLUMNS}
+    run = Run.of_stored(len(columns["y"]), **known, events=events)
+    return run, columns["y"].astype(float), time_array(_parse_times(columns["time"]))
 
 
 def _parse_times(cells: NDArray[Any]) -> list[Any]:

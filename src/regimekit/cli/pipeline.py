@@ -118,7 +118,9 @@ class PipelineOptions:
         """
         name, chosen = self.model_name, dict(self.settings)
         accepted = make(name).settings()
-        if "seasons" in accepted and self._has_only_seasons():
+        others = self.keep_features or self.choice.columns or self.lags
+        whole_steps = self.seasons and all(period == int(period) for period in self.seasons)
+        if "seasons" in accepted and whole_steps and not others:
             return {"seasons": [int(period) for period in self.seasons]} | chosen
         wanted = self._features(self.choice.columns if covariates is None else covariates)
         if wanted is not None and takes_features(name):
@@ -143,10 +145,6 @@ class PipelineOptions:
         if self.lags:
             parts.append(f"lags {', '.join(map(str, self.lags))}")
         return ", ".join(parts)
-
-    def _has_only_seasons(self) -> bool:
-        others = self.keep_features or self.choice.columns or self.lags
-        return bool(self.seasons) and not others and all(s == int(s) for s in self.seasons)
 
     def _features(self, covariates: tuple[str, ...]) -> Any:
         """Return the features that the options name; None for those of the model."""
@@ -220,10 +218,6 @@ class Pipeline:
             return self.source.count(expression)
         except RegimekitError:
             return None
-
-    def future(self, clock: TimeColumn) -> Table | None:
-        """Return the covariates of the steps after `clock.last`; None without --future."""
-        return read_future(self.options.future, self.layout, self.options.horizon, clock)
 
     def _time_order(self) -> str:
         """Return a SQL expression of the time, to sort by."""

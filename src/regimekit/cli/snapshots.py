@@ -13,10 +13,7 @@ from regimekit.cli.pipeline import read_future
 from regimekit.cli.stream_run import write_report
 from regimekit.core.display import count
 from regimekit.core.exceptions import RegimekitError, whole
-from regimekit.core.explain import changed_settings, describe_regime
-from regimekit.core.model import Model
 from regimekit.core.registry import models
-from regimekit.io import TimeColumn
 from regimekit.io.columns import forecast_columns, regime_columns
 from regimekit.io.temporary import TemporaryFolder
 from regimekit.preprocessing.frames import Table
@@ -55,24 +52,17 @@ def inspect_snapshot(path: Path, console: Console) -> None:
             f"It has processed {record['observations']} observations of {record['target']} from "
             f"{record['file']}."
         )
-    console.info(f"Settings that differ from the default: {changed_settings(model) or 'none'}.")
+    console.info(model.explain())
     known = len(regimes.get("regime", []))
     if known:
         console.info(f"{count(known, 'regime')} (first and last observation count from 0):")
         listed = [name for name in _LISTED_COLUMNS if name in regimes]
         columns = zip(*(regimes[name] for name in listed), strict=True)
         console.table(listed, [[format_number(v) for v in row] for row in columns])
-        for own in model.regimes():
-            console.info(describe_regime(own).strip())
-    else:
-        console.info("No regimes yet.")
     for j, regime in enumerate(transitions.ids if known > 1 else []):
         likely = sorted(zip(transitions.matrix[j], transitions.ids, strict=True), reverse=True)
         shown = ", ".join(f"{p:.0%} to {other}" for p, other in likely[:_LISTED_TRANSITIONS])
         console.info(f"Transitions from regime {regime}, per batch: {shown}.")
-    # Models without an explanation of their own would repeat the lines above.
-    if type(model).explain is not Model.explain:
-        console.info(model.explain())
 
 
 def label_snapshot(
@@ -119,9 +109,7 @@ def forecast_snapshot(
     saved = read_saved_run(path)
     whole("--horizon", horizon)
     ahead = saved.model.forecast(horizon, _future(saved, future, horizon))
-    reader = saved.reader()
-    times = TimeColumn() if reader is None else reader.time_column
-    columns = forecast_columns(ahead, level, times.last, times.frequency)
+    columns = forecast_columns(ahead, level)
     console.result({"model": saved.model.name, "level": level, "forecasts": columns})
     if out is None:
         rows = [

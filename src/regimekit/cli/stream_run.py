@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from regimekit.cli import output
 from regimekit.cli.console import Console, Interrupt, format_number, format_speed
 from regimekit.cli.output import CsvWriter, ResultFolder
-from regimekit.cli.pipeline import Pipeline, PipelineOptions, open_pipeline
+from regimekit.cli.pipeline import Pipeline, PipelineOptions, open_pipeline, read_future
 from regimekit.core.advice import Cures, remarks
 from regimekit.core.display import count
 from regimekit.core.exceptions import RegimekitError, unknown, whole
@@ -28,10 +28,9 @@ from regimekit.core.warnings import RegimekitWarning
 from regimekit.io import Block, ColumnChoice, ObservationReader, TableRequest, open_source
 from regimekit.io import cell_parsing as cells
 from regimekit.io.columns import event_columns, forecast_columns, regime_columns, run_columns
-from regimekit.io.observations import time_array
 from regimekit.io.reader import Row
 from regimekit.metrics import RunningCalibration, RunningScores, run_with_pit
-from regimekit.preprocessing.time_index import Time, instant
+from regimekit.preprocessing.time_index import Time, instant, time_array
 from regimekit.results import Run, retrospective_path
 
 REMEDIES = Cures(
@@ -47,31 +46,21 @@ BLOCK_ROWS = 512  # observations per block; Ctrl-C waits for the end of a block
 
 @dataclass
 class RecentRows:
-    """Latest observations and their runs, for the report: at least `output.REPORT_ROWS`."""
+    """Runs over the latest observations and their times: at least `output.REPORT_ROWS`."""
 
     runs: deque[Run] = field(default_factory=deque)
-    blocks: deque[Block] = field(default_factory=deque)
-    count: int = 0
+    times: deque[Time | None] = field(default_factory=deque)
 
     def add(self, block: Block, run: Run) -> None:
         """Append a block and drop old ones."""
         self.runs.append(run)
-        self.blocks.append(block)
-        self.count += len(run)
-        while self.count - len(self.runs[0]) >= output.REPORT_ROWS:
-            self.count -= len(self.runs.popleft())
-            self.blocks.popleft()
-
-    def times(self) -> list[Time | None]:
-        """Return the time stamps."""
-        return [time for block in self.blocks for time in block.times]
-
-    def y(self) -> NDArray[np.float64]:
-        """Return the (T,) observations."""
-        return np.concatenate([block.y for block in self.blocks])
+        self.times.extend(block.times)
+        while len(self.times) - len(self.runs[0]) >= output.REPORT_ROWS:
+            for _ in range(len(self.runs.popleft())):
+                self.times.popleft()
 
     def run(self) -> Run:
-        """Return the runs of the blocks as one run."""
+        """Return the runs as one."""
         parts: dict[str, Any] = {}
         for entry in fields(Run):
             values = [getattr(run, entry.name) for run in self.runs]
@@ -166,24 +155,27 @@ class StreamRun:
     def finish(self, folder: ResultFolder, file_format: str, console: Console) -> dict[str, Any]:
         """Write the remaining files, move all files to the result folder, return a summary."""
         notes = self.reader.notes() + self._remarks()
-        options, recent, clock = self.pipeline.options, self.recent, self.reader.time_column
-        start = self.observations - recent.count
-        regimes = regime_columns(self.model, recent.times(), start)
+        pipeline, recent, clock = self.pipeline, self.recent, self.reader.time_column
+        options = pipeline.options
+        start = self.observations - len(recent.times)
+        regimes = regime_columns(self.model, recent.times, start)
         output.write_csv(folder.path(output.REGIMES), regimes)
+        self.model.set_calendar(clock.last, clock.frequency)
         if options.horizon and self.observations:
             try:
-                ahead = self.model.forecast(options.horizon, self.pipeline.future(clock))
-                columns = forecast_columns(ahead, options.level, clock.last, clock.frequency)
+                future = read_future(options.future, pipeline.layout, options.horizon, clock)
+                columns = forecast_columns(
+                    self.model.forecast(options.horizon, future), options.level
+                )
                 output.write_csv(folder.path(output.FORECASTS), columns)
             except RegimekitError as error:
                 # The run may have taken hours, so its results are kept.
                 notes.append(f"forecasts.csv was not written: {error}")
-        self.model.set_calendar(clock.last, clock.frequency)
         self.model.save(folder.path(output.MODEL))
         summary = self._summary(notes)
         record = summary | {
             **options.request._asdict(),
-            "season": self.pipeline.season,
+            "season": pipeline.season,
             "horizon": options.horizon,
             "format": file_format,
             "reader": self.reader.to_json(),
@@ -224,9 +216,8 @@ class StreamRun:
         run_file.add(run_columns(block, run, self.observations))
         self.processed += len(run)
         self.observations += len(run)
-        times = self.recent.times() if run.events else []
-        start = self.observations - self.recent.count
-        event_file.add(event_columns(run.events, times, start))
+        start = self.observations - len(self.recent.times)
+        event_file.add(event_columns(run.events, self.recent.times, start))
         if self.online:
             self.scores.add(run)
             self.calibration.add(pit)
@@ -271,7 +262,8 @@ class StreamRun:
         """Return a sentence for each value that looks like a code for "not measured"."""
         if not self.observations:
             return []
-        values, counts = np.unique(self.recent.y()[self.recent.run().outlier], return_counts=True)
+        run = self.recent.run()
+        values, counts = np.unique(run.y[run.outlier], return_counts=True)
         return [
             f"{n} outliers are equal to {value:g}. If it means that nothing was measured, pass "
             f"--missing {value:g}."
@@ -301,11 +293,12 @@ class StreamRun:
 
     def _write_report(self, folder: ResultFolder, record: dict[str, Any], console: Console) -> None:
         recent, notes = self.recent, record["warnings"]
-        if recent.count < min(self.observations, output.REPORT_ROWS):
+        if len(recent.times) < min(self.observations, output.REPORT_ROWS):
             # A resumed run has the earlier rows in its table only.
             rows = output.read_rows(folder.staging, "csv")
         else:
-            rows = recent.run(), recent.y(), time_array(recent.times())
+            run = recent.run()
+            rows = run, run.y, time_array(list(recent.times))
         if self.observations > len(rows[0]):
             notes = [*notes, f"The report shows the latest {len(rows[0])} observations."]
         path, content = folder.path(output.REPORT), record | {"warnings": notes}

@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regimekit.core.display import number
-from regimekit.core.warnings import warn_once
 from regimekit.results import Run
 
 Array = NDArray[np.float64]
@@ -72,12 +71,6 @@ HINDSIGHT = (
 )
 
 
-def warn_about_run(run: Run, name: str, settings: Mapping[str, Any], emitted: list[str]) -> None:
-    """Emit the warnings of `remarks` that are not in `emitted` yet."""
-    for key, message in remarks(run, name, settings).items():
-        warn_once(emitted, key, message, stacklevel=5)
-
-
 def remarks(
     run: Run, name: str, settings: Mapping[str, Any], cures: Cures = IN_PYTHON
 ) -> dict[str, str]:
@@ -94,7 +87,13 @@ def remarks(
     """
     if run.y.ndim > 1:
         return {}
-    found, words = {}, {"name": name} | _applicable(settings, cures)
+    # Remedies that the model supports.
+    units = settings.get("units", "fixed" if "noise" in settings else "auto")
+    about_units = {"given": cures.estimate, "fixed": cures.specify}.get(units, "")
+    about_lags = cures.lag if "features" in settings else ""
+    words = {"units": _either(about_units, cures.auto), "lags": _either(about_lags, cures.auto)}
+    words["name"] = name
+    found = {}
     if looks_like_time(run.y):
         found["timestamp"] = TIMESTAMP.format(first=run.y[0])
     part = slice(max(WARM_UP - run.first, 0), None)
@@ -106,18 +105,12 @@ def remarks(
     inside = ((y >= run.lower[part]) & (y <= run.upper[part]))[seen]
     if inside.size >= MIN_SCORED_COVERAGE and abs(inside.mean() - run.level) > MAX_COVERAGE_ERROR:
         found["coverage"] = COVERAGE.format(level=run.level, covered=inside.mean(), **words)
-    error, last = _mean_absolute_errors(y[seen], own[seen])
-    if enough and error > MAX_ERROR_RATIO * last:
-        found["last value"] = LAST_VALUE.format(own=number(error), last=number(last), **words)
+    if enough:
+        error = float(np.abs(y[seen] - own[seen])[1:].mean())
+        last = float(np.abs(np.diff(y[seen])).mean())
+        if error > MAX_ERROR_RATIO * last:
+            found["last value"] = LAST_VALUE.format(own=number(error), last=number(last), **words)
     return found
-
-
-def _applicable(settings: Mapping[str, Any], cures: Cures) -> dict[str, str]:
-    """Remedies for wrong units and for a missing lag that the model supports."""
-    units = settings.get("units", "fixed" if "noise" in settings else "auto")
-    about_units = {"given": cures.estimate, "fixed": cures.specify}.get(units, "")
-    about_lags = cures.lag if "features" in settings else ""
-    return {"units": _either(about_units, cures.auto), "lags": _either(about_lags, cures.auto)}
 
 
 def _either(first: str, auto: str) -> str:
@@ -131,10 +124,3 @@ def looks_like_time(y: Array) -> bool:
         return False
     steps = np.diff(first)
     return bool(abs(first[0]) > _MIN_TIME_STAMP and steps[0] > 0 and (steps == steps[0]).all())
-
-
-def _mean_absolute_errors(y: Array, own: Array) -> tuple[float, float]:
-    """Mean absolute errors of the forecasts and of the last value."""
-    if y.size < 2:
-        return 0.0, 0.0
-    return float(np.abs(y - own)[1:].mean()), float(np.abs(np.diff(y)).mean())

@@ -16,11 +16,11 @@ from regimekit.core.exceptions import SnapshotError
 from regimekit.core.limits import MAX_COORDINATES
 from regimekit.distributions.forecast import Forecast
 from regimekit.ihmm.emissions.base import Shape
-from regimekit.preprocessing.features import Features, Past
+from regimekit.preprocessing.features import Features
 from regimekit.preprocessing.frames import Row
 from regimekit.preprocessing.lag_buffer import LagBuffer
 from regimekit.serialization import schema
-from regimekit.serialization.validation import Arrays, Values, affordable
+from regimekit.serialization.validation import Arrays, Values
 
 Array = NDArray[np.float64]
 # The square of its product with the largest coefficient, 1e100, is finite.
@@ -35,16 +35,10 @@ def bounded(features: Array) -> Array:
     return features
 
 
-def new_past(features: Features, dim: int) -> Past:
-    """Return an empty buffer for the lags of the features."""
-    affordable("features", float(features.depth) * dim)
-    return Past(features.depth, dim)
-
-
-def read_past(arrays: Arrays, features: Features, dim: int) -> Past:
-    """Return the buffer of a snapshot."""
-    past = new_past(features, dim)
-    past.values[:] = arrays.floats("past", past.values.shape)
+def read_past(arrays: Arrays, features: Features, dim: int) -> LagBuffer:
+    """Return the buffer of a snapshot without suspected outliers."""
+    past = LagBuffer(features.depth, dim)
+    past.values = arrays.floats("past", (features.depth, dim))
     return past
 
 

@@ -29,13 +29,25 @@ def unknown(argument: str, got: object, known: Iterable[str]) -> RegimekitError:
 
 def positive(argument: str, value: Any) -> float:
     """Return `value` as a float above zero; infinity is accepted."""
-    try:
-        number = float(value)
-    except (TypeError, ValueError, OverflowError):
-        raise RegimekitError(f"{argument} must be a number above 0, got {value!r}.") from None
+    number = _number(argument, value, "a number above 0")
     if math.isnan(number) or number <= 0:
         raise RegimekitError(f"{argument} must be above 0, got {value!r}.")
     return number
+
+
+def share(argument: str, value: Any) -> float:
+    """Return `value` as a float in [0, 1]."""
+    number = _number(argument, value, "a share in [0, 1]")
+    if not 0 <= number <= 1:
+        raise RegimekitError(f"{argument} must be a share in [0, 1], got {value!r}.")
+    return number
+
+
+def _number(argument: str, value: Any, wanted: str) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise RegimekitError(f"{argument} must be {wanted}, got {value!r}.") from None
 
 
 def whole(argument: str, value: Any, least: int = 1, most: int = 2**53) -> int:
@@ -57,17 +69,6 @@ def _short(value: object) -> str:
     if isinstance(value, int) and value.bit_length() > 200:
         return f"a number of {value.bit_length()} bits"
     return str(value)
-
-
-def share(argument: str, value: Any) -> float:
-    """Return `value` as a float in [0, 1]."""
-    try:
-        number = float(value)
-    except (TypeError, ValueError, OverflowError):
-        raise RegimekitError(f"{argument} must be a share in [0, 1], got {value!r}.") from None
-    if not 0 <= number <= 1:
-        raise RegimekitError(f"{argument} must be a share in [0, 1], got {value!r}.")
-    return number
 
 
 def numbers(argument: str, value: Any) -> NDArray[np.float64]:

@@ -64,7 +64,13 @@ def explain(model: Any) -> str:
     features = getattr(model, "features", None)
     if features is not None:
         lines.append(f"Features: {features!r}.")
-    lines += _describe_regimes(model)
+    regimes = _regimes(model)
+    if regimes:
+        known, now = len(regimes), max(regimes, key=lambda regime: regime.last_seen)
+        lines.append(f"Regimes: {display.count(known, 'regime')} in memory; last seen: {now.id}.")
+        lines += [describe_regime(regime) for regime in _latest(regimes)]
+    else:
+        lines.append("Regimes: none yet.")
     # A snapshot stores no outliers: these are the ones since the object was made or loaded.
     latest = ", ".join(map(str, model.outliers[-_MAX_LISTED:]))
     return "\n".join([*lines, *([f"Latest outliers: observations {latest}."] if latest else [])])
@@ -111,16 +117,18 @@ def coefficient_names(model: Any) -> list[str] | None:
 
 
 def coefficient_labels(model: Any, size: int, names: list[str] | None = None) -> list[str]:
-    """Return a label for each of `size` coefficients: the names if they fit, else numbers.
+    """Return a label for each of `size` coefficients.
+
+    They are the names that are given or those of the model, if they fit, or else numbers.
 
     Example:
         >>> import regimekit as rk
         >>> coefficient_labels(rk.br_ihmm(), 2)
         ['coefficient 0', 'coefficient 1']
     """
-    known = names or coefficient_names(model)
-    if known and len(known) == size:
-        return known
+    for known in (names, coefficient_names(model)):
+        if known and len(known) == size:
+            return known
     return ["level"] if size == 1 else [f"coefficient {j}" for j in range(size)]
 
 
@@ -134,15 +142,6 @@ def _regimes(model: Any) -> list[Regime]:
 def _latest(regimes: list[Regime]) -> list[Regime]:
     latest = sorted(regimes, key=lambda regime: -regime.last_seen)[:_MAX_LISTED]
     return sorted(latest, key=lambda regime: regime.id)
-
-
-def _describe_regimes(model: Any) -> list[str]:
-    regimes = _regimes(model)
-    if not regimes:
-        return ["Regimes: none yet."]
-    now = max(regimes, key=lambda regime: regime.last_seen)
-    lines = [f"Regimes: {display.count(len(regimes), 'regime')} in memory; last seen: {now.id}."]
-    return lines + [describe_regime(regime) for regime in _latest(regimes)]
 
 
 def describe_regime(regime: Regime) -> str:

@@ -38,6 +38,7 @@ from regimekit.core.exceptions import RegimekitError, observation, whole
 from regimekit.core.limits import MAX_HORIZON
 from regimekit.core.recorder import Block, Recorder
 from regimekit.core.regime_book import RegimeBook
+from regimekit.core.warnings import warn_once
 from regimekit.distributions.forecast import Forecast, Forecasts
 from regimekit.preprocessing.alignment import Stream, read_stream
 from regimekit.preprocessing.calendar import Calendar
@@ -77,24 +78,12 @@ CALENDAR = "calendar"  # value of a snapshot: labels of the steps ahead
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 
-class Lock:
-    """A reentrant lock. A copied or unpickled model gets a new one."""
-
-    __slots__ = ("lock",)
-
-    def __init__(self) -> None:
-        self.lock = threading.RLock()
-
-    def __reduce__(self) -> tuple[type[Lock], tuple[()]]:
-        return Lock, ()
-
-
 def locked(method: Method) -> Method:
     """Wrap a method so that it holds the lock of its model."""
 
     @wraps(method)
     def hold_lock(self: Model, *args: Any, **options: Any) -> Any:
-        with self._lock.lock:
+        with self._lock:
             return method(self, *args, **options)
 
     wrapped: Any = hold_lock
@@ -132,14 +121,15 @@ class Model(ABC):
     state_version: ClassVar[int] = 1
     advised: bool = True
     outliers: list[int]
-    _lock: Lock
+    _lock: threading.RLock
     _warned: list[str]  # keys of the warnings emitted so far
     _calendar: Calendar | None = None  # labels of the stream, for those of future steps
     _book: RegimeBook  # statistics and labels of the regimes
 
     def __new__(cls, *_: Any, **__: Any) -> Self:
         model = super().__new__(cls)
-        model._lock, model._warned, model.outliers, model._book = Lock(), [], [], RegimeBook()
+        model._lock, model._book = threading.RLock(), RegimeBook()
+        model._warned, model.outliers = [], []
         return model
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -258,7 +248,8 @@ class Model(ABC):
         """
         run = self._stream(read_stream(y, X, self._warned), progress, level, callbacks)
         if self.advised:
-            advice.warn_about_run(run, self.name, self.settings(), self._warned)
+            for key, message in advice.remarks(run, self.name, self.settings()).items():
+                warn_once(self._warned, key, message, stacklevel=4)
         return run
 
     @locked

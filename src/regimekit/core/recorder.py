@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,13 +12,17 @@ from numpy.typing import NDArray
 from regimekit.core.exceptions import RegimekitError
 from regimekit.distributions.forecast import Forecast, Forecasts
 from regimekit.preprocessing.frames import Series, chosen
-from regimekit.results import Event, Run, Step, retrospective_path
+from regimekit.results import Event, Run, Step, StepColumns, retrospective_path
 
 Array = NDArray[np.float64]
 
 
-@dataclass
-class Block:
+# Type of each field of `Step` that a block has as a column.
+_TYPES = {name: kind for name, kind in get_type_hints(Step).items() if name != "events"}
+
+
+@dataclass(eq=False, kw_only=True)
+class Block(StepColumns):
     """Outputs for T consecutive observations, an argument of the callbacks of `Model.run`.
 
     Attributes:
@@ -31,14 +35,6 @@ class Block:
     """
 
     forecasts: Sequence[Forecast]
-    log_score: Array
-    weight: Array
-    outlier: NDArray[np.bool_]
-    regime: NDArray[np.int64]
-    regime_probability: Array
-    change_probability: Array
-    n_regimes: NDArray[np.int64]
-    ess: Array
     settled: NDArray[np.int64]
     anomaly_score: Array = field(default_factory=lambda: np.empty(0))
     events: list[Event] = field(default_factory=list)
@@ -50,7 +46,7 @@ class Block:
         """Return the block of one forecast and one step per observation."""
         columns: dict[str, Any] = {
             name: np.array([getattr(step, name) for step in steps], dtype=kind)
-            for name, kind in _KINDS.items()
+            for name, kind in _TYPES.items()
         }
         events = [event for step in steps for event in step.events]
         return cls(forecasts=forecasts, **columns, events=events, first=first)
@@ -63,23 +59,9 @@ class Block:
     def step(self, t: int) -> Step:
         """Return the step of its t-th observation, as `update` does."""
         return Step(
-            **{name: getattr(self, name)[t].item() for name in _KINDS},
+            **{name: getattr(self, name)[t].item() for name in _TYPES},
             events=tuple(e for e in self.events if e.time == self.first + t),
         )
-
-
-_KINDS: dict[str, Any] = {
-    "log_score": float,
-    "anomaly_score": float,
-    "weight": float,
-    "outlier": bool,
-    "regime": np.int64,
-    "regime_probability": float,
-    "change_probability": float,
-    "n_regimes": np.int64,
-    "ess": float,
-    "settled": np.int64,
-}
 
 
 class Recorder:
@@ -107,13 +89,16 @@ class Recorder:
         else:
             moments = [np.zeros((0, dim)) for _ in range(5)]
         mean, sd, lower, median, upper, values = (m[:, 0] if dim == 1 else m for m in (*moments, y))
-        columns = {name: self._column(name, kind) for name, kind in _KINDS.items()}
-        columns.pop("settled")
+        columns = {n: self._column(n, kind) for n, kind in _TYPES.items() if n != "settled"}
         events = [event for block in self.blocks for event in block.events]
         first = self.blocks[0].first if self.blocks else 0
         path = retrospective_path(columns["regime"], events, first)
         if chosen(index):
-            events = [_labelled(event, index, first) for event in events]
+            # A change may have begun before this run.
+            known = range(first, first + len(index))
+            events = [
+                e._replace(label=index[e.since - first]) if e.since in known else e for e in events
+            ]
         return Run(
             y=values,
             mean=mean,
@@ -134,9 +119,3 @@ class Recorder:
     def _column(self, name: str, kind: Any) -> NDArray[Any]:
         parts = [getattr(block, name) for block in self.blocks]
         return np.concatenate(parts).astype(kind) if parts else np.zeros(0, kind)
-
-
-def _labelled(event: Event, index: Any, first: int) -> Event:
-    """Add the caller's label of the time at which an event began, if that is in this run."""
-    row = event.since - first
-    return event._replace(label=index[row]) if 0 <= row < len(index) else event

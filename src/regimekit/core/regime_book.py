@@ -27,27 +27,22 @@ _LABELS = "labels"  # value of a snapshot: names and statuses of regimes
 _MAX_NAME = 200  # characters
 
 
-def _read_labels(given: Any) -> dict[int, Label]:
-    """Return the labels of a snapshot."""
-    found = {}
-    for own, name, status in given:
-        if type(own) is not int or not isinstance(name, str) or status not in STATUSES:
-            raise SnapshotError(f"Invalid snapshot: {status!r} is no label of a regime.")
-        found[own] = Label(name, status)
-    return found
-
-
 class RegimeBook:
     """Statistics and labels of the regimes of one model.
 
     Attributes:
         statistics: of the observations of each regime; None before the first observation.
         labels: names and statuses by id of a regime.
+        faults: ids of the regimes with the status "fault".
     """
 
     def __init__(self) -> None:
         self.statistics: RegimeStatistics | None = None
-        self.labels: dict[int, Label] = {}
+        self._relabel({})
+
+    def _relabel(self, labels: dict[int, Label]) -> None:
+        self.labels = labels
+        self.faults = {own for own, label in labels.items() if label.status == FAULT}
 
     def described(self, regimes: Sequence[Regime], time_of: TimeOf) -> list[Regime]:
         """Return regimes with their statistics and labels."""
@@ -71,18 +66,20 @@ class RegimeBook:
         changed = Label(
             before.name if name is None else name, before.status if status is None else status
         )
-        self.labels = labels | ({} if changed == Label() else {int(id): changed})
+        self._relabel(labels | ({} if changed == Label() else {int(id): changed}))
 
     def set_labels(self, labels: Mapping[int, tuple[str, str]]) -> None:
         """Replace the labels of all regimes; see `Model.set_regime_labels`."""
         for _, status in labels.values():
             if status not in STATUSES:
                 raise unknown("status", status, STATUSES)
-        self.labels = {id: Label(*label) for id, label in labels.items()}
+        self._relabel({id: Label(*label) for id, label in labels.items()})
 
     def assign(self, y: Array, block: Block) -> None:
         """Add observations (T, d) to the statistics of their regimes."""
-        statistics = self._started(y.shape[1], block.first)
+        statistics = self.statistics
+        if statistics is None:
+            statistics = self.statistics = RegimeStatistics(y.shape[1], block.first)
         changes = sorted((e for e in block.events if e.kind in CHANGES), key=lambda e: e.time)
         start = 0
         # Each change is applied right after its row, as in `update`.
@@ -109,7 +106,9 @@ class RegimeBook:
 
     def assign_step(self, y: Array, step: Step, time: int) -> Step:
         """Add one observation, at an index of the stream, to its regime; return its step."""
-        statistics = self._started(y.size, time)
+        statistics = self.statistics
+        if statistics is None:
+            statistics = self.statistics = RegimeStatistics(y.size, time)
         if self.faults:
             score = self._score_in_fault(
                 y, step.regime, step.regime_probability, step.anomaly_score
@@ -120,16 +119,6 @@ class RegimeBook:
             if event.kind in CHANGES:
                 statistics.reassign(event.since, event.time + 1, event.regime)
         return step
-
-    def _started(self, dim: int, first: int) -> RegimeStatistics:
-        if self.statistics is None:
-            self.statistics = RegimeStatistics(dim, first)
-        return self.statistics
-
-    @property
-    def faults(self) -> set[int]:
-        """Regimes with the status "fault"."""
-        return {own for own, label in self.labels.items() if label.status == FAULT}
 
     def _score_in_fault(self, y: Array, regime: int, probability: float, score: float) -> float:
         """Return the anomaly score: what is usual in a fault is not normal."""
@@ -173,4 +162,9 @@ class RegimeBook:
                     f"values, expected {n_rows} rows of {dim}."
                 )
         if _LABELS in values:
-            self.labels = _read_labels(values[_LABELS])
+            labels = {}
+            for own, name, status in values[_LABELS]:
+                if type(own) is not int or not isinstance(name, str) or status not in STATUSES:
+                    raise SnapshotError(f"Invalid snapshot: {status!r} is no label of a regime.")
+                labels[own] = Label(name, status)
+            self._relabel(labels)

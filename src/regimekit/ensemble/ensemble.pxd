@@ -1,10 +1,11 @@
 cimport cython
 from libc.stdint cimport int64_t
+from regimekit.core.logspace cimport logaddexp
 from regimekit.distributions.mixture cimport joint_log_density
 from regimekit.ensemble.aggregation cimport Aggregation, SleepingExperts, set_log_densities
 from regimekit.ensemble.members cimport SPLIT_SCALE, Components, RegimeMember, SimpleMembers
 from regimekit.preprocessing.lag_buffer cimport (
-    ADDITIVE, INNOVATIONAL, SUSPECT, LagBuffer, flag_unmoved, log_add, log_outlier, median_of,
+    ADDITIVE, INNOVATIONAL, SUSPECT, LagBuffer, flag_unmoved, log_outlier, median_of,
 )
 
 @cython.final

@@ -12,10 +12,11 @@ import numpy as np
 from cython.cimports.libc.math import exp, fabs, isnan, log, log1p, sqrt
 
 if not cython.compiled:
+    from regimekit.core.logspace import logaddexp
     from regimekit.distributions.mixture import joint_log_density
     from regimekit.ensemble.aggregation import set_log_densities
     from regimekit.ensemble.members import SPLIT_SCALE
-    from regimekit.preprocessing.lag_buffer import flag_unmoved, log_add, log_outlier, median_of
+    from regimekit.preprocessing.lag_buffer import flag_unmoved, log_outlier, median_of
 
     ADDITIVE, INNOVATIONAL, SUSPECT = 0, 1, 0.5
 
@@ -354,14 +355,14 @@ class Ensemble:
         regular: cython.double = log(max(self.buffer.mass(ADDITIVE), 1e-300)) + self.mixed(ADDITIVE)
         if self.buffer.pending:
             self.set_densities(INNOVATIONAL, z)
-            regular = log_add(
+            regular = logaddexp(
                 regular, log(max(self.buffer.mass(INNOVATIONAL), 1e-300)) + self.mixed(INNOVATIONAL)
             )
         regular += log1p(-rate)
         r: cython.double = 1.0 / (1.0 + exp(min(log_q - regular, 700.0)))
         version: cython.Py_ssize_t = self.decide(rate, log_q)
         for m in range(self.n_regime_members):
-            self.log_scores[m] = log_add(self.each[version, m], log_q)
+            self.log_scores[m] = logaddexp(self.each[version, m], log_q)
         self.aggregation.begin()
         for j in range(self.dim):
             if not isnan(z[j]):
@@ -469,8 +470,8 @@ class Ensemble:
         """Decide which past was right, if the latest value was suspected; return the version."""
         if not self.buffer.pending:
             return ADDITIVE
-        additive: cython.double = log_add(log1p(-rate) + self.mixed(ADDITIVE), log_q)
-        innovational: cython.double = log_add(log1p(-rate) + self.mixed(INNOVATIONAL), log_q)
+        additive: cython.double = logaddexp(log1p(-rate) + self.mixed(ADDITIVE), log_q)
+        innovational: cython.double = logaddexp(log1p(-rate) + self.mixed(INNOVATIONAL), log_q)
         version: cython.Py_ssize_t = self.buffer.decide(additive, innovational)
         if version == INNOVATIONAL:
             self.simple.copy_state(INNOVATIONAL, ADDITIVE)

@@ -11,7 +11,9 @@ coefficients stay below 1e155, and sums of squares are finite and positive.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,7 +22,7 @@ from numpy.typing import NDArray
 from regimekit.core.exceptions import SnapshotError
 from regimekit.ihmm.regime_filter import RegimeFilter
 from regimekit.serialization import schema
-from regimekit.serialization.schema import COUNT, FLOAT, INTEGER, Field
+from regimekit.serialization.schema import COUNT
 from regimekit.serialization.validation import LATEST, Arrays, Values, affordable
 
 Named = Mapping[str, NDArray[Any]]
@@ -38,36 +40,36 @@ MIN_GARCH_COEFFICIENT, MIN_GARCH_LOSS, MAX_GARCH_LEVEL = 1e-11, 5e-6, 120.2
 _CONCENTRATION = (1e-300, 1e300)
 _STEPS = ("u", "shrink", "gain")
 
-PARTICLES = (
-    Field("log_weight", ("N",), FLOAT, -1e300, TOLERANCE),
-    Field("alpha", ("N",), FLOAT, *_CONCENTRATION),
-    Field("gamma", ("N",), FLOAT, *_CONCENTRATION),
-    Field("current", ("N",), INTEGER, -1, "C"),
-    Field("n_regimes", ("N",), INTEGER, 0, "C"),
-)
-SLOTS = (
-    Field("slots", ("N", "C1"), INTEGER, 0, "R"),
-    Field("counts", ("N", "C", "C"), INTEGER, *COUNT),
-    Field("start", ("N", "C"), INTEGER, *COUNT),
-    Field("log_beta", ("N", "C1"), FLOAT, high=TOLERANCE, infinite=True),
-)
-POOL = (
-    Field("label", ("R",), INTEGER, -1, "labels"),
-    Field("reported", ("R",), INTEGER, 0, 1),
-    Field("first_seen", ("R",), INTEGER, 0, "time"),
-    Field("last_seen", ("R",), INTEGER, 0, "time"),
-    Field("visits", ("R",), INTEGER, 0, "time"),
-    Field("batches", ("R",), INTEGER, 0, "time"),
-)
-CLOCK = (
-    Field("size", ("G",), INTEGER, 1, "longest"),
-    Field("position", ("G",), INTEGER, 0, "longest"),
-    Field("observed", ("G",), INTEGER, 0, "longest"),
-    Field("commits", ("G",), INTEGER, 0, "time"),
-    Field("ess", ("G",), FLOAT, 0.0, "particles"),
-    Field("outliers", (2,), FLOAT, 1e-300, 1e12),
-    Field("batch_outliers", (2,), FLOAT, 0.0, float(LATEST)),
-)
+PARTICLES = {
+    "log_weight": ("float64", ("N",), -1e300, TOLERANCE),
+    "alpha": ("float64", ("N",), *_CONCENTRATION),
+    "gamma": ("float64", ("N",), *_CONCENTRATION),
+    "current": ("int64", ("N",), -1, "C"),
+    "n_regimes": ("int64", ("N",), 0, "C"),
+}
+SLOTS = {
+    "slots": ("int64", ("N", "C1"), 0, "R"),
+    "counts": ("int64", ("N", "C", "C"), *COUNT),
+    "start": ("int64", ("N", "C"), *COUNT),
+    "log_beta": ("float64", ("N", "C1"), -math.inf, TOLERANCE, "infinite"),
+}
+POOL = {
+    "label": ("int64", ("R",), -1, "labels"),
+    "reported": ("int64", ("R",), 0, 1),
+    "first_seen": ("int64", ("R",), 0, "time"),
+    "last_seen": ("int64", ("R",), 0, "time"),
+    "visits": ("int64", ("R",), 0, "time"),
+    "batches": ("int64", ("R",), 0, "time"),
+}
+CLOCK = {
+    "size": ("int64", ("G",), 1, "longest"),
+    "position": ("int64", ("G",), 0, "longest"),
+    "observed": ("int64", ("G",), 0, "longest"),
+    "commits": ("int64", ("G",), 0, "time"),
+    "ess": ("float64", ("G",), 0.0, "particles"),
+    "outliers": ("float64", ("2",), 1e-300, 1e12),
+    "batch_outliers": ("float64", ("2",), 0.0, float(LATEST)),
+}
 COUNTERS = ("time", "next_label", "reported", "n_known", "n_remembered")
 
 
@@ -83,7 +85,7 @@ def pack(filter: RegimeFilter) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]
         "rng": filter.random.generator.bit_generator.state,
     }
     most = int(np.asarray(p.n_regimes).max())
-    arrays = schema.pack(p, PARTICLES, "particles.")
+    arrays = schema.pack_state(p, "particles.", PARTICLES)[1]
     arrays["particles.slots"] = _masked(p.slots, p.n_regimes, most + 1, 1)
     arrays["particles.log_beta"] = _masked(p.log_beta, p.n_regimes, most + 1, 1)
     arrays["particles.start"] = _masked(p.start, p.n_regimes, most, 0)
@@ -91,8 +93,9 @@ def pack(filter: RegimeFilter) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]
     used = np.arange(most) < np.asarray(p.n_regimes)[:, None]
     arrays["particles.counts"] = np.where(used[:, :, None] & used[:, None, :], counts, 0)
     live = np.flatnonzero(pool.owners)
-    arrays |= {name: array[live] for name, array in schema.pack(pool, POOL, "pool.").items()}
-    arrays |= schema.pack(clock, CLOCK, "clock.")
+    rows = schema.pack_state(pool, "pool.", POOL)[1]
+    arrays |= {name: array[live] for name, array in rows.items()}
+    arrays |= schema.pack_state(clock, "clock.", CLOCK)[1]
     places = _places(filter)
     arrays["candidates.score"] = np.asarray(filter.candidates.score)[places]
     arrays["candidates.outliers"] = np.asarray(filter.candidates.outliers)[places]
@@ -134,12 +137,12 @@ def unpack(filter: RegimeFilter, values: Values, arrays: Arrays) -> None:
         "longest": filter.longest,
         "particles": p.alpha.shape[0] * (1.0 + TOLERANCE),
     }
-    state = schema.unpack(arrays, CLOCK, {"G": filter.islands}, "clock.", limits)
+    state = _read(arrays, "clock.", CLOCK, G=filter.islands, **limits)
     _check_clock(state, time)
     particles = _read_particles(filter, arrays)
     _check_particles(filter, particles, state)
     live = _live_rows(filter, particles)
-    rows = schema.unpack(arrays, POOL, {"R": live.size}, "pool.", limits)
+    rows = _read(arrays, "pool.", POOL, R=live.size, **limits)
     clock.time, clock.next_label = time, labels + 1
     clock.reported = values.whole("reported", -1, max(labels, -1))
     clock.n_known = values.whole("n_known", 0, live.size)
@@ -166,6 +169,15 @@ def unpack(filter: RegimeFilter, values: Values, arrays: Arrays) -> None:
     _restore_random(filter, values["rng"])
 
 
+def _read(
+    arrays: Arrays, prefix: str, fields: schema.Schema, **names: float
+) -> dict[str, NDArray[Any]]:
+    """Return validated arrays by field; `names` are the lengths and bounds of the schema."""
+    state = SimpleNamespace(**names)
+    schema.unpack_state(state, Values(), arrays, prefix, fields)
+    return {name: getattr(state, name) for name in fields}
+
+
 def _read_particles(filter: RegimeFilter, arrays: Arrays) -> dict[str, NDArray[Any]]:
     n, most = filter.particles.alpha.shape[0], filter.settings.max_regimes
     shape = arrays.form("particles.counts")[1]
@@ -173,9 +185,8 @@ def _read_particles(filter: RegimeFilter, arrays: Arrays) -> dict[str, NDArray[A
         raise SnapshotError(f"Invalid snapshot: particles.counts has shape {shape}.")
     width = shape[1]
     # A row number is below the largest number of rows that are in use at once.
-    limits = {"C": width, "R": 2 * (n * (most + 4) + 64) - 1}
-    sizes = {"N": n, "C": width, "C1": width + 1}
-    return schema.unpack(arrays, PARTICLES + SLOTS, sizes, "particles.", limits)
+    rows = 2 * (n * (most + 4) + 64) - 1
+    return _read(arrays, "particles.", PARTICLES | SLOTS, N=n, C=width, C1=width + 1, R=rows)
 
 
 def _live_rows(filter: RegimeFilter, particles: Named) -> NDArray[np.int64]:

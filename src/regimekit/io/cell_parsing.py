@@ -6,6 +6,7 @@ import itertools
 import math
 import re
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from datetime import UTC, date, datetime
 from typing import Any
 
@@ -198,7 +199,14 @@ def time_parser(time_format: str, zone: str | None = None) -> Callable[[Any], Ti
 def _plain_parser(time_format: str) -> Callable[[Any], Time]:
     if EITHER in time_format:
         parsers = [_plain_parser(part) for part in time_format.split(EITHER)]
-        return lambda cell: _first_success(parsers, cell)
+
+        def parse_either(cell: Any) -> Time:
+            for parse in parsers:
+                with suppress(TypeError, ValueError, OverflowError):
+                    return parse(cell)
+            raise ValueError(f"{cell!r} is not a time stamp")
+
+        return parse_either
     if time_format == ISO:
         return _parse_iso
     if time_format == NUMBER:
@@ -211,15 +219,6 @@ def _plain_parser(time_format: str) -> Callable[[Any], Time]:
             tzinfo=None
         )
     return lambda cell: datetime.strptime(str(cell).strip(), time_format)
-
-
-def _first_success(parsers: Sequence[Callable[[Any], Time]], cell: Any) -> Time:
-    for parse in parsers:
-        try:
-            return parse(cell)
-        except (TypeError, ValueError, OverflowError):
-            continue
-    raise ValueError(f"{cell!r} is not a time stamp")
 
 
 def _parse_quarter(cell: Any) -> datetime:
@@ -272,14 +271,12 @@ def _are_compact_dates(cells: Sequence[Any]) -> bool:
 
 def _parse_iso(cell: Any) -> datetime:
     if isinstance(cell, datetime):
-        found = cell
-    elif isinstance(cell, date):
-        found = datetime(cell.year, cell.month, cell.day)
-    elif isinstance(cell, str):
-        found = datetime.fromisoformat(cell.strip())
-    else:
-        raise ValueError(f"{cell!r} is not a time stamp")
-    return found
+        return cell
+    if isinstance(cell, date):
+        return datetime(cell.year, cell.month, cell.day)
+    if isinstance(cell, str):
+        return datetime.fromisoformat(cell.strip())
+    raise ValueError(f"{cell!r} is not a time stamp")
 
 
 def _parse_each(time_format: str, cells: Sequence[Any]) -> list[Any]:

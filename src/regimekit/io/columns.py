@@ -9,15 +9,14 @@ import numpy as np
 
 from regimekit.core.explain import coefficient_labels as labels
 from regimekit.core.model import Model
-from regimekit.distributions.forecast import Forecast
+from regimekit.distributions.forecast import Forecasts
 from regimekit.io.observations import Block
-from regimekit.preprocessing.time_index import Frequency, Time
+from regimekit.preprocessing.time_index import Time
 from regimekit.results import Event, Regime, Run
 
 Columns = dict[str, list[Any]]
 EVENT_COLUMNS = ("time", "since", "kind", "regime", "previous")
 FORECAST_COLUMNS = ("step", "time", "mean", "median", "lower", "upper", "sd")
-_LEADING = ("mean", "median", "lower", "upper", "sd", "regime", "regime_probability", "weight")
 
 
 def run_columns(block: Block, run: Run, start: int = 0) -> Columns:
@@ -35,8 +34,7 @@ def run_columns(block: Block, run: Run, start: int = 0) -> Columns:
     times = block.times
     if times[0] is None:
         times = list(range(start, start + len(run)))
-    first = {"time": times, "y": block.y.tolist()}
-    return first | {name: values[name] for name in _LEADING if name in values} | values
+    return {"time": times, "y": block.y.tolist()} | values
 
 
 def event_columns(events: Iterable[Event], times: Sequence[Time | None], start: int = 0) -> Columns:
@@ -47,17 +45,13 @@ def event_columns(events: Iterable[Event], times: Sequence[Time | None], start: 
         times: time stamps of the latest observations.
         start: index of the observation that `times[0]` belongs to.
     """
-    rows = [
-        (
-            time_of(e.time, times, start),
-            time_of(e.since, times, start),
-            e.kind,
-            e.regime,
-            e.previous,
-        )
-        for e in events
-    ]
-    return _transposed(EVENT_COLUMNS, rows)
+    found: Columns = {name: [] for name in EVENT_COLUMNS}
+    for event in events:
+        found["time"].append(time_of(event.time, times, start))
+        found["since"].append(time_of(event.since, times, start))
+        for name in ("kind", "regime", "previous"):
+            found[name].append(getattr(event, name))
+    return found
 
 
 def time_of(index: int, times: Sequence[Time | None], start: int = 0) -> Time | int | None:
@@ -109,31 +103,14 @@ def _levels(regime: Regime) -> dict[str, float]:
     return found
 
 
-def forecast_columns(
-    forecasts: Sequence[Forecast], level: float, last: Time | None, frequency: Frequency | None
-) -> Columns:
-    """Return forecasts of the next steps as columns.
-
-    Args:
-        forecasts: one per step.
-        level: probability of the interval `lower` .. `upper`.
-        last: time of the last observation.
-        frequency: step between two observations; without it the times are None.
-    """
-    rows = []
-    for step, forecast in enumerate(forecasts, start=1):
-        time = None if last is None or frequency is None else frequency.after(last, step)
-        lower, upper = forecast.interval(level)
-        numbers = (forecast.mean, forecast.quantile(0.5), lower, upper, forecast.sd)
-        rows.append((step, time, *(float(value) for value in numbers)))
-    return _transposed(FORECAST_COLUMNS, rows)
+def forecast_columns(forecasts: Forecasts, level: float) -> Columns:
+    """Return forecasts of the next steps as columns; without a calendar the times are None."""
+    found = {name: values.tolist() for name, values in forecasts.columns(level).items()}
+    found.setdefault("time", [None] * len(forecasts))
+    return {name: found[name] for name in FORECAST_COLUMNS}
 
 
 def columns_of(rows: Sequence[dict[str, Any]]) -> Columns:
     """Return records as columns; None where a record lacks a name."""
     names = dict.fromkeys(name for row in rows for name in row)
     return {name: [row.get(name) for row in rows] for name in names}
-
-
-def _transposed(names: Sequence[str], rows: list[tuple[Any, ...]]) -> Columns:
-    return {name: [row[j] for row in rows] for j, name in enumerate(names)}

@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from regimekit.core.exceptions import RegimekitError, unknown
@@ -115,13 +115,9 @@ class Layout:
         """Return a function that parses cells of the time column."""
         return cells.time_parser(self.time_format, self.zone)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the layout as JSON values."""
-        return asdict(self)
-
     @classmethod
     def from_json(cls, state: dict[str, Any]) -> Layout:
-        """Return the layout that `to_json` described."""
+        """Return the layout whose fields are given, as `dataclasses.asdict` returns them."""
         tuples = {name: tuple(state.get(name, ())) for name in ("columns", "missing")}
         return cls(**{**state, **tuples})
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -21,7 +21,7 @@ from regimekit.io.layout import Layout
 from regimekit.io.reader import Row
 from regimekit.preprocessing.frames import Table
 from regimekit.preprocessing.time_column import TimeColumn
-from regimekit.preprocessing.time_index import Time, find_zone
+from regimekit.preprocessing.time_index import Time
 
 _SORT = (
     "Sort the rows by time, or pass --sort; if the table contains several series, name their "
@@ -100,7 +100,8 @@ class ObservationReader:
                 names row, column and value.
         """
         self.rows += 1
-        y = self._number(row, self.layout.target)
+        target = self.layout.target
+        y = self._parsed(target, row[self._position[target]])[0]
         previous = self.time_column.last
         time = self._time(row)
         missing: int | None = 0
@@ -138,30 +139,16 @@ class ObservationReader:
 
     def to_json(self) -> dict[str, Any]:
         """Return the state as JSON values."""
-        return {
-            "layout": self.layout.to_json(),
-            "time_column": self.time_column.to_json(),
-            "rows": self.rows,
-            "carried": self.carried,
-            "latest": list(self.latest),
-            "first_line": self.first_line,
-        }
+        own = {"layout": asdict(self.layout), "time_column": self.time_column.to_json()}
+        return asdict(self) | own
 
     @classmethod
     def from_json(cls, state: dict[str, Any]) -> ObservationReader:
         """Return the reader that `to_json` described."""
         layout = Layout.from_json(state["layout"])
-        column = TimeColumn.from_json(state["time_column"])
-        if layout.zone is not None and isinstance(column.last, datetime):
-            column.last = column.last.astimezone(find_zone(layout.zone))
-        return cls(
-            layout,
-            column,
-            state["first_line"],
-            state["rows"],
-            state["carried"],
-            tuple(state["latest"]),
-        )
+        column = TimeColumn.from_json(state["time_column"], layout.zone)
+        own = {"layout": layout, "time_column": column, "latest": tuple(state["latest"])}
+        return cls(**{**state, **own})
 
     def _block(self, observations: list[Observation]) -> Block:
         times, y, x, has_row = zip(*observations, strict=True)
@@ -192,9 +179,6 @@ class ObservationReader:
                 f"({self.layout.time_format}). Correct the cell, or remove the row.",
             ) from None
         return _second_pass(time, self.time_column.last)
-
-    def _number(self, row: Row, name: str) -> float:
-        return self._parsed(name, row[self._position[name]])[0]
 
     def _parsed(self, name: str, cell: Any) -> list[float]:
         """Return the numbers of a cell: one, or one per level of a categorical covariate."""
@@ -246,20 +230,3 @@ def _second_pass(time: Time, last: Time | None) -> Time:
         return time
     before, now = last.timestamp(), time.timestamp()
     return later if now <= before else time
-
-
-def time_array(times: list[Time | None]) -> NDArray[Any] | None:
-    """Return times as a (T,) array of datetime64, of datetimes with a zone, or of numbers.
-
-    Returns:
-        The array; None without times.
-    """
-    if not times or times[0] is None:
-        return None
-    if not isinstance(times[0], datetime):
-        return np.array(times, dtype=float)
-    if times[0].tzinfo is None:
-        return np.array(times, dtype="datetime64[us]")
-    found = np.empty(len(times), dtype=object)
-    found[:] = times
-    return found

@@ -197,7 +197,7 @@ def open_source(request: TableRequest) -> Source:
             raise RegimekitError("No table is given. Name a file, or pass --sql.")
         return _describe("The SQL query", _subquery(request.sql))
     if request.file == STDIN:
-        return _open_stream(standard_input(), "standard input")
+        return open_stream(standard_input(), "standard input")
     path = Path(request.file)
     if not path.exists():
         raise RegimekitError(f"{path} does not exist. (To pass a query, use --sql.)")
@@ -206,7 +206,7 @@ def open_source(request: TableRequest) -> Source:
     try:
         if path.is_fifo():
             with _NamedPipe(path) as pipe:
-                return _open_stream(pipe, path.name)
+                return open_stream(pipe, path.name)
         if not path.is_file():
             raise RegimekitError(f"{path} is a device, not a file.")
         with path.open("rb") as content:
@@ -275,13 +275,13 @@ class _NamedPipe(io.RawIOBase):
         super().close()
 
 
-def open_bytes(content: bytes, name: str) -> Source:
-    """Open the first lines of a stream as a table; `name` is used in messages."""
-    return _open_stream(io.BytesIO(content), name)
+def open_stream(stream: BinaryIO | io.RawIOBase, name: str) -> Source:
+    """Copy a stream to a temporary file, because it is read more than once, and open it.
 
-
-def _open_stream(stream: BinaryIO | io.RawIOBase, name: str) -> Source:
-    """Copy a stream to a temporary file, because it is read more than once."""
+    Args:
+        stream: bytes of a file.
+        name: name for messages.
+    """
     scratch = TemporaryFolder()
     copy = scratch.path / "stream"
     with copy.open("wb") as target:
@@ -519,13 +519,9 @@ def _open_sqlite(path: Path, request: TableRequest) -> Source:
 
 def _permit_reading(action: int, *_: object) -> int:
     """Permit what a SELECT statement does, for `sqlite3.Connection.set_authorizer`."""
-    reading = (
-        sqlite3.SQLITE_SELECT,
-        sqlite3.SQLITE_READ,
-        sqlite3.SQLITE_FUNCTION,
-        sqlite3.SQLITE_RECURSIVE,
-    )
-    return sqlite3.SQLITE_OK if action in reading else sqlite3.SQLITE_DENY
+    reading = (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ)
+    computing = (sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE)
+    return sqlite3.SQLITE_OK if action in reading + computing else sqlite3.SQLITE_DENY
 
 
 def _subquery(sql: str) -> str:

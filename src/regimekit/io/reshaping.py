@@ -17,6 +17,7 @@ from regimekit.preprocessing.time_index import instant
 SERIES, VALUE = "series", "value"  # columns of a wide table after it was made long
 _MAX_REPEATS = 0.2  # share of rows that may repeat the time of another row
 _MAX_KEYS = 0.5  # different values of a key per row, at most
+_LISTED = 5  # series that a note names
 _DATE_COLUMNS = ("year", "month", "day", "hour")
 
 
@@ -86,7 +87,8 @@ def make_long(source: Source, choice: ColumnChoice, decimal: str) -> tuple[Sourc
         )
     sample = source.sample()
     table = {name: [row[j] for row in sample] for j, name in enumerate(source.names)}
-    time = choice.time or _find_time(table)
+    times = (name for name, column in table.items() if cells.detect_time_format(column))
+    time = choice.time or next(times, None)
     free = [name for name in table if name != time]
     series = list(choice.columns) or [n for n in free if is_numeric(table[n], decimal)]
     if not series:
@@ -99,18 +101,12 @@ def make_long(source: Source, choice: ColumnChoice, decimal: str) -> tuple[Sourc
     ]
     relation = f"({' UNION ALL '.join(parts)})"
     names = ((time,) if time else ()) + (SERIES, VALUE)
-    notes = [*source.notes, f"Each of the {len(series)} columns {_listed(series)} is a series."]
+    listed = ", ".join(series[:_LISTED])
+    if len(series) > _LISTED:
+        listed += f", .. ({len(series) - _LISTED} more)"
+    notes = [*source.notes, f"Each of the {len(series)} columns {listed} is a series."]
     long = replace(source, relation=relation, names=names, notes=notes)
     return long, choice._replace(target=VALUE, by=SERIES, time=time or "none", columns=())
-
-
-def _find_time(table: dict[str, list[Any]]) -> str | None:
-    return next((name for name, column in table.items() if cells.detect_time_format(column)), None)
-
-
-def _listed(names: list[str], most: int = 5) -> str:
-    more = f", .. ({len(names) - most} more)" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
 
 
 def date_columns(names: Sequence[str]) -> tuple[str, ...]:

@@ -13,11 +13,12 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
+from io import BytesIO
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from regimekit.core.exceptions import RegimekitError
-from regimekit.io.reader import SAMPLE_ROWS, STDIN, Row, Source, open_bytes, standard_input
+from regimekit.io.reader import SAMPLE_ROWS, STDIN, Row, Source, open_stream, standard_input
 
 _POLL_SECONDS = 0.1
 _READ_BYTES = 1 << 16
@@ -135,7 +136,7 @@ def first_lines(tail: Tail, stop: Callable[[float], bool]) -> list[tuple[bytes, 
 
 def detect_line_format(lines: list[bytes], name: str) -> tuple[LineFormat, Source]:
     """Return the notation of the lines, and a source over them to detect the columns."""
-    source = open_bytes(b"".join(lines), name)
+    source = open_stream(BytesIO(b"".join(lines)), name)
     encoding = source.csv_options.get("encoding", "utf-8")
     header = max(source.first_line - 1, 0)
     return LineFormat(source.names, source.separator, header, encoding), source

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain, pairwise
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,7 @@ from regimekit.plotting.style import (
     time_axis,
 )
 from regimekit.preprocessing.time_index import ROWS, TimeIndex, read_times
-from regimekit.results import NO_REGIME, Run
+from regimekit.results import NO_REGIME, Run, segments
 
 _RIBBON_HEIGHT = 0.06  # share of the height of the axes
 _MIN_LABELLED_WIDTH = 0.03  # share of the width of the axes
@@ -66,10 +66,10 @@ def plot_run(
         'level'
     """
     ax = new_axes(ax)
-    times = getattr(run, "times", None) if times is None else times
     x = time_axis(ax, read_times(times, len(run)))
     _draw_series(ax, x, run, y, level, coordinate)
-    ax.set_ylabel(_name(run, y, label))
+    name = str(getattr(y, "name", None) or run.name or "y")
+    ax.set_ylabel(name if label is None else label)
     ax.set_title(title, loc="left", pad=20)  # above the legend
     ax.margins(x=0.01)
     if ribbon:
@@ -119,7 +119,10 @@ def run_figure(
     edges = _edges(time_axis(bottom, read_times(times, len(run))))
     ribbons = {"found": run.path}
     if truth is not None:
-        ribbons["true"] = _by_appearance(np.asarray(truth))
+        # Like the ids of a model, true regimes are numbered in order of appearance.
+        true = np.asarray(truth).tolist()
+        order = {regime: j for j, regime in enumerate(dict.fromkeys(true))}
+        ribbons["true"] = np.array([order[regime] for regime in true], dtype=np.int64)
     height = 1 / len(ribbons)
     for j, regimes in enumerate(reversed(ribbons.values())):
         _draw_ribbon(bottom, edges, regimes, j * height, 0.9 * height)
@@ -130,28 +133,22 @@ def run_figure(
     return figure
 
 
-def stays(regimes: NDArray[np.int64]) -> list[tuple[int, int]]:
-    """Return the stays in a regime as ranges of rows, (first, one after the last)."""
-    turns = [0, *(np.flatnonzero(np.diff(regimes)) + 1).tolist(), regimes.size]
-    return [(a, b) for a, b in pairwise(turns) if b > a]
-
-
 def _draw_ribbon(
     axes: Any, edges: Array, regimes: NDArray[np.int64], bottom: float, height: float
 ) -> None:
     """Draw a ribbon of regimes at a share of the height of the axes; label wide segments."""
     blocks: dict[int, list[tuple[float, float]]] = {}
     across = axes.get_xaxis_transform()
-    for a, b in stays(regimes):
-        if regimes[a] == NO_REGIME:
+    for regime, a, b in segments(regimes):
+        if regime == NO_REGIME:
             continue
         start, width = edges[a], edges[b] - edges[a]
-        blocks.setdefault(int(regimes[a]), []).append((start, width))
+        blocks.setdefault(regime, []).append((start, width))
         if width >= _MIN_LABELLED_WIDTH * (edges[-1] - edges[0]):
             axes.text(
                 start + width / 2,
                 bottom + height / 2,
-                str(int(regimes[a])),
+                str(regime),
                 transform=across,
                 ha="center",
                 va="center",
@@ -178,8 +175,11 @@ def _draw_series(
 ) -> None:
     n = len(run)
     mean, lower, upper = (coordinate_of(c, n, coordinate) for c in (run.mean, run.lower, run.upper))
-    share = getattr(run, "level", 0.9) if level is None else level
-    values = _observed(run, y, coordinate)
+    share = run.level if level is None else level
+    given = run.y if y is None else np.asarray(y)
+    if len(given) != n:
+        raise RegimekitError(f"y must have the {n} rows of the run, got {len(given)}.")
+    values = coordinate_of(given, n, coordinate)
     # Before the first observation a forecast is the prior, whose width would set the scale.
     known = np.flatnonzero(~np.isnan(coordinate_of(run.y, n, coordinate)))
     if run.first == 0:
@@ -190,36 +190,14 @@ def _draw_series(
         x, lower, upper, color=PALETTE[0], alpha=0.2, lw=0, label=f"{100 * share:g} % band"
     )
     axes.plot(x, mean, lw=1.2, color=PALETTE[0], label="forecast", zorder=3)
-    if values is not None:
-        axes.plot(x, values, ".", ms=2.5, color="0.55", label="observed", zorder=1)
-        mark_outliers(axes, x, values, run.outlier)
-
-
-def _observed(run: Run, y: ArrayLike | None, coordinate: int) -> Array | None:
-    given = getattr(run, "y", None) if y is None else y
-    if given is None:
-        return None
-    if len(np.asarray(given)) != len(run):
-        raise RegimekitError(
-            f"y must have the {len(run)} rows of the run, got {len(np.asarray(given))}."
-        )
-    return coordinate_of(given, len(run), coordinate)
-
-
-def _name(run: Run, y: Any, label: str | None) -> str:
-    return label if label is not None else str(getattr(y, "name", None) or run.name or "y")
+    axes.plot(x, values, ".", ms=2.5, color="0.55", label="observed", zorder=1)
+    mark_outliers(axes, x, values, run.outlier)
 
 
 def _edges(x: Array) -> Array:
     """Left edge of each observation's block, and the right edge of the last one."""
     usual = float(np.median(np.diff(x))) if x.size > 1 else 1.0
     return np.append(x, x[-1] + usual) if x.size else np.zeros(1)
-
-
-def _by_appearance(regimes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Relabel regimes in order of appearance, like the ids of a model."""
-    order = {r: j for j, r in enumerate(dict.fromkeys(regimes.tolist()))}
-    return np.array([order[r] for r in regimes.tolist()], dtype=np.int64)
 
 
 def plot_forecast(
@@ -348,7 +326,7 @@ def plot_regimes(model: Any, ax: Any = None, *, names: list[str] | None = None) 
         raise RegimekitError(f"{model.name} has no regimes yet. Run it over a stream first.")
     ax = new_axes(ax, 7.0, 4.0)
     # Regimes of `auto` may have different coefficients.
-    labels = [coefficient_labels(model, np.size(r.mean), _fitting(names, r)) for r in regimes]
+    labels = [coefficient_labels(model, np.size(regime.mean), names) for regime in regimes]
     places = {label: j for j, label in enumerate(dict.fromkeys(chain(*labels)))}
     offsets = np.linspace(-0.3, 0.3, len(regimes)) if len(regimes) > 1 else [0.0]
     for offset, regime, own in zip(offsets, regimes, labels, strict=True):
@@ -371,10 +349,6 @@ def plot_regimes(model: Any, ax: Any = None, *, names: list[str] | None = None) 
     ax.set_ylabel("coefficient ± 2 sd")
     ax.legend(fontsize=8, frameon=False, loc="best")
     return ax
-
-
-def _fitting(names: list[str] | None, regime: Any) -> list[str] | None:
-    return names if names is not None and len(names) == np.size(regime.mean) else None
 
 
 def plot_components(
@@ -416,16 +390,15 @@ def plot_components(
     """
     values = np.asarray(run.y if y is None else y, dtype=float)
     parts = _components(run, values, season, X)
-    times = getattr(run, "times", None) if times is None else times
     _, axes = pyplot().subplots(
         len(parts) + 1, 1, figsize=(9, 1.5 * (len(parts) + 1)), sharex=True, layout="constrained"
     )
-    shown = {label or getattr(run, "name", None) or "y": values, **parts}
+    shown = {label or run.name or "y": values, **parts}
     for ax, (name, part) in zip(axes, shown.items(), strict=True):
         x = time_axis(ax, read_times(times, len(run)))
         if name == "level":
-            for start, end in stays(run.path):
-                colour = regime_style(max(int(run.path[start]), 0)).colour
+            for regime, start, end in segments(run.path):
+                colour = regime_style(max(regime, 0)).colour
                 ax.plot(x[start:end], part[start:end], color=colour, lw=2)
         else:
             ax.plot(x, part, color="0.35" if ax is axes[0] else PALETTE[0], lw=0.9)
@@ -442,7 +415,7 @@ def _components(run: Run, y: Array, season: int | None, X: Any) -> dict[str, Arr
         raise RegimekitError("plot_components needs one coordinate. Pass a run over one of them.")
     usual = ~np.asarray(run.outlier, bool) & np.isfinite(y)
     parts = {"level": np.full(len(y), np.nan)}
-    for start, end in stays(run.path):
+    for _, start, end in segments(run.path):
         chosen = y[start:end][usual[start:end]]
         parts["level"][start:end] = np.median(chosen) if chosen.size else np.nan
     rest = y - parts["level"]

@@ -27,7 +27,10 @@ def plot_calibration(result: Any, ax: Any = None) -> Any:
         >>> right.get_xlabel()
         'level of the central band'
     """
-    found = _calibration(result)
+    found = result
+    if not isinstance(result, Calibration):
+        pit = getattr(result, "pit", result)
+        found = calibration(pit[getattr(result, "skip", 0) :])
     if ax is None:
         ax = pyplot().subplots(1, 2, figsize=(9, 3.6), layout="constrained")[1]
     left, right = ax
@@ -42,13 +45,6 @@ def plot_calibration(result: Any, ax: Any = None) -> Any:
     right.set(xlim=(0, 1), ylim=(0, 1.02))
     legend_above(right)
     return ax
-
-
-def _calibration(result: Any) -> Calibration:
-    if isinstance(result, Calibration):
-        return result
-    pit = getattr(result, "pit", result)
-    return calibration(pit[getattr(result, "skip", 0) :])
 
 
 def _draw_pit(axes: Any, found: Calibration) -> None:
@@ -133,7 +129,14 @@ def plot_influence(
     grid = numbers("contamination", contamination)
     if grid.ndim != 1:
         raise RegimekitError(f"contamination must be a vector, got shape {grid.shape}.")
-    curves = _influences(model, grid, {"clean": clean, "x": x, "position": position})
+    batch = {"clean": clean, "x": x, "position": position}
+    curves = {"regimes": influence.state_pif(model, grid, **batch)}
+    try:
+        found = influence.profile(model, grid, **batch)
+    except RegimekitError:
+        pass  # there is no closed form for coefficients that are not Gaussian
+    else:
+        curves = {"both": found.joint, **curves, "coefficients": found.parameter}
     ax = new_axes(ax, 7.0, 4.0)
     # Curves may coincide: the first is wide, the others are thinner and dashed, so all are visible.
     styles = ((4.0, "-", 0.35), (1.8, "--", 1.0), (1.4, ":", 1.0))
@@ -146,13 +149,3 @@ def plot_influence(
     ax.set_ylim(bottom=0)
     ax.legend(fontsize=8, frameon=False)
     return ax
-
-
-def _influences(model: Any, grid: Any, batch: dict[str, Any]) -> dict[str, Any]:
-    """Influence on the regimes and, if they are Gaussian, on the coefficients."""
-    state = influence.state_pif(model, grid, **batch)
-    try:
-        found = influence.profile(model, grid, **batch)
-    except RegimekitError:  # there is no closed form for coefficients that are not Gaussian
-        return {"regimes": state}
-    return {"both": found.joint, "regimes": state, "coefficients": found.parameter}

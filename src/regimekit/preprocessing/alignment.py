@@ -96,7 +96,8 @@ def _regular(stream: Stream, emitted: list[str]) -> Stream:
             continue
         for k in range(1, missing + 1):
             assert column.frequency is not None and isinstance(previous, datetime)
-            times.append(_as_date(column.frequency.after(previous, k)))
+            filled: Any = column.frequency.after(previous, k)
+            times.append(filled)
             rows.append(-1)
         times.append(date)
         rows.append(row)
@@ -105,11 +106,6 @@ def _regular(stream: Stream, emitted: list[str]) -> Stream:
     for note in column.notes():
         warn_once(emitted, note, f"{note} The index of y was made regular.", stacklevel=6)
     return _select(stream, np.array(rows), times)
-
-
-def _as_date(time: datetime | float) -> datetime:
-    assert isinstance(time, datetime)
-    return time
 
 
 def _is_even(labels: Any) -> bool:

@@ -15,8 +15,10 @@ from regimekit.preprocessing.time_index import (
     Time,
     dates_of_labels,
     find_frequency,
-    find_zone,
     read_times,
+    time_array,
+    time_from_json,
+    time_to_json,
 )
 
 _LAST_LABELS = 100  # labels from which future labels are extrapolated
@@ -68,14 +70,8 @@ class Calendar:
         if self.frequency is None or self.last is None:
             return None
         past = seen - self.at
-        after = [self.frequency.after(self.last, k) for k in range(past + 1, past + n + 1)]
-        if not isinstance(self.last, datetime):
-            return np.array(after, dtype=float)
-        if self.last.tzinfo is None:
-            return np.array(after, "datetime64[us]")
-        labels = np.empty(n, dtype=object)
-        labels[:] = after
-        return labels
+        steps = range(past + 1, past + n + 1)
+        return time_array([self.frequency.after(self.last, k) for k in steps])
 
     def time_of(self, row: int) -> Time | None:
         """Return the label of observation `row`; None if labels are not continued."""
@@ -90,12 +86,10 @@ class Calendar:
         """Return the calendar as JSON values; None if labels are not continued."""
         if self.frequency is None or self.last is None:
             return None
-        is_date = isinstance(self.last, datetime)
-        zone = getattr(getattr(self.last, "tzinfo", None), "key", None)
         return {
             "at": self.at,
-            "last": self.last.isoformat() if isinstance(self.last, datetime) else self.last,
-            "zone": zone if is_date else None,
+            "last": time_to_json(self.last),
+            "zone": getattr(getattr(self.last, "tzinfo", None), "key", None),
             "unit": self.frequency.unit,
             "size": self.frequency.size,
         }
@@ -108,14 +102,10 @@ class Calendar:
             SnapshotError: if a value is not valid.
         """
         try:
-            at, last, zone = int(state["at"]), state["last"], state["zone"]
+            at, last = int(state["at"]), time_from_json(state["last"], state["zone"])
             unit, size = state["unit"], float(state["size"])
-            if isinstance(last, str):
-                last = datetime.fromisoformat(last)
-                last = last.astimezone(find_zone(zone)) if zone is not None else last
-            else:
-                last = float(last)
             is_date = isinstance(last, datetime)
+            last = last if is_date else float(last)
             if unit not in _UNITS or not 0 < size < 1e12 or is_date == (unit == "numbers"):
                 raise ValueError(f"step of {size} {unit}")
         except (KeyError, TypeError, ValueError, OverflowError) as error:

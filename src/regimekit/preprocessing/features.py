@@ -43,39 +43,6 @@ from regimekit.preprocessing.frames import Row, Table, aligned, read_row, read_s
 _MAX_LAYOUTS = 8  # shapes of x whose layout is stored
 
 
-class Past:
-    """Latest observations, for lags. A missing value repeats the one before it, or 0.
-
-    Example:
-        >>> past = Past(depth=2, dim=1)
-        >>> for y in (5.0, np.nan):
-        ...     past.push(np.array([y]))
-        >>> past.values.tolist()
-        [[5.0], [5.0]]
-    """
-
-    values: Array  # (depth, d), latest last
-
-    def __init__(self, depth: int, dim: int) -> None:
-        self.values = np.zeros((whole("depth", depth, 0), whole("dim", dim)))
-
-    def push(self, y: Array) -> None:
-        """Append an observation and drop the oldest."""
-        if len(self.values):
-            self.values[:-1] = self.values[1:]
-            np.copyto(self.values[-1], y, where=~np.isnan(y))
-
-    def copy(self) -> Past:
-        """Return an independent copy."""
-        twin = Past(*self.values.shape)
-        twin.values[:] = self.values
-        return twin
-
-    def pack(self) -> dict[str, Array]:
-        """Return the arrays for a snapshot."""
-        return {"past": self.values.copy()}
-
-
 @dataclass(frozen=True, repr=False)
 class Features:
     """An immutable feature map; `+` concatenates two."""
@@ -174,13 +141,12 @@ class Features:
         Args:
             x: output of `check`.
             t: time index, counted from 0, missing observations included.
-            past: (depth, d) earlier observations, latest last, as `Past.values`.
+            past: (depth, d) earlier observations, latest last, as `LagBuffer.clean`.
         """
         if self._constant is not None:
             return self._constant
         values, names = (None, None) if x is None else x
-        layout = self._layout(names, () if values is None else values.shape, past.shape[1])
-        return layout.fill(np.empty(layout.shape), Moment(values, t, past))
+        return self._fill((), names, Moment(values, t, past))
 
     def block(self, rows: Sequence[Row | None], t: int, past: Array, y: Array) -> Array:
         """Return the features of consecutive observations, (T, k).
@@ -197,18 +163,15 @@ class Features:
         values, names = None, None
         if rows[0] is not None:
             values, names = np.stack([row.values for row in rows if row is not None]), rows[0].names
-        windows = self._windows(y, past)
-        layout = self._layout(names, () if values is None else values.shape[1:], y.shape[1])
-        return layout.fill(np.empty((n, *layout.shape)), Moment(values, t + np.arange(n), windows))
+        return self._fill((n,), names, Moment(values, t + np.arange(n), self._windows(y, past)))
 
     def many(self, x: Row | None, t: int, pasts: Array) -> Array:
         """Return the features of one time for P pasts (P, depth, d): (P, k)."""
         values, names = (None, None) if x is None else x
         n = len(pasts)
-        layout = self._layout(names, () if values is None else values.shape, pasts.shape[2])
         if values is not None:
             values = np.broadcast_to(values, (n, *values.shape))
-        return layout.fill(np.empty((n, *layout.shape)), Moment(values, np.full(n, t), pasts))
+        return self._fill((n,), names, Moment(values, np.full(n, t), pasts))
 
     def frame(self, X: Any, y: Any = None, dim: int = 1) -> Array:
         """Return the features of a whole stream, (T, k); row t equals `row` at time t.
@@ -222,11 +185,10 @@ class Features:
             raise RegimekitError(f"y is missing; {self!r} needs past observations.")
         series = None if y is None else read_series(y).values
         table = self._table(X, series)
-        values, names = table.values, table.names
-        n = len(values) if series is None else len(series)
+        n = len(table.values) if series is None else len(series)
         past = self._windows(np.full((n, whole("dim", dim)), np.nan) if series is None else series)
-        layout = self._layout(names, values.shape[1:] if self.needs_x else (), past.shape[2])
-        return layout.fill(np.empty((n, *layout.shape)), Moment(values, np.arange(n), past))
+        values = table.values if self.needs_x else None
+        return self._fill((n,), table.names, Moment(values, np.arange(n), past))
 
     def width(self, x: Row | None, dim: int) -> int:
         """Return the number of features k for covariates of this shape."""
@@ -254,6 +216,12 @@ class Features:
     def _limit(self) -> float:
         """Covariates up to this absolute value need no further check."""
         return min((t.limit for t in self.terms if isinstance(t, Powers)), default=MAX_FLOAT)
+
+    def _fill(self, lead: tuple[int, ...], names: Names, moment: Moment) -> Array:
+        """Return the features of observations whose inputs have the leading axes `lead`."""
+        shape = () if moment.values is None else moment.values.shape[len(lead) :]
+        layout = self._layout(names, shape, moment.past.shape[-1])
+        return layout.fill(np.empty((*lead, *layout.shape)), moment)
 
     def _layout(self, names: Names, shape: tuple[int, ...], dim: int) -> Layout:
         key = (names, shape, dim)
@@ -348,7 +316,7 @@ class Features:
         return table
 
     def _windows(self, series: Array, past: Array | None = None) -> Array:
-        """Return `Past.values` before each observation as a view, (T, depth, d)."""
+        """Return the past before each observation as a view, (T, depth, d)."""
         n, dim = series.shape
         if np.isinf(series).any():
             where = int(np.flatnonzero(np.isinf(series).any(axis=1))[0])

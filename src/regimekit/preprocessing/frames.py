@@ -71,10 +71,19 @@ def read_series(y: Any) -> Series:
     index, backend, name = None, None, ""
     if isinstance(native, nw.DataFrame):
         native, index = _without_times(native)
-        values, backend = _only_numbers(native, "y"), native.implementation
+        for column in native.columns:
+            if not _numeric(native, column):
+                raise RegimekitError(
+                    f"y must be numeric, got column {column!r} of type {native.schema[column]}. "
+                    "Leave it out or encode it."
+                )
+        values, backend = numbers("y", native.to_numpy()), native.implementation
         name = native.columns[0] if len(native.columns) == 1 else ""
     elif isinstance(native, nw.Series):
-        _refuse_times(native)
+        if native.dtype.is_temporal():
+            raise RegimekitError(
+                f"y must be numeric, got times ({native.dtype}). Choose another column."
+            )
         values, backend = numbers("y", native.to_numpy()), native.implementation
         name = native.name
         index = nw.maybe_get_index(native)
@@ -99,20 +108,26 @@ def read_table(X: Any, length: int | None = None) -> Table | None:
     """
     if X is None:
         return None
+    table = _to_table(X)
+    if length is not None and len(table.values) != length:
+        raise RegimekitError(f"X has {len(table.values)} rows but y has {length}.")
+    return table
+
+
+def _to_table(X: Any) -> Table:
     if isinstance(X, Table):
-        return _checked(X, length)
+        return X
     if isinstance(X, Mapping):
-        return _checked(_from_mapping(X), length)
+        return _from_mapping(X)
     native = nw.from_native(X, pass_through=True, allow_series=True)
     if isinstance(native, nw.DataFrame):
         native, index = _without_times(native)
-        return _checked(Table(_numbers_or_nan(native), tuple(native.columns), index), length)
+        return Table(_numbers_or_nan(native), tuple(native.columns), index)
     if isinstance(native, nw.Series):
         column = numbers("X", native.to_numpy())
-        table = Table(column[:, None], (native.name,), nw.maybe_get_index(native))
-        return _checked(table, length)
+        return Table(column[:, None], (native.name,), nw.maybe_get_index(native))
     values = plain_numbers("X", X)
-    return _checked(Table(values[:, None] if values.ndim == 1 else values), length)
+    return Table(values[:, None] if values.ndim == 1 else values)
 
 
 def plain_numbers(argument: str, given: Any) -> Array:
@@ -120,22 +135,16 @@ def plain_numbers(argument: str, given: Any) -> Array:
     try:
         return numbers(argument, given)
     except RegimekitError:
-        if isinstance(given, (list, tuple)):
-            for row, entry in enumerate(given):
-                if isinstance(entry, str) and not _is_number(entry):
-                    raise RegimekitError(
-                        f"{argument} must be numeric: {entry!r} at row {row} is not a number. "
-                        "Use NaN for a missing value."
-                    ) from None
+        texts = enumerate(given) if isinstance(given, (list, tuple)) else ()
+        for row, entry in texts:
+            try:
+                float(entry if isinstance(entry, str) else 0.0)
+            except ValueError:
+                raise RegimekitError(
+                    f"{argument} must be numeric: {entry!r} at row {row} is not a number. "
+                    "Use NaN for a missing value."
+                ) from None
         raise
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def misaligned(y: Any, X: Any) -> int | None:
@@ -157,12 +166,6 @@ def take(labels: Any, rows: NDArray[np.int64]) -> Any:
     if isinstance(labels, (list, tuple)):
         return np.asarray(labels)[rows]
     return labels.take(rows) if hasattr(labels, "take") else labels[rows]
-
-
-def _checked(table: Table, length: int | None) -> Table:
-    if length is not None and len(table.values) != length:
-        raise RegimekitError(f"X has {len(table.values)} rows but y has {length}.")
-    return table
 
 
 def _from_mapping(X: Mapping[Any, Any]) -> Table:
@@ -196,25 +199,8 @@ def _without_times(frame: nw.DataFrame[Any]) -> tuple[nw.DataFrame[Any], Any]:
     return frame.drop(times[0]), column.to_native()
 
 
-def _refuse_times(series: nw.Series[Any]) -> None:
-    if series.dtype.is_temporal():
-        raise RegimekitError(
-            f"y must be numeric, got times ({series.dtype}). Choose another column."
-        )
-
-
 def _numeric(frame: nw.DataFrame[Any], name: str) -> bool:
     return frame.schema[name].is_numeric() or frame.schema[name] == nw.Boolean
-
-
-def _only_numbers(frame: nw.DataFrame[Any], argument: str) -> Array:
-    for name in frame.columns:
-        if not _numeric(frame, name):
-            raise RegimekitError(
-                f"{argument} must be numeric, got column {name!r} of type {frame.schema[name]}. "
-                "Leave it out or encode it."
-            )
-    return numbers(argument, frame.to_numpy())
 
 
 def _numbers_or_nan(frame: nw.DataFrame[Any]) -> Array:

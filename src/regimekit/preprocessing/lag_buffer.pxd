@@ -1,5 +1,6 @@
 cimport cython
 from libc.stdint cimport int64_t
+from regimekit.core.logspace cimport logaddexp
 from regimekit.distributions.student_t cimport log_standard
 
 cdef Py_ssize_t ADDITIVE
@@ -40,7 +41,6 @@ cdef class LagBuffer:
     cdef double bounded(self, Py_ssize_t version, Py_ssize_t j, double value) noexcept nogil
     cdef double lag(self, Py_ssize_t version, int64_t[::1] steps, Py_ssize_t i, Py_ssize_t j) noexcept nogil
 
-cdef double log_add(double a, double b) noexcept nogil
 cpdef double log_outlier(double error) noexcept nogil
 cdef void sort_order(double[::1] values, Py_ssize_t first, Py_ssize_t n, int64_t[::1] order) noexcept nogil
 cdef double median_of(double[::1] values, double[::1] weight, Py_ssize_t first, Py_ssize_t n, int64_t[::1] order) noexcept nogil

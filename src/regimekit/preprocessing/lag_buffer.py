@@ -29,6 +29,7 @@ from regimekit.core.exceptions import SnapshotError
 from regimekit.serialization.validation import affordable
 
 if not cython.compiled:
+    from regimekit.core.logspace import logaddexp
     from regimekit.distributions.student_t import log_standard
 
 # Indices of the two hypotheses: the cleaned past and the past as observed.
@@ -135,6 +136,11 @@ class LagBuffer:
         self.values[:] = given
 
     @property
+    def clean(self):
+        """(depth, d) view of the cleaned past."""
+        return self.values[ADDITIVE]
+
+    @property
     def dropped_values(self):
         """(depth, d) the raw past that was dropped at the latest value; zeros if none was."""
         return np.array(self.dropped) * (self.dropped_probability > 0.0)
@@ -155,11 +161,6 @@ class LagBuffer:
     def masses(self):
         """Probabilities of the cleaned and of the raw past."""
         return self.mass(ADDITIVE), self.mass(INNOVATIONAL)
-
-    @property
-    def jump(self):
-        """(d,) difference of the raw and the cleaned latest value."""
-        return np.array([self.jump_of(j) for j in range(self.dim)])
 
     def at(self, version, lag, j):
         """Return coordinate j of the value `lag` observations before the next one."""
@@ -238,7 +239,7 @@ class LagBuffer:
         n: cython.double = self.n_innovational - 1.0
         size: cython.double = exp(self.log_size / self.n_innovational)
         usual: cython.double = log_standard(error / size, _USUAL_DOF) - log(size)
-        return log_add(log_standard(error, _HEAVY_DOF), log(max(n, 1e-300)) + usual) - log1p(n)
+        return logaddexp(log_standard(error, _HEAVY_DOF), log(max(n, 1e-300)) + usual) - log1p(n)
 
     def decide(self, log_additive, log_innovational):
         """Keep the version under which the next value had the larger evidence, and return it.
@@ -365,16 +366,6 @@ class LagBuffer:
 def log_outlier(error):
     """Return the log density of an outlier at this many noise scales."""
     return log_standard(min(fabs(error), 1e100) / OUTLIER_SCALE, 2.0) - log(OUTLIER_SCALE)
-
-
-def log_add(a, b):
-    """Return log(exp(a) + exp(b))."""
-    gap: cython.double = a - b
-    if a == b:
-        return a + 0.69314718055994530942
-    if gap > 0.0:
-        return a + log1p(exp(-gap))
-    return b + log1p(exp(gap))
 
 
 def sort_order(values, first, n, order):

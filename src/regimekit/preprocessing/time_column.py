@@ -18,7 +18,14 @@ from datetime import datetime
 from typing import Any
 
 from regimekit.core.exceptions import RegimekitError
-from regimekit.preprocessing.time_index import Frequency, Time, find_frequency, instant
+from regimekit.preprocessing.time_index import (
+    Frequency,
+    Time,
+    find_frequency,
+    instant,
+    time_from_json,
+    time_to_json,
+)
 
 MAX_GAP = 10_000  # missing observations inserted into one gap
 DETECTION_ROWS = 10  # rows from which the frequency of a live stream is detected
@@ -115,27 +122,19 @@ class TimeColumn:
     def to_json(self) -> dict[str, Any]:
         """Return the state as JSON values."""
         state = asdict(self)
-        state["last"] = _to_json(self.last)
-        state["first"] = self.first and [_to_json(time) for time in self.first]
+        state["last"] = time_to_json(self.last)
+        state["first"] = self.first and [time_to_json(time) for time in self.first]
         return state
 
     @classmethod
-    def from_json(cls, state: dict[str, Any]) -> TimeColumn:
-        """Return the time column that `to_json` described."""
+    def from_json(cls, state: dict[str, Any], zone: str | None = None) -> TimeColumn:
+        """Return the time column that `to_json` described; `zone` is the zone of its times."""
         frequency = state["frequency"] and Frequency(**state["frequency"])
-        first = state["first"] and [_from_json(time) for time in state["first"]]
-        last = _from_json(state["last"])
+        first = state["first"] and [time_from_json(time, zone) for time in state["first"]]
+        last = time_from_json(state["last"], zone)
         return cls(**{**state, "frequency": frequency, "last": last, "first": first})
 
 
 def format_time(time: Time) -> str:
     """Return a time as it is written to files."""
     return time.isoformat(sep=" ") if isinstance(time, datetime) else f"{time:g}"
-
-
-def _to_json(time: Time | None) -> str | float | None:
-    return time.isoformat() if isinstance(time, datetime) else time
-
-
-def _from_json(time: str | float | None) -> Time | None:
-    return datetime.fromisoformat(time) if isinstance(time, str) else time

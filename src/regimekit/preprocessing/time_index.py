@@ -168,6 +168,36 @@ def instant(time: Time) -> Time:
     return _absolute(time) if isinstance(time, datetime) else time
 
 
+def time_array(times: Sequence[Time | None]) -> NDArray[Any] | None:
+    """Return times as a (T,) array of datetime64, of datetimes with a zone, or of numbers.
+
+    Returns:
+        The array; None without times.
+    """
+    if not times or times[0] is None:
+        return None
+    if not isinstance(times[0], datetime):
+        return np.array(times, dtype=float)
+    if times[0].tzinfo is None:
+        return np.array(times, dtype="datetime64[us]")
+    found = np.empty(len(times), dtype=object)
+    found[:] = times
+    return found
+
+
+def time_to_json(time: Time | None) -> str | float | None:
+    """Return a time as a JSON value; the name of its zone is not part of it."""
+    return time.isoformat() if isinstance(time, datetime) else time
+
+
+def time_from_json(value: str | float | None, zone: str | None = None) -> Time | None:
+    """Return the time that `time_to_json` described, in a time zone if one is given."""
+    if not isinstance(value, str):
+        return value
+    time = datetime.fromisoformat(value)
+    return time if zone is None else time.astimezone(find_zone(zone))
+
+
 def find_zone(name: str) -> tzinfo:
     """Return a time zone by its name.
 

@@ -13,14 +13,13 @@ from numpy.typing import NDArray
 
 from regimekit import metrics as evaluate
 from regimekit.core.exceptions import RegimekitError, whole
-from regimekit.core.explain import coefficient_names
 from regimekit.metrics.reliability import Calibration
 from regimekit.preprocessing.frames import read_series
 from regimekit.preprocessing.time_index import DATES, TimeIndex, find_frequency, read_times
 from regimekit.report import regimes, summary, tables
 from regimekit.report.packing import Grid, Packer, grid_for
 from regimekit.report.tables import count, percent
-from regimekit.results import NO_REGIME, Run
+from regimekit.results import NO_REGIME, Run, segments
 
 Array = NDArray[np.float64]
 _HUNDREDTHS = Grid(0, -2)
@@ -29,6 +28,7 @@ _MAX_OUTLIER_SHARE = 0.1  # above this share a warning is shown
 _MAX_LISTED = 10  # regimes in the table at the top
 _MIN_LISTED_SHARE = 0.01  # share of the observations that such a regime has
 _SAMPLE_DATES = 1000  # dates from which the step is detected
+_EPOCH = datetime(1970, 1, 1)
 _WARM_UP = 50  # observations at the start that are not scored, at most a fifth
 
 
@@ -93,10 +93,11 @@ class Content:
             self.run.outlier,
             self.index,
             self.labels,
-            regimes.segments(self.run.path),
+            [segment for segment in segments(self.run.path) if segment.regime != NO_REGIME],
+            self.model,
             {regime.id: regime for regime in self.model.regimes()},
             self.model.transitions(),
-            self.names or coefficient_names(self.model),
+            self.names,
         )
 
     @cached_property
@@ -154,10 +155,15 @@ class Content:
         cards = regimes.cards(self.source)
         calibration, exact = self.reliability
         data = self._data(cards)  # before the warnings: it may add problems
+        n = len(self.values)
+        # The table at the top has the regimes with most observations.
+        often = sum(card["observations"] >= _MIN_LISTED_SHARE * n for card in cards)
+        listed = min(max(often, 1), _MAX_LISTED)
+        unlisted = sum(card["observations"] for card in cards[listed:]) / n
         return {
-            "title": self.title or f"{self.model.name} on {count(len(self.values))} observations",
+            "title": self.title or f"{self.model.name} on {count(n)} observations",
             "model": self.model.name,
-            "explanation": _explanation(self.model),
+            "explanation": self.model.explain(),
             "summary": self._summary(cards),
             "next_step": summary.next_step(self.ahead[0], self.band) if self.ahead else "",
             "outliers": tables.largest_outliers(self.run, self.labels),
@@ -165,8 +171,8 @@ class Content:
             "times": self.index.kind,
             "span": (self.labels[0], self.labels[-1]),
             "entries": cards,
-            "listed": _listed(cards, len(self.values)),
-            "unlisted": percent(_rest(cards, len(self.values))),
+            "listed": listed,
+            "unlisted": percent(unlisted),
             "transitions": regimes.transition_table(self.source),
             "changes": tables.changes(self.run, self.labels),
             "ahead": self.ahead[0] if self.ahead else None,
@@ -187,14 +193,19 @@ class Content:
 
     def _summary(self, cards: list[dict[str, Any]]) -> list[str]:
         """Return the sentences at the top of the report."""
-        frequency = find_frequency(_dates(self.index)) if self.index.kind == DATES else None
+        frequency = None
+        if self.index.kind == DATES:
+            seconds = self.index.values[:_SAMPLE_DATES].tolist()
+            frequency = find_frequency([_EPOCH + timedelta(seconds=s) for s in seconds])
+        scores = self.scored[0]
+        by_forecaster = any(isinstance(value, Mapping) for value in scores.values())
         return summary.sentences(
             self.run,
             self.labels,
             str(frequency) if frequency else "",
             cards,
             self.regime_names,
-            self.scored[0] if _is_flat(self.scored[0]) else {},
+            {} if by_forecaster else scores,
             self.inside,
             self.band,
         )
@@ -258,33 +269,6 @@ class Content:
         packer.add("outlier", run.outlier, _INTEGERS)
         packer.add("regime", run.path, _INTEGERS)
         return packer
-
-
-def _listed(cards: list[dict[str, Any]], n: int) -> int:
-    """Return how many regimes the table lists: those with most observations, at most 10."""
-    enough = sum(card["observations"] >= _MIN_LISTED_SHARE * n for card in cards)
-    return min(max(enough, 1), _MAX_LISTED)
-
-
-def _rest(cards: list[dict[str, Any]], n: int) -> float:
-    """Return the share of observations in regimes that the table does not list."""
-    return float(sum(card["observations"] for card in cards[_listed(cards, n) :]) / n)
-
-
-def _dates(index: TimeIndex) -> list[datetime]:
-    """Return the first dates of an index, to detect the step."""
-    epoch = datetime(1970, 1, 1)
-    return [epoch + timedelta(seconds=float(s)) for s in index.values[:_SAMPLE_DATES]]
-
-
-def _is_flat(scores: Mapping[str, Any]) -> bool:
-    """Return whether scores are numbers by name, not mappings by forecaster."""
-    return not any(isinstance(value, Mapping) for value in scores.values())
-
-
-def _explanation(model: Any) -> str:
-    explain = getattr(model, "explain", None)
-    return str(explain()) if callable(explain) else ""
 
 
 def _read_calibration(given: Any) -> Calibration:

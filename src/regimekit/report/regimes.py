@@ -9,35 +9,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from regimekit.core.explain import coefficient_labels
 from regimekit.preprocessing.time_index import TimeIndex
 from regimekit.report.tables import number, percent, rounded
-from regimekit.results import NO_REGIME, Regime, Transitions
+from regimekit.results import NO_REGIME, UNKNOWN, Regime, Segment, Transitions
 
 Array = NDArray[np.float64]
 _MAX_SAMPLE = 160  # observations of a segment that are drawn
 _MAX_SEGMENTS = 12  # listed per regime
 _MAX_COEFFICIENTS = 60
 _MAX_REGIMES = 14  # in the transition table
-
-
-class Segment(NamedTuple):
-    """Consecutive observations in one regime: start <= t < end."""
-
-    regime: int
-    start: int
-    end: int
-
-
-def segments(path: NDArray[np.int64]) -> list[Segment]:
-    """Split a path into segments of equal regime; observations without a regime are left out.
-
-    Example:
-        >>> segments(np.array([-1, 0, 0, 1]))
-        [Segment(regime=0, start=1, end=3), Segment(regime=1, start=3, end=4)]
-    """
-    edges = [0, *(np.flatnonzero(np.diff(path)) + 1).tolist(), len(path)]
-    found = [Segment(int(path[a]), a, b) for a, b in pairwise(edges) if b > a]
-    return [segment for segment in found if segment.regime != NO_REGIME]
 
 
 class Source(NamedTuple):
@@ -48,10 +29,11 @@ class Source(NamedTuple):
         outlier: (T,) outlier flags.
         times: time index.
         labels: time labels.
-        segments: segments of the path.
-        regimes: regimes of the model by id.
+        segments: segments of the path with a regime.
+        model: the model.
+        regimes: its regimes by id.
         transitions: transition probabilities.
-        names: coefficient names, if known.
+        names: coefficient names, if the model does not provide them.
     """
 
     y: Array
@@ -59,6 +41,7 @@ class Source(NamedTuple):
     times: TimeIndex
     labels: list[str]
     segments: list[Segment]
+    model: Any
     regimes: dict[int, Regime]
     transitions: Transitions
     names: list[str] | None
@@ -82,19 +65,23 @@ def _card(source: Source, regime: int) -> dict[str, Any]:
         "active": active is not None,
         "quantiles": _quantiles(source, own),
         "duration": _duration(source, lengths),
-        "segments": [_visit(source, segment) for segment in own[::-1][:_MAX_SEGMENTS]],
+        "segments": [
+            {
+                "start": start,
+                "end": end,
+                "from": source.labels[start],
+                "to": source.labels[end - 1],
+                "length": end - start,
+            }
+            for _, start, end in own[::-1][:_MAX_SEGMENTS]
+        ],
         "n_segments": len(own),
-        "coefficients": _coefficients(active, source.names),
+        "coefficients": [] if active is None else _coefficients(source, active),
         "next": _next(source, regime),
         "sample": _sample(source, own),
-        "summary": getattr(active, "summary", ""),
-        "status": _status(active),
+        "summary": "" if active is None else active.summary,
+        "status": "" if active is None or active.status == UNKNOWN else active.status,
     }
-
-
-def _status(regime: Regime | None) -> str:
-    status = getattr(regime, "status", "unknown")
-    return "" if status == "unknown" else str(status)
 
 
 def _quantiles(source: Source, own: list[Segment]) -> dict[str, str] | None:
@@ -124,28 +111,12 @@ def _duration(source: Source, lengths: list[int]) -> dict[str, Any] | None:
     }
 
 
-def _visit(source: Source, segment: Segment) -> dict[str, Any]:
-    return {
-        "start": segment.start,
-        "end": segment.end,
-        "from": source.labels[segment.start],
-        "to": source.labels[segment.end - 1],
-        "length": segment.end - segment.start,
-    }
-
-
-def _coefficients(regime: Regime | None, names: list[str] | None) -> list[dict[str, str]]:
-    if regime is None:
-        return []
+def _coefficients(source: Source, regime: Regime) -> list[dict[str, str]]:
     mean, sd = np.ravel(regime.mean), np.ravel(regime.sd)
-    labels = names if names and len(names) == mean.size else _numbered(mean.size)
+    labels = coefficient_labels(source.model, mean.size, source.names)
     rows = zip(labels, mean, sd, strict=True)
     found = [{"name": name, "mean": number(m), "sd": number(s)} for name, m, s in rows]
     return found[:_MAX_COEFFICIENTS]
-
-
-def _numbered(size: int) -> list[str]:
-    return ["level"] if size == 1 else [f"coefficient {j}" for j in range(size)]
 
 
 def _next(source: Source, regime: int) -> list[dict[str, Any]]:
@@ -181,7 +152,10 @@ def transition_table(source: Source) -> dict[str, Any] | None:
     ids = source.transitions.ids
     if not ids:
         return None
-    shown = _most_visited(source, ids)
+    visits: Counter[int] = Counter()
+    for segment in source.segments:
+        visits[segment.regime] += segment.end - segment.start
+    shown = sorted(sorted(ids, key=lambda regime: -visits[regime])[:_MAX_REGIMES])
     moves = Counter((a.regime, b.regime) for a, b in pairwise(source.segments))
     rows = [_row(source.transitions, regime, shown, moves) for regime in shown]
     left_out = len(ids) - len(shown)
@@ -191,14 +165,6 @@ def transition_table(source: Source) -> dict[str, Any] | None:
         "left_out": left_out,
         "rest": "other or new" if left_out else "new",
     }
-
-
-def _most_visited(source: Source, ids: list[int]) -> list[int]:
-    """The regimes with the most observations, sorted by id."""
-    visits: Counter[int] = Counter()
-    for segment in source.segments:
-        visits[segment.regime] += segment.end - segment.start
-    return sorted(sorted(ids, key=lambda regime: -visits[regime])[:_MAX_REGIMES])
 
 
 def _row(

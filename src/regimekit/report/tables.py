@@ -124,7 +124,13 @@ def _cell(value: float | None, metric: str, best: dict[str, float | None]) -> di
 def changes(run: Run, labels: list[str]) -> dict[str, Any]:
     """List the reported changes of regime, the latest first."""
     reported = [event for event in run.events if event.is_change]
-    first = _offset(run, len(labels))
+    # A resumed run does not start at the first observation of the model.
+    flagged = np.flatnonzero(run.outlier)
+    times = [event.time for event in run.events if event.kind == OUTLIER]
+    if flagged.size and times:
+        first = times[0] - int(flagged[0])
+    else:
+        first = max(max((event.time for event in run.events), default=0) - len(labels) + 1, 0)
     rows = []
     for event in reported[::-1][:_MAX_CHANGES]:
         detected, since = event.time - first, event.since - first
@@ -164,31 +170,17 @@ def largest_outliers(run: Run, labels: list[str]) -> list[dict[str, Any]]:
     ]
 
 
-def _offset(run: Run, length: int) -> int:
-    """Time of the first row: a resumed run does not start at the model's first observation."""
-    flagged = np.flatnonzero(run.outlier)
-    times = [event.time for event in run.events if event.kind == OUTLIER]
-    if flagged.size and times:
-        return times[0] - int(flagged[0])
-    return max(max((event.time for event in run.events), default=0) - length + 1, 0)
-
-
 def steps_ahead(
     forecasts: list[Forecast], times: TimeIndex, level: float, coordinate: int
 ) -> dict[str, Any]:
     """Quantiles of the next steps of one coordinate, for the chart and the table."""
     found: dict[str, list[float]] = {k: [] for k in ("median", "lower", "upper", "low", "high")}
     for forecast in forecasts:
-        pairs = zip(found, _quantiles(forecast, level), strict=True)
-        for name, value in pairs:
+        limits = (*forecast.interval(level), *forecast.interval(0.5))
+        for name, value in zip(found, (forecast.quantile(0.5), *limits), strict=True):
             found[name].append(float(f"{np.ravel(value)[coordinate]:.7g}"))
     after = times.ahead(len(forecasts))
     return {"x": after.values.tolist(), "labels": after.labels(times), **found}
-
-
-def _quantiles(forecast: Forecast, level: float) -> tuple[Any, ...]:
-    wide, half = forecast.interval(level), forecast.interval(0.5)
-    return forecast.quantile(0.5), wide[0], wide[1], half[0], half[1]
 
 
 def sparkline(values: Array, width: int = 160, height: int = 28) -> list[str]:
@@ -223,12 +215,11 @@ def sparkline(values: Array, width: int = 160, height: int = 28) -> list[str]:
 
 def settings_table(settings: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Settings by name, as JSON of at most 300 characters."""
-    return [(str(key), _short_json(value)) for key, value in settings.items()]
-
-
-def _short_json(value: Any) -> str:
-    text = value if isinstance(value, str) else json.dumps(value, default=str)
-    return text if len(text) <= 300 else text[:297] + "..."
+    rows = []
+    for name, value in settings.items():
+        text = value if isinstance(value, str) else json.dumps(value, default=str)
+        rows.append((str(name), text if len(text) <= 300 else f"{text[:297]}..."))
+    return rows
 
 
 def versions() -> list[tuple[str, str]]:

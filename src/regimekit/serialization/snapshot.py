@@ -73,16 +73,13 @@ def write(
             f"{MAX_SNAPSHOT_BYTES:.2g}."
         )
     # Counts above the largest that is read are stored as that.
-    arrays = {name: _saturated(array) for name, array in arrays.items()}
+    arrays = {
+        name: np.minimum(array, LATEST) if array.dtype == np.int64 else array
+        for name, array in arrays.items()
+    }
     values = {name: min(v, LATEST) if type(v) is int else v for name, v in values.items()}
     header = {"model": model, "state": state, "settings": settings, "values": values}
     return container.write(header, arrays)
-
-
-def _saturated(array: NDArray[Any]) -> NDArray[Any]:
-    if array.dtype == np.int64 and array.size and array.max() > LATEST:
-        return np.minimum(array, LATEST)
-    return array
 
 
 def read(data: bytes) -> Content:
@@ -114,30 +111,21 @@ def write_file(path: Path, data: bytes) -> None:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(temporary, _mode(path))
+        try:
+            mode = path.stat().st_mode & 0o777
+        except OSError:  # a new file
+            mask = os.umask(0)
+            os.umask(mask)
+            mode = 0o666 & ~mask
+        os.chmod(temporary, mode)
         os.replace(temporary, path)
     except BaseException:
         with suppress(OSError):
             os.unlink(temporary)
         raise
-    _sync_folder(path.parent)
-
-
-def _mode(path: Path) -> int:
-    """Return the permissions of the file that is replaced, or those of a new file."""
-    try:
-        return path.stat().st_mode & 0o777
-    except OSError:
-        mask = os.umask(0)
-        os.umask(mask)
-        return 0o666 & ~mask
-
-
-def _sync_folder(folder: Path) -> None:
-    """Write a renaming to the disk, if the system allows to open a folder."""
-    with suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
+    with suppress(OSError):  # not every system opens folders
+        folder = os.open(path.parent, os.O_RDONLY)
         try:
-            os.fsync(handle)
+            os.fsync(folder)
         finally:
-            os.close(handle)
+            os.close(folder)

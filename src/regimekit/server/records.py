@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -318,24 +318,18 @@ def stored_run(
     path = np.full(len(rows), -1, dtype=np.int64)
     for stay in observations.regime_segments(connection, stream, start, stream.n_rows):
         path[stay["start"] - start : stay["end"] - start] = stay["regime"]
-    parts: dict[str, Any] = {
-        "events": [
-            Event(e["seq"], e["kind"], e["regime"], e["previous"], e["since"]) for e in found
-        ],
-        "path": path,
-        "level": INTERVAL_LEVEL,
-        "first": start,
-    }
-    stored = {"y", *OUTPUTS}
-    for entry in fields(Run):
-        if entry.name in stored:
-            parts[entry.name] = _column(rows, entry.name)
-        elif entry.name not in parts and entry.default is entry.default_factory is MISSING:
-            parts[entry.name] = np.full(len(rows), np.nan)
+    run = Run.of_stored(
+        len(rows),
+        **{name: _column(rows, name) for name in {"y", *OUTPUTS}},
+        events=[Event(e["seq"], e["kind"], e["regime"], e["previous"], e["since"]) for e in found],
+        path=path,
+        level=INTERVAL_LEVEL,
+        first=start,
+    )
     if not stream.timed:
-        return Run(**parts), None
+        return run, None
     microseconds = np.array([round(1e6 * row.at) for row in rows])
-    return Run(**parts), microseconds.astype("datetime64[us]")
+    return run, microseconds.astype("datetime64[us]")
 
 
 def _column(rows: list[Any], name: str) -> NDArray[Any]:
