@@ -339,7 +339,7 @@ def present(name: str) -> None:
     folder = os.environ.get("REGIMEKIT_DATA")
     if not folder:
         pytest.skip("REGIMEKIT_DATA is not set")
-    path = Path(folder) / datasets._ENTRIES[name].source.path
+    path = Path(folder) / datasets.SOURCES[name].path
     if not path.is_file():
         pytest.skip(f"{path} is absent")
 

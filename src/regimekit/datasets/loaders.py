@@ -150,73 +150,65 @@ def _read_stamps(path: Path) -> NDArray[Any]:
 
 
 class Source(NamedTuple):
-    """A data file.
+    """A series: its file, and what is known of it.
 
     Attributes:
         path: location inside the data folder.
         sha256: expected hash.
         origin: where the data come from.
+        read: function that reads the file.
+        title: description in a few words.
         url: download address, if there is a public one.
+        changepoints: known changepoints.
+        bucket: trades per observation, for order flow.
     """
 
     path: str
     sha256: str
     origin: str
-    url: str | None = None
-
-
-class _Entry(NamedTuple):
-    source: Source
     read: Callable[..., Dataset]
     title: str
+    url: str | None = None
     changepoints: tuple[int, ...] = ()
-    bucket: int | None = None  # trades per observation, for order flow
+    bucket: int | None = None
 
 
-def _tcpd(name: str, sha256: str, title: str, known: tuple[int, ...] = ()) -> _Entry:
+def _tcpd(name: str, sha256: str, title: str, known: tuple[int, ...] = ()) -> Source:
     origin = "Turing Change Point Dataset (van den Burg and Williams 2020), GitHub"
-    source = Source(f"tcpd/{name}.json", sha256, origin, _TCPD_URL.format(name))
-    return _Entry(source, _read_tcpd, title, known)
+    path, url = f"tcpd/{name}.json", _TCPD_URL.format(name)
+    return Source(path, sha256, origin, _read_tcpd, title, url, known)
 
 
-_ENTRIES: dict[str, _Entry] = {
-    "well_log": _Entry(
-        Source(
-            "well_log/well.txt",
-            "cd2a1be7dd895e92e28f00cc522d8c2721b67208ecb6ef942547b797d6dccb7a",
-            "O Ruanaidh and Fitzgerald (1996), as kept by GitHub maltamiranomontero/DSM-bocd",
-            _WELL_LOG_URL,
-        ),
+SOURCES: dict[str, Source] = {
+    "well_log": Source(
+        "well_log/well.txt",
+        "cd2a1be7dd895e92e28f00cc522d8c2721b67208ecb6ef942547b797d6dccb7a",
+        "O Ruanaidh and Fitzgerald (1996), as kept by GitHub maltamiranomontero/DSM-bocd",
         _read_text,
         "nuclear-magnetic response of a drill, outliers kept",
+        _WELL_LOG_URL,
         _WELL_LOG_PAPER,
     ),
-    "electricity": _Entry(
-        Source(
-            "electricity/electricity_hourly_2017_2020.csv.gz",
-            "50f9c7146dc3e286a4189a4a14bcfe48716d4037d24ba2702f57ac7b950bf45c",
-            "Farrokhabadi, IEEE DataPort, doi 10.21227/67vy-bs34 (an account is needed), "
-            "joined by hour",
-        ),
+    "electricity": Source(
+        "electricity/electricity_hourly_2017_2020.csv.gz",
+        "50f9c7146dc3e286a4189a4a14bcfe48716d4037d24ba2702f57ac7b950bf45c",
+        "Farrokhabadi, IEEE DataPort, doi 10.21227/67vy-bs34 (an account is needed), "
+        "joined by hour",
         _read_electricity,
         "hourly electricity load and weather, 2017 to 2020",
     ),
-    "ofi_es": _Entry(
-        Source(
-            "ofi_es/es_ticks_201309.csv.gz",
-            "cd41471299832687c8ddb759d5b6410445e98b9f74720fa2cc42f3e4495762cb",
-            "the E-mini S&P 500 tick sample shipped with the package mlfinpy, with tick-rule signs",
-        ),
+    "ofi_es": Source(
+        "ofi_es/es_ticks_201309.csv.gz",
+        "cd41471299832687c8ddb759d5b6410445e98b9f74720fa2cc42f3e4495762cb",
+        "the E-mini S&P 500 tick sample shipped with the package mlfinpy, with tick-rule signs",
         _read_ticks,
         "order flow imbalance of E-mini S&P 500 futures, September 2013",
         bucket=60,
     ),
-    "ofi_amzn": _Entry(
-        Source(
-            "ofi_amzn/amzn_executions_20120621_pm.csv.gz",
-            "d7a5b581c4932109da59384d712c08df24c2a19c5bfb27b9829dc2a69d345d76",
-            "LOBSTER sample files, AMZN 2012-06-21, executions of the afternoon",
-        ),
+    "ofi_amzn": Source(
+        "ofi_amzn/amzn_executions_20120621_pm.csv.gz",
+        "d7a5b581c4932109da59384d712c08df24c2a19c5bfb27b9829dc2a69d345d76",
+        "LOBSTER sample files, AMZN 2012-06-21, executions of the afternoon",
         _read_executions,
         "order flow imbalance of AMZN, the afternoon of 2012-06-21",
         bucket=10,
@@ -254,7 +246,7 @@ def names() -> list[str]:
         >>> data.names()[:2]
         ['well_log', 'electricity']
     """
-    return list(_ENTRIES)
+    return list(SOURCES)
 
 
 def load(name: str, *, bucket: int | None = None, standardised: bool = False) -> Dataset:
@@ -282,12 +274,12 @@ def load(name: str, *, bucket: int | None = None, standardised: bool = False) ->
 well_log, electricity, ofi_es, ofi_amzn, tcpd/run_log, tcpd/quality_control_1, \
 tcpd/quality_control_2, tcpd/nile. Did you mean 'well_log'?
     """
-    if name not in _ENTRIES:
-        raise unknown("name", name, _ENTRIES)
-    entry = _ENTRIES[name]
+    if name not in SOURCES:
+        raise unknown("name", name, SOURCES)
+    entry = SOURCES[name]
     if bucket is not None and entry.bucket is None:
         raise RegimekitError(f"bucket applies to order flow only, got name={name!r}.")
-    path = locate(entry.source)
+    path = locate(entry)
     if entry.bucket is None:
         dataset = entry.read(path)
     else:
@@ -296,7 +288,7 @@ tcpd/quality_control_2, tcpd/nile. Did you mean 'well_log'?
         dataset,
         changepoints=entry.changepoints,
         annotations=_ANNOTATIONS.get(name, {}),
-        info={"name": name, "title": entry.title, "origin": entry.source.origin, **dataset.info},
+        info={"name": name, "title": entry.title, "origin": entry.origin, **dataset.info},
     )
     return standardise(dataset) if standardised else dataset
 
@@ -315,7 +307,7 @@ def locate(source: Source) -> Path:
             f"{source.path} cannot be downloaded. Get it from: {source.origin}; put it at "
             f"{source.path} in a folder and set {FOLDER_VARIABLE} to that folder."
         )
-    return _download(source.url, source)
+    return _download(source)
 
 
 def _verified(path: Path, sha256: str) -> Path:
@@ -328,7 +320,7 @@ def _verified(path: Path, sha256: str) -> Path:
     return path
 
 
-def _download(url: str, source: Source) -> Path:
+def _download(source: Source) -> Path:
     try:
         import pooch
     except ImportError:
@@ -340,10 +332,12 @@ def _download(url: str, source: Source) -> Path:
     downloader = pooch.HTTPDownloader(timeout=_TIMEOUT)
     name = source.path.replace("/", "-")
     try:
-        got = pooch.retrieve(url, f"sha256:{source.sha256}", name, cache, downloader=downloader)
+        got = pooch.retrieve(
+            source.url, f"sha256:{source.sha256}", name, cache, downloader=downloader
+        )
     except (OSError, ValueError) as error:  # no network, or another file than expected
         raise RegimekitError(
-            f"{source.path} could not be downloaded from {url}: {error}. "
+            f"{source.path} could not be downloaded from {source.url}: {error}. "
             f"Set {FOLDER_VARIABLE} to a folder that contains the file."
         ) from error
     return Path(got)

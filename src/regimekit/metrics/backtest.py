@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,13 +22,14 @@ from regimekit.core.exceptions import RegimekitError, whole
 from regimekit.core.model import Model
 from regimekit.core.recorder import Recorder
 from regimekit.distributions.forecast import Forecast, Forecasts
-from regimekit.metrics.scores import as_rows
+from regimekit.metrics.scores import as_rows, nan_mean
 from regimekit.preprocessing.alignment import read_stream
 from regimekit.preprocessing.frames import Series, Table, take
 from regimekit.preprocessing.time_index import dates_of_labels, find_frequency
 from regimekit.results import labelled
 
 Array = NDArray[np.float64]
+Rows = TypeVar("Rows", Series, Table)
 _FORECAST_COLUMNS = ("mean", "median", "lower", "upper", "sd", "crps", "pit")
 _SAMPLE_LABELS = 200  # labels from which the season of the reference forecaster is inferred
 
@@ -166,15 +167,15 @@ class Backtest:
         table = {
             "n": float((~np.isnan(y)).sum()),
             "rmse": _root_mean_square(self.mean[rows] - y),
-            "mae": _mean(np.abs(self.mean[rows] - y)),
-            "crps": _mean(self.crps[rows]),
-            "log_score": _mean(self.log_score[rows]),
-            "coverage": _mean(np.where(np.isnan(y), np.nan, inside)),
-            "width": _mean(self.upper[rows] - self.lower[rows]),
+            "mae": nan_mean(np.abs(self.mean[rows] - y)),
+            "crps": nan_mean(self.crps[rows]),
+            "log_score": nan_mean(self.log_score[rows]),
+            "coverage": nan_mean(np.where(np.isnan(y), np.nan, inside)),
+            "width": nan_mean(self.upper[rows] - self.lower[rows]),
         }
         for name, forecast in self.references.items():
             table[f"rmse_{name}"] = _root_mean_square(forecast[rows] - y)
-            table[f"mae_{name}"] = _mean(np.abs(forecast[rows] - y))
+            table[f"mae_{name}"] = nan_mean(np.abs(forecast[rows] - y))
         return table
 
 
@@ -224,7 +225,8 @@ def backtest(
     series, table, _ = read_stream(y, X, twin._warned)
     origins = _origins(len(series.values), whole("horizon", horizon), whole("step", step), start)
     if period is None:
-        frequency = find_frequency(dates_of_labels(_head(series.index)))
+        labels = [] if series.index is None else series.index[:_SAMPLE_LABELS]
+        frequency = find_frequency(dates_of_labels(labels))
         period = frequency.season if frequency else None
     begin = time.perf_counter()
     stages = _stages(twin, series, table, origins, horizon)
@@ -256,7 +258,7 @@ def _stages(
     for origin in origins:
         part = slice(known, origin)
         covariates = None if table is None else _rows(table, part)
-        model._run(_part(series, part), covariates, Recorder(0.9), False, ())
+        model._run(_rows(series, part), covariates, Recorder(0.9), False, ())
         ahead = slice(origin, origin + horizon)
         yield list(model.forecast(horizon, None if table is None else _rows(table, ahead)))
         known = origin
@@ -324,31 +326,14 @@ def _references(
 
 def _carried_forward(y: Array) -> Array:
     """Replace missing values by the value before."""
-    filled = y.copy()
-    for t in range(1, len(filled)):
-        gone = np.isnan(filled[t])
-        filled[t, gone] = filled[t - 1, gone]
-    return filled
+    known = np.where(np.isnan(y), 0, np.arange(len(y))[:, None])
+    return np.take_along_axis(y, np.maximum.accumulate(known, axis=0), axis=0)
 
 
-def _part(series: Series, part: slice) -> Series:
-    index = None if series.index is None else series.index[part]
-    return series._replace(values=series.values[part], index=index)
-
-
-def _rows(table: Table, part: slice) -> Table:
+def _rows(table: Rows, part: slice) -> Rows:
     index = None if table.index is None else table.index[part]
     return table._replace(values=table.values[part], index=index)
 
 
-def _head(labels: Any) -> Any:
-    return [] if labels is None else labels[:_SAMPLE_LABELS]
-
-
-def _mean(values: Array) -> float:
-    seen = values[~np.isnan(values)]
-    return float(seen.mean()) if seen.size else float("nan")
-
-
 def _root_mean_square(errors: Array) -> float:
-    return float(np.sqrt(_mean(errors**2)))
+    return float(np.sqrt(nan_mean(errors**2)))

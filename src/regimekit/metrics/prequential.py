@@ -21,6 +21,7 @@ from regimekit.core.exceptions import RegimekitError, numbers, whole
 from regimekit.core.model import Model
 from regimekit.core.recorder import Block
 from regimekit.metrics import scores, segmentation
+from regimekit.metrics.reliability import calibration
 from regimekit.preprocessing.alignment import read_stream
 from regimekit.preprocessing.frames import read_series
 from regimekit.results import Run
@@ -68,8 +69,8 @@ class Prequential:
         table = {
             "rmse": scores.rmse(y, mean),
             "mae": scores.mae(y, mean),
-            "log_score": _mean(self.log_scores[part]),
-            "crps": _mean(self.crps[part]),
+            "log_score": scores.nan_mean(self.log_scores[part]),
+            "crps": scores.nan_mean(self.crps[part]),
             "coverage": scores.coverage(y, lower, upper),
             "pit_distance": scores.pit_distance(self.pit[part]),
             "n_regimes": float(segmentation.n_regimes(run.path[part])),
@@ -83,10 +84,7 @@ class Prequential:
 
     def pit_histogram(self, bins: int = 10) -> Array:
         """Return the share of PIT values in each of `bins` equal bins: 1 / bins if calibrated."""
-        values = self.pit[self.skip :]
-        values = values[~np.isnan(values)]
-        counts = np.histogram(values, bins=whole("bins", bins), range=(0.0, 1.0))[0]
-        return np.asarray(counts / max(values.size, 1))
+        return np.array(calibration(self.pit[self.skip :], bins).pit)
 
 
 def prequential(
@@ -364,8 +362,3 @@ class _Scorer:
         if not self.pit_only:
             self.log_scores[part] = scores.log_scores(block.forecasts, y)
             self.crps[part] = scores.crps_scores(block.forecasts, y)
-
-
-def _mean(values: Array) -> float:
-    seen = values[~np.isnan(values)]
-    return float(seen.mean()) if seen.size else float("nan")

@@ -34,7 +34,7 @@ def rmse(y: ArrayLike, mean: ArrayLike) -> float:
         >>> evaluate.rmse([1.0, float("nan"), 3.0], [1.0, 0.0, 1.0]) == 2**0.5
         True
     """
-    return _average(np.sqrt(_column_means(_errors(y, mean) ** 2)))
+    return nan_mean(np.sqrt(_column_means(_errors(y, mean) ** 2)))
 
 
 def mae(y: ArrayLike, mean: ArrayLike) -> float:
@@ -49,7 +49,7 @@ def mae(y: ArrayLike, mean: ArrayLike) -> float:
         >>> evaluate.mae([1.0, 2.0], [0.0, 4.0])
         1.5
     """
-    return _average(_column_means(np.abs(_errors(y, mean))))
+    return nan_mean(_column_means(np.abs(_errors(y, mean))))
 
 
 def rolling_rmse(y: ArrayLike, mean: ArrayLike | None = None, window: int = 100) -> Array:
@@ -69,16 +69,7 @@ def rolling_rmse(y: ArrayLike, mean: ArrayLike | None = None, window: int = 100)
         [1.0, 1.0, 5.0]
     """
     squares = _errors(y, mean) ** 2
-    # Sums are computed per window: the difference of two cumulative sums would keep the rounding
-    # error of an extreme outlier in all later windows.
-    total, count = np.zeros(squares.shape), np.zeros(squares.shape)
-    seen = ~np.isnan(squares)
-    known = np.where(seen, squares, 0.0)
-    for back in range(min(whole("window", window), len(squares))):
-        rows = len(squares) - back
-        total[back:] += known[:rows]
-        count[back:] += seen[:rows]
-    return _root_mean(total, count)
+    return _column_means(np.sqrt(_window_means(squares, whole("window", window))).T)
 
 
 def cumulative_rmse(y: ArrayLike, mean: ArrayLike | None = None) -> Array:
@@ -98,7 +89,8 @@ def cumulative_rmse(y: ArrayLike, mean: ArrayLike | None = None) -> Array:
     """
     squares = _errors(y, mean) ** 2
     seen = ~np.isnan(squares)
-    return _root_mean(np.where(seen, squares, 0.0).cumsum(axis=0), seen.cumsum(axis=0))
+    means = _ratio(np.where(seen, squares, 0.0).cumsum(axis=0), seen.cumsum(axis=0))
+    return _column_means(np.sqrt(means).T)
 
 
 def lookahead_mae(y: ArrayLike, mean: ArrayLike, horizon: int = 10) -> float:
@@ -122,15 +114,8 @@ def lookahead_mae(y: ArrayLike, mean: ArrayLike, horizon: int = 10) -> float:
         1.0
     """
     observed, forecast = _pair(y, mean)
-    seen = ~np.isnan(observed)
-    known = np.where(seen, observed, 0.0)
-    total, count = np.zeros(observed.shape), np.zeros(observed.shape)
-    for ahead in range(min(whole("horizon", horizon), len(observed))):
-        rows = len(observed) - ahead
-        total[:rows] += known[ahead:]
-        count[:rows] += seen[ahead:]
-    target = np.divide(total, count, out=np.full(total.shape, np.nan), where=count > 0)
-    return _average(_column_means(np.abs(forecast - target)))
+    target = _window_means(observed[::-1], whole("horizon", horizon))[::-1]
+    return nan_mean(_column_means(np.abs(forecast - target)))
 
 
 def coverage(y: ArrayLike, lower: ArrayLike, upper: ArrayLike) -> float:
@@ -149,7 +134,7 @@ def coverage(y: ArrayLike, lower: ArrayLike, upper: ArrayLike) -> float:
     observed, low = _pair(y, lower, "lower")
     high = _pair(y, upper, "upper")[1]
     inside = ((low <= observed) & (observed <= high)).astype(float)
-    return _average(_column_means(np.where(np.isnan(observed), np.nan, inside)))
+    return nan_mean(_column_means(np.where(np.isnan(observed), np.nan, inside)))
 
 
 def log_scores(forecasts: ForecastLike, y: ArrayLike) -> Array:
@@ -185,7 +170,7 @@ def log_score(forecasts: ForecastLike, y: ArrayLike) -> float:
         >>> round(evaluate.log_score([rk.Forecast.gaussian(0.0, 1.0)], [1.0]), 3)
         -1.419
     """
-    return _average(log_scores(forecasts, y))
+    return nan_mean(log_scores(forecasts, y))
 
 
 def crps_scores(forecasts: ForecastLike, y: ArrayLike) -> Array:
@@ -224,7 +209,7 @@ def crps(forecasts: ForecastLike, y: ArrayLike) -> float:
         >>> round(evaluate.crps([rk.Forecast.gaussian(0.0, 1.0)], [0.0]), 4)
         0.2337
     """
-    return _average(_column_means(crps_scores(forecasts, y)))
+    return nan_mean(_column_means(crps_scores(forecasts, y)))
 
 
 def pit_values(forecasts: ForecastLike, y: ArrayLike) -> Array:
@@ -341,19 +326,33 @@ def _errors(y: ArrayLike, mean: ArrayLike | None) -> Array:
     return observed - forecast
 
 
+def _window_means(values: Array, window: int) -> Array:
+    """Mean of each row and the `window` - 1 rows before it, without NaN.
+
+    Sums are computed per window: the difference of two cumulative sums would keep the rounding
+    error of an extreme outlier in all later windows.
+    """
+    total, count = np.zeros(values.shape), np.zeros(values.shape)
+    seen = ~np.isnan(values)
+    known = np.where(seen, values, 0.0)
+    for back in range(min(window, len(values))):
+        rows = len(values) - back
+        total[back:] += known[:rows]
+        count[back:] += seen[:rows]
+    return _ratio(total, count)
+
+
 def _column_means(values: Array) -> Array:
     """Mean of each column without NaN; NaN for an empty column."""
     seen = ~np.isnan(values)
-    count = seen.sum(axis=0)
-    total = np.where(seen, values, 0.0).sum(axis=0)
-    means = np.divide(total, count, out=np.full(count.shape, np.nan), where=count > 0)
-    return np.asarray(means)
+    return _ratio(np.where(seen, values, 0.0).sum(axis=0), seen.sum(axis=0))
 
 
-def _average(values: Array) -> float:
+def _ratio(total: Array, count: NDArray[Any]) -> Array:
+    """Return total / count; NaN where nothing was counted."""
+    return np.divide(total, count, out=np.full(total.shape, np.nan), where=count > 0)
+
+
+def nan_mean(values: Array) -> float:
+    """Return the mean of all values that are not NaN; NaN if there are none."""
     return float(_column_means(values.reshape(-1, 1))[0])
-
-
-def _root_mean(total: Array, count: Array) -> Array:
-    means = np.divide(total, count, out=np.full(total.shape, np.nan), where=count > 0)
-    return _column_means(np.sqrt(means).T)

@@ -33,7 +33,7 @@ from regimekit.core.exceptions import RegimekitError, unknown, whole
 from regimekit.core.registry import REGISTRY, make
 from regimekit.preprocessing.frames import read_series, read_table
 from regimekit.tuning.result import Log, Trial, TuneResult, best_of
-from regimekit.tuning.search import OBJECTIVES, Objective, Search, Task, explore, open_search
+from regimekit.tuning.search import OBJECTIVES, Objective, Task, explore, open_search
 from regimekit.tuning.space import (
     Choice,
     Float,
@@ -105,24 +105,17 @@ def tune(
     ranges = {name: spec.to_json() for name, spec in specs.items()}
     identity = task.identity() | {"space": ranges, "version": regimekit.__version__}
     log = Log(identity, None if storage is None else Path(storage))
-    return _search(task, search, log, _default_point(specs, known), how, progress)
-
-
-def _search(
-    task: Task, search: Search, log: Log, first: list[Settings], how: dict[str, Any], progress: bool
-) -> TuneResult:
-    """Run the trials; `how` has backend, seed, jobs and budget."""
-    course = explore(task, search, log, first, how["budget"], how["jobs"])
+    course = explore(task, search, log, _default_point(specs, known), how["budget"], how["jobs"])
     trials, interrupted = _collect(course, how["budget"], progress)
     best = best_of(trials)
-    no_reference = interrupted or callable(task.objective)
+    no_reference = interrupted or callable(objective)
     return TuneResult(
-        task.model,
-        task.fixed | best["settings"],
+        model_name,
+        fixed | best["settings"],
         best["value"],
         trials,
         task.name(),
-        log.identity | how,
+        identity | how,
         interrupted,
         *((None, None) if no_reference else _reference_values(task)),
     )
