@@ -551,6 +551,14 @@ def test_named_covariates_survive_copy_pickle_and_snapshot(name: str) -> None:
         assert twin.predict(row).mean == model.predict(row).mean
 
 
+def test_settings_show_what_is_in_effect() -> None:
+    assert rk.beam_ihmm(iterations=30).settings()["burn_in"] == 15
+    assert rk.dsm_bocd(noise=0.5).settings()["max_variance"] == 200.0
+    for name in ("burn_in", "max_variance"):
+        model = rk.beam_ihmm() if name == "burn_in" else rk.dsm_bocd()
+        assert rk.make(model.name, **model.settings()).settings() == model.settings()
+
+
 def test_a_pickle_continues_like_the_model(case: Case, stream: np.ndarray) -> None:
     model = case.make()
     model.run(stream[:40])
