@@ -53,4 +53,4 @@ QUESTIONS = {
 
 
 if __name__ == "__main__":
-    ask_all(QUESTIONS, "benchmarks.covering", "What intervals of `auto` hold", 5)
+    ask_all(QUESTIONS, "benchmarks.covering", "Coverage of the intervals of `auto`", 5)

@@ -97,7 +97,7 @@ STAGES = (
         "tables",
         "docs/reproduction",
         "-m regimekit.cli reproduce all --runs 20 --jobs {jobs} --out docs/reproduction",
-        "-m regimekit.cli reproduce all --quick --out {out}/reproduction",
+        "-m regimekit.cli reproduce all --quick --jobs 1 --out {out}/reproduction",
         300.0,
     ),
     _asked("rule", "docs/measured/rule.md", "first_far_off", 5.0, "untuned"),

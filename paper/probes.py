@@ -117,5 +117,7 @@ PROBES = {
     "bursts": Probe(_bursts, _ROOT / "benchmarks/bursts.py"),
     "stress": Probe(_stress, _ROOT / "paper/stress.py", tuple(m for m, _ in STRESSED.values())),
     "objective": Probe(_objective, _ROOT / "paper/objectives.py", ("br_ihmm",)),
-    "protocol": Probe(_protocol, _ROOT / "paper/readings.py", (*published.MODELS, "bocd")),
+    "protocol": Probe(
+        _protocol, _ROOT / "paper/readings.py", (*published.MODELS, "bocd", "beam_ihmm")
+    ),
 }

@@ -15,6 +15,7 @@ from typing import Any
 
 CLOSE = 0.1  # a number within a tenth of the printed one counts as reproduced
 _PRINTED, _OURS = "paper's rule, printed settings", "second edition or no rule, tuned"
+_BASELINE = "paper's rule, printed settings, R from the baselines"
 # Page, stream, model, measure, and whether lower is better.
 _CLAIMS = (
     ("forecast_real", "electricity", "br_ihmm", "RMSE", True),
@@ -55,6 +56,13 @@ def _rows(content: dict[str, Any], table: int = 0) -> list[dict[str, Any]]:
         return []
     found = content["tables"][table]
     return [dict(zip(found["columns"], row, strict=True)) for row in found["rows"]]
+
+
+def _found(content: dict[str, Any], column: str) -> list[dict[str, Any]]:
+    """The rows of the first table that has a column of this name."""
+    tables = content.get("tables", [])
+    at = next((i for i, table in enumerate(tables) if column in table["columns"]), None)
+    return [] if at is None else _rows(content, at)
 
 
 def _mean(cell: Any) -> float | None:
@@ -117,12 +125,23 @@ def _claims(out: Path) -> list[str]:
                 continue
             printed = float(row["paper prints"].split()[0])
             verdicts = [_verdict(_mean(row[c]), printed, lower) for c in (_PRINTED, _OURS)]
-            lines.append(
-                f"{stream}, {model}, {measure.split(',')[0]}: printed {printed:.3g}; its rule with "
-                f"its settings {_shown(row[_PRINTED])}, {verdicts[0]}; our rule tuned "
-                f"{_shown(row[_OURS])}, {verdicts[1]} ([page]({page}.md))."
-            )
+            words = f"{stream}, {model}, {measure.split(',')[0]}: printed {printed:.3g}; its rule "
+            words += f"with its settings {_shown(row[_PRINTED])}, {verdicts[0]}; "
+            cell = _with_baseline_noise(out, stream, measure.split(",")[0])
+            if _mean(cell) is not None:
+                verdict = _verdict(_mean(cell), printed, lower)
+                words += f"with R from the baselines {_shown(cell)}, {verdict} ([R](attempt.md)); "
+            words += f"our rule tuned {_shown(row[_OURS])}, {verdicts[1]} ([page]({page}.md))."
+            lines.append(words)
     return lines
+
+
+def _with_baseline_noise(out: Path, stream: str, measure: str) -> Any:
+    """The cell of `attempt` for R from the baselines; None if it is not there."""
+    for row in _rows(_content(out, "attempt")):
+        if (row["stream"], row["measure"]) == (stream, measure):
+            return row.get(_BASELINE)
+    return None
 
 
 def _verdict(value: float | None, printed: float, lower: bool) -> str:
@@ -138,9 +157,13 @@ def _beam(protocol: dict[str, Any]) -> list[str]:
     floor = rows.get("the uncontaminated value itself")
     if not floor:
         return []
+    fits = {row["assignment"]: row for row in _found(protocol, "assignment")}
+    alone = fits.get("the same, each outlier a state", {}).get("RMSE in-sample")
+    fit = f"; an in-sample fit with a state for each outlier has {_shown(alone)}" if alone else ""
     return [
         f"The beam sampler's printed RMSE of 2.9 is no forecast error: the outliers alone put "
-        f"{_shown(floor['signal 100'])} into that of a perfect forecast."
+        f"{_shown(floor['signal 100'])} into that of a perfect forecast{fit} "
+        "([protocol](protocol.md))."
     ]
 
 
@@ -152,9 +175,8 @@ def _ahead(content: dict[str, Any]) -> list[str]:
     behind = {f"{r['stream']} ({r['measure']})" for r in rows if r["br_ihmm is"] == "behind"}
     counts = ", ".join(f"{name}: {count}" for name, count in verdicts.most_common())
     return [
-        f"Paired comparisons of br_ihmm with its rivals ([ahead](ahead.md)): {counts}.",
-        f"It is behind some rival ([ahead](ahead.md)) on "
-        f"{', '.join(sorted(behind)) or 'none of the streams'}.",
+        f"Paired comparisons of br_ihmm with its rivals ([ahead](ahead.md)): {counts}. It is "
+        f"behind some rival on {', '.join(sorted(behind)) or 'none of the streams'}."
     ]
 
 

@@ -541,6 +541,24 @@ def test_callbacks_receive_every_observation_in_order(case: Case, stream: np.nda
     assert all(block.seconds > 0 for block in blocks)
 
 
+@pytest.mark.parametrize("name", ONLINE)
+def test_named_covariates_survive_copy_pickle_and_snapshot(name: str) -> None:
+    y, x = np.sin(np.arange(30.0)), {"a": np.arange(30.0) % 7, "b": np.arange(30.0) % 3}
+    model = rk.make(name)
+    model.run(y, x)
+    row = {"b": 1.0, "a": 3.0}
+    for twin in (model.copy(), pickle.loads(pickle.dumps(model)), rk.from_bytes(model.to_bytes())):
+        assert twin.predict(row).mean == model.predict(row).mean
+
+
+def test_settings_show_what_is_in_effect() -> None:
+    assert rk.beam_ihmm(iterations=30).settings()["burn_in"] == 15
+    assert rk.dsm_bocd(noise=0.5).settings()["max_variance"] == 200.0
+    for name in ("burn_in", "max_variance"):
+        model = rk.beam_ihmm() if name == "burn_in" else rk.dsm_bocd()
+        assert rk.make(model.name, **model.settings()).settings() == model.settings()
+
+
 def test_a_pickle_continues_like_the_model(case: Case, stream: np.ndarray) -> None:
     model = case.make()
     model.run(stream[:40])

@@ -256,7 +256,8 @@ class BeamIhmm(Model):
         return self._fitted().transitions()
 
     def settings(self) -> dict[str, Any]:
-        return {key: json_value(value) for key, value in asdict(self.chosen).items()}
+        chosen = asdict(self.chosen) | {"burn_in": self.chosen.plan().burn_in}
+        return {key: json_value(value) for key, value in chosen.items()}
 
     @classmethod
     def _make(cls, settings: dict[str, Any]) -> Self:

@@ -79,9 +79,7 @@ class DsmSettings(RunLengthSettings):
         center = float(read_vector("center", self.center, 1)[0])
         mean, precision = self.natural_prior(noise, center)
         shift = precision @ mean
-        most = 400.0 * noise
-        if self.max_variance is not None:
-            most = positive("max_variance", self.max_variance)
+        most = self.largest_variance()
         if most <= noise:
             raise RegimekitError(f"max_variance must be above noise={noise}, got {most}.")
         return Setup(
@@ -98,6 +96,12 @@ class DsmSettings(RunLengthSettings):
             scale=_finite("scale", self.scale),
             threshold=positive("threshold", self.threshold),
         )
+
+    def largest_variance(self) -> float:
+        """Return the largest variance that a segment may have."""
+        if self.max_variance is not None:
+            return float(positive("max_variance", self.max_variance))
+        return 400.0 * float(_finite("noise", self.noise))
 
     def natural_prior(self, noise: float, center: float) -> tuple[Array, Array]:
         """Return mean and precision of eta in centred coordinates.
@@ -184,7 +188,7 @@ class DsmBocd(RunLengthModel):
         return self.rows
 
     def settings(self) -> dict[str, Any]:
-        return asdict(self.chosen)
+        return asdict(self.chosen) | {"max_variance": self.chosen.largest_variance()}
 
     @classmethod
     def _make(cls, settings: dict[str, Any]) -> Self:

@@ -59,7 +59,8 @@ def pack_first(like: Row | None) -> tuple[dict[str, Any], dict[str, NDArray[Any]
     """Pack the first covariates, which set the order of later ones."""
     if like is None:
         return {}, {}
-    return {"columns": like.names}, {"first_x": like.values.copy()}
+    names = None if like.names is None else list(like.names)  # as JSON has them
+    return {"columns": names}, {"first_x": like.values.copy()}
 
 
 def read_first(values: Values, arrays: Arrays, features: Features) -> Row | None:

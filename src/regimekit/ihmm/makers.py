@@ -19,6 +19,7 @@ from regimekit.ihmm.emissions.student_t import StudentTSettings
 from regimekit.ihmm.model import RegimeModel
 from regimekit.ihmm.settings import RegimeSettings
 from regimekit.ihmm.standardized import InUnits
+from regimekit.ihmm.varying_noise import VaryingNoise
 from regimekit.preprocessing import features as feature_maps
 
 # Defaults where the units of y are estimated, and where they are given.
@@ -111,6 +112,11 @@ def build(name: str, emission: type[EmissionSettings], settings: dict[str, Any])
     chosen = deepcopy(settings)  # the caller may change a list or an array later
     scales = set(BY_UNITS[emission])
     open_scales = {key for key in scales if isinstance(chosen[key], ByUnits)}
+    varying = chosen["noise_column"] is not None
+    if varying and chosen["units"] == "auto":
+        raise RegimekitError("units must be 'given' with noise_column, got 'auto'.")
+    if varying:
+        chosen["units"] = "given"
     if chosen["units"] is None:
         chosen["units"] = "auto" if scales and open_scales == scales else "given"
     if chosen["units"] == "auto" and not scales:
@@ -128,6 +134,8 @@ def build(name: str, emission: type[EmissionSettings], settings: dict[str, Any])
     names = {f.name for f in fields(emission)}
     own = emission(**{k: v for k, v in chosen.items() if k in names})
     shared = RegimeSettings(**{k: v for k, v in chosen.items() if k not in names})
+    if varying:
+        return VaryingNoise(name, shared, own)
     made = InUnits if shared.units == "auto" else RegimeModel
     return made(name, shared, own)
 
@@ -141,6 +149,11 @@ def _check_garch(chosen: dict[str, Any]) -> None:
         raise RegimekitError(
             "features must not be given: a GARCH regime has mean zero. "
             "Pass the residuals of a regression as y."
+        )
+    chosen["features"] = feature_maps.intercept()  # covariates would not be used
+    if chosen["noise_column"] is not None:
+        raise RegimekitError(
+            "noise_column must not be given: the variance of a GARCH regime follows its own past."
         )
     whole("cloud", chosen["cloud"], least=16, most=MAX_CLOUD)
 

@@ -116,6 +116,12 @@ class RegimeSettings:
     outlier_weight: float = setting(
         0.2, "an observation with a weight below this is flagged as an outlier."
     )
+    noise_column: str | int | None = setting(
+        None,
+        "column of x with v_t > 0, if the observation variance changes with time in a known way: "
+        "R_t = v_t R. A name, or a position from 0 if x has no names. The features do not contain "
+        "it.",
+    )
     dim: int | None = setting(
         None, "number of coordinates of y, if the first observation should not determine it."
     )

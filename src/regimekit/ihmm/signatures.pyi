@@ -31,6 +31,7 @@ class Shared(TypedDict, total=False):
     alpha_prior: Pair
     gamma_prior: Pair | None
     outlier_weight: float
+    noise_column: str | int | None
     dim: int | None
     seed: int
 

@@ -23,6 +23,7 @@ from regimekit.core.exceptions import RegimekitError
 from regimekit.ihmm.emissions.linear_gaussian import LinearGaussian
 from regimekit.ihmm.model import RegimeModel
 from regimekit.ihmm.state import NO_LABEL
+from regimekit.ihmm.varying_noise import VaryingNoise
 from regimekit.preprocessing.frames import Row, read_table
 from regimekit.preprocessing.lag_buffer import LagBuffer
 
@@ -268,6 +269,8 @@ def _check_model(model: Any) -> None:
         )
     if model.engine is None:
         raise RegimekitError("model must be fitted. Run it on some observations first.")
+    if isinstance(model, VaryingNoise):
+        raise RegimekitError("model must have a constant R: noise_column is not covered.")
     if model.chosen.units == "auto":
         raise RegimekitError(
             "model must have fixed units: the influence of an observation on learnt units is not "
