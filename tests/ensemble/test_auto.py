@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import regimekit as rk
+from benchmarks.faults import recovers
 from regimekit.ensemble import Auto
 
 
@@ -323,6 +324,12 @@ def test_a_stuck_sensor_makes_no_interval_explode(kind: str, length: int) -> Non
     inside = (run.lower <= y) & (y <= run.upper)
     assert inside[first + length + 20 :].mean() > 0.7
     assert model.engine.scaling.scale[0] > 0.3
+
+
+@pytest.mark.parametrize("seed", [5, 7, 28])
+def test_the_mean_recovers_from_a_staircase(seed: int) -> None:
+    """A level member whose regimes are all far away does not pull the mean."""
+    assert recovers("auto", "staircase", seed) == (True, True)
 
 
 def test_no_interval_is_much_wider_than_the_range_of_the_past() -> None:

@@ -326,7 +326,7 @@ class Reference:
     def _fading(self, regime: Regime, design: Array) -> float:
         """What a distant regime not visited lately keeps of its share in a forecast (D17)."""
         s = self.settings
-        if s.lags or not (self._on("D7") and self._on("D17")):
+        if not (self._on("D7") and self._on("D17")):
             return 1.0
         if self.time - regime.last_seen <= self.window:
             return 1.0
@@ -659,9 +659,11 @@ class Reference:
     def _parts(self, x: Array, past: list[Array], h: int) -> list[Part]:
         """Shares, means and covariances of the forecast h steps on, with this past."""
         design = self.design(x, past)
+        parts = self._components(h, design)
+        total = math.fsum(part[0] for part in parts)  # of this past: D17 takes shares away
         return [
-            (share, design @ mean, design @ covariance @ design.T + noise)
-            for share, mean, covariance, noise in self._components(h)
+            (share / total, design @ mean, design @ covariance @ design.T + noise)
+            for share, mean, covariance, noise in parts
         ]
 
     def _noise_ahead(self, island: Island, h: int) -> Array:
@@ -671,21 +673,20 @@ class Reference:
         since = h if self._on("D7") else island.position + h
         return (1 + since) * noise
 
-    def _components(self, h: int) -> list[tuple[float, Array, Array, Array]]:
+    def _components(self, h: int, design: Array) -> list[tuple[float, Array, Array, Array]]:
         parts = []
         for island in self.islands:
             noise = self._noise_ahead(island, h)
             if self._on("D7"):
-                parts += [(*part, noise) for part in self._ahead(island, h)]
+                parts += [(*part, noise) for part in self._ahead(island, h, design)]
                 continue
             for p in island.particles:  # the present regime as the batch began
                 now = p.unopened if p.current is None else p.regimes[p.current]
                 parts.append((math.exp(p.log_weight), now.mean, now.covariance, noise))
         return parts
 
-    def _ahead(self, island: Island, h: int) -> list[tuple[float, Array, Array]]:
+    def _ahead(self, island: Island, h: int, design: Array) -> list[tuple[float, Array, Array]]:
         batches = (island.position + h) // island.size if self._on("D8") else 0
-        design = self.design(np.zeros(0), [])
         parts = []
         for p, shares in zip(island.particles, island.shares(), strict=True):
             mass = np.array(shares)

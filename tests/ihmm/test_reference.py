@@ -344,6 +344,18 @@ def test_same_draws_after_a_distant_start(dim: int, chosen: dict[str, Any]) -> N
     assert witness.happened.followed > 0 and witness.happened.faded > 0
 
 
+@pytest.mark.parametrize("weight", ["imq", "contamination"])
+def test_same_draws_with_distant_regressions(weight: str) -> None:
+    """D17 with a covariate and a lag: regimes fade where their forecasts are distant."""
+    rng = np.random.default_rng(7)
+    levels = np.repeat([0.0, 80.0, -60.0, 2.0], [20, 30, 30, 50])
+    y = levels[:, None] + rng.normal(0.0, 0.5, (130, 1))
+    settings = {"seed": 7, "batch": 3, "weight": weight, "lags": (2,), **WIDE}
+    x = rng.normal(size=(130, 1))
+    witness, _ = follow(1, settings, y, x, tolerance=1e-6)
+    assert witness.happened.followed == 0 and witness.happened.faded > 0
+
+
 @pytest.mark.parametrize("dim", [1, 3])
 @pytest.mark.parametrize(
     "chosen",

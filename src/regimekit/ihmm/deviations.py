@@ -32,7 +32,7 @@ class Rule(NamedTuple):
         D14: a change is dated to its first observation, not to the start of its batch.
         D15: the evidence of a batch multiplies the weight of a particle (line 6 replaces it).
         D16: the prior of a new regime follows the stream if it does not reach most recent values.
-        D17: a distant level that was not visited lately loses weight in forecasts.
+        D17: a distant regime that was not visited lately loses weight in forecasts.
         D18: an outlier rate far above the first guess is remembered for a shorter time.
     """
 

@@ -24,7 +24,7 @@ if not cython.compiled:
 
 # Predictive standard deviations of a new regime beyond which its prior does not reach a level.
 MAX_PRIOR_DISTANCE = 5.0
-MIN_WINDOW = 12  # latest observations that decide where the prior of new regimes lies
+MIN_WINDOW = 12  # latest observations that D16 and D17 look at
 
 
 class FilterSettings:
@@ -112,8 +112,8 @@ class FilterState:
             # be compared.
             self.settings = settings.replace(agree=False)
         level = emission.prior_level()
-        if level is None:  # levels are what D16 and D17 compare
-            self.settings = self.settings.replace(follow=False, fade=False)
+        if level is None:  # D16 moves levels
+            self.settings = self.settings.replace(follow=False)
             level = np.zeros((2, emission.dim))
         self.base, self.reach = level[0], MAX_PRIOR_DISTANCE * level[1]
         self.scoring = emission.scoring
@@ -150,7 +150,7 @@ class FilterState:
         longest = settings.schedule.longest
         self.longest = longest if islands == 1 else 2 * longest
         length = 2 * self.longest
-        if self.settings.follow:
+        if self.settings.follow or self.settings.fade:
             length = max(length, MIN_WINDOW)
         self.recent_y = np.zeros((length, emission.dim))
         self.recent_design = np.zeros((length, *np.asarray(emission.observation.design).shape))

@@ -36,7 +36,7 @@ RATE_MEMORY = cython.declare(cython.double, 1000.0)
 # guess (D18).
 OUTLIER_MEMORY = cython.declare(cython.double, 30.0)
 HIGH_RATE = cython.declare(cython.double, 3.0)
-# Standard deviations beyond which a level that was not visited lately fades from forecasts (D17).
+# Standard deviations beyond which a regime that was not visited lately fades from forecasts (D17).
 FADE_DISTANCE = cython.declare(cython.double, 50.0)
 # Components of a forecast with a smaller share are left out.
 MIN_SHARE = cython.declare(cython.double, 1e-12)
@@ -198,7 +198,7 @@ class WithinBatch(FilterState):
 
         Deviation D17: at z > 50 standard deviations from the most likely candidate, a regime that
         was not visited within the window of recent observations counts with (50 / z)^2 of its mass,
-        so its pull on the mean falls as 1 / z. Without that, a level thousands of standard
+        so its pull on the mean falls as 1 / z. Without that, a regime thousands of standard
         deviations away moves the mean however unlikely a return is.
         """
         place: cython.Py_ssize_t

@@ -251,7 +251,7 @@ class Emission:
     def prior_level(self):
         """Return level and predictive standard deviation of a new regime, (2, d), or None.
 
-        None means that regimes are not levels (D16, D17), because they have other features.
+        None means that regimes are not levels (D16), because they have other features.
         """
         return None
 
