@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 import regimekit as rk
+from regimekit.distributions.forecast import Forecast
+from regimekit.ensemble.multistep import Pooled, distributions
 
 
 def _growth(n: int = 400, seed: int = 1) -> np.ndarray:
@@ -92,3 +94,20 @@ def test_a_named_year_of_days_beats_the_value_of_last_year(seed):
     assert mae < np.abs(y[3 * 365 :] - y[2 * 365 : 3 * 365]).mean()
     lower, upper = ahead.interval(0.9)
     assert lower.min() > y[: 3 * 365].min() - 5 and upper.max() < y[: 3 * 365].max() + 5
+
+
+def test_few_independent_errors_have_heavier_tails():
+    """Gaussian errors: with 1000 independent ones a Gaussian, with 10 about a t with 7 degrees."""
+    rng = np.random.default_rng(0)
+    error, ones = rng.standard_normal((4000, 1)), np.ones(4001)
+    widths = []
+    for independent in (1000.0, 10.0):
+        pooled = Pooled(np.zeros(1), error, ones[1:], ones, np.full(1, independent))
+        share, mean, variance = (array[0] for array in distributions(pooled))
+        law = Forecast(share, mean[:, None], variance[:, None, None], np.full(share.size, 8.0))
+        widths.append([float(np.diff(law.interval(level))[0]) / 2 for level in (0.5, 0.95)])
+    # Bands and their kernels widen the tails a little.
+    np.testing.assert_allclose(widths[0], [0.674, 1.96], rtol=0.06)
+    # The uncertainty of the mean error adds sqrt(1 + 1 / 12).
+    wider = 1.041 * np.array([0.711 / 0.674, 2.365 / 1.96])
+    np.testing.assert_allclose(np.divide(*widths[::-1]), wider, rtol=0.05)

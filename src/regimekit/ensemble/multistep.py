@@ -8,7 +8,8 @@ there. For every horizon h
                 shrunk to weights ~ (mean absolute error)^-p, p larger the more origins there are
     spread      the errors of this pool at the origins are the distribution around its forecast;
                 they are multiplied by (s_now / s_origin)^k, where s is the ensemble's noise scale
-                and k the exponent under which the errors were most likely
+                and k the exponent under which the errors were most likely; the fewer of them are
+                independent, the heavier are the tails
     range       no forecast leaves the range of the past, widened by the largest change seen over
                 the same number of steps
 
@@ -45,7 +46,9 @@ _RECENT = 400.0  # observations after which an origin counts 1 / e
 _MIN_LOG_RANGE = 1.5  # largest over smallest value from which logarithms are tried
 _BANDS = 20  # components of a forecast
 _DOF = 8.0
-_INFLATION = 4.0  # of the variance, over the number of independent errors
+_INFLATION = 1.0  # of the variance, over the number of independent errors
+_JOINT_INFLATION = 4.0  # the same for several coordinates, whose tails are not changed
+_DOF_PER_ERROR = 0.5  # degrees of freedom of the scale of the errors, per independent error
 
 
 class Past(NamedTuple):
@@ -251,8 +254,9 @@ def distributions(pooled: Pooled) -> tuple[Array, Array, Array]:
     work, order = np.zeros((3, error.shape[1])), np.zeros(error.shape[1], np.int64)
     # The present noise scale is less relevant for distant origins.
     penalty = 0.03 + 1.0 / pooled.independent
+    dof = _DOF_PER_ERROR * pooled.independent + 2.0
     distribute(
-        error, pooled.importance, ratio, penalty, inflation, work, order, share, mean, variance
+        error, pooled.importance, ratio, penalty, inflation, dof, work, order, share, mean, variance
     )
     # With few errors, a random walk of the noise scale counts as well; alone if there are none.
     count = np.isfinite(error).sum(axis=1)
@@ -363,7 +367,7 @@ def _grown(engine: Engine, h: int) -> Component:
 def _joint(pooled: list[Pooled], h: int) -> Component:
     """Return the mixture of all coordinates: the joint errors of the origins."""
     d = len(pooled)
-    inflation = np.sqrt(1.0 + _INFLATION / (pooled[0].independent[h] + 2.0))
+    inflation = np.sqrt(1.0 + _JOINT_INFLATION / (pooled[0].independent[h] + 2.0))
     error = [_with_long_horizons(np.ascontiguousarray(one.error.T))[h] for one in pooled]
     known = np.isfinite(error).all(axis=0)
     centre = np.array([one.point[h] for one in pooled])

@@ -8,6 +8,8 @@ from cython.cimports.libc.math import exp, fabs, isnan, log
 if not cython.compiled:
     from regimekit.preprocessing.lag_buffer import sort_order
 
+_LOGISTIC = cython.declare(cython.double, 0.5875)  # quantiles: Gaussian over logistic
+
 
 def pool(error, importance, prior, strength, rounds, weight, residual):
     """Find weights of a linear pool: the smallest mean absolute error, shrunk to a prior.
@@ -64,7 +66,7 @@ def pool(error, importance, prior, strength, rounds, weight, residual):
 
 
 def distribute(
-    error, importance, log_ratio, penalty, inflation, work, order, share, mean, variance
+    error, importance, log_ratio, penalty, inflation, dof, work, order, share, mean, variance
 ):
     """Summarize the errors of every horizon in bands of equal probability.
 
@@ -77,6 +79,8 @@ def distribute(
         log_ratio: (O,) log of the present noise scale over that of the origin.
         penalty: (H,) gain of the mean log density that an exponent of 1 must bring.
         inflation: (H,) factor of the errors.
+        dof: (H,) degrees of freedom of a t that each error is stretched to, from a Gaussian of the
+            same rank: with few independent errors, their scale is uncertain.
         work: (3, O) scratch.
         order: (O,) scratch, integers.
         share: (H, bands) written: probability of each band; 0 for an empty one.
@@ -122,8 +126,12 @@ def distribute(
                 low = value[o]
             if rank <= 0.9:
                 high = value[o]
+            rank = min(max(rank, 1e-6), 1.0 - 1e-6)
             b = min(cython.cast(cython.Py_ssize_t, rank * bands), bands - 1)
             share[h, b] += weight[o]
+            # Cornish and Fisher's expansion, with the logistic quantile for the Gaussian one.
+            z: cython.double = _LOGISTIC * log(rank / (1.0 - rank))
+            value[o] *= 1.0 + (z * z + 1.0) / (4.0 * dof[h])
             mean[h, b] += weight[o] * value[o]
             variance[h, b] += weight[o] * value[o] * value[o]
         kernel: cython.double = 0.6 * (high - low) / 2.56 * exp(-0.2 * log(n + 1.0))
