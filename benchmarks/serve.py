@@ -1,7 +1,7 @@
 """What the service carries: rows per second and waiting times, and what bounds them.
 
     python -m benchmarks.serve [--streams 1000] [--warm 1] [--seconds 20] [--model NAME] [--db URL]
-        [--rate 800]
+        [--rate 800] [--serve "--memory 10000 --memory-mb 1800"]
 
 Streams are made, then clients send as fast as they are answered, one observation per
 request, then more. The waiting time is from sending to the acknowledgement, which comes after
@@ -37,7 +37,7 @@ MODELS: dict[str, dict[str, Any]] = {
 Y = data.regime_stream(seed=1, n=2000).y
 
 
-def start(db: str) -> tuple[subprocess.Popen[bytes], str]:
+def start(db: str, options: str = "") -> tuple[subprocess.Popen[bytes], str]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -53,6 +53,7 @@ def start(db: str) -> tuple[subprocess.Popen[bytes], str]:
             db,
             "--log",
             "json",
+            *options.split(),
         ],
         stderr=subprocess.DEVNULL,
     )
@@ -199,13 +200,14 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=16)
     parser.add_argument("--rows", type=int, nargs="+", default=[1, 20, 200], help="per request")
     parser.add_argument("--rate", type=float, default=0.0, help="requests per second")
+    parser.add_argument("--serve", default="", help="further options of the service")
     parser.add_argument("--db", default="")
     given = parser.parse_args()
     print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
     chosen = {given.model: MODELS[given.model]} if given.model else MODELS
     for name, settings in chosen.items():
         with tempfile.TemporaryDirectory() as folder:
-            process, url = start(given.db or f"sqlite:///{folder}/bench.db")
+            process, url = start(given.db or f"sqlite:///{folder}/bench.db", given.serve)
             try:
                 keys = [f"{name}.{i}" for i in range(given.streams)]
                 asyncio.run(create(url, keys, settings, given.clients))
