@@ -20,9 +20,9 @@ from regimekit.core.limits import MAX_HORIZON
 from regimekit.core.model import Model
 from regimekit.core.registry import DEFAULT_MODEL, REGISTRY, make, models
 from regimekit.io import (
-    Block,
     ColumnChoice,
     Layout,
+    ObservationBlock,
     ObservationReader,
     Source,
     TableRequest,
@@ -195,7 +195,7 @@ class Pipeline:
         order = f"{quote_name(self.layout.by)}, {order or _ROW_NUMBER}"
         return replace(self.source, relation=numbered).rows(self.layout.used, order)
 
-    def read_all(self, console: Console) -> Block:
+    def read_all(self, console: Console) -> ObservationBlock:
         """Read the whole table, for models that run more than once."""
         reader = self.reader()
         block = reader.read_all(self.chunks())

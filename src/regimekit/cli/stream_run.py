@@ -25,7 +25,13 @@ from regimekit.core.exceptions import RegimekitError, unknown, whole
 from regimekit.core.model import Model
 from regimekit.core.registry import REGISTRY
 from regimekit.core.warnings import RegimekitWarning
-from regimekit.io import Block, ColumnChoice, ObservationReader, TableRequest, open_source
+from regimekit.io import (
+    ColumnChoice,
+    ObservationBlock,
+    ObservationReader,
+    TableRequest,
+    open_source,
+)
 from regimekit.io import cell_parsing as cells
 from regimekit.io.columns import event_columns, forecast_columns, regime_columns, run_columns
 from regimekit.io.reader import Row
@@ -51,7 +57,7 @@ class RecentRows:
     runs: deque[Run] = field(default_factory=deque)
     times: deque[Time | None] = field(default_factory=deque)
 
-    def add(self, block: Block, run: Run) -> None:
+    def add(self, block: ObservationBlock, run: Run) -> None:
         """Append a block and drop old ones."""
         self.runs.append(run)
         self.times.extend(block.times)
@@ -193,14 +199,16 @@ class StreamRun:
             "files": folder.commit(),
         }
 
-    def _blocks(self, chunks: Iterable[list[Row]]) -> Iterator[Block]:
+    def _blocks(self, chunks: Iterable[list[Row]]) -> Iterator[ObservationBlock]:
         """Yield small blocks, or one block for a model that needs the whole stream."""
         if self.online:
             return self.reader.blocks(chunks, BLOCK_ROWS)
         block = self.reader.read_all(chunks)
         return iter([] if block is None else [block])
 
-    def _process_block(self, block: Block, run_file: CsvWriter, event_file: CsvWriter) -> None:
+    def _process_block(
+        self, block: ObservationBlock, run_file: CsvWriter, event_file: CsvWriter
+    ) -> None:
         begin = time.perf_counter()
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", RegimekitWarning)

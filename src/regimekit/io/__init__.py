@@ -15,15 +15,15 @@ columns       convert runs, events, regimes and forecasts into columns for files
 from __future__ import annotations
 
 from regimekit.io.layout import ColumnChoice, Layout, detect_layout
-from regimekit.io.observations import Block, Observation, ObservationReader
+from regimekit.io.observations import Observation, ObservationBlock, ObservationReader
 from regimekit.io.reader import Source, TableRequest, open_source
 from regimekit.preprocessing.time_column import TimeColumn
 
 __all__ = [
-    "Block",
     "ColumnChoice",
     "Layout",
     "Observation",
+    "ObservationBlock",
     "ObservationReader",
     "Source",
     "TableRequest",

@@ -10,7 +10,7 @@ import numpy as np
 from regimekit.core.explain import coefficient_labels as labels
 from regimekit.core.model import Model
 from regimekit.distributions.forecast import Forecasts
-from regimekit.io.observations import Block
+from regimekit.io.observations import ObservationBlock
 from regimekit.preprocessing.time_index import Time
 from regimekit.results import Event, Regime, Run
 
@@ -19,7 +19,7 @@ EVENT_COLUMNS = ("time", "since", "kind", "regime", "previous")
 FORECAST_COLUMNS = ("step", "time", "mean", "median", "lower", "upper", "sd")
 
 
-def run_columns(block: Block, run: Run, start: int = 0) -> Columns:
+def run_columns(block: ObservationBlock, run: Run, start: int = 0) -> Columns:
     """Return a run as columns: time, observation, forecast, regime, and the rest.
 
     Args:

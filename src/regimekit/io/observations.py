@@ -46,7 +46,7 @@ class Observation(NamedTuple):
     has_row: bool = True
 
 
-class Block(NamedTuple):
+class ObservationBlock(NamedTuple):
     """Consecutive observations as arrays.
 
     Attributes:
@@ -113,12 +113,14 @@ class ObservationReader:
         self.latest = self._covariates(row)
         return [*self._fill(previous, missing, carried), Observation(time, y, self.latest)]
 
-    def read_all(self, chunks: Iterable[Iterable[Row]]) -> Block | None:
+    def read_all(self, chunks: Iterable[Iterable[Row]]) -> ObservationBlock | None:
         """Convert all rows into one block; None if there is no observation."""
         observations = [o for chunk in chunks for row in chunk for o in self.read(row)]
         return self._block(observations) if observations else None
 
-    def blocks(self, chunks: Iterable[Iterable[Row]], size: int = BLOCK_ROWS) -> Iterator[Block]:
+    def blocks(
+        self, chunks: Iterable[Iterable[Row]], size: int = BLOCK_ROWS
+    ) -> Iterator[ObservationBlock]:
         """Convert rows into blocks of at most `size` observations."""
         waiting: list[Observation] = []
         for chunk in chunks:
@@ -150,11 +152,11 @@ class ObservationReader:
         own = {"layout": layout, "time_column": column, "latest": tuple(state["latest"])}
         return cls(**{**state, **own})
 
-    def _block(self, observations: list[Observation]) -> Block:
+    def _block(self, observations: list[Observation]) -> ObservationBlock:
         times, y, x, has_row = zip(*observations, strict=True)
         names = self.layout.covariates
         X = Table(np.array(x), names) if names else None
-        return Block(list(times), np.array(y), X, np.array(has_row))
+        return ObservationBlock(list(times), np.array(y), X, np.array(has_row))
 
     def _fill(self, previous: Time | None, missing: int, x: tuple[float, ...]) -> list[Observation]:
         frequency = self.time_column.frequency

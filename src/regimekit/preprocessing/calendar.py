@@ -102,8 +102,8 @@ class Calendar:
             SnapshotError: if a value is not valid.
         """
         try:
-            at, last = int(state["at"]), time_from_json(state["last"], state["zone"])
-            unit, size = state["unit"], float(state["size"])
+            at, unit, size = int(state["at"]), state["unit"], float(state["size"])
+            last: Any = time_from_json(state["last"], state["zone"])
             is_date = isinstance(last, datetime)
             last = last if is_date else float(last)
             if unit not in _UNITS or not 0 < size < 1e12 or is_date == (unit == "numbers"):

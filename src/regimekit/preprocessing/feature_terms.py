@@ -208,7 +208,7 @@ class Matrix(Term):
         out[...] = moment.values
 
 
-class Layout(NamedTuple):
+class TermLayout(NamedTuple):
     """Positions of the terms for covariates of one shape.
 
     Attributes:

@@ -29,13 +29,13 @@ from regimekit.preprocessing.feature_terms import (
     Columns,
     Intercept,
     Lags,
-    Layout,
     Matrix,
     Moment,
     Names,
     Powers,
     Season,
     Term,
+    TermLayout,
     read_term,
 )
 from regimekit.preprocessing.frames import Row, Table, aligned, read_row, read_series, read_table
@@ -48,7 +48,7 @@ class Features:
     """An immutable feature map; `+` concatenates two."""
 
     terms: tuple[Term, ...]
-    _layouts: dict[Any, Layout] = field(default_factory=dict, init=False, compare=False)
+    _layouts: dict[Any, TermLayout] = field(default_factory=dict, init=False, compare=False)
 
     def __post_init__(self) -> None:
         if not self.terms:
@@ -223,7 +223,7 @@ class Features:
         layout = self._layout(names, shape, moment.past.shape[-1])
         return layout.fill(np.empty((*lead, *layout.shape)), moment)
 
-    def _layout(self, names: Names, shape: tuple[int, ...], dim: int) -> Layout:
+    def _layout(self, names: Names, shape: tuple[int, ...], dim: int) -> TermLayout:
         key = (names, shape, dim)
         layout = self._layouts.get(key)
         if layout is None:
@@ -233,7 +233,7 @@ class Features:
             self._layouts[key] = layout
         return layout
 
-    def _make_layout(self, names: Names, shape: tuple[int, ...], dim: int) -> Layout:
+    def _make_layout(self, names: Names, shape: tuple[int, ...], dim: int) -> TermLayout:
         if self.needs_x:
             self._check_shape(shape, dim)
         size = shape[-1] if shape else 0
@@ -250,7 +250,7 @@ class Features:
             parts.append((term, slice(len(labels), len(labels) + len(own)), index))
             labels += own
         lead = (dim,) if self.is_matrix and dim > 1 else ()
-        return Layout((*lead, len(labels)), labels, parts)
+        return TermLayout((*lead, len(labels)), labels, parts)
 
     def _check_shape(self, shape: tuple[int, ...], dim: int) -> None:
         first = self.terms[0]

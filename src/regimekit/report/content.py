@@ -86,9 +86,9 @@ class Content:
         return self.index.labels()
 
     @cached_property
-    def source(self) -> regimes.Source:
+    def regime_data(self) -> regimes.RegimeData:
         """Data of the regime cards."""
-        return regimes.Source(
+        return regimes.RegimeData(
             self.values[:, 0],
             self.run.outlier,
             self.index,
@@ -152,7 +152,7 @@ class Content:
     def context(self) -> dict[str, Any]:
         """Return the variables of the template."""
         scores, skip = self.scored
-        cards = regimes.cards(self.source)
+        cards = regimes.cards(self.regime_data)
         calibration, exact = self.reliability
         data = self._data(cards)  # before the warnings: it may add problems
         n = len(self.values)
@@ -173,7 +173,7 @@ class Content:
             "entries": cards,
             "listed": listed,
             "unlisted": percent(unlisted),
-            "transitions": regimes.transition_table(self.source),
+            "transitions": regimes.transition_table(self.regime_data),
             "changes": tables.changes(self.run, self.labels),
             "ahead": self.ahead[0] if self.ahead else None,
             "horizon": self.horizon,

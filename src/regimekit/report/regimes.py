@@ -21,7 +21,7 @@ _MAX_COEFFICIENTS = 60
 _MAX_REGIMES = 14  # in the transition table
 
 
-class Source(NamedTuple):
+class RegimeData(NamedTuple):
     """Data of the cards.
 
     Attributes:
@@ -47,50 +47,50 @@ class Source(NamedTuple):
     names: list[str] | None
 
 
-def cards(source: Source) -> list[dict[str, Any]]:
+def cards(data: RegimeData) -> list[dict[str, Any]]:
     """Make one card per visited or active regime, sorted by number of observations."""
-    ids = {segment.regime for segment in source.segments} | set(source.regimes)
-    made = [_card(source, regime) for regime in sorted(ids)]
+    ids = {segment.regime for segment in data.segments} | set(data.regimes)
+    made = [_card(data, regime) for regime in sorted(ids)]
     return sorted(made, key=lambda card: -card["observations"])
 
 
-def _card(source: Source, regime: int) -> dict[str, Any]:
-    own = [segment for segment in source.segments if segment.regime == regime]
+def _card(data: RegimeData, regime: int) -> dict[str, Any]:
+    own = [segment for segment in data.segments if segment.regime == regime]
     lengths = [segment.end - segment.start for segment in own]
-    active = source.regimes.get(regime)
+    active = data.regimes.get(regime)
     return {
         "id": regime,
         "observations": sum(lengths),
-        "share": percent(sum(lengths) / max(len(source.y), 1)),
+        "share": percent(sum(lengths) / max(len(data.y), 1)),
         "active": active is not None,
-        "quantiles": _quantiles(source, own),
-        "duration": _duration(source, lengths),
+        "quantiles": _quantiles(data, own),
+        "duration": _duration(data, lengths),
         "segments": [
             {
                 "start": start,
                 "end": end,
-                "from": source.labels[start],
-                "to": source.labels[end - 1],
+                "from": data.labels[start],
+                "to": data.labels[end - 1],
                 "length": end - start,
             }
             for _, start, end in own[::-1][:_MAX_SEGMENTS]
         ],
         "n_segments": len(own),
-        "coefficients": [] if active is None else _coefficients(source, active),
-        "next": _next(source, regime),
-        "sample": _sample(source, own),
+        "coefficients": [] if active is None else _coefficients(data, active),
+        "next": _next(data, regime),
+        "sample": _sample(data, own),
         "summary": "" if active is None else active.summary,
         "status": "" if active is None or active.status == UNKNOWN else active.status,
     }
 
 
-def _quantiles(source: Source, own: list[Segment]) -> dict[str, str] | None:
+def _quantiles(data: RegimeData, own: list[Segment]) -> dict[str, str] | None:
     """Median and 90 % range of the observations of a regime, without outliers."""
     if not own:
         return None
     inside = np.concatenate([np.arange(segment.start, segment.end) for segment in own])
-    values = source.y[inside]
-    values = values[~source.outlier[inside] & ~np.isnan(values)]
+    values = data.y[inside]
+    values = values[~data.outlier[inside] & ~np.isnan(values)]
     if values.size == 0:
         return None
     low, median, high = np.quantile(values, [0.05, 0.5, 0.95])
@@ -99,29 +99,29 @@ def _quantiles(source: Source, own: list[Segment]) -> dict[str, str] | None:
     return dict(zip(("median", "low", "high"), texts, strict=True))
 
 
-def _duration(source: Source, lengths: list[int]) -> dict[str, Any] | None:
+def _duration(data: RegimeData, lengths: list[int]) -> dict[str, Any] | None:
     if not lengths:
         return None
     median = float(np.median(lengths))
     return {
         "median": number(median),
-        "time": source.times.duration(median),
+        "time": data.times.duration(median),
         "shortest": min(lengths),
         "longest": max(lengths),
     }
 
 
-def _coefficients(source: Source, regime: Regime) -> list[dict[str, str]]:
+def _coefficients(data: RegimeData, regime: Regime) -> list[dict[str, str]]:
     mean, sd = np.ravel(regime.mean), np.ravel(regime.sd)
-    labels = coefficient_labels(source.model, mean.size, source.names)
+    labels = coefficient_labels(data.model, mean.size, data.names)
     rows = zip(labels, mean, sd, strict=True)
     found = [{"name": name, "mean": number(m), "sd": number(s)} for name, m, s in rows]
     return found[:_MAX_COEFFICIENTS]
 
 
-def _next(source: Source, regime: int) -> list[dict[str, Any]]:
+def _next(data: RegimeData, regime: int) -> list[dict[str, Any]]:
     """The three most probable next regimes, given that this one ends."""
-    ids, matrix = source.transitions
+    ids, matrix = data.transitions
     if regime not in ids or len(ids) == 1:
         return []
     here = ids.index(regime)
@@ -136,28 +136,28 @@ def _next(source: Source, regime: int) -> list[dict[str, Any]]:
     return [{"id": other, "share": percent(p)} for p, other in best if p >= 0.005]
 
 
-def _sample(source: Source, own: list[Segment]) -> list[float | None] | None:
+def _sample(data: RegimeData, own: list[Segment]) -> list[float | None] | None:
     """Values of the latest segment of at least median length; None for outliers and gaps."""
     if not own:
         return None
     median = float(np.median([segment.end - segment.start for segment in own]))
     latest = next(s for s in reversed(own) if s.end - s.start >= median)
     part = slice(max(latest.start, latest.end - _MAX_SAMPLE), latest.end)
-    values = np.where(source.outlier[part], np.nan, source.y[part])
+    values = np.where(data.outlier[part], np.nan, data.y[part])
     return [None if np.isnan(v) else float(f"{v:.6g}") for v in values]
 
 
-def transition_table(source: Source) -> dict[str, Any] | None:
+def transition_table(data: RegimeData) -> dict[str, Any] | None:
     """Arrange expected transition probabilities and observed counts as a table."""
-    ids = source.transitions.ids
+    ids = data.transitions.ids
     if not ids:
         return None
     visits: Counter[int] = Counter()
-    for segment in source.segments:
+    for segment in data.segments:
         visits[segment.regime] += segment.end - segment.start
     shown = sorted(sorted(ids, key=lambda regime: -visits[regime])[:_MAX_REGIMES])
-    moves = Counter((a.regime, b.regime) for a, b in pairwise(source.segments))
-    rows = [_row(source.transitions, regime, shown, moves) for regime in shown]
+    moves = Counter((a.regime, b.regime) for a, b in pairwise(data.segments))
+    rows = [_row(data.transitions, regime, shown, moves) for regime in shown]
     left_out = len(ids) - len(shown)
     return {
         "heads": shown,

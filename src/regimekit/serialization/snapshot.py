@@ -23,7 +23,7 @@ from regimekit.serialization.validation import LATEST, Arrays, Values
 _FIELDS = (("model", str), ("state", int), ("settings", dict), ("values", dict))
 
 
-class Content(NamedTuple):
+class Snapshot(NamedTuple):
     """Content of a snapshot; `state` is the version of the model's values and arrays."""
 
     model: str
@@ -82,7 +82,7 @@ def write(
     return container.write(header, arrays)
 
 
-def read(data: bytes) -> Content:
+def read(data: bytes) -> Snapshot:
     """Return the content of a snapshot.
 
     Raises:
@@ -96,7 +96,7 @@ def read(data: bytes) -> Content:
                 f"{str(header.get(field))[:60]!r}."
             )
     values = Values(header["values"])
-    return Content(header["model"], header["settings"], values, arrays, header["state"])
+    return Snapshot(header["model"], header["settings"], values, arrays, header["state"])
 
 
 def write_file(path: Path, data: bytes) -> None:
