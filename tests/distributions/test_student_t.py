@@ -43,12 +43,13 @@ def tail(z: float, dof: float) -> tuple[float, float]:
 
 
 def mixture_cdf_pdf(x: float, *parts: Array) -> tuple[float, float]:
-    return kernels.mixture_cdf_pdf(x, *parts, parts[0].size)
+    return kernels.mixture_cdf_pdf(x, np.array(parts), parts[0].size)
 
 
 def mixture_quantile(q: float, *parts: Array) -> float:
-    n = parts[0].size
-    return kernels.mixture_quantile(q, *parts, np.empty(n), n)
+    part = np.array([*parts, np.empty(parts[0].size)])
+    kernels.fill_log_peaks(part, parts[0].size)
+    return kernels.mixture_quantile(q, part, parts[0].size)
 
 
 def one(dof: float, scale: float = 1.0) -> Parts:

@@ -24,7 +24,7 @@ from regimekit.core.model import Model
 from regimekit.ihmm import algorithm, within_batch
 from regimekit.ihmm.emissions import linear
 from regimekit.ihmm.emissions.base import Shape
-from regimekit.ihmm.emissions.linear import Steps, write_covariance
+from regimekit.ihmm.emissions.linear import LinearEmission, Steps, write_covariance
 from regimekit.ihmm.emissions.linear_gaussian import GaussianSettings, LinearGaussian
 from regimekit.ihmm.hdp import Concentration
 from regimekit.ihmm.label_matching import LabelMatcher
@@ -208,7 +208,7 @@ def test_the_end_of_a_batch_touches_each_particle_once_and_each_chosen_row_once(
         original(*arguments)
 
     monkeypatch.setattr(within_batch, "log_transition_row", counted)
-    kernels = [(LinearGaussian, name) for name in ("finalize", "begin")]
+    kernels = [(LinearEmission, name) for name in ("finalize", "begin")]
     kernels += [(Concentration, "sweep"), (RegimePool, "count_owners")]
     for y in levels(90):
         engine = model.engine

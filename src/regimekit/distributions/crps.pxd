@@ -1,5 +1,5 @@
 from regimekit.distributions.mixture cimport load_marginal, max_components
-from regimekit.distributions.student_t cimport log_growth, log_peak
+from regimekit.distributions.student_t cimport DOF, LOCATION, SCALE, SHARE, log_growth, log_peak
 
 
 cpdef fill_crps(

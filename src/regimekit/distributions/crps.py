@@ -42,7 +42,7 @@ from cython.cimports.libc.math import (
 
 if not cython.compiled:
     from regimekit.distributions.mixture import load_marginal, max_components
-    from regimekit.distributions.student_t import log_growth, log_peak
+    from regimekit.distributions.student_t import DOF, LOCATION, SCALE, SHARE, log_growth, log_peak
 
 INF = cython.declare(cython.double, math.inf)
 # Pairs of components whose product of shares is smaller are left out.
@@ -102,9 +102,6 @@ def fill_crps(y, offset, share, location, spread, dof, out):
     width: cython.Py_ssize_t = max_components(offset)
     part: cython.double[:, ::1] = np.empty((4, width))
     integral: TailIntegral = TailIntegral(width)
-    t: cython.Py_ssize_t
-    j: cython.Py_ssize_t
-    k: cython.Py_ssize_t
     with cython.nogil:
         for t in range(y.shape[0]):
             n: cython.Py_ssize_t = offset[t + 1] - offset[t]
@@ -138,20 +135,20 @@ def gaussian_crps(y, part, n):
     """
     to_y: cython.double = 0.0
     between: cython.double = 0.0
-    j: cython.Py_ssize_t
-    k: cython.Py_ssize_t
     for j in range(n):
-        if part[0, j] == 0.0:
+        if part[SHARE, j] == 0.0:
             continue
-        to_y += part[0, j] * mean_distance(y - part[1, j], part[2, j])
-        between += part[0, j] * part[0, j] * part[2, j] * NORMAL_DIFFERENCE
+        to_y += part[SHARE, j] * mean_distance(y - part[LOCATION, j], part[SCALE, j])
+        between += part[SHARE, j] * part[SHARE, j] * part[SCALE, j] * NORMAL_DIFFERENCE
         for k in range(j):
-            both: cython.double = part[0, j] * part[0, k]
+            both: cython.double = part[SHARE, j] * part[SHARE, k]
             if both >= NEGLIGIBLE_PRODUCT:
                 between += (
                     2.0
                     * both
-                    * mean_distance(part[1, j] - part[1, k], hypot(part[2, j], part[2, k]))
+                    * mean_distance(
+                        part[LOCATION, j] - part[LOCATION, k], hypot(part[SCALE, j], part[SCALE, k])
+                    )
                 )
     return to_y - 0.5 * between
 
@@ -219,16 +216,15 @@ class TailIntegral:
         """Return the CRPS for finite y and components in the rows share, location, scale, dof."""
         unit: cython.double = 0.0
         heaviest: cython.double = INF
-        k: cython.Py_ssize_t
         for k in range(n):
-            if part[0, k] > 0.0:
-                distance: cython.double = fabs(0.5 * part[1, k] - 0.5 * y)
-                if part[2, k] > unit:
-                    unit = part[2, k]
+            if part[SHARE, k] > 0.0:
+                distance: cython.double = fabs(0.5 * part[LOCATION, k] - 0.5 * y)
+                if part[SCALE, k] > unit:
+                    unit = part[SCALE, k]
                 if distance > unit:
                     unit = distance
-                if part[3, k] < heaviest:
-                    heaviest = part[3, k]
+                if part[DOF, k] < heaviest:
+                    heaviest = part[DOF, k]
         # E|X| of the difference is infinite for dof <= 1/2.
         if heaviest <= 0.5:
             return INF
@@ -243,25 +239,23 @@ class TailIntegral:
     def load(self, y, part, n, unit):
         """Store the components that have a share, in the given unit."""
         m: cython.Py_ssize_t = 0
-        j: cython.Py_ssize_t
-        k: cython.Py_ssize_t
         for k in range(n):
-            if part[0, k] <= 0.0:
+            if part[SHARE, k] <= 0.0:
                 continue
             # Until all components are loaded, `tail` stores the centres.
-            self.tail[m] = part[1, k]
+            self.tail[m] = part[LOCATION, k]
             for j in range(m + 1):
                 self.apart[m, j] = difference(self.tail[m], self.tail[j], unit)
                 self.apart[j, m] = -self.apart[m, j]
             self.gap[m] = difference(self.tail[m], y, unit)
-            scale: cython.double = part[2, k] / unit
+            scale: cython.double = part[SCALE, k] / unit
             if scale < MIN_SCALE:
                 scale = MIN_SCALE
-            dof: cython.double = part[3, k]
+            dof: cython.double = part[DOF, k]
             root: cython.double = sqrt(dof)
             self.scale[m] = scale
             self.dof[m] = dof
-            self.log_height[m] = log_peak(dof) + log(part[0, k] / scale)
+            self.log_height[m] = log_peak(dof) + log(part[SHARE, k] / scale)
             self.smooth[m] = scale * (root if root < MAX_SMOOTH_DISTANCE else MAX_SMOOTH_DISTANCE)
             squared: cython.double = (
                 NEGLIGIBLE_LOG if dof > 1e6 else dof * expm1(NEGLIGIBLE_LOG / dof)
@@ -272,8 +266,6 @@ class TailIntegral:
 
     def mirror(self):
         """Reflect the mixture at y."""
-        j: cython.Py_ssize_t
-        k: cython.Py_ssize_t
         for j in range(self.size):
             self.gap[j] = -self.gap[j]
             for k in range(self.size):
@@ -281,13 +273,6 @@ class TailIntegral:
 
     def upper(self):
         """Return the integral of P(X > x)^2 over x > 0."""
-        near: cython.Py_ssize_t
-        nearest: cython.Py_ssize_t
-        offset: cython.double
-        end: cython.double
-        survival: cython.double
-        total: cython.double
-        part: cython.double
         near, offset = self.outset()
         survival, total = self.beyond(near, offset)
         while self.gap[near] + offset > 0.0:
@@ -313,7 +298,6 @@ class TailIntegral:
         near: cython.Py_ssize_t = 0
         offset: cython.double = -self.gap[0]
         farthest: cython.double = 0.0
-        k: cython.Py_ssize_t
         for k in range(self.size):
             power: cython.double = pow(10.0, POWER_DIGITS / (2.0 * self.dof[k] + 1.0))
             if power < MIN_POWER_DISTANCE:
@@ -335,8 +319,6 @@ class TailIntegral:
         """
         survival: cython.double = 0.0
         total: cython.double = 0.0
-        j: cython.Py_ssize_t
-        k: cython.Py_ssize_t
         for k in range(self.size):
             self.tail[k] = 0.0
             self.rate[k] = 1.0
@@ -364,7 +346,6 @@ class TailIntegral:
         """
         limit: cython.Py_ssize_t = -1
         end: cython.double = 0.0
-        k: cython.Py_ssize_t
         for k in range(self.size):
             distance: cython.double = offset + self.apart[near, k]
             if distance > -self.reach[k]:
@@ -378,8 +359,6 @@ class TailIntegral:
 
     def fill_density(self, near, middle, half):
         """Compute the mixture density at the nodes of a panel."""
-        i: cython.Py_ssize_t
-        k: cython.Py_ssize_t
         for i in range(N_NODES):
             self.density[i] = 0.0
         for k in range(self.size):
@@ -389,10 +368,9 @@ class TailIntegral:
             inverse: cython.double = 1.0 / self.scale[k]
             dof: cython.double = self.dof[k]
             height: cython.double = self.log_height[k]
-            z: cython.double
             if isinf(dof):
                 for i in range(N_NODES):
-                    z = (centre + half * NODES[i]) * inverse
+                    z: cython.double = (centre + half * NODES[i]) * inverse
                     self.density[i] += exp(height - 0.5 * z * z)
             else:
                 exponent: cython.double = 0.5 * (dof + 1.0)
@@ -405,8 +383,6 @@ class TailIntegral:
         """Return P(X > x) at the lower end of a panel and the integral of its square over it."""
         square: cython.double = 0.0
         mass: cython.double = 0.0
-        i: cython.Py_ssize_t
-        j: cython.Py_ssize_t
         for i in range(N_NODES):
             here: cython.double = 0.0
             for j in range(N_NODES):

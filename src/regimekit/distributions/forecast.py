@@ -166,17 +166,17 @@ class Forecast:
     @property
     def mean(self) -> float | Array:
         """Mean of each coordinate, without the outlier component."""
-        return self._scalar(self._stacked().moments()[0][0])
+        return self._first(self._stacked().mean)
 
     @property
     def sd(self) -> float | Array:
         """Standard deviation of each coordinate, without the outlier component."""
-        return self._scalar(self._stacked().moments()[1][0])
+        return self._first(self._stacked().sd)
 
     @property
     def variance(self) -> float | Array:
         """Variance of each coordinate; infinite if a component has dof <= 2."""
-        return self._scalar(self._stacked().moments()[1][0] ** 2)
+        return self.sd**2
 
     @property
     def median(self) -> float | Array:
@@ -213,7 +213,7 @@ class Forecast:
         """
         if not isinstance(q, (int, float, np.floating)):
             raise RegimekitError(f"q must be one number, got {q!r}; call quantile once for each.")
-        return self._scalar(self._stacked().quantiles([q])[0, 0])
+        return self._first(self._stacked().quantile(q))
 
     def interval(self, level: float = 0.9) -> tuple[Any, Any]:
         """Return the ends of the central interval with probability `level`.
@@ -221,10 +221,8 @@ class Forecast:
         Raises:
             RegimekitError: If level is not strictly between 0 and 1.
         """
-        if not 0 < level < 1:
-            raise RegimekitError(f"level must lie strictly between 0 and 1, got {level!r}.")
-        lower, upper = self._stacked().quantiles([(1 - level) / 2, (1 + level) / 2])
-        return self._scalar(lower[0]), self._scalar(upper[0])
+        lower, upper = self._stacked().interval(level)
+        return self._first(lower), self._first(upper)
 
     def log_density(self, y: ArrayLike) -> Any:
         """Return the log density of an observation.
@@ -282,15 +280,13 @@ class Forecast:
 
     def _stacked(self) -> Forecasts:
         """Return this forecast as a stack of one, without a copy."""
-        stack = Forecasts.__new__(Forecasts)
-        stack.offset = np.array([0, self.share.size])
-        stack.share, stack.location = self.share, self.location
-        stack.spread, stack.dof = self.spread, self.dof
-        stack.outlier = np.array([self.outlier])
-        return stack
+        offset, outlier = np.array([0, self.share.size]), np.array([self.outlier])
+        parts = (self.share, self.location, self.spread, self.dof)
+        return Forecasts(offset, *parts, outlier, normalized=True)
 
-    def _scalar(self, values: Array) -> float | Array:
-        return float(values[0]) if self.dim == 1 else values
+    def _first(self, values: Array) -> float | Array:
+        """Return the entry of a stack of one."""
+        return float(values[0]) if self.dim == 1 else np.asarray(values[0])
 
 
 class Forecasts(Sequence[Forecast]):
@@ -333,7 +329,8 @@ class Forecasts(Sequence[Forecast]):
         normalized: bool = False,
     ) -> None:
         self.offset, self.outlier = offset, outlier
-        self.share, self.location, self.spread, self.dof = np.array(share), location, spread, dof
+        self.share = share if normalized else np.array(share)
+        self.location, self.spread, self.dof = location, spread, dof
         if not normalized:
             normalize_shares(offset, self.share)
 
@@ -346,31 +343,28 @@ class Forecasts(Sequence[Forecast]):
             empty = np.zeros(0)
             parts = (empty, np.zeros((0, 1)), np.zeros((0, 1, 1)), empty)
             return cls(np.zeros(1, np.int64), *parts, outlier=empty)
-        sizes = [forecast.share.size for forecast in forecasts]
-        names = ("share", "location", "spread", "dof")
-        columns = ([getattr(forecast, name) for forecast in forecasts] for name in names)
-        share, location, spread, dof = (np.concatenate(column) for column in columns)
-        return cls(
-            np.concatenate([[0], np.cumsum(sizes)]),
-            share,
-            location,
-            spread,
-            dof,
-            np.array([forecast.outlier for forecast in forecasts]),
-            normalized,
-        )
+        found = cls.joined([forecast._stacked() for forecast in forecasts])
+        if not normalized:
+            normalize_shares(found.offset, found.share)
+        return found
+
+    @classmethod
+    def joined(cls, parts: Sequence[Forecasts]) -> Forecasts:
+        """Return the forecasts of consecutive stacks as one."""
+        sizes = np.concatenate([np.diff(part.offset) for part in parts])
+        names = ("share", "location", "spread", "dof", "outlier")
+        columns = (np.concatenate([getattr(part, name) for part in parts]) for name in names)
+        return cls(np.append(0, np.cumsum(sizes)), *columns, normalized=True)
 
     def rescaled(self, centre: Array, scale: Array) -> Forecasts:
         """Return the forecasts of centre + scale * Y, coordinate by coordinate.
 
         The shares are not normalized again: they keep their bits.
         """
-        stack = Forecasts.__new__(Forecasts)
-        stack.offset, stack.outlier = self.offset, self.outlier
-        stack.share, stack.dof = self.share, self.dof
-        stack.location = centre + scale * self.location
-        stack.spread = self.spread * scale[:, None] * scale
-        return stack
+        location, spread = centre + scale * self.location, self.spread * scale[:, None] * scale
+        return Forecasts(
+            self.offset, self.share, location, spread, self.dof, self.outlier, normalized=True
+        )
 
     def __len__(self) -> int:
         return len(self.offset) - 1

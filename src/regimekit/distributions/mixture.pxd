@@ -1,12 +1,6 @@
 from regimekit.distributions.student_t cimport (
-    fill_log_peaks,
-    log_mixture,
-    log_peak,
-    log_standard,
-    mixture_cdf,
-    mixture_tail,
-    quantile_with_peaks,
-    student_tail,
+    DOF, LOCATION, SCALE, SHARE, fill_log_peaks, log_mixture, log_peak, log_standard,
+    mixture_cdf_pdf, mixture_quantile, mixture_tail, student_tail,
 )
 
 
@@ -18,6 +12,10 @@ cdef class Mixture:
     cdef public double[:, :, ::1] spread
     cdef public double[::1] dof
     cdef void reserve(self, Py_ssize_t capacity) noexcept with gil
+    cdef void put(
+        self, Py_ssize_t at, double share, double[:, ::1] location, double[:, :, ::1] spread,
+        double dof, Py_ssize_t k,
+    ) noexcept nogil
 
 
 cpdef normalize_shares(const Py_ssize_t[:] offset, double[:] share)
@@ -50,9 +48,12 @@ cdef double joint_tail(
     const double[:, :] y, Py_ssize_t row, const double[:] share, const double[:, :] location,
     const double[:, :, :] spread, const double[:] dof, Py_ssize_t start, Py_ssize_t n,
     double[:, ::1] root, double[:, :, ::1] scratch) noexcept nogil
+cdef Py_ssize_t whiten(
+    const double[:, :] y, Py_ssize_t row, const double[:, :] location,
+    const double[:, :, :] spread, Py_ssize_t k, double[:, ::1] root, double[:] white) noexcept nogil
 cdef void conditional_tails(
-    const double[:] y, double share, const double[:] location, const double[:, :] spread,
-    double dof, double[:, ::1] root, double[:, :] out) noexcept nogil
+    const double[:] y, double share, double dof, double[:, ::1] root, double[:, :] out
+) noexcept nogil
 cdef double joint_log_density(
     const double[:, :] y, Py_ssize_t row, const double[:] share, const double[:, :] location,
     const double[:, :, :] spread, const double[:] dof, Py_ssize_t start, Py_ssize_t n,

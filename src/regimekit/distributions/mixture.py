@@ -18,13 +18,17 @@ from cython.cimports.libc.math import exp, expm1, fabs, isinf, isnan, lgamma, lo
 
 if not cython.compiled:
     from regimekit.distributions.student_t import (
+        DOF,
+        LOCATION,
+        SCALE,
+        SHARE,
         fill_log_peaks,
         log_mixture,
         log_peak,
         log_standard,
-        mixture_cdf,
+        mixture_cdf_pdf,
+        mixture_quantile,
         mixture_tail,
-        quantile_with_peaks,
         student_tail,
     )
 
@@ -32,6 +36,7 @@ INF = cython.declare(cython.double, math.inf)
 NAN = cython.declare(cython.double, math.nan)
 LOG_2PI = cython.declare(cython.double, math.log(2 * math.pi))
 PI = cython.declare(cython.double, math.pi)
+PARTS = ("share", "location", "spread", "dof")
 MAX_RESIDUAL = cython.declare(cython.double, 1e150)  # scales; its square is finite
 
 
@@ -65,31 +70,32 @@ class Mixture:
         """Make room for at least `capacity` components; the present ones are kept."""
         if capacity <= self.share.shape[0]:
             return
-        grown = Mixture(self.dim, max(capacity, 2 * self.share.shape[0]))
-        n = self.size
-        np.asarray(grown.share)[:n] = np.asarray(self.share)[:n]
-        np.asarray(grown.location)[:n] = np.asarray(self.location)[:n]
-        np.asarray(grown.spread)[:n] = np.asarray(self.spread)[:n]
-        np.asarray(grown.dof)[:n] = np.asarray(self.dof)[:n]
-        self.share, self.location = grown.share, grown.location
-        self.spread, self.dof = grown.spread, grown.dof
+        capacity = max(capacity, 2 * self.share.shape[0])
+        for name in PARTS:
+            part = np.asarray(getattr(self, name))
+            grown = np.zeros((capacity, *part.shape[1:]))
+            grown[: self.size] = part[: self.size]
+            setattr(self, name, grown)
+
+    def put(self, at, share, location, spread, dof, k):
+        """Write component `at`: its share, and entry k of location (K, d) and spread (K, d, d)."""
+        self.share[at] = share
+        self.dof[at] = dof
+        for i in range(self.dim):
+            self.location[at, i] = location[k, i]
+            for j in range(self.dim):
+                self.spread[at, i, j] = spread[k, i, j]
 
     def components(self):
         """Return copies of share, location, spread and dof, without components of no weight.
 
         The shares are normalized. Components with less than 1e-14 of the total are dropped.
         """
-        n: cython.Py_ssize_t = self.size
-        share = np.asarray(self.share)[:n]
-        total = share.sum()
-        keep = np.flatnonzero(share > 1e-14 * total)
+        share = np.asarray(self.share)[: self.size]
+        keep = np.flatnonzero(share > 1e-14 * share.sum())
         kept = share[keep]
-        return (
-            kept / kept.sum(),
-            np.asarray(self.location)[keep],
-            np.asarray(self.spread)[keep],
-            np.asarray(self.dof)[keep],
-        )
+        rest = (np.asarray(getattr(self, name))[keep] for name in PARTS[1:])
+        return kept / kept.sum(), *rest
 
     def arrays(self, normalize=False, centre=0.0, scale=1.0):
         """Return copies of share (K,), location (K, d), spread (K, d, d) and dof (K,).
@@ -106,9 +112,6 @@ class Mixture:
         shift: cython.double = centre
         factor: cython.double = scale
         total: cython.double = 0.0
-        i: cython.Py_ssize_t
-        j: cython.Py_ssize_t
-        k: cython.Py_ssize_t
         for k in range(n):
             total += self.share[k]
         if not normalize:
@@ -134,7 +137,6 @@ class Mixture:
 def max_components(offset):
     """Return the largest number of components of one mixture, at least 1."""
     width: cython.Py_ssize_t = 1
-    t: cython.Py_ssize_t
     for t in range(offset.shape[0] - 1):
         if offset[t + 1] - offset[t] > width:
             width = offset[t + 1] - offset[t]
@@ -143,8 +145,6 @@ def max_components(offset):
 
 def normalize_shares(offset, share):
     """Divide the shares of each mixture by their sum, in place."""
-    t: cython.Py_ssize_t
-    k: cython.Py_ssize_t
     with cython.nogil:
         for t in range(offset.shape[0] - 1):
             total: cython.double = 0.0
@@ -160,9 +160,6 @@ def fill_moments(offset, share, location, spread, dof, outlier, mean, sd):
     If `outlier[t]` is positive, the last component of mixture t is left out. The standard
     deviation is infinite if a component has two degrees of freedom or fewer.
     """
-    t: cython.Py_ssize_t
-    k: cython.Py_ssize_t
-    j: cython.Py_ssize_t
     with cython.nogil:
         for t in range(offset.shape[0] - 1):
             stop: cython.Py_ssize_t = offset[t + 1] - (1 if outlier[t] > 0.0 else 0)
@@ -201,19 +198,14 @@ def fill_quantiles(level, offset, share, location, spread, dof, out):
         out: (L, T, d) quantiles.
     """
     part: cython.double[:, ::1] = np.empty((5, max_components(offset)))
-    t: cython.Py_ssize_t
-    i: cython.Py_ssize_t
-    j: cython.Py_ssize_t
     with cython.nogil:
         for t in range(offset.shape[0] - 1):
             n: cython.Py_ssize_t = offset[t + 1] - offset[t]
             for j in range(location.shape[1]):
                 load_marginal(share, location, spread, dof, j, offset[t], n, part)
-                fill_log_peaks(part[3], part[4], n)
+                fill_log_peaks(part, n)
                 for i in range(level.shape[0]):
-                    out[i, t, j] = quantile_with_peaks(
-                        level[i], part[0], part[1], part[2], part[3], part[4], n
-                    )
+                    out[i, t, j] = mixture_quantile(level[i], part, n)
 
 
 def fill_cdf(y, offset, share, location, spread, dof, out):
@@ -222,27 +214,23 @@ def fill_cdf(y, offset, share, location, spread, dof, out):
     Row i belongs to mixture i. If there is only one mixture, all rows belong to it.
     """
     part: cython.double[:, ::1] = np.empty((4, max_components(offset)))
-    t: cython.Py_ssize_t
-    i: cython.Py_ssize_t
-    j: cython.Py_ssize_t
     with cython.nogil:
         for j in range(location.shape[1]):
             for i in range(y.shape[0]):
-                t = i if offset.shape[0] > 2 else 0
+                t: cython.Py_ssize_t = i if offset.shape[0] > 2 else 0
                 n: cython.Py_ssize_t = offset[t + 1] - offset[t]
                 if i == 0 or offset.shape[0] > 2:
                     load_marginal(share, location, spread, dof, j, offset[t], n, part)
-                out[i, j] = mixture_cdf(y[i, j], part[0], part[1], part[2], part[3], n)
+                out[i, j] = mixture_cdf_pdf(y[i, j], part, n)[0]
 
 
 def load_marginal(share, location, spread, dof, j, start, n, out):
     """Write share, location, scale and dof of coordinate j to the rows of `out`."""
-    k: cython.Py_ssize_t
     for k in range(n):
-        out[0, k] = share[start + k]
-        out[1, k] = location[start + k, j]
-        out[2, k] = sqrt(spread[start + k, j, j])
-        out[3, k] = dof[start + k]
+        out[SHARE, k] = share[start + k]
+        out[LOCATION, k] = location[start + k, j]
+        out[SCALE, k] = sqrt(spread[start + k, j, j])
+        out[DOF, k] = dof[start + k]
 
 
 def fill_log_densities(y, offset, share, location, spread, dof, out):
@@ -256,11 +244,9 @@ def fill_log_densities(y, offset, share, location, spread, dof, out):
     white: cython.double[::1] = np.empty(d)
     centre = location[:, 0]
     variance = spread[:, 0, 0]
-    t: cython.Py_ssize_t
-    i: cython.Py_ssize_t
     with cython.nogil:
         for i in range(y.shape[0]):
-            t = i if offset.shape[0] > 2 else 0
+            t: cython.Py_ssize_t = i if offset.shape[0] > 2 else 0
             n: cython.Py_ssize_t = offset[t + 1] - offset[t]
             if d == 1:
                 out[i] = log_mixture(y[i, 0], share, centre, variance, dof, n, offset[t])
@@ -281,11 +267,9 @@ def fill_tails(y, offset, share, location, spread, dof, outlier, out):
     root: cython.double[:, ::1] = np.empty((d, d))
     centre = location[:, 0]
     variance = spread[:, 0, 0]
-    t: cython.Py_ssize_t
-    i: cython.Py_ssize_t
     with cython.nogil:
         for i in range(y.shape[0]):
-            t = i if offset.shape[0] > 2 else 0
+            t: cython.Py_ssize_t = i if offset.shape[0] > 2 else 0
             n: cython.Py_ssize_t = offset[t + 1] - offset[t]
             if outlier[t] > 0.0:
                 n -= 1
@@ -307,27 +291,14 @@ def joint_tail(y, row, share, location, spread, dof, start, n, root, scratch):
         scratch: (4, n, d) scratch: log weight of a component before a coordinate, its lower and
             its upper tail, and whitened residuals.
     """
-    d: cython.Py_ssize_t = location.shape[1]
-    k: cython.Py_ssize_t
-    a: cython.Py_ssize_t
     observed: cython.Py_ssize_t = 0
     smallest: cython.double = 1.0
-    for a in range(d):
-        if not isnan(y[row, a]):
-            observed += 1
-    if observed == 0:
-        return NAN
     for k in range(n):
-        conditional_tails(
-            y[row],
-            share[start + k],
-            location[start + k],
-            spread[start + k],
-            dof[start + k],
-            root,
-            scratch[:, k],
-        )
-    for a in range(d):
+        observed = whiten(y, row, location, spread, start + k, root, scratch[3, k])
+        if observed == 0:
+            return NAN
+        conditional_tails(y[row], share[start + k], dof[start + k], root, scratch[:, k])
+    for a in range(location.shape[1]):
         if isnan(y[row, a]):
             continue
         top: cython.double = -INF
@@ -344,54 +315,70 @@ def joint_tail(y, row, share, location, spread, dof, start, n, root, scratch):
     return -expm1(observed * log1p(-smallest)) if smallest < 1.0 else 1.0
 
 
-def conditional_tails(y, share, location, spread, dof, root, out):
-    """Write the tails of each observed coordinate of one component, given those before it.
+def whiten(y, row, location, spread, k, root, white):
+    """Write the residuals of y[row] under component k, whitened by its scale matrix.
 
     Args:
-        y: (d,) values.
-        share, location, spread, dof: of the component.
-        root: (d, d) scratch for the Cholesky factor of the observed block.
-        out: (4, d) log weight before the coordinate, lower tail, upper tail, whitened residual.
+        y, row, location, spread: as for `joint_log_density`.
+        k: the component.
+        root: (d, d) output: Cholesky factor of the observed block.
+        white: (d,) output: whitened residuals of the observed coordinates.
+
+    Returns:
+        The number of observed coordinates.
     """
-    weight: cython.double = log(share) if share > 0.0 else -INF
-    z2: cython.double = 0.0
-    a: cython.Py_ssize_t
-    b: cython.Py_ssize_t
-    c: cython.Py_ssize_t
-    degrees: cython.double = dof
-    for a in range(location.shape[0]):
-        if isnan(y[a]):
+    observed: cython.Py_ssize_t = 0
+    for a in range(location.shape[1]):
+        if isnan(y[row, a]):
             continue
-        value: cython.double = y[a] - location[a]
+        observed += 1
+        value: cython.double = y[row, a] - location[k, a]
         value = min(max(value, -MAX_RESIDUAL), MAX_RESIDUAL)
-        pivot: cython.double = spread[a, a]
+        pivot: cython.double = spread[k, a, a]
         for b in range(a):
-            if isnan(y[b]):
+            if isnan(y[row, b]):
                 continue
-            entry: cython.double = spread[a, b]
+            entry: cython.double = spread[k, a, b]
             for c in range(b):
-                if not isnan(y[c]):
+                if not isnan(y[row, c]):
                     entry -= root[a, c] * root[b, c]
             entry /= root[b, b]
             root[a, b] = entry
             pivot -= entry * entry
-            value -= entry * out[3, b]
+            value -= entry * white[b]
         root[a, a] = sqrt(pivot)
         value /= root[a, a]
-        value = min(max(value, -MAX_RESIDUAL), MAX_RESIDUAL)
-        out[3, a] = value
+        white[a] = min(max(value, -MAX_RESIDUAL), MAX_RESIDUAL)
+    return observed
+
+
+def conditional_tails(y, share, dof, root, out):
+    """Write the tails of each observed coordinate of one component, given those before it.
+
+    Args:
+        y: (d,) values.
+        share, dof: of the component.
+        root: (d, d) from `whiten`.
+        out: (4, d) log weight before the coordinate, lower tail, upper tail, whitened residual;
+            the last is an input.
+    """
+    weight: cython.double = log(share) if share > 0.0 else -INF
+    z2: cython.double = 0.0
+    degrees: cython.double = dof
+    for a in range(y.shape[0]):
+        if isnan(y[a]):
+            continue
         # Given other coordinates, a Student-t has another scale and more degrees of freedom.
         factor: cython.double = 1.0
         if not isinf(dof):
             factor = sqrt((dof + z2) / degrees)
-        z: cython.double = value / factor
-        tail: cython.double
+        z: cython.double = out[3, a] / factor
         tail, _ = student_tail(fabs(z), degrees, log_peak(degrees))
         out[0, a] = weight
         out[1, a] = tail if z < 0.0 else 1.0 - tail
         out[2, a] = 1.0 - tail if z < 0.0 else tail
         weight += log_standard(fabs(z), degrees) - log(root[a, a] * factor)
-        z2 = min(z2 + value * value, MAX_RESIDUAL)
+        z2 = min(z2 + out[3, a] * out[3, a], MAX_RESIDUAL)
         degrees += 1.0
 
 
@@ -401,48 +388,22 @@ def joint_log_density(y, row, share, location, spread, dof, start, n, root, whit
     A Cholesky factor of the observed block is computed for each component: `root` (d, d) and
     `white` (d,) are scratch.
     """
-    d: cython.Py_ssize_t = location.shape[1]
     top: cython.double = -INF
     total: cython.double = 0.0
     whole: cython.double = 0.0
-    k: cython.Py_ssize_t
-    a: cython.Py_ssize_t
-    b: cython.Py_ssize_t
-    c: cython.Py_ssize_t
-    observed: cython.Py_ssize_t = 0
-    for a in range(d):
-        if not isnan(y[row, a]):
-            observed += 1
-    if observed == 0:
-        return NAN
     for k in range(start, start + n):
         if share[k] == 0.0:
             continue
         whole += share[k]
+        observed: cython.Py_ssize_t = whiten(y, row, location, spread, k, root, white)
+        if observed == 0:
+            return NAN
         z2: cython.double = 0.0
         log_scale: cython.double = 0.0
-        for a in range(d):
-            if isnan(y[row, a]):
-                continue
-            value: cython.double = y[row, a] - location[k, a]
-            value = min(max(value, -MAX_RESIDUAL), MAX_RESIDUAL)
-            pivot: cython.double = spread[k, a, a]
-            for b in range(a):
-                if isnan(y[row, b]):
-                    continue
-                entry: cython.double = spread[k, a, b]
-                for c in range(b):
-                    if not isnan(y[row, c]):
-                        entry -= root[a, c] * root[b, c]
-                entry /= root[b, b]
-                root[a, b] = entry
-                pivot -= entry * entry
-                value -= entry * white[b]
-            root[a, a] = sqrt(pivot)
-            value /= root[a, a]
-            white[a] = min(max(value, -MAX_RESIDUAL), MAX_RESIDUAL)
-            z2 += white[a] * white[a]
-            log_scale += log(root[a, a])
+        for a in range(location.shape[1]):
+            if not isnan(y[row, a]):
+                z2 += white[a] * white[a]
+                log_scale += log(root[a, a])
         term: cython.double = log(share[k]) + log_student(z2, log_scale, dof[k], observed)
         if term > top:
             total = total * exp(top - term) + 1.0

@@ -1,3 +1,5 @@
+cdef Py_ssize_t SHARE, LOCATION, SCALE, DOF, PEAK
+
 cpdef double log_peak(double dof) noexcept nogil
 cpdef double log_growth(double z, double dof) noexcept nogil
 cpdef double log_standard(double z, double dof) noexcept nogil
@@ -12,38 +14,20 @@ cpdef double log_mixture(
 cpdef double mixture_tail(
     double y, const double[:] share, const double[:] location, const double[:] spread,
     const double[:] dof, Py_ssize_t n, Py_ssize_t start=*) noexcept nogil
-cpdef (double, double) mixture_cdf_pdf(
-    double x, const double[:] share, const double[:] location, const double[:] scale,
-    const double[:] dof, Py_ssize_t n) noexcept nogil
-cpdef double mixture_cdf(
-    double x, const double[:] share, const double[:] location, const double[:] scale,
-    const double[:] dof, Py_ssize_t n) noexcept nogil
-cpdef double mixture_quantile(
-    double q, const double[:] share, const double[:] location, const double[:] scale,
-    const double[:] dof, double[:] peak, Py_ssize_t n) noexcept nogil
-cdef void fill_log_peaks(const double[:] dof, double[:] peak, Py_ssize_t n) noexcept nogil
-cdef double quantile_with_peaks(
-    double q, const double[:] share, const double[:] location, const double[:] scale,
-    const double[:] dof, const double[:] peak, Py_ssize_t n) noexcept nogil
+cpdef (double, double) mixture_cdf_pdf(double x, double[:, ::1] part, Py_ssize_t n) noexcept nogil
+cpdef void fill_log_peaks(double[:, ::1] part, Py_ssize_t n) noexcept nogil
+cpdef double mixture_quantile(double q, double[:, ::1] part, Py_ssize_t n) noexcept nogil
 cdef (double, double, double) upper_tail(
-    double x, double sign, const double[:] share, const double[:] location,
-    const double[:] scale, const double[:] dof, const double[:] peak, Py_ssize_t n,
-    double far) noexcept nogil
+    double x, double sign, double[:, ::1] part, Py_ssize_t n, double far) noexcept nogil
 cdef (double, double) approximate_tail(
-    double x, double sign, const double[:] share, const double[:] location,
-    const double[:] scale, const double[:] dof, Py_ssize_t n) noexcept nogil
+    double x, double sign, double[:, ::1] part, Py_ssize_t n) noexcept nogil
 cdef double approximate_quantile(
-    double p, double sign, const double[:] share, const double[:] location,
-    const double[:] scale, const double[:] dof, Py_ssize_t n, double low, double start,
+    double p, double sign, double[:, ::1] part, Py_ssize_t n, double low, double start,
     double high) noexcept nogil
 cdef double upper_quantile(
-    double p, double sign, const double[:] share, const double[:] location,
-    const double[:] scale, const double[:] dof, const double[:] peak,
-    Py_ssize_t n) noexcept nogil
+    double p, double sign, double[:, ::1] part, Py_ssize_t n) noexcept nogil
 cdef (double, double, double) bracket(
-    double p, double sign, const double[:] share, const double[:] location,
-    const double[:] scale, const double[:] dof, const double[:] peak,
-    Py_ssize_t n) noexcept nogil
+    double p, double sign, double[:, ::1] part, Py_ssize_t n) noexcept nogil
 cdef double midpoint(double low, double high) noexcept nogil
 cdef double approximate_normal_quantile(double p) noexcept nogil
 cdef double normal_cdf(double u) noexcept nogil

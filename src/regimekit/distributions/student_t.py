@@ -13,9 +13,10 @@ the substitution v^2 = n log(1 + z^2 / n) gives a Gaussian integral, uniformly i
 which is integrated term by term from the power series of H. Few terms are needed for any z,
 there is no cancellation, and far tails keep their relative accuracy.
 
-A mixture of n components is passed as arrays: `share` (probabilities), `location`, `scale` or
-`spread` (scale squared) and `dof` (infinity for a Gaussian component). Components with share 0
-are skipped. Only the first n entries are used.
+A mixture of n components is passed as arrays: `share` (probabilities), `location`, `spread` (scale
+squared) and `dof` (infinity for a Gaussian component), or as the rows SHARE (their sum is 1),
+LOCATION, SCALE, DOF and PEAK of one array `part`. Components with share 0 are skipped. Only the
+first n entries are used.
 """
 
 from __future__ import annotations
@@ -37,6 +38,11 @@ from cython.cimports.libc.math import (
     sqrt,
 )
 
+SHARE = cython.declare(cython.Py_ssize_t, 0)
+LOCATION = cython.declare(cython.Py_ssize_t, 1)
+SCALE = cython.declare(cython.Py_ssize_t, 2)
+DOF = cython.declare(cython.Py_ssize_t, 3)
+PEAK = cython.declare(cython.Py_ssize_t, 4)  # log density of a component at its centre
 INF = cython.declare(cython.double, math.inf)
 NAN = cython.declare(cython.double, math.nan)
 # Degrees of freedom from which the Gaussian integral is used if w is above MIN_INTEGRAL_RATIO.
@@ -207,7 +213,6 @@ def gaussian_integral(v2, dof):
     total: cython.double = 0.0
     scale: cython.double = 1.0
     inverse: cython.double = 1.0 / dof
-    n: cython.Py_ssize_t
     for n in range(SERIES_LENGTH):
         term: cython.double = SERIES[n] * scale * moment
         total += term
@@ -249,7 +254,6 @@ def log_mixture(y, share, location, spread, dof, n, start=0):
     top: cython.double = -INF
     total: cython.double = 0.0
     whole: cython.double = 0.0
-    k: cython.Py_ssize_t
     for k in range(start, start + n):
         if share[k] == 0.0:
             continue
@@ -277,7 +281,6 @@ def mixture_tail(y, share, location, spread, dof, n, start=0):
     below: cython.double = 0.0
     above: cython.double = 0.0
     peak: cython.double = 0.0
-    k: cython.Py_ssize_t
     for k in range(start, start + n):
         # Neighbouring components often have the same degrees of freedom.
         if k == start or dof[k] != dof[k - 1]:
@@ -285,72 +288,52 @@ def mixture_tail(y, share, location, spread, dof, n, start=0):
         if share[k] == 0.0:
             continue
         z: cython.double = standardized(y, location[k], sqrt(spread[k]))
-        tail: cython.double
         tail, _ = student_tail(fabs(z), dof[k], peak)
         below += share[k] * (tail if z < 0.0 else 1.0 - tail)
         above += share[k] * (1.0 - tail if z < 0.0 else tail)
     return min(2.0 * min(below, above) / (below + above), 1.0)
 
 
-def mixture_cdf_pdf(x, share, location, scale, dof, n):
-    """Return P(X <= x) and the density at x of a mixture whose shares sum to one."""
+def mixture_cdf_pdf(x, part, n):
+    """Return P(X <= x) and the density at x of a mixture; NaN if x is NaN."""
     below: cython.double = 0.0
     density: cython.double = 0.0
-    k: cython.Py_ssize_t
     if isnan(x):
         return NAN, NAN
     for k in range(n):
-        if share[k] == 0.0:
+        if part[SHARE, k] == 0.0:
             continue
-        z: cython.double = standardized(x, location[k], scale[k])
-        tail: cython.double
-        height: cython.double
-        tail, height = student_tail(fabs(z), dof[k], log_peak(dof[k]))
-        density += share[k] * (height / scale[k])
-        below += share[k] * (tail if z < 0.0 else 1.0 - tail)
+        z: cython.double = standardized(x, part[LOCATION, k], part[SCALE, k])
+        tail, height = student_tail(fabs(z), part[DOF, k], log_peak(part[DOF, k]))
+        density += part[SHARE, k] * (height / part[SCALE, k])
+        below += part[SHARE, k] * (tail if z < 0.0 else 1.0 - tail)
     return below, density
 
 
-def mixture_cdf(x, share, location, scale, dof, n):
-    """Return P(X <= x) of a mixture whose shares sum to one; NaN if x is NaN."""
-    return mixture_cdf_pdf(x, share, location, scale, dof, n)[0]
+def fill_log_peaks(part, n):
+    """Write `log_peak` of each component to the row PEAK."""
+    for k in range(n):
+        # Neighbouring components often have the same degrees of freedom.
+        if k > 0 and part[DOF, k] == part[DOF, k - 1]:
+            part[PEAK, k] = part[PEAK, k - 1]
+        else:
+            part[PEAK, k] = log_peak(part[DOF, k])
 
 
-def mixture_quantile(q, share, location, scale, dof, peak, n):
+def mixture_quantile(q, part, n):
     """Return the x with P(X <= x) = q, accurate relative to the smaller of q and 1 - q.
 
     Args:
         q: probability, strictly between 0 and 1.
-        share: probabilities of the components, which sum to one.
-        location: centres.
-        scale: scales.
-        dof: degrees of freedom.
-        peak: scratch of at least n values.
+        part: the mixture, after `fill_log_peaks`.
         n: number of components.
     """
-    fill_log_peaks(dof, peak, n)
-    return quantile_with_peaks(q, share, location, scale, dof, peak, n)
-
-
-def fill_log_peaks(dof, peak, n):
-    """Write `log_peak` of each component to `peak`."""
-    k: cython.Py_ssize_t
-    for k in range(n):
-        # Neighbouring components often have the same degrees of freedom.
-        if k > 0 and dof[k] == dof[k - 1]:
-            peak[k] = peak[k - 1]
-        else:
-            peak[k] = log_peak(dof[k])
-
-
-def quantile_with_peaks(q, share, location, scale, dof, peak, n):
-    """Return `mixture_quantile`, given the `log_peak` of each component."""
     if q < 0.5:
-        return -upper_quantile(q, -1.0, share, location, scale, dof, peak, n)
-    return upper_quantile(1.0 - q, 1.0, share, location, scale, dof, peak, n)
+        return -upper_quantile(q, -1.0, part, n)
+    return upper_quantile(1.0 - q, 1.0, part, n)
 
 
-def upper_tail(x, sign, share, location, scale, dof, peak, n, far):
+def upper_tail(x, sign, part, n, far):
     """Return P(X > x), accurate relative to its value, the density at x and its slope.
 
     X is `sign` times the mixture. Gaussian components more than `far` standard deviations away
@@ -359,67 +342,67 @@ def upper_tail(x, sign, share, location, scale, dof, peak, n, far):
     above: cython.double = 0.0
     density: cython.double = 0.0
     slope: cython.double = 0.0
-    k: cython.Py_ssize_t
     for k in range(n):
-        probability: cython.double = share[k]
+        probability: cython.double = part[SHARE, k]
         if probability == 0.0:
             continue
-        z: cython.double = standardized(x, sign * location[k], scale[k])
+        dof: cython.double = part[DOF, k]
+        scale: cython.double = part[SCALE, k]
+        z: cython.double = standardized(x, sign * part[LOCATION, k], scale)
         tail: cython.double = 0.0
         height: cython.double = 0.0
-        if fabs(z) < far or not isinf(dof[k]):
-            tail, height = student_tail(fabs(z), dof[k], peak[k])
-        height = probability * (height / scale[k])
+        if fabs(z) < far or not isinf(dof):
+            tail, height = student_tail(fabs(z), dof, part[PEAK, k])
+        height = probability * (height / scale)
         density += height
         if fabs(z) < MAX_RESIDUAL:
             fall: cython.double = z
-            if not isinf(dof[k]):
-                fall = (dof[k] + 1.0) * (z / (dof[k] + z * z))
-            slope -= height * (fall / scale[k])
+            if not isinf(dof):
+                fall = (dof + 1.0) * (z / (dof + z * z))
+            slope -= height * (fall / scale)
         above += probability * (1.0 - tail if z < 0.0 else tail)
     return above, density, slope
 
 
-def approximate_tail(x, sign, share, location, scale, dof, n):
+def approximate_tail(x, sign, part, n):
     """Return P(X > x) to about 1e-3, and the derivative of 1 minus it."""
     above: cython.double = 0.0
     density: cython.double = 0.0
-    k: cython.Py_ssize_t
     for k in range(n):
-        probability: cython.double = share[k]
+        probability: cython.double = part[SHARE, k]
         if probability == 0.0:
             continue
-        z: cython.double = (x - sign * location[k]) / scale[k]
+        dof: cython.double = part[DOF, k]
+        scale: cython.double = part[SCALE, k]
+        z: cython.double = (x - sign * part[LOCATION, k]) / scale
         u: cython.double = min(fabs(z), MAX_RESIDUAL)
         height: cython.double = 1.0
         tail: cython.double = 0.0
-        if dof[k] <= 2.0:
+        if dof <= 2.0:
             height = sqrt(2.0 + u * u)
             tail = 0.5 - 0.5 * u / height
             height = 1.0 / (height * height * height)
         elif u < 40.0:
-            if dof[k] <= 200.0 and u > 0.0:
+            if dof <= 200.0 and u > 0.0:
                 # As in `t_cdf`.
-                g: cython.double = (dof[k] - 1.5) / ((dof[k] - 1.0) * (dof[k] - 1.0))
-                height = u / ((dof[k] + z * z) * g)
-                u = sqrt(log1p(z * z / dof[k]) / g)
+                g: cython.double = (dof - 1.5) / ((dof - 1.0) * (dof - 1.0))
+                height = u / ((dof + z * z) * g)
+                u = sqrt(log1p(z * z / dof) / g)
                 height /= u
             tail = 1.0 - normal_cdf(u)
             height *= normal_density(u)
         else:
             height = 0.0
-        density += probability * (height / scale[k])
+        density += probability * (height / scale)
         above += probability * (1.0 - tail if z < 0.0 else tail)
     return above, density
 
 
-def approximate_quantile(p, sign, share, location, scale, dof, n, low, start, high):
+def approximate_quantile(p, sign, part, n, low, start, high):
     """Return an x with P(X > x) near p, from a cheap approximation of the tail."""
     x: cython.double = start
-    above: cython.double
-    density: cython.double
     for _ in range(MAX_START_STEPS):
-        above, density = approximate_tail(x, sign, share, location, scale, dof, n)
+        above, density = approximate_tail(x, sign, part, n)
         if above > p:
             low = x
         else:
@@ -436,7 +419,7 @@ def approximate_quantile(p, sign, share, location, scale, dof, n, low, start, hi
     return x
 
 
-def upper_quantile(p, sign, share, location, scale, dof, peak, n):
+def upper_quantile(p, sign, part, n):
     """Return the x with P(X > x) = p <= 1/2 by Halley steps on log P(X > x) within a bracket.
 
     The search begins at a quantile of a cheap approximation, if p is not too small for that. The
@@ -444,22 +427,15 @@ def upper_quantile(p, sign, share, location, scale, dof, peak, n):
     leaves the bracket is replaced by bisection.
     """
     far: cython.double = NEGLIGIBLE_DISTANCE if p > COMMON_PROBABILITY else INF
-    low: cython.double
-    x: cython.double
-    high: cython.double
-    above: cython.double
-    density: cython.double
-    slope: cython.double
     narrowest: cython.double = INF
-    i: cython.Py_ssize_t
     for i in range(n):
-        if share[i] > 0.0 and scale[i] < narrowest:
-            narrowest = scale[i]
-    low, x, high = bracket(p, sign, share, location, scale, dof, peak, n)
+        if part[SHARE, i] > 0.0 and part[SCALE, i] < narrowest:
+            narrowest = part[SCALE, i]
+    low, x, high = bracket(p, sign, part, n)
     if p > COMMON_PROBABILITY:
-        x = approximate_quantile(p, sign, share, location, scale, dof, n, low, x, high)
+        x = approximate_quantile(p, sign, part, n, low, x, high)
     for i in range(MAX_STEPS):
-        above, density, slope = upper_tail(x, sign, share, location, scale, dof, peak, n, far)
+        above, density, slope = upper_tail(x, sign, part, n, far)
         excess: cython.double = (above - p) / p
         if excess > 0.0:
             low = x
@@ -483,10 +459,7 @@ def upper_quantile(p, sign, share, location, scale, dof, peak, n):
                 better = low if better < low else (high if better > high else better)
                 # Where the density is small the step may be long, and end in another component.
                 if fabs(better - x) > MAX_LAST_STEP * narrowest:
-                    reached: cython.double
-                    reached, _, _ = upper_tail(
-                        better, sign, share, location, scale, dof, peak, n, far
-                    )
+                    reached, _, _ = upper_tail(better, sign, part, n, far)
                     if not fabs(reached - p) <= fabs(above - p):
                         # The error of x itself is not known to be small.
                         better = NAN
@@ -517,7 +490,7 @@ def midpoint(low, high):
     return size if high > 0.0 else -size
 
 
-def bracket(p, sign, share, location, scale, dof, peak, n):
+def bracket(p, sign, part, n):
     """Return a lower bound, a start value and an upper bound of the upper p-quantile."""
     normal: cython.double = approximate_normal_quantile(p)
     # Exact for dof = 2, an upper bound for more degrees of freedom.
@@ -529,26 +502,26 @@ def bracket(p, sign, share, location, scale, dof, peak, n):
     start: cython.double = 0.0
     step: cython.double = 0.0
     bounded: cython.bint = True
-    k: cython.Py_ssize_t
     for k in range(n):
-        if share[k] > 0.0:
-            centre: cython.double = sign * location[k]
+        if part[SHARE, k] > 0.0:
+            scale: cython.double = part[SCALE, k]
+            centre: cython.double = sign * part[LOCATION, k]
             if centre < low:
                 low = centre
-            if scale[k] > step:
-                step = scale[k]
-            end: cython.double = centre + scale[k] * (normal if isinf(dof[k]) else student)
+            if scale > step:
+                step = scale
+            end: cython.double = centre + scale * (normal if isinf(part[DOF, k]) else student)
             if end > MAX_FLOAT:
                 end = MAX_FLOAT
             if end > high:
                 high = end
-            first: cython.double = centre + scale[k] * normal
-            start += share[k] * (first if first < MAX_FLOAT else MAX_FLOAT)
-            if dof[k] < 2.0:
+            first: cython.double = centre + scale * normal
+            start += part[SHARE, k] * (first if first < MAX_FLOAT else MAX_FLOAT)
+            if part[DOF, k] < 2.0:
                 bounded = False
     # With fewer than two degrees of freedom the bound above does not hold: search upwards.
     while not bounded and high < MAX_FLOAT:
-        if upper_tail(high, sign, share, location, scale, dof, peak, n, INF)[0] <= p:
+        if upper_tail(high, sign, part, n, INF)[0] <= p:
             break
         low = start = high
         high = min(high + step, MAX_FLOAT)
@@ -576,7 +549,6 @@ def normal_cdf(u):
     cell: cython.Py_ssize_t = cython.cast(cython.Py_ssize_t, u * _CELLS + 0.5)
     d: cython.double = u - cell * (1.0 / 32.0)
     total: cython.double = _NORMAL[cell, 6]
-    k: cython.Py_ssize_t
     for k in range(6):
         total = total * d + _NORMAL[cell, 5 - k]
     return total
@@ -589,7 +561,6 @@ def normal_density(u):
     cell: cython.Py_ssize_t = cython.cast(cython.Py_ssize_t, u * _CELLS + 0.5)
     d: cython.double = u - cell * (1.0 / 32.0)
     total: cython.double = 6.0 * _NORMAL[cell, 6]
-    k: cython.Py_ssize_t
     for k in range(5):
         total = total * d + (5.0 - k) * _NORMAL[cell, 5 - k]
     return total

@@ -1,20 +1,13 @@
 """Algorithm 1 of the paper: the batched online infinite HMM with robust updates (BR-iHMM).
 
-    for each observation                                                           lines 2 to 7
-        predict       every candidate: one-step predictive distribution            line 4
-        learn         every candidate: weight W(y, yhat), Eq. (10), score of the
-                      batch so far, Eq. (12), and WoLF update, Eq. (11)            lines 5, 29
-    at the end of a batch of B observations
-        weigh         log omega += log sum_l P(l | s) exp(score_l)                 line 6
-        resample      if ESS <= tau_ESS, else normalize                            lines 8 to 13
-        assign        draw the regime of the batch from nu, count the transition   lines 15 to 19
-        finalize      the slot of the regime points at what its candidate became   line 29
-        prune         drop the least recently used regime at MAX_STATES            line 20
-        structure     tables M, then alpha, gamma, beta                            lines 21 to 27
-        begin         every row in use starts a candidate of the next batch        line 31
+The particles of an island share the batches (`state`), and all particles that store a regime share
+its row. So lines 4, 5, 6 and 29 are computed once per *candidate*, a row together with the batch so
+far, and the loop over particles, lines 3 to 7, is left with a transition row and a sum. Lines that
+the text computes at the end of a batch, for all of its observations, are computed here while they
+arrive: a forecast is informed by the part of the batch that is known.
 
-Where the text of the paper breaks, a deviation D1 .. D18 is marked at its line; docs/deviations.md
-explains each, and `rule="paper"` switches them off.
+Numbers are those that LaTeX prints. Where the text breaks, a deviation D1 .. D18 is marked at its
+line; docs/deviations.md explains each, and `rule="paper"` switches them off.
 """
 
 from __future__ import annotations
@@ -29,32 +22,36 @@ if not cython.compiled:
 
 
 class Algorithm(BatchUpdate):
-    """One step of Algorithm 1."""
+    """One step of Algorithm 1, and one batch; the lines are methods of the base classes."""
 
     def predict(self, design):
         """Write the mixture `forecast` of the next observation for a design (r, m)."""
         self.emission.observation.set_design(design)
+        # Line 4: the predictive distribution of every candidate, Eqs. (4) and (22) to (24).
         for g in range(self.islands):
             for k in range(self.clock.candidates[g]):
-                self.emission.predict(
-                    g * self.candidates.capacity + k,
-                    self.candidates.row[g * self.candidates.capacity + k],
-                )
+                place: cython.Py_ssize_t = g * self.candidates.capacity + k
+                self.emission.predict(place, self.candidates.row[place])
         self.predicted = True
+        # Deviation D7: the mixture of all candidates given the batch so far; the paper forecasts
+        # the whole batch by the present regime of each particle, Eq. (25) with b R (D8).
+        # Deviation D17: distant regimes that were not visited lately count less.
         self.write_forecast()
 
     def update(self, y, design):
-        """Learn one observation y (d,), NaN meaning missing, with its design (r, m)."""
+        """Learn one observation y (d,), NaN meaning missing, with its design (r, m).
+
+        Deviation D13: lags in the design are those of a cleaned past (`lagged`).
+        """
         reported: cython.Py_ssize_t = self.clock.reported
         remembered: cython.Py_ssize_t = self.clock.n_remembered
-        change: cython.double
         self.ensure_room()
         if not self.predicted or not self.same_design(design):
-            self.predict(design)
+            self.predict(design)  # line 4
         self.predicted = False
         self.emission.observation.set_value(y)
         self.remember(y)
-        change = self.learn()
+        change: cython.double = self.learn()  # lines 5 and 29, for one observation of the batch
         self.settled = 0
         for g in range(self.islands):
             if self.clock.position[g] < self.clock.size[g]:
@@ -64,7 +61,7 @@ class Algorithm(BatchUpdate):
                 self.prior_masses(g, False)
                 change += self.posterior_masses(g) / self.islands
             self.settled = max(self.settled, self.clock.size[g])
-            self.end_batch(g)
+            self.end_batch(g)  # lines 6 to 31
         self.weight = min(max(self.weight, 1.0 / MAX_LENGTH), 1.0)
         self.change_probability = change
         self.regime = self.clock.reported
@@ -74,20 +71,23 @@ class Algorithm(BatchUpdate):
         for g in range(self.islands):
             self.ess += self.clock.ess[g]
         if self.clock.reported != reported or self.clock.n_remembered != remembered:
-            self.note_change()
+            self.note_change()  # Deviation D14: dated to its first observation
 
     def learn(self):
         """Score and update every candidate; set E w^2; return the probability of a change."""
         seen: cython.bint = self.emission.observation.n_seen > 0
         weight: cython.double = 0.0
         change: cython.double = 0.0
-        place: cython.Py_ssize_t
         if seen and self.scoring.kind == CONTAMINATION:
             self.set_outlier_density()
         for g in range(self.islands):
             for k in range(self.clock.candidates[g]):
-                place = g * self.candidates.capacity + k
+                place: cython.Py_ssize_t = g * self.candidates.capacity + k
                 if seen:
+                    # Line 5: the weight W(y, yhat), Eq. (10), under S instead of R (D2). The first
+                    # term of Eq. (12) grows by log N(y; yhat, S / w^2) (D1), given the batch so far
+                    # (D4), without b R (D8). Line 29: the WoLF update, Eqs. (3) and (11), weighted
+                    # in the first batch of a regime too (D3).
                     self.learn_candidate(place)
                 else:
                     self.emission.skip(place)
@@ -101,37 +101,43 @@ class Algorithm(BatchUpdate):
                 weight += self.candidates.mass[place] * self.candidates.weight[place] / self.islands
         self.clock.time += 1
         if seen and self.scoring.kind == CONTAMINATION:
-            self.learn_outlier_rate(min(weight, 1.0))
+            self.learn_outlier_rate(min(weight, 1.0))  # Deviation D18: how long it is remembered
         self.weight = weight
         return change
 
     def end_batch(self, g):
-        """Finish the batch of island g, lines 6 to 30 of Algorithm 1, and begin the next."""
-        first: cython.Py_ssize_t = self.clock.first[g]
-        n: cython.Py_ssize_t = self.clock.first[g + 1] - first
+        """Finish the batch of island g, lines 6 to 31 of Algorithm 1, and begin the next."""
+        n: cython.Py_ssize_t = self.clock.first[g + 1] - self.clock.first[g]
         for k in range(self.clock.candidates[g]):
-            self.emission.time_update(
-                g * self.candidates.capacity + k,
-                self.candidates.row[g * self.candidates.capacity + k],
-            )
+            place: cython.Py_ssize_t = g * self.candidates.capacity + k
+            self.emission.time_update(place, self.candidates.row[place])
         if self.clock.observed[g] > 0 or self.all_opened(g):
-            self.weigh(g)  # line 6
-            if self.settle_weights(g) <= self.settings.ess_threshold * n:  # line 8
-                self.resample(g)  # lines 9, 10
-            self.assign(g)  # lines 15 to 19
+            # Line 6: log nu_l = log P(l | s), Eq. (28), + score_l, Eq. (12), l = 1 .. L + 1, and
+            # omega = omega sum_l nu_l (Deviation D15: line 6 prints no omega on the right).
+            self.weigh(g)
+            ess: cython.double = self.settle_weights(g)  # line 13: omega / sum omega
+            if ess <= self.settings.ess_threshold * n:  # line 8
+                self.resample(g)  # lines 9 and 10, before each particle draws its own regime
+            # Lines 16 to 19: s ~ nu, a new regime splits its stick, Eq. (30), and N counts the
+            # transition, Eq. (29). Eqs. (13) and (14): inside a batch kappa is infinite.
+            # Deviation D5: only the transition into the batch is counted. D6: the first leads
+            # from a start row into regime 1.
+            self.assign(g)
             self.count_outliers(g)
-            self.finalize(g)  # line 29
+            self.finalize(g)  # line 29: the slot of s points at what its candidate became
             self.pool.count_owners(self.particles)
             if not self.settings.shared_prior:
-                self.draw_prior_rows(g)  # Deviation D9
-            self.matcher.reconcile()
-            self.prune(g)  # line 20
-            self.structure(g)  # lines 21 to 27
+                self.draw_prior_rows(g)  # Deviation D9: the paper draws mu_0 for every particle
+            self.matcher.reconcile()  # Deviation D12: one label only if coefficients agree
+            self.prune(g)  # line 20, Algorithm "prune"
+            # Lines 21 to 27: tables M, Eq. (31), then alpha, gamma and beta, Eqs. (32) to (37).
+            # Deviation D5: the diagonal of M stays, one sweep per batch instead of B.
+            self.structure(g)
         self.clock.commits[g] += 1
-        self.follow_stream(g)  # Deviation D16
+        self.follow_stream(g)  # Deviation D16: the prior of new regimes follows the stream
         self.pool.count_owners(self.particles)
         self.clock.size[g] = self.settings.schedule.next_size(self.clock.batch_outliers)
-        self.begin_batch(g)  # line 31
+        self.begin_batch(g)  # line 31: t = t + B
         self.matcher.vote()
 
     def note_change(self):

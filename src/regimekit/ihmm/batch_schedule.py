@@ -79,9 +79,8 @@ def probability_of_fewer(a, b, size, limit):
     log_stay: cython.double = log(b / (b + size))
     log_leave: cython.double = log(size / (b + size))
     total: cython.double = 0.0
-    log_p: cython.double
     for k in range(limit):
-        log_p = lgamma(a + k) - lgamma(a) - lgamma(k + 1.0)
+        log_p: cython.double = lgamma(a + k) - lgamma(a) - lgamma(k + 1.0)
         total += exp(log_p + a * log_stay + k * log_leave)
     return total
 

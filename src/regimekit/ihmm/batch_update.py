@@ -44,7 +44,6 @@ class BatchUpdate(WithinBatch):
         """Multiply the weights by the evidence and normalize them; return the ESS (line 13)."""
         first: cython.Py_ssize_t = self.clock.first[g]
         n: cython.Py_ssize_t = self.clock.first[g + 1] - first
-        total: cython.double
         # The sum includes the new regime; the paper's sum to L_t is a slip.
         for i in range(first, first + n):
             if not self.settings.keep_weights and self.clock.observed[g] > 0:
@@ -52,7 +51,7 @@ class BatchUpdate(WithinBatch):
             self.particles.log_weight[i] += logsumexp(
                 self.particles.log_nu[i], 0, self.particles.n_regimes[i] + 1
             )
-        total = logsumexp(self.particles.log_weight, first, n)
+        total: cython.double = logsumexp(self.particles.log_weight, first, n)
         for i in range(first, first + n):
             if total > -INF:
                 self.particles.log_weight[i] -= total
@@ -68,19 +67,14 @@ class BatchUpdate(WithinBatch):
         """
         first: cython.Py_ssize_t = self.clock.first[g]
         n: cython.Py_ssize_t = self.clock.first[g + 1] - first
-        widest: cython.Py_ssize_t = 0
         self.resampler.draw(self.particles.log_weight, first, n, self.random)
-        for i in range(first, first + n):
-            widest = max(widest, self.particles.n_regimes[i])
-        self.resampler.copy_integer_columns(self.particles.slots, first, n, widest + 1)
-        self.resampler.copy_float_columns(self.particles.log_beta, first, n, widest + 1)
-        self.resampler.copy_integer_columns(self.particles.start, first, n, widest)
-        self.resampler.copy_float_columns(self.particles.log_nu, first, n, widest + 1)
-        self.resampler.copy_counts(self.particles.counts, first, n, widest)
-        self.resampler.copy_integers(self.particles.current, first, n)
-        self.resampler.copy_integers(self.particles.n_regimes, first, n)
-        self.resampler.copy_floats(self.particles.alpha, first, n)
-        self.resampler.copy_floats(self.particles.gamma, first, n)
+        # Parents ascend, so in this order none is overwritten before its last copy.
+        for i in range(n):
+            if self.resampler.parents[i] > i:
+                self.particles.copy(first + self.resampler.parents[i], first + i)
+        for i in range(n - 1, -1, -1):
+            if self.resampler.parents[i] < i:
+                self.particles.copy(first + self.resampler.parents[i], first + i)
         for i in range(first, first + n):
             self.particles.log_weight[i] = -log(n)
 
@@ -90,13 +84,11 @@ class BatchUpdate(WithinBatch):
         Deviation D5: the transition into the batch is counted once. The paper also counts the
         forced self-transitions inside the batch and removes them again from the tables.
         """
-        n: cython.Py_ssize_t
-        choice: cython.Py_ssize_t
         self.write_lookup(g)
         for i in range(self.clock.first[g], self.clock.first[g + 1]):
-            n = self.particles.n_regimes[i]
+            n: cython.Py_ssize_t = self.particles.n_regimes[i]
             normalize(self.particles.log_nu[i], n + 1, self.shares)
-            choice = draw_index(self.shares, n + 1, self.random.uniform())
+            choice: cython.Py_ssize_t = draw_index(self.shares, n + 1, self.random.uniform())
             self.drawn[i] = self.pool.lookup[self.particles.slots[i, choice]]
             if choice == n:
                 self.particles.slots[i, n + 1] = PRIOR_ROW
@@ -107,15 +99,13 @@ class BatchUpdate(WithinBatch):
         base: cython.Py_ssize_t = g * self.candidates.capacity
         new_label: cython.Py_ssize_t = UNBORN
         free: cython.Py_ssize_t = 1
-        row: cython.Py_ssize_t
-        k: cython.Py_ssize_t
         for k in range(self.clock.candidates[g]):
             self.written[k] = -1
         for i in range(self.clock.first[g], self.clock.first[g + 1]):
             k = self.drawn[i]
             if self.written[k] < 0:
                 free = self.pool.first_free(free)
-                row = self.candidates.row[base + k]
+                row: cython.Py_ssize_t = self.candidates.row[base + k]
                 self.emission.finalize(base + k, row, free)
                 if self.pool.label[row] == UNBORN and new_label == UNBORN:
                     new_label = self.clock.next_label
@@ -126,10 +116,9 @@ class BatchUpdate(WithinBatch):
 
     def prune(self, g):
         """Bring every particle that reached MAX_STATES below it (line 20)."""
-        victim: cython.Py_ssize_t
         for i in range(self.clock.first[g], self.clock.first[g + 1]):
             if self.particles.n_regimes[i] >= self.settings.max_regimes:
-                victim = least_used(
+                victim: cython.Py_ssize_t = least_used(
                     self.particles,
                     i,
                     self.settings.prune_pool,
@@ -164,7 +153,6 @@ class BatchUpdate(WithinBatch):
         never be opened. The prior is a row of its own, because batches of other islands go on from
         the present one.
         """
-        last: cython.Py_ssize_t
         row: cython.Py_ssize_t = PRIOR_ROW
         if not self.settings.follow:
             return
@@ -174,7 +162,7 @@ class BatchUpdate(WithinBatch):
             self.pool.clear(row)
             self.pool.owners[row] = 1
         for i in range(self.clock.first[g], self.clock.first[g + 1]):
-            last = self.particles.n_regimes[i]
+            last: cython.Py_ssize_t = self.particles.n_regimes[i]
             self.particles.slots[i, last] = row
 
     def stream_level(self):
@@ -213,7 +201,6 @@ class BatchUpdate(WithinBatch):
     def begin_batch(self, g):
         """Start a candidate from every row that a particle of the island stores (line 31)."""
         k: cython.Py_ssize_t = 0
-        place: cython.Py_ssize_t
         self.clock.position[g] = 0
         self.clock.observed[g] = 0
         for row in range(self.pool.held.shape[0]):
@@ -223,7 +210,7 @@ class BatchUpdate(WithinBatch):
                 self.pool.held[self.particles.slots[i, l]] = 1
         for row in range(self.pool.held.shape[0]):
             if self.pool.held[row] == 1:
-                place = g * self.candidates.capacity + k
+                place: cython.Py_ssize_t = g * self.candidates.capacity + k
                 self.candidates.row[place] = row
                 self.candidates.score[place] = 0.0
                 self.candidates.weight[place] = 1.0

@@ -28,7 +28,7 @@ MIN_WINDOW = 12  # latest observations that D16 and D17 look at
 
 
 class FilterSettings:
-    """Settings of the filter as its kernels read them.
+    """Settings of one filter as its kernels read them.
 
     Attributes:
         scoring: weight and score of an observation.
@@ -49,37 +49,6 @@ class FilterSettings:
     def __init__(self, **fields):
         for name, value in fields.items():
             setattr(self, name, value)
-
-    def replace(self, **changes):
-        """Return a copy with some fields changed."""
-        fields = {name: getattr(self, name) for name in SETTINGS_FIELDS}
-        return FilterSettings(**(fields | changes))
-
-
-SETTINGS_FIELDS = (
-    "scoring",
-    "schedule",
-    "concentration",
-    "ess_threshold",
-    "max_regimes",
-    "prune_pool",
-    "resampling",
-    "sweeps",
-    "stride",
-    "width",
-    "outlier_prior",
-    "keep_diagonal",
-    "keep_start",
-    "mixture",
-    "one_noise",
-    "shared_prior",
-    "agree",
-    "date_changes",
-    "keep_weights",
-    "follow",
-    "fade",
-    "renew",
-)
 
 
 class FilterState:
@@ -110,10 +79,10 @@ class FilterState:
         if not emission.timeless:
             # The predictive distribution of an earlier time is not stored, so coefficients cannot
             # be compared.
-            self.settings = settings.replace(agree=False)
+            settings.agree = False
         level = emission.prior_level()
         if level is None:  # D16 moves levels
-            self.settings = self.settings.replace(follow=False)
+            settings.follow = False
             level = np.zeros((2, emission.dim))
         self.base, self.reach = level[0], MAX_PRIOR_DISTANCE * level[1]
         self.scoring = emission.scoring
@@ -216,13 +185,11 @@ class FilterState:
     def ensure_room(self):
         """Make room for the batches that end with the next observation."""
         free: cython.Py_ssize_t = -1
-        n: cython.Py_ssize_t
-        drawn: cython.Py_ssize_t
         for g in range(self.islands):
             if self.clock.position[g] + 1 < self.clock.size[g]:
                 continue
-            n = self.clock.first[g + 1] - self.clock.first[g]
-            drawn = 0 if self.settings.shared_prior else n
+            n: cython.Py_ssize_t = self.clock.first[g + 1] - self.clock.first[g]
+            drawn: cython.Py_ssize_t = 0 if self.settings.shared_prior else n
             if 2 * self.clock.candidates[g] + 1 + drawn > self.candidates.capacity:
                 self.grow()
                 return

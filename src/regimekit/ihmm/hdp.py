@@ -55,17 +55,16 @@ class Concentration:
         The tables of each regime are added to `tables`; `customers` is set to their number.
         """
         opened: cython.Py_ssize_t = 0
-        found: cython.Py_ssize_t
-        count: cython.Py_ssize_t
-        share: cython.double
         self.customers = 0
         for k in range(p.n_regimes[i]):
-            count = p.start[i, k] if source == START else p.counts[i, source, k]
+            count: cython.Py_ssize_t = p.start[i, k] if source == START else p.counts[i, source, k]
             if count == 0 or (source == k and not diagonal):
                 continue
             self.customers += count
-            share = p.alpha[i] * exp(p.log_beta[i, k])
-            found = antoniak(count, share, self.sticky if source == k else 0.0, random)
+            share: cython.double = p.alpha[i] * exp(p.log_beta[i, k])
+            found: cython.Py_ssize_t = antoniak(
+                count, share, self.sticky if source == k else 0.0, random
+            )
             self.tables[k] += found
             opened += found
         return opened
@@ -78,16 +77,13 @@ class Concentration:
         """
         n: cython.Py_ssize_t = p.n_regimes[i]
         total: cython.Py_ssize_t = 0
-        opened: cython.Py_ssize_t
         log_u: cython.double = 0.0
         v: cython.double = 0.0
-        bias: cython.double
         alpha: cython.double = p.alpha[i]
-        source: cython.Py_ssize_t
         for k in range(n):
             self.tables[k] = 0
         for source in range(-1, n):
-            opened = self.row_tables(p, i, source, diagonal, random)
+            opened: cython.Py_ssize_t = self.row_tables(p, i, source, diagonal, random)
             total += opened
             if self.customers == 0:
                 continue
@@ -97,7 +93,7 @@ class Concentration:
                     v += 1.0  # Eq. (33), form:sample_v
             else:
                 # With kappa fixed, u ~ Beta(alpha + kappa, n) alone makes alpha conjugate.
-                bias = 0.0 if source == START else self.sticky
+                bias: cython.double = 0.0 if source == START else self.sticky
                 log_u += log_beta_draw(alpha + bias, self.customers, random)
         # Eq. (35), form:sample_alpha
         alpha = random.gamma(self.alpha_shape + total - v, 1.0 / (self.alpha_rate - log_u))
@@ -126,9 +122,8 @@ class Concentration:
     def draw_beta(self, p, i, random):
         """Draw beta ~ Dir(m_.1, .., m_.L, gamma) in logs, Eq. (37), form:sample_beta."""
         n: cython.Py_ssize_t = p.n_regimes[i]
-        shape: cython.double
         for k in range(n + 1):
-            shape = self.tables[k] if k < n else p.gamma[i]
+            shape: cython.double = self.tables[k] if k < n else p.gamma[i]
             p.log_beta[i, k] = log_gamma_draw(shape, random)
         normalize_beta(p, i, n + 1)
 
@@ -140,12 +135,11 @@ def log_transition_row(p, i, sticky):
     alpha: cython.double = p.alpha[i]
     bias: cython.double = 0.0 if s == START else sticky
     total: cython.Py_ssize_t = 0
-    count: cython.double
     for k in range(n):
         total += p.start[i, k] if s == START else p.counts[i, s, k]
     log_norm: cython.double = log(total + alpha + bias)
     for k in range(n + 1):
-        count = 0.0
+        count: cython.double = 0.0
         if k < n:
             count = p.start[i, k] if s == START else p.counts[i, s, k]
         if k == s:
@@ -168,9 +162,8 @@ def count_transition(p, i, choice, random):
     A new regime splits the last stick, Eq. (30). (The paper prints (1 - v) v b for (1 - v) b.)
     """
     n: cython.Py_ssize_t = p.n_regimes[i]
-    log_rest: cython.double
     if choice == n:
-        log_rest = log_stick_rest(p.gamma[i], random)
+        log_rest: cython.double = log_stick_rest(p.gamma[i], random)
         p.log_beta[i, n + 1] = p.log_beta[i, n] + log_rest
         p.log_beta[i, n] += log(-expm1(log_rest))
         p.n_regimes[i] = n + 1
@@ -200,23 +193,19 @@ def antoniak(n, concentration, bias, random):
     seated: cython.Py_ssize_t = 1 if bias == 0.0 else 0
     tables: cython.Py_ssize_t = seated
     total: cython.double = concentration + bias
-    target: cython.double
-    low: cython.Py_ssize_t
-    high: cython.Py_ssize_t
-    middle: cython.Py_ssize_t
     while seated < min(n, SEATED_SINGLY):
         if random.uniform() * (total + seated) < concentration:
             tables += 1
         seated += 1
     while seated < n and concentration > 0.0:
-        target = log(1.0 - random.uniform())
+        target: cython.double = log(1.0 - random.uniform())
         target -= lgamma(total + seated) - lgamma(bias + seated)
         if lgamma(bias + n) - lgamma(total + n) > target:
             break
-        low = seated  # survival(low) > u >= survival(high)
-        high = n
+        low: cython.Py_ssize_t = seated  # survival(low) > u >= survival(high)
+        high: cython.Py_ssize_t = n
         while high - low > 1:
-            middle = (low + high) // 2
+            middle: cython.Py_ssize_t = (low + high) // 2
             if lgamma(bias + middle) - lgamma(total + middle) > target:
                 low = middle
             else:
@@ -228,12 +217,11 @@ def antoniak(n, concentration, bias, random):
 
 def log_gamma_draw(shape, random):
     """Draw the log of a Gamma(shape, 1) variable; small shapes would underflow otherwise."""
-    log_boosted: cython.double
     if shape <= 0.0:
         return -INF
     if shape >= 1.0:
         return log(random.gamma(shape, 1.0))
-    log_boosted = log(random.gamma(shape + 1.0, 1.0))
+    log_boosted: cython.double = log(random.gamma(shape + 1.0, 1.0))
     return log_boosted + log(1.0 - random.uniform()) / shape
 
 
@@ -249,12 +237,11 @@ def normalize_beta(p, i, n):
     """Make the first n log shares of particle i sum to one."""
     top: cython.double = -INF
     total: cython.double = 0.0
-    log_total: cython.double
     for k in range(n):
         top = max(top, p.log_beta[i, k])
     for k in range(n):
         total += exp(p.log_beta[i, k] - top)
-    log_total = top + log(total)
+    log_total: cython.double = top + log(total)
     for k in range(n):
         p.log_beta[i, k] -= log_total
 
@@ -267,14 +254,13 @@ def least_used(p, i, pool, last_seen, visits, taken):
     """
     n: cython.Py_ssize_t = p.n_regimes[i]
     victim: cython.Py_ssize_t = -1
-    least: cython.Py_ssize_t
     for l in range(n):
         taken[l] = 0
         visits[l] = 0
         for k in range(n):
             visits[l] += p.counts[i, l, k]
     for _ in range(min(pool, n - 1)):
-        least = -1
+        least: cython.Py_ssize_t = -1
         for l in range(n):
             if l != p.current[i] and taken[l] == 0:
                 if least < 0 or visits[l] < visits[least]:
@@ -292,7 +278,6 @@ def remove_regime(p, i, victim, keep_start):
     table in the start row.
     """
     n: cython.Py_ssize_t = p.n_regimes[i]
-    entries: cython.Py_ssize_t
     for l in range(n - 1):
         for k in range(n - 1):
             p.counts[i, l, k] = p.counts[
@@ -309,7 +294,7 @@ def remove_regime(p, i, victim, keep_start):
     normalize_beta(p, i, n)
     if keep_start:
         for k in range(n - 1):
-            entries = p.start[i, k]
+            entries: cython.Py_ssize_t = p.start[i, k]
             for l in range(n - 1):
                 if l != k:  # a self-transition is not an entry
                     entries += p.counts[i, l, k]
@@ -321,12 +306,10 @@ def transition_matrix(p, i, sticky, out):
     """Write P(l | s) of particle i among its L regimes and, last, a new one, into (L+1, L+1)."""
     n: cython.Py_ssize_t = p.n_regimes[i]
     alpha: cython.double = p.alpha[i]
-    total: cython.double
-    count: cython.double
     for s in range(n + 1):
-        total = alpha + sticky
+        total: cython.double = alpha + sticky
         for l in range(n + 1):
-            count = p.counts[i, s, l] if s < n and l < n else 0.0
+            count: cython.double = p.counts[i, s, l] if s < n and l < n else 0.0
             total += count
             if s == l:
                 count += sticky

@@ -28,16 +28,15 @@ from regimekit.core.limits import MAX_DIM
 from regimekit.core.maker import json_value
 from regimekit.core.model import Array, Model
 from regimekit.core.recorder import Block
-from regimekit.distributions.forecast import Forecast, Forecasts
+from regimekit.distributions.forecast import Forecast
 from regimekit.ihmm import lagged, snapshots
 from regimekit.ihmm.deviations import read_rule
 from regimekit.ihmm.emissions.base import Emission, EmissionSettings, PythonEmission, Shape
 from regimekit.ihmm.label_matching import KNOWN_SHARE
-from regimekit.ihmm.limits import check_room, check_scales, within_reach
 from regimekit.ihmm.multistep import paths_ahead, rows_ahead
 from regimekit.ihmm.regime_filter import RegimeFilter
 from regimekit.ihmm.reporting import Particle, Reporter
-from regimekit.ihmm.settings import RegimeSettings
+from regimekit.ihmm.settings import RegimeSettings, check_scales
 from regimekit.preprocessing import features as feature_maps
 from regimekit.preprocessing.features import Features
 from regimekit.preprocessing.frames import Row, Table
@@ -120,12 +119,13 @@ class RegimeModel(Model):
             return twin._predict(x)
         if self.engine is None:
             dim = self.dim or 1
-            return self._mixture(self._build(dim, x), LagBuffer(self.features.depth, dim), x)
+            past = LagBuffer(self.features.depth, dim)
+            return lagged.expect(self._build(dim, x), self.features, past, x)
         if self.features.depth:
             self._check_width(self.engine, x)
-            return self._mixture(self.engine, self.past, x)
-        share, location, spread, dof = self.engine.predict_one(self._design(self.engine, x), True)
-        return Forecast(share, location, spread, dof, self.engine.rate())
+            return lagged.expect(self.engine, self.features, self.past, x)
+        parts = self.engine.predict_one(self._design(self.engine, x), True)
+        return Forecast(*parts, self.engine.rate())
 
     def _observe(self, y: Array, x: Row | None) -> tuple[Forecast, Step]:
         block = self._learn(y[None], [x])
@@ -150,8 +150,7 @@ class RegimeModel(Model):
         score, anomaly, change = engine.step(y, design, *units)
         if y.size > 1:
             # The shares as in a run, so that both have the same bits.
-            share, location, spread, dof = engine.forecast.arrays(True)
-            forecast = Forecast(share, location, spread, dof, engine.rate())
+            forecast = Forecast(*engine.forecast.arrays(True), engine.rate())
             score, anomaly = float(forecast.log_density(y)), forecast.anomaly_score(y)
         seen = engine.emission.observation.n_seen > 0
         outlier = seen and engine.weight < self._outlier_weight
@@ -176,8 +175,7 @@ class RegimeModel(Model):
             return self._constant
         self._check_width(engine, x)
         phi = self.features.row(x, engine.clock.time, self.past.values[CLEAN])
-        design = engine.emission.design(within_reach(engine.emission, phi))
-        design = np.ascontiguousarray(design, np.float64)
+        design = np.ascontiguousarray(engine.designs(phi[None])[0], np.float64)
         if self.features.is_constant:
             self._constant = design
         return design
@@ -197,18 +195,10 @@ class RegimeModel(Model):
             self._check_width(engine, row)
         first = int(engine.clock.time)
         out = lagged.observe(engine, self.features, self.past, y, rows, self.doubt)
-        outliers = engine.scoring.is_contamination()  # their component is the last one
-        rate = out.share[out.offset[1:] - 1] if outliers else np.zeros(len(y))
-        forecasts = Forecasts(out.offset, out.share, out.location, out.spread, out.dof, rate)
-        seen = ~np.isnan(y).all(axis=1)
-        outlier = seen & (out.weight < self._outlier_weight)
-        return self.reporter.block(first, y, forecasts, out, out.changes, outlier)
+        outlier = ~np.isnan(y).all(axis=1) & (out.weight < self._outlier_weight)
+        return self.reporter.block(first, y, out, outlier)
 
     # ------------------------------------------------------------------ forecasts
-
-    def _mixture(self, engine: RegimeFilter, past: LagBuffer, x: Row | None) -> Forecast:
-        law = lagged.expect(engine, self.features, past, x)
-        return Forecast.mixture(*law, outlier=engine.rate())
 
     @property
     def doubt(self) -> float:
@@ -222,7 +212,7 @@ class RegimeModel(Model):
         if not self.features.depth:
             return rows_ahead(engine, self.features, rows)
         if len(rows) == 1:
-            return [self._mixture(engine, self.past, rows[0])]
+            return [lagged.expect(engine, self.features, self.past, rows[0])]
         return paths_ahead(engine, self.features, self.past, rows)
 
     # ------------------------------------------------------------------ what it knows
@@ -264,12 +254,11 @@ class RegimeModel(Model):
         p, emission = self.engine.particles, self.engine.emission
         weight = np.exp(np.asarray(p.log_weight))
         weight /= weight.sum()
-        label = np.asarray(self.engine.pool.label)
         found = []
         for i, omega in enumerate(weight.tolist()):
             k, at = int(p.n_regimes[i]), int(p.current[i])
             rows = np.asarray(p.slots)[i, :k]
-            names = [self.reporter.names.get(a, -1) for a in label[rows].tolist()]
+            names = self._ids(i)
             found.append(
                 Particle(
                     weight=omega,
@@ -284,19 +273,22 @@ class RegimeModel(Model):
             )
         return found
 
+    def _ids(self, i: int) -> list[int]:
+        """Return the id of each regime of particle i; -1 where it has not been reported."""
+        assert self.engine is not None
+        p, label = self.engine.particles, np.asarray(self.engine.pool.label)
+        own = label[np.asarray(p.slots)[i, : p.n_regimes[i]]].tolist()
+        return [self.reporter.names.get(a, -1) for a in own]
+
     def transitions(self) -> Transitions:
         ids = [regime.id for regime in self._regimes()]
         matrix = np.zeros((len(ids), len(ids)))
         weight = np.zeros(len(ids))
         if self.engine is None or not ids:
             return Transitions(ids, matrix)
-        p, identity = self.engine.particles, np.asarray(self.engine.pool.label)
-        names = self.reporter.names
+        p = self.engine.particles
         for i in range(p.alpha.shape[0]):
-            own = [
-                names.get(a, -1)
-                for a in identity[np.asarray(p.slots)[i, : p.n_regimes[i]]].tolist()
-            ]
+            own = self._ids(i)
             at = [(own.index(a), j) for j, a in enumerate(ids) if a in own]
             rows = self.engine.transitions_of(i)
             omega = math.exp(p.log_weight[i])
@@ -332,7 +324,9 @@ class RegimeModel(Model):
             return made if isinstance(made, Emission) else PythonEmission(made)
 
         own = emission(longest, plan.scoring)
-        check_room(own, plan.shared_prior, self.chosen.particles, islands)
+        work = sum(float(np.prod(array.shape[1:])) for array in own.work_state().values())
+        candidates = islands * (2.0 * (1 if plan.shared_prior else self.chosen.particles) + 32)
+        affordable("batch and islands", candidates * (work + 2.0 * shape.dim**2))
         rng = np.random.default_rng(self.chosen.seed)
         return RegimeFilter(
             own,

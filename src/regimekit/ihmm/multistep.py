@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regimekit.distributions.forecast import Forecast
-from regimekit.ihmm.limits import within_reach
 from regimekit.ihmm.regime_filter import RegimeFilter
 from regimekit.preprocessing.features import Features
 from regimekit.preprocessing.frames import Row
@@ -87,7 +86,7 @@ def _from_batch_start(
 
 def _design(engine: RegimeFilter, features: Features, x: Row | None, h: int) -> Array:
     phi = features.row(x, engine.clock.time + h, np.empty((0, engine.emission.dim)))
-    return np.asarray(engine.emission.design(within_reach(engine.emission, phi)))
+    return np.asarray(engine.designs(phi[None])[0])
 
 
 def paths_ahead(
@@ -102,9 +101,9 @@ def paths_ahead(
     for h, x in enumerate(rows):
         if h:
             candidate = _move(engine, matrices, island, candidate, h, rng)
-        phi = within_reach(engine.emission, features.many(x, engine.clock.time + h, pasts))
+        phi = features.many(x, engine.clock.time + h, pasts)
         places = island * engine.candidates.capacity + candidate
-        location, spread, dof = engine.predict_places(places.tolist(), engine.emission.designs(phi))
+        location, spread, dof = engine.predict_places(places.tolist(), engine.designs(phi))
         share = np.full(PATHS, 1.0 / PATHS)
         found.append(_with_outliers(engine, share, location, spread, dof))
         pasts = np.concatenate([pasts[:, 1:], _draw(location, spread, dof, rng)[:, None]], axis=1)

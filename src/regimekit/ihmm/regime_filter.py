@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import cython
 import numpy as np
+from numpy.typing import NDArray
+
+from regimekit.core.covariates import MAX_FEATURE
+from regimekit.distributions.forecast import Forecast, Forecasts
+from regimekit.ihmm.changepoint_dating import Change
 
 if not cython.compiled:
     from regimekit.distributions.mixture import Mixture
@@ -14,21 +20,43 @@ if not cython.compiled:
     from regimekit.ihmm.hdp import transition_matrix
 
 
-class Trace:
-    """Outputs of the filter for a chunk of T observations.
+class Outputs(NamedTuple):
+    """Outputs of the filter for T consecutive observations, (T,) each unless stated.
 
     Attributes:
-        weight: (T,) posterior mean of w^2.
-        change: (T,) posterior probability that the regime has just changed.
-        ess: (T,) effective sample size.
-        regime: (T,) label reported.
-        n_known: (T,) regimes known.
-        probability: (T,) of the regime reported.
-        settled: (T,) size of the largest batch that ended with the observation, or 0.
-        offset: (T + 1,) where the components of each forecast begin.
-        components: the components of all forecasts, one after another.
-        changes: list of Change.
+        weight: posterior mean of w^2.
+        change: posterior probability that the regime has just changed.
+        ess: effective sample size.
+        probability: of the regime reported.
+        regime: label reported.
+        n_known: regimes known.
+        settled: size of the largest batch that ended with the observation, or 0.
+        forecasts: T forecasts, each made before its observation was learnt.
+        changes: the `Change`s of the reported regime.
     """
+
+    weight: NDArray[np.float64]
+    change: NDArray[np.float64]
+    ess: NDArray[np.float64]
+    probability: NDArray[np.float64]
+    regime: NDArray[np.int64]
+    n_known: NDArray[np.int64]
+    settled: NDArray[np.int64]
+    forecasts: Forecasts
+    changes: list[Change]
+
+    @classmethod
+    def joined(cls, parts):
+        """Return consecutive outputs as one."""
+        if len(parts) == 1:
+            return parts[0]
+        *columns, forecasts, changes = zip(*parts, strict=True)
+        columns = [np.concatenate(column) for column in columns]
+        return cls(*columns, Forecasts.joined(forecasts), [one for part in changes for one in part])
+
+
+class Trace:
+    """Room for the outputs of T observations and the components of their forecasts."""
 
     def __init__(self, n, dim):
         self.weight, self.change, self.ess, self.probability = np.zeros((4, n))
@@ -36,6 +64,24 @@ class Trace:
         self.offset = np.zeros(n + 1, np.int64)
         self.components = Mixture(dim, 8 * n + 16)
         self.changes = []
+
+    def outputs(self, n, outliers):
+        """Return the `Outputs` of the first n observations.
+
+        Args:
+            n: number of observations.
+            outliers: whether the last component of each forecast is that of outliers.
+        """
+        offset = np.asarray(self.offset)[: n + 1]
+        share, location, spread, dof = (
+            np.asarray(getattr(self.components, name))[: offset[n]]
+            for name in ("share", "location", "spread", "dof")
+        )
+        rate = share[offset[1:] - 1] if outliers else np.zeros(n)
+        columns = [np.asarray(getattr(self, name))[:n] for name in Outputs._fields[:7]]
+        return Outputs(
+            *columns, Forecasts(offset, share, location, spread, dof, rate), self.changes
+        )
 
 
 class RegimeFilter(Algorithm):
@@ -67,6 +113,17 @@ class RegimeFilter(Algorithm):
                 self.predict(values)
         self.raise_error()
         return self.forecast.arrays(normalize, centre, scale)
+
+    def forecast_for(self, features):
+        """Return the `Forecast` of the next observation, given its features (k,)."""
+        parts = self.predict_one(self.designs(features[None])[0], True)
+        return Forecast(*parts, self.rate())
+
+    def designs(self, features):
+        """Return the designs (T, r, m) of features (T, k), cut to what can be learnt."""
+        limit = self.emission.feature_limit
+        limit = MAX_FEATURE if limit is None else limit
+        return self.emission.designs(np.minimum(np.maximum(features, -limit), limit))
 
     def step(self, y, design, target=None, centre=0.0, scale=1.0):
         """Learn one observation y (d,) with its design (r, m).
@@ -155,8 +212,7 @@ class RegimeFilter(Algorithm):
             stop_below: stop after the first observation whose weight is below this.
 
         Returns:
-            (number of observations learnt, Trace). The forecasts in the trace were made before
-            their observations were learnt.
+            The `Outputs` of the observations learnt.
         """
         values: cython.double[:, ::1] = np.array(y, np.float64, order="C")
         design: cython.double[:, :, ::1] = np.array(designs, np.float64, order="C")
@@ -165,7 +221,7 @@ class RegimeFilter(Algorithm):
         with cython.nogil:
             done = self.loop(values, design, least, trace)
         self.raise_error()
-        return done, trace
+        return trace.outputs(done, self.scoring.is_contamination())
 
     def loop(self, y, designs, stop_below, trace):
         """Run over a chunk; return the number of observations learnt."""
@@ -191,17 +247,18 @@ class RegimeFilter(Algorithm):
         """Append the components of the forecast to the trace."""
         at: cython.Py_ssize_t = trace.offset[t]
         n: cython.Py_ssize_t = self.forecast.size
-        d: cython.Py_ssize_t = self.emission.dim
         trace.components.size = at
         if at + n > trace.components.share.shape[0]:
             trace.components.reserve(at + n)
         for k in range(n):
-            trace.components.share[at + k] = self.forecast.share[k]
-            trace.components.dof[at + k] = self.forecast.dof[k]
-            for i in range(d):
-                trace.components.location[at + k, i] = self.forecast.location[k, i]
-                for j in range(d):
-                    trace.components.spread[at + k, i, j] = self.forecast.spread[k, i, j]
+            trace.components.put(
+                at + k,
+                self.forecast.share[k],
+                self.forecast.location,
+                self.forecast.spread,
+                self.forecast.dof[k],
+                k,
+            )
         trace.offset[t + 1] = at + n
 
     def append_change(self, trace):
@@ -228,10 +285,6 @@ class RegimeFilter(Algorithm):
             a, b = int(self.clock.first[g]), int(self.clock.first[g + 1])
             counts.append(np.unique(slots[a:b][used[a:b]]).size)
         return counts
-
-    def extra_rows(self):
-        """Return how many rows a batch may need beside those of its candidates (D9)."""
-        return 0 if self.settings.shared_prior else self.particles.alpha.shape[0]
 
     def restart_batch(self, g):
         """Start the candidates of the batch under way again."""

@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 
 from regimekit.core.exceptions import SnapshotError
 from regimekit.core.recorder import Block
-from regimekit.distributions.forecast import Forecasts, log_densities
 from regimekit.ihmm.changepoint_dating import Change
-from regimekit.ihmm.lagged import Outputs
+from regimekit.ihmm.regime_filter import Outputs
 from regimekit.results import NO_REGIME, OPENED, OUTLIER, PRUNED, RETURNED, Event
 from regimekit.serialization.validation import Values
 
@@ -67,21 +66,13 @@ class Reporter:
         self.names = {identity: swap.get(name, name) for identity, name in self.names.items()}
         self.regime, self.next_name = kept, max(self.next_name, before.next_name)
 
-    def block(
-        self,
-        first: int,
-        y: Array,
-        forecasts: Forecasts,
-        track: Outputs,
-        changes: list[Change],
-        outlier: NDArray[np.bool_],
-    ) -> Block:
+    def block(self, first: int, y: Array, outputs: Outputs, outlier: NDArray[np.bool_]) -> Block:
         """Return the results of observations `first`, `first` + 1, .."""
         events: list[Event] = []
         regime = np.full(len(y), self.regime, np.int64)
         told = self.regime
         pending = sorted(np.flatnonzero(outlier).tolist())
-        for change in changes:
+        for change in outputs.changes:
             at = change.time - first
             events += [self._outlier(first + t, told) for t in pending if t <= at]
             pending = [t for t in pending if t > at]
@@ -89,16 +80,16 @@ class Reporter:
             regime[at:] = told = self.regime
         events += [self._outlier(first + t, told) for t in pending]
         return Block(
-            forecasts=forecasts,
-            log_score=log_densities(forecasts, y),
-            weight=track.weight,
+            forecasts=outputs.forecasts,
+            log_score=outputs.forecasts.log_density(y),
+            weight=outputs.weight,
             outlier=outlier,
             regime=regime,
-            regime_probability=track.probability,
-            change_probability=track.change,
-            n_regimes=track.known,
-            ess=track.ess,
-            settled=track.settled,
+            regime_probability=outputs.probability,
+            change_probability=outputs.change,
+            n_regimes=outputs.n_known,
+            ess=outputs.ess,
+            settled=outputs.settled,
             events=events,
             first=first,
         )

@@ -23,8 +23,6 @@ class Resampler:
         self.scheme = scheme
         self.points = np.zeros(n)
         self.parents = np.zeros(n, np.int64)
-        self.integers = np.zeros(n, np.int64)
-        self.floats = np.zeros(n)
 
     def draw(self, log_weight, first, n, random):
         """Draw the parents of n particles with normalized weights, in ascending order."""
@@ -58,56 +56,15 @@ class Resampler:
     def sort_points(self, n):
         """Sort the points in place (Shell sort)."""
         gap: cython.Py_ssize_t = n // 2
-        j: cython.Py_ssize_t
-        value: cython.double
         while gap > 0:
             for i in range(gap, n):
-                value = self.points[i]
-                j = i
+                value: cython.double = self.points[i]
+                j: cython.Py_ssize_t = i
                 while j >= gap and self.points[j - gap] > value:
                     self.points[j] = self.points[j - gap]
                     j -= gap
                 self.points[j] = value
             gap //= 2
-
-    def copy_floats(self, array, first, n):
-        """Replace array[first + i] by that of its parent."""
-        for i in range(n):
-            self.floats[i] = array[first + i]
-        for i in range(n):
-            array[first + i] = self.floats[self.parents[i]]
-
-    def copy_integers(self, array, first, n):
-        """Replace array[first + i] by that of its parent."""
-        for i in range(n):
-            self.integers[i] = array[first + i]
-        for i in range(n):
-            array[first + i] = self.integers[self.parents[i]]
-
-    def copy_float_columns(self, array, first, n, width):
-        """Replace the first `width` columns of row first + i by those of its parent."""
-        for l in range(width):
-            for i in range(n):
-                self.floats[i] = array[first + i, l]
-            for i in range(n):
-                array[first + i, l] = self.floats[self.parents[i]]
-
-    def copy_integer_columns(self, array, first, n, width):
-        """Replace the first `width` columns of row first + i by those of its parent."""
-        for l in range(width):
-            for i in range(n):
-                self.integers[i] = array[first + i, l]
-            for i in range(n):
-                array[first + i, l] = self.integers[self.parents[i]]
-
-    def copy_counts(self, counts, first, n, width):
-        """Replace the transition counts of particle first + i by those of its parent."""
-        for l in range(width):
-            for k in range(width):
-                for i in range(n):
-                    self.integers[i] = counts[first + i, l, k]
-                for i in range(n):
-                    counts[first + i, l, k] = self.integers[self.parents[i]]
 
 
 def effective_sample_size(log_weight, first, n):

@@ -8,23 +8,29 @@ and how often transitions are sampled. `RegimeSettings.resolved` fills in what w
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
 
-from regimekit.core.exceptions import RegimekitError, positive, share, unknown, whole
+from regimekit.core.exceptions import RegimekitError, moderate, positive, share, unknown, whole
 from regimekit.core.limits import MAX_ISLANDS, MAX_PARTICLES, MAX_REGIMES, MAX_SWEEPS
 from regimekit.core.maker import Pair, Rules, Terms
 from regimekit.ihmm.batch_schedule import BatchSchedule, read_schedule
 from regimekit.ihmm.deviations import Rule, read_rule, write_rule
+from regimekit.ihmm.emissions.base import EmissionSettings
 from regimekit.ihmm.filter_state import FilterSettings
 from regimekit.ihmm.hdp import Concentration
-from regimekit.ihmm.limits import LARGEST_SCALE, LEAST_SHARE, usable
 from regimekit.ihmm.resampling import SCHEMES
 from regimekit.ihmm.weights import WEIGHTS, PythonScoring, Scoring, weight_code
 
+LEAST_SHARE = 1e-6  # of the particles that are refreshed
+# Of a variance, and of one over it: a residual of 1e100, over the noise and times the prior's
+# spread, moves a coefficient by less than what a row may hold.
+LARGEST_SCALE = 1e50
+_SCALES = {"noise", "prior_mean", "prior_var", "noise_scale"}  # in the units of y or y^2
+_LARGEST_SHAPE = 1e15
 MAX_OUTLIER_RATE = 0.3  # outliers are a minority by definition
 DEFAULT_STICKY = 10.0  # kappa under contamination (docs/models.md)
 DEFAULT_GAMMA_PRIOR = (1.0, 10.0)  # of gamma under contamination: a tenth of the paper's mean
@@ -34,6 +40,26 @@ SWEEP_INTERVAL, SWEEP_INTERVAL_WEIGHTED = 48, 8
 LEAST_OWN_WEIGHT = 1e-100  # of a weight function: the logarithm of its square stays finite
 
 WeightFunction = Callable[[float], float]
+
+
+def usable(argument: str, value: Any, most: float) -> float:
+    """Return `value` as a float from 1 / most to most.
+
+    Larger products with features and residuals would overflow.
+    """
+    number = positive(argument, value)
+    if not 1 / most <= number <= most:
+        raise RegimekitError(f"{argument} must be from {1 / most:g} to {most:g}, got {value!r}.")
+    return number
+
+
+def check_scales(emission: EmissionSettings) -> None:
+    """Raise RegimekitError if a mean or variance of an emission is out of range."""
+    given = {field.name: getattr(emission, field.name) for field in fields(emission)}
+    for scale in sorted(_SCALES & given.keys()):
+        moderate(scale, given[scale], most=LARGEST_SCALE)
+    if "noise_shape" in given:
+        usable("noise_shape", given["noise_shape"], _LARGEST_SHAPE)
 
 
 def setting(default: Any, doc: str) -> Any:
@@ -301,12 +327,3 @@ def log_square(weight: WeightFunction) -> Callable[[float], float]:
         return 2.0 * math.log(max(w, LEAST_OWN_WEIGHT))
 
     return log_weight2
-
-
-def documentation(settings: type, names: Mapping[str, Any] | None = None) -> dict[str, str]:
-    """Return the documentation of the fields of a settings dataclass by name."""
-    return {
-        f.name: f.metadata.get("doc", "")
-        for f in fields(settings)
-        if names is None or f.name in names
-    }

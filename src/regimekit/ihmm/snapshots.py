@@ -318,7 +318,8 @@ def _restore_candidates(filter: RegimeFilter, arrays: Arrays, prior: Named) -> N
     clock, emission = filter.clock, filter.emission
     position, observed = np.array(clock.position), np.array(clock.observed)
     counts = filter.count_candidates()
-    filter.reserve_candidates(2 * int(max(counts)) + 1 + filter.extra_rows())
+    drawn = 0 if filter.settings.shared_prior else filter.particles.alpha.shape[0]  # D9
+    filter.reserve_candidates(2 * int(max(counts)) + 1 + drawn)
     for g in range(filter.islands):
         filter.restart_batch(g)
     np.asarray(clock.position)[:], np.asarray(clock.observed)[:] = position, observed

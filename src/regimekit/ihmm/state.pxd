@@ -9,6 +9,7 @@ cdef class Particles:
     cdef public int64_t[:, ::1] slots, start
     cdef public int64_t[:, :, ::1] counts
     cdef public double[:, ::1] log_beta, log_row, log_nu
+    cdef void copy(self, Py_ssize_t source, Py_ssize_t target) noexcept nogil
 
 
 cdef class RegimePool:

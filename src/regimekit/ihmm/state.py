@@ -67,6 +67,22 @@ class Particles:
             setattr(self, name, new)
         self.log_nu = wide.log_nu
 
+    def copy(self, source, target):
+        """Make particle `target` a copy of another one, except for its weight and `log_row`."""
+        n: cython.Py_ssize_t = self.n_regimes[source]
+        self.n_regimes[target] = n
+        self.current[target] = self.current[source]
+        self.alpha[target] = self.alpha[source]
+        self.gamma[target] = self.gamma[source]
+        for l in range(n + 1):
+            self.slots[target, l] = self.slots[source, l]
+            self.log_beta[target, l] = self.log_beta[source, l]
+            self.log_nu[target, l] = self.log_nu[source, l]
+        for l in range(n):
+            self.start[target, l] = self.start[source, l]
+            for k in range(n):
+                self.counts[target, l, k] = self.counts[source, l, k]
+
 
 class RegimePool:
     """Bookkeeping of the rows of regimes, (capacity,) each.

@@ -246,10 +246,9 @@ def factorize(matrix, seen, n, out_lower):
         out_lower: (d, d) output; its first n rows and columns are written.
     """
     log_det: cython.double = 0.0
-    value: cython.double
     for i in range(n):
         for j in range(i + 1):
-            value = matrix[seen[i], seen[j]]
+            value: cython.double = matrix[seen[i], seen[j]]
             for b in range(j):
                 value -= out_lower[i, b] * out_lower[j, b]
             if i == j:

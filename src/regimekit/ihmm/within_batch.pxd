@@ -18,6 +18,6 @@ cdef class WithinBatch(FilterState):
     cdef double write_fading(self) noexcept nogil
     cdef double fading(self, Py_ssize_t place, Py_ssize_t heaviest) noexcept nogil
     cdef void write_forecast(self) noexcept nogil
-    cdef void write_start_component(
-        self, Py_ssize_t at, Py_ssize_t place, Py_ssize_t g
+    cdef void write_component(
+        self, Py_ssize_t at, double share, Py_ssize_t place, Py_ssize_t g
     ) noexcept nogil

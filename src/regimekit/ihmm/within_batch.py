@@ -65,28 +65,25 @@ class WithinBatch(FilterState):
         distinguish particles.
         """
         base: cython.Py_ssize_t = g * self.candidates.capacity
-        last: cython.Py_ssize_t
-        current: cython.Py_ssize_t
-        place: cython.Py_ssize_t
-        rest: cython.double
-        log_mass: cython.double
         self.write_lookup(g)
         for k in range(self.clock.candidates[g]):
             self.candidates.log_prior[base + k] = -INF
             self.candidates.log_stay[base + k] = -INF
             self.candidates.log_current[base + k] = -INF
         for i in range(self.clock.first[g], self.clock.first[g + 1]):
-            last = self.particles.n_regimes[i]
-            current = self.particles.current[i]
+            last: cython.Py_ssize_t = self.particles.n_regimes[i]
+            current: cython.Py_ssize_t = self.particles.current[i]
             log_transition_row(self.particles, i, self.settings.concentration.sticky)
             if not births and last > 0:
-                rest = logsumexp(self.particles.log_row[i], 0, last)
+                rest: cython.double = logsumexp(self.particles.log_row[i], 0, last)
                 for l in range(last):
                     self.particles.log_row[i, l] -= rest
                 self.particles.log_row[i, last] = -INF
             for l in range(last + 1):
-                place = base + self.pool.lookup[self.particles.slots[i, l]]
-                log_mass = self.particles.log_weight[i] + self.particles.log_row[i, l]
+                place: cython.Py_ssize_t = base + self.pool.lookup[self.particles.slots[i, l]]
+                log_mass: cython.double = (
+                    self.particles.log_weight[i] + self.particles.log_row[i, l]
+                )
                 self.candidates.log_prior[place] = logaddexp(
                     self.candidates.log_prior[place], log_mass
                 )
@@ -105,11 +102,10 @@ class WithinBatch(FilterState):
         """Write the masses of the candidates given the batch so far; return P(change)."""
         n: cython.Py_ssize_t = self.clock.candidates[g]
         base: cython.Py_ssize_t = g * self.candidates.capacity
-        total: cython.double
         stayed: cython.double = 0.0
         for k in range(base, base + n):  # first in logs
             self.candidates.mass[k] = self.candidates.log_prior[k] + self.candidates.score[k]
-        total = logsumexp(self.candidates.mass, base, n)
+        total: cython.double = logsumexp(self.candidates.mass, base, n)
         for k in range(base, base + n):
             if self.candidates.mass[k] > -INF:
                 stayed += exp(self.candidates.log_stay[k] + self.candidates.score[k] - total)
@@ -130,18 +126,16 @@ class WithinBatch(FilterState):
         Candidates count as in the forecast (D17).
         """
         total: cython.double = 0.0
-        place: cython.Py_ssize_t
-        share: cython.double
         for opened in range(2):
             total = 0.0
             for j in range(self.centre.shape[0]):
                 self.centre[j] = 0.0
             for g in range(self.islands):
                 for k in range(self.clock.candidates[g]):
-                    place = g * self.candidates.capacity + k
+                    place: cython.Py_ssize_t = g * self.candidates.capacity + k
                     if opened == 0 and self.pool.label[self.candidates.row[place]] == UNBORN:
                         continue
-                    share = self.candidates.mass[place] * self.candidates.fade[place]
+                    share: cython.double = self.candidates.mass[place] * self.candidates.fade[place]
                     total += share
                     for j in range(self.centre.shape[0]):
                         self.centre[j] += share * self.emission.predictive.location[place, j]
@@ -154,16 +148,13 @@ class WithinBatch(FilterState):
         """Set the density q of outliers at the observation: a Student-t around the forecast."""
         n: cython.Py_ssize_t = self.emission.observation.n_seen
         squared: cython.double = 0.0
-        log_det: cython.double
-        value: cython.double
-        at: cython.Py_ssize_t
         self.write_centre()
-        log_det = factorize(
+        log_det: cython.double = factorize(
             self.outlier_scale, self.emission.observation.seen, n, self.emission.observation.lower
         )
         for i in range(n):
-            at = self.emission.observation.seen[i]
-            value = self.emission.observation.y[at] - self.centre[at]
+            at: cython.Py_ssize_t = self.emission.observation.seen[i]
+            value: cython.double = self.emission.observation.y[at] - self.centre[at]
             value = min(max(value, -MAX_LENGTH), MAX_LENGTH)
             for b in range(i):
                 value -= self.emission.observation.lower[i, b] * self.white[b]
@@ -201,19 +192,17 @@ class WithinBatch(FilterState):
         so its pull on the mean falls as 1 / z. Without that, a regime thousands of standard
         deviations away moves the mean however unlikely a return is.
         """
-        place: cython.Py_ssize_t
-        row: cython.Py_ssize_t
         heaviest: cython.Py_ssize_t = 0
         total: cython.double = 0.0
         for g in range(self.islands):
             for k in range(self.clock.candidates[g]):
-                place = g * self.candidates.capacity + k
+                place: cython.Py_ssize_t = g * self.candidates.capacity + k
                 if self.candidates.mass[place] > self.candidates.mass[heaviest]:
                     heaviest = place
         for g in range(self.islands):
             for k in range(self.clock.candidates[g]):
                 place = g * self.candidates.capacity + k
-                row = self.candidates.row[place]
+                row: cython.Py_ssize_t = self.candidates.row[place]
                 self.candidates.fade[place] = 1.0
                 if self.clock.time - self.pool.last_seen[row] > self.recent_y.shape[0]:
                     self.candidates.fade[place] = self.fading(place, heaviest)
@@ -224,9 +213,8 @@ class WithinBatch(FilterState):
     def fading(self, place, heaviest):
         """Return the share of its mass that a candidate keeps beside the heaviest one."""
         z: cython.double = 0.0
-        scale: cython.double
         for j in range(self.emission.dim):
-            scale = max(
+            scale: cython.double = max(
                 self.emission.predictive.spread[place, j, j],
                 self.emission.predictive.spread[heaviest, j, j],
             )
@@ -250,11 +238,8 @@ class WithinBatch(FilterState):
         (D8, Eq. (25)).
         """
         at: cython.Py_ssize_t = 0
-        place: cython.Py_ssize_t
-        mass: cython.double
         rate: cython.double = 0.0
         kept: cython.double = 1.0
-        d: cython.Py_ssize_t = self.emission.dim
         need: cython.Py_ssize_t = 1
         for g in range(self.islands):
             need += self.clock.candidates[g]
@@ -266,50 +251,50 @@ class WithinBatch(FilterState):
             kept = self.write_fading()
         for g in range(self.islands):
             for k in range(self.clock.candidates[g]):
-                place = g * self.candidates.capacity + k
-                if self.settings.mixture:
-                    mass = self.candidates.mass[place]
-                    if kept < 1.0:
-                        mass *= self.candidates.fade[place] / kept
-                else:
+                place: cython.Py_ssize_t = g * self.candidates.capacity + k
+                mass: cython.double = self.candidates.mass[place]
+                if not self.settings.mixture:
                     mass = exp(self.candidates.log_current[place])
-                if mass <= MIN_SHARE:
-                    continue
-                self.forecast.share[at] = (1.0 - rate) * mass / self.islands
-                if self.settings.mixture:
-                    self.forecast.dof[at] = self.emission.predictive.dof[place]
-                    for i in range(d):
-                        self.forecast.location[at, i] = self.emission.predictive.location[place, i]
-                        for j in range(d):
-                            self.forecast.spread[at, i, j] = self.emission.predictive.spread[
-                                place, i, j
-                            ]
-                else:
-                    self.write_start_component(at, place, g)
-                at += 1
+                elif kept < 1.0:
+                    mass *= self.candidates.fade[place] / kept
+                if mass > MIN_SHARE:
+                    self.write_component(at, (1.0 - rate) * mass / self.islands, place, g)
+                    at += 1
         if rate > 0.0:
             self.write_centre()
             self.forecast.share[at] = rate
             self.forecast.dof[at] = OUTLIER_DOF
-            for i in range(d):
+            for i in range(self.emission.dim):
                 self.forecast.location[at, i] = self.centre[i]
-                for j in range(d):
+                for j in range(self.emission.dim):
                     self.forecast.spread[at, i, j] = self.outlier_scale[i, j]
             at += 1
         self.forecast.size = at
 
-    def write_start_component(self, at, place, g):
-        """Write the predictive distribution of the row at the start of the batch (D7 off)."""
-        extra: cython.double = 0.0
+    def write_component(self, at, share, place, g):
+        """Write the predictive distribution of a candidate; with D7 off that of its row."""
+        if self.settings.mixture:
+            self.forecast.put(
+                at,
+                share,
+                self.emission.predictive.location,
+                self.emission.predictive.spread,
+                self.emission.predictive.dof[place],
+                place,
+            )
+            return
+        self.forecast.put(
+            at,
+            share,
+            self.emission.predictive.start_location,
+            self.emission.predictive.start_spread,
+            self.emission.predictive.start_dof[place],
+            place,
+        )
         if not self.settings.one_noise:  # Deviation D8: one noise term for every step
-            extra = self.clock.position[g]
-        self.forecast.dof[at] = self.emission.predictive.start_dof[place]
-        for i in range(self.emission.dim):
-            self.forecast.location[at, i] = self.emission.predictive.start_location[place, i]
-            for j in range(self.emission.dim):
-                self.forecast.spread[at, i, j] = (
-                    self.emission.predictive.start_spread[place, i, j] + extra * self.noise[i, j]
-                )
+            for i in range(self.emission.dim):
+                for j in range(self.emission.dim):
+                    self.forecast.spread[at, i, j] += self.clock.position[g] * self.noise[i, j]
 
 
 def rate_memory():

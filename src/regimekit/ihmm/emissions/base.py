@@ -151,6 +151,7 @@ class Emission:
 
     Attributes:
         weight: w^2 of the latest update.
+        feature_limit: (k,) features are cut to it, or None.
         need_start: whether the `start_` fields of the predictive distributions are used (D4, D7).
         row_arrays: names of the arrays whose first axis is the row.
         candidate_arrays: names of the arrays whose first axis is the place of a candidate.

@@ -1,7 +1,6 @@
 from libc.stdint cimport int64_t
 
 from regimekit.core.logspace cimport logsumexp
-from regimekit.core.random cimport RandomSource
 from regimekit.ihmm.emissions.base cimport Emission
 from regimekit.ihmm.emissions.particle_cloud cimport KernelSmoother
 from regimekit.ihmm.weights cimport (
@@ -20,23 +19,13 @@ cdef class Garch(Emission):
     cdef public double[:, ::1] log_weight, work_log_weight
     cdef public int64_t[::1] redraws, work_redraws
     cdef double[::1] plain, robust, w2, drive, share
-    cdef void begin(self, Py_ssize_t place, Py_ssize_t row) noexcept nogil
-    cdef void predict(self, Py_ssize_t place, Py_ssize_t row) noexcept nogil
     cdef (double, double) match_moments(
         self, Py_ssize_t place, double[:, ::1] log_weight, Py_ssize_t at
     ) noexcept nogil
-    cdef double update(self, Py_ssize_t place, Py_ssize_t row, bint fresh) noexcept nogil
     cdef void assess(self, Py_ssize_t place, double y) noexcept nogil
     cdef void advance(self, Py_ssize_t place) noexcept nogil
-    cdef void skip(self, Py_ssize_t place) noexcept nogil
-    cdef void time_update(self, Py_ssize_t place, Py_ssize_t row) noexcept nogil
-    cdef void finalize(self, Py_ssize_t place, Py_ssize_t row, Py_ssize_t into) noexcept nogil
     cdef void read_points(self, Py_ssize_t row) noexcept nogil
     cdef void write_points(self, double[:, ::1] points, Py_ssize_t row) noexcept nogil
-    cdef void draw_prior(
-        self, Py_ssize_t prior, Py_ssize_t row, RandomSource random
-    ) noexcept nogil
-    cdef double coefficient_distance(self, Py_ssize_t a, Py_ssize_t b) noexcept nogil
     cdef (double, double) long_run(self, Py_ssize_t row) noexcept nogil
 
 

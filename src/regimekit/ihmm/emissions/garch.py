@@ -43,6 +43,7 @@ from cython.cimports.libc.math import exp, fabs, log, sqrt
 
 from regimekit.core.exceptions import RegimekitError, SnapshotError, positive, whole
 from regimekit.ihmm.emissions.base import EmissionSettings
+from regimekit.ihmm.emissions.matrices import read_pair
 from regimekit.ihmm.emissions.particle_cloud import quasi_normal_points
 from regimekit.ihmm.weights import OUTLIER_SCALE
 
@@ -116,14 +117,14 @@ class GarchSettings(EmissionSettings):
 
     def coordinates(self):
         """Return prior centre (3,) and spread (3,) of the first three coordinates of x."""
-        level, level_sd = read_pair("variance_prior", self.variance_prior)
+        level, level_sd = read_pair("variance_prior", self.variance_prior, "(median, spread)")
         if not 1e-200 < level < 1e200:
             raise RegimekitError(
                 f"variance_prior must have a median between 1e-200 and 1e200, got {level}."
             )
         pairs = [(math.log(level), level_sd)]
         for name in ("persistence_prior", "reaction_prior"):
-            median, sd = read_pair(name, getattr(self, name))
+            median, sd = read_pair(name, getattr(self, name), "(median, spread)")
             if median >= 1:
                 raise RegimekitError(f"{name} must have its median between 0 and 1, got {median}.")
             pairs.append((math.log(median / (1.0 - median)), sd))
@@ -204,12 +205,11 @@ class Garch(Emission):
         """
         mean: cython.double = 0.0
         squares: cython.double = 0.0
-        excess: cython.double
         for j in range(self.size):
             self.share[j] = exp(log_weight[at, j])
             mean += self.share[j] * self.work_variance[place, j]
         for j in range(self.size):
-            excess = self.work_variance[place, j] / mean - 1.0
+            excess: cython.double = self.work_variance[place, j] / mean - 1.0
             squares += self.share[j] * (excess * excess)
         dof: cython.double = 4.0 + 2.0 / squares if squares > 1e-6 else INF
         return mean * (1.0 - 2.0 / dof), dof
@@ -249,14 +249,10 @@ class Garch(Emission):
 
     def assess(self, place, y):
         """Write, for each point, its two log likelihoods, w^2, and what y^2 / sigma^2 counts as."""
-        z: cython.double
-        base: cython.double
-        log_w2: cython.double
-        w2: cython.double
         log_kappa: cython.double = 0.5 * log(self.score_scale)
         for j in range(self.size):
-            z = min(fabs(y) / sqrt(self.work_variance[place, j]), MAX_LENGTH)
-            base = -HALF_LOG_2PI - 0.5 * log(self.work_variance[place, j])
+            z: cython.double = min(fabs(y) / sqrt(self.work_variance[place, j]), MAX_LENGTH)
+            base: cython.double = -HALF_LOG_2PI - 0.5 * log(self.work_variance[place, j])
             self.plain[j] = base - 0.5 * z * z
             if self.scoring.kind == CONTAMINATION:
                 score, r = self.scoring.judge_contamination(self.plain[j])
@@ -264,8 +260,8 @@ class Garch(Emission):
                 self.w2[j] = r
                 self.drive[j] = r * z * z + (1.0 - r) if r > 0.0 else 1.0
                 continue
-            log_w2 = log_weight2(self.scoring.kind, z, self.scoring.threshold)
-            w2 = exp(log_w2) if log_w2 < 0.0 else 1.0
+            log_w2: cython.double = log_weight2(self.scoring.kind, z, self.scoring.threshold)
+            w2: cython.double = exp(log_w2) if log_w2 < 0.0 else 1.0
             self.robust[j] = base - log_kappa + 0.5 * (log_w2 - w2 * z * z / self.score_scale)
             self.drive[j] = self.drive_scale * w2 * z * z
             self.w2[j] = w2
@@ -275,14 +271,14 @@ class Garch(Emission):
 
     def advance(self, place):
         """Advance the variance of every point by its recursion, with `drive` for y^2 / sigma^2."""
-        growth: cython.double
-        ahead: cython.double
         for j in range(self.size):
-            growth = (
+            growth: cython.double = (
                 self.work_parameters[place, j, 1] * self.drive[j]
                 + self.work_parameters[place, j, 2]
             )
-            ahead = self.work_parameters[place, j, 0] + growth * self.work_variance[place, j]
+            ahead: cython.double = (
+                self.work_parameters[place, j, 0] + growth * self.work_variance[place, j]
+            )
             self.work_variance[place, j] = min(max(ahead, MIN_VARIANCE), MAX_VARIANCE)
 
     def skip(self, place):
@@ -312,13 +308,10 @@ class Garch(Emission):
 
     def read_points(self, row):
         """Write the coordinates x of the points of a row to the smoother."""
-        a: cython.double
-        b: cython.double
-        rest: cython.double
         for j in range(self.size):
-            a = self.parameters[row, j, 1]
-            b = self.parameters[row, j, 2]
-            rest = 1.0 - a - b
+            a: cython.double = self.parameters[row, j, 1]
+            b: cython.double = self.parameters[row, j, 2]
+            rest: cython.double = 1.0 - a - b
             self.smoother.points[j, 0] = log(self.parameters[row, j, 0] / rest)
             self.smoother.points[j, 1] = log((a + b) / rest)
             self.smoother.points[j, 2] = log(a / b)
@@ -326,13 +319,12 @@ class Garch(Emission):
 
     def write_points(self, points, row):
         """Write the points of a row from coordinates x, limited so that a + b stays below 1."""
-        level: cython.double
-        rest: cython.double
-        reaction: cython.double
         for j in range(self.size):
-            level = exp(self.centre + limited(points[j, 0] - self.centre, MAX_LEVEL_SHIFT))
-            rest = 1.0 / (1.0 + exp(limited(points[j, 1], MAX_LOGIT)))
-            reaction = 1.0 / (1.0 + exp(-limited(points[j, 2], MAX_LOGIT)))
+            level: cython.double = exp(
+                self.centre + limited(points[j, 0] - self.centre, MAX_LEVEL_SHIFT)
+            )
+            rest: cython.double = 1.0 / (1.0 + exp(limited(points[j, 1], MAX_LOGIT)))
+            reaction: cython.double = 1.0 / (1.0 + exp(-limited(points[j, 2], MAX_LOGIT)))
             self.parameters[row, j, 0] = level * rest
             self.parameters[row, j, 1] = (1.0 - rest) * reaction
             self.parameters[row, j, 2] = (1.0 - rest) * (1.0 - reaction)
@@ -340,10 +332,9 @@ class Garch(Emission):
 
     def draw_prior(self, prior, row, random):
         # The whole cloud is shifted by one draw from the prior.
-        shift: cython.double
         self.read_points(prior)
         for a in range(3):
-            shift = self.spread[a] * random.normal()
+            shift: cython.double = self.spread[a] * random.normal()
             for j in range(self.size):
                 self.smoother.points[j, a] += shift
                 if a == 0:
@@ -363,11 +354,9 @@ class Garch(Emission):
         """Return mean and variance over the points of log omega / (1 - a - b)."""
         mean: cython.double = 0.0
         square: cython.double = 0.0
-        level: cython.double
-        share: cython.double
         for j in range(self.size):
-            share = 1.0 - self.parameters[row, j, 1] - self.parameters[row, j, 2]
-            level = log(self.parameters[row, j, 0] / share)
+            share: cython.double = 1.0 - self.parameters[row, j, 1] - self.parameters[row, j, 2]
+            level: cython.double = log(self.parameters[row, j, 0] / share)
             share = exp(self.log_weight[row, j])
             mean += share * level
             square += share * level * level
@@ -431,19 +420,3 @@ def correction(scoring):
     score = slope @ (w2 * z**2) / max(slope.sum(), MIN_VARIANCE)
     drive = density[learnt > 0].sum() / max(learnt @ z**2, MIN_VARIANCE)
     return max(float(score), MIN_SCORE_SCALE), float(drive)
-
-
-def read_pair(argument, value):
-    """Return (median, spread), both positive and finite.
-
-    Raises:
-        RegimekitError: If the value is not such a pair.
-    """
-    try:
-        median, spread = value
-    except (TypeError, ValueError):
-        raise RegimekitError(f"{argument} must be (median, spread), got {value!r}.") from None
-    pair = positive(argument, median), positive(argument, spread)
-    if math.isinf(max(pair)):
-        raise RegimekitError(f"{argument} must be finite, got {value!r}.")
-    return pair

@@ -1,4 +1,4 @@
-"""A batch of scalar observations of a linear regression, learnt without touching its matrix.
+"""Linear regressions of the regimes, learnt a batch at a time without touching their matrices.
 
 A row stores coefficients theta ~ N(mu, A A'). Inside a batch, each scalar y = f' theta + e with
 noise variance R multiplies the root A by one factor (Potter's formula),
@@ -18,10 +18,19 @@ import cython
 import numpy as np
 from cython.cimports.libc.math import log, sqrt
 
+from regimekit.core.covariates import MAX_FEATURE
+from regimekit.ihmm.emissions.base import stretched
+from regimekit.ihmm.emissions.matrices import check_roots
+
+if not cython.compiled:
+    from regimekit.ihmm.emissions.base import Emission
+
 # Residuals beyond this are cut to it: their squares still fit a float.
 MAX_RESIDUAL = cython.declare(cython.double, 1e100)
-# From this many coefficients on, slicing a row is cheaper than indexing its entries.
+# From this many coefficients on, sums over slices in several parts are quicker than over indices.
 WIDE = cython.declare(cython.Py_ssize_t, 12)
+# Noise scales that a feature may move a forecast by before anything is learnt.
+MAX_MOVE = 1e12
 N_COVARIANCES = cython.declare(cython.Py_ssize_t, 16)
 
 
@@ -58,11 +67,7 @@ class Steps:
     def resize(self, islands, capacity):
         """Make room for `capacity` candidates of each island; the present ones are kept."""
         for name in ("u", "shrink", "gain", "taken", "raw", "ahead", "passed", "design"):
-            array = np.asarray(getattr(self, name))
-            per_island = array.reshape(islands, -1, *array.shape[1:])
-            longer = np.zeros((islands, capacity, *array.shape[1:]), array.dtype)
-            longer[:, : per_island.shape[1]] = per_island
-            setattr(self, name, longer.reshape(islands * capacity, *array.shape[1:]))
+            setattr(self, name, stretched(np.asarray(getattr(self, name)), islands, capacity))
 
     def begin(self, place):
         """Start a candidate without steps."""
@@ -80,14 +85,13 @@ class Steps:
     def project(self, place, j, root, row, design):
         """Write raw = ahead = root' f for row j of the design, so that f' A A' f = raw' raw."""
         m: cython.Py_ssize_t = design.shape[1]
-        f: cython.double
         for b in range(m):
             self.raw[place, j, b] = 0.0
         if m >= WIDE:
             add_rows(design, j, root, row, self.raw, place)
         else:
             for a in range(m):
-                f = design[j, a]
+                f: cython.double = design[j, a]
                 if f == 0.0:
                     continue
                 for b in range(m):
@@ -97,111 +101,53 @@ class Steps:
 
     def pass_through(self, place, first, v, moved):
         """Pass v = A' f through the steps from `first` on, in place; add f' (mu moved) to moved."""
-        along: cython.double
         for b in range(first, self.taken[place]):
-            along = self.dot_step(place, b, v)
-            for j in range(moved.shape[0]):
-                moved[j] += self.gain[place, b, j] * along
-            along *= self.shrink[place, b]
-            if v.shape[0] < WIDE:
-                for a in range(v.shape[0]):
-                    v[a] -= along * self.u[place, b, a]
-            else:
-                add_scaled(-along, self.u[place, b], v)
+            u: cython.double[::1] = self.u[place, b]
+            along: cython.double = dot(u, v)
+            for s in range(moved.shape[0]):
+                moved[s] += self.gain[place, b, s] * along
+            add_scaled(-along * self.shrink[place, b], u, v)
 
-    def advance(self, place, j, location, at):
+    def advance(self, place, j, location):
         """Pass row j of `ahead` through the latest steps; add f' (mu moved) to location.
 
-        The part of set s of the coefficients is added to location[place, at + s].
+        The part of set s of the coefficients is added to location[place, j + s].
         """
         m: cython.Py_ssize_t = self.ahead.shape[2]
         sets: cython.Py_ssize_t = self.gain.shape[2]
-        along: cython.double
         if m >= WIDE:
-            self.pass_through(
-                place, self.passed[place], self.ahead[place, j], location[place, at : at + sets]
-            )
+            moved: cython.double[::1] = location[place, j : j + sets]
+            self.pass_through(place, self.passed[place], self.ahead[place, j], moved)
             return
         for b in range(self.passed[place], self.taken[place]):
-            along = self.dot_ahead(place, b, j)
+            along: cython.double = self.dot_ahead(place, b, j)
             for s in range(sets):
-                location[place, at + s] += self.gain[place, b, s] * along
+                location[place, j + s] += self.gain[place, b, s] * along
             along *= self.shrink[place, b]
             for a in range(m):
                 self.ahead[place, j, a] -= along * self.u[place, b, a]
 
-    def add_ahead(self, place, noise):
-        """Learn one scalar whose A' f is row 0 of `ahead`. Return the gain."""
-        gain: cython.double = 1.0 / (self.product(place, 0, 0) + noise)
-        b: cython.Py_ssize_t = self.taken[place]
-        for a in range(self.ahead.shape[2]):
-            self.u[place, b, a] = self.ahead[place, 0, a]
-        self.shrink[place, b] = gain / (1.0 + sqrt(gain * noise))
-        self.taken[place] = b + 1
-        return gain
-
-    # Short sums over indices: passing a memoryview to a function copies 200 bytes. Four running
-    # sums as in `dot`, so that both give the same bits.
-
     def dot_ahead(self, place, step, j):
         """Return u' ahead[j] for a step."""
-        n: cython.Py_ssize_t = self.u.shape[2]
-        if n >= WIDE:
+        if self.u.shape[2] >= WIDE:
             return dot(self.u[place, step], self.ahead[place, j])
-        whole: cython.Py_ssize_t = n - n % 4
-        a: cython.double = 0.0
-        b: cython.double = 0.0
-        c: cython.double = 0.0
-        d: cython.double = 0.0
-        i: cython.Py_ssize_t
-        for i in range(0, whole, 4):
-            a += self.u[place, step, i] * self.ahead[place, j, i]
-            b += self.u[place, step, i + 1] * self.ahead[place, j, i + 1]
-            c += self.u[place, step, i + 2] * self.ahead[place, j, i + 2]
-            d += self.u[place, step, i + 3] * self.ahead[place, j, i + 3]
-        for i in range(whole, n):
-            a += self.u[place, step, i] * self.ahead[place, j, i]
-        return (a + b) + (c + d)
+        total: cython.double = 0.0
+        for a in range(self.u.shape[2]):
+            total += self.u[place, step, a] * self.ahead[place, j, a]
+        return total
 
     def product(self, place, j, k):
         """Return ahead[j]' ahead[k]."""
-        n: cython.Py_ssize_t = self.ahead.shape[2]
-        if n >= WIDE:
+        if self.ahead.shape[2] >= WIDE:
             return dot(self.ahead[place, j], self.ahead[place, k])
-        whole: cython.Py_ssize_t = n - n % 4
-        a: cython.double = 0.0
-        b: cython.double = 0.0
-        c: cython.double = 0.0
-        d: cython.double = 0.0
-        i: cython.Py_ssize_t
-        for i in range(0, whole, 4):
-            a += self.ahead[place, j, i] * self.ahead[place, k, i]
-            b += self.ahead[place, j, i + 1] * self.ahead[place, k, i + 1]
-            c += self.ahead[place, j, i + 2] * self.ahead[place, k, i + 2]
-            d += self.ahead[place, j, i + 3] * self.ahead[place, k, i + 3]
-        for i in range(whole, n):
-            a += self.ahead[place, j, i] * self.ahead[place, k, i]
-        return (a + b) + (c + d)
+        total: cython.double = 0.0
+        for a in range(self.ahead.shape[2]):
+            total += self.ahead[place, j, a] * self.ahead[place, k, a]
+        return total
 
-    def dot_step(self, place, step, v):
-        """Return u'v for a step."""
-        if v.shape[0] >= WIDE:
-            return dot(self.u[place, step], v)
-        n: cython.Py_ssize_t = v.shape[0]
-        whole: cython.Py_ssize_t = n - n % 4
-        a: cython.double = 0.0
-        b: cython.double = 0.0
-        c: cython.double = 0.0
-        d: cython.double = 0.0
-        i: cython.Py_ssize_t
-        for i in range(0, whole, 4):
-            a += self.u[place, step, i] * v[i]
-            b += self.u[place, step, i + 1] * v[i + 1]
-            c += self.u[place, step, i + 2] * v[i + 2]
-            d += self.u[place, step, i + 3] * v[i + 3]
-        for i in range(whole, n):
-            a += self.u[place, step, i] * v[i]
-        return (a + b) + (c + d)
+    def add_ahead(self, place, noise):
+        """Learn one scalar whose A' f is row 0 of `ahead`. Return the gain."""
+        return self.add(place, self.ahead[place, 0], noise)
 
     def add(self, place, v, noise):
         """Learn one scalar with noise variance `noise`; v is its present A' f. Return the gain."""
@@ -220,23 +166,19 @@ class Steps:
     def apply(self, place, row, into, mean, root):
         """Write means (c, m) and root of row `into`: those of `row` after the steps."""
         m: cython.Py_ssize_t = root.shape[1]
-        along: cython.double
         for j in range(mean.shape[1]):
             for a in range(m):
                 mean[into, j, a] = mean[row, j, a]
         for a in range(m):
+            line: cython.double[::1] = root[into, a]
             for b in range(m):
-                root[into, a, b] = root[row, a, b]
+                line[b] = root[row, a, b]
             for s in range(self.taken[place]):
-                along = self.dot_step(place, s, root[into, a])
+                u: cython.double[::1] = self.u[place, s]
+                along: cython.double = dot(u, line)
                 for j in range(mean.shape[1]):
                     mean[into, j, a] += along * self.gain[place, s, j]
-                along *= self.shrink[place, s]
-                if m < WIDE:
-                    for b in range(m):
-                        root[into, a, b] -= along * self.u[place, s, b]
-                else:
-                    add_scaled(-along, self.u[place, s], root[into, a])
+                add_scaled(-along * self.shrink[place, s], u, line)
 
 
 class RowCovariances:
@@ -293,7 +235,9 @@ class RowCovariances:
         if self.latest == taken:
             self.latest = (self.latest + 1) % N_COVARIANCES
         self.owner[self.latest] = row
-        transpose(root, row, self.lines)
+        for i in range(self.lines.shape[0]):
+            for k in range(self.lines.shape[0]):
+                self.lines[k, i] = root[row, i, k]
         write_covariance(self.lines, self.covariance[self.latest])
         return self.latest
 
@@ -309,6 +253,164 @@ class RowCovariances:
         return squared_mahalanobis(self.total, gap)
 
 
+class LinearEmission(Emission):
+    """Base of emissions y = F theta + e, whose rows store theta ~ N(mu, v A A').
+
+    The coefficients are c sets of m that share the root A. v is 1 where the noise variance is
+    known, else that of the noise.
+
+    Args:
+        shape, scoring: see `Emission`.
+        rows: number r of rows of the design.
+        prior_mean: (c, m) mean of a new regime.
+        prior_var: (m, m) its covariance, in units of v.
+        longest: largest number of steps of a batch.
+
+    Attributes:
+        mean: (R, c, m) mu of each row.
+        root: (R, m, m) A of each row.
+        steps: what candidates have learnt.
+    """
+
+    def __init__(self, shape, scoring, rows, prior_mean, prior_var, longest):
+        sets, m = prior_mean.shape
+        Emission.__init__(self, shape, scoring, (rows, m))
+        self.prior_mean = prior_mean
+        self.prior_root = np.ascontiguousarray(np.linalg.cholesky(prior_var), np.float64)
+        self.mean, self.root = np.zeros((0, sets, m)), np.zeros((0, m, m))
+        self.row_arrays = ("mean", "root")
+        self.steps = Steps(longest, sets, rows, m)
+        self.covariances, self.gap = RowCovariances(m), np.zeros(m)
+
+    # ------------------------------------------------------------------ kernels
+
+    def begin(self, place, row):
+        self.steps.begin(place)
+
+    def write_location(self, place, row):
+        """Write the locations F mu of a candidate and its row; return whether anything changed.
+
+        What was computed for the same design before is continued.
+        """
+        if self.steps.starts(place, self.observation.number):
+            for j in range(self.observation.design.shape[0]):
+                self.steps.project(place, j, self.root, row, self.observation.design)
+                for s in range(self.mean.shape[1]):
+                    fitted: cython.double = dot(self.observation.design[j], self.mean[row, s])
+                    self.predictive.location[place, j + s] = fitted
+                    self.predictive.start_location[place, j + s] = fitted
+        elif self.steps.passed[place] == self.steps.taken[place]:
+            return False
+        for j in range(self.observation.design.shape[0]):
+            self.steps.advance(place, j, self.predictive.location)
+        self.steps.passed[place] = self.steps.taken[place]
+        return True
+
+    def finalize(self, place, row, into):
+        self.steps.apply(place, row, into, self.mean, self.root)
+        self.covariances.forget(into)
+
+    def copy_root(self, prior, row):
+        """Copy the root of row `prior` to a row whose mean is written as well."""
+        self.covariances.forget(row)
+        for a in range(self.root.shape[1]):
+            for b in range(self.root.shape[1]):
+                self.root[row, a, b] = self.root[prior, a, b]
+
+    def draw_prior(self, prior, row, random):
+        # Deviation D9: the paper draws mu_k0 ~ N(mu0, I_m), whatever Sigma0.
+        self.copy_root(prior, row)
+        for s in range(self.mean.shape[1]):
+            for a in range(self.mean.shape[2]):
+                self.mean[row, s, a] = self.mean[prior, s, a] + random.normal()
+
+    def shift_prior(self, prior, row, level):
+        m: cython.Py_ssize_t = self.mean.shape[2]
+        self.copy_root(prior, row)
+        for s in range(self.mean.shape[1]):
+            for a in range(m):
+                self.mean[row, s, a] = level[s * m + a]
+
+    def noise_variance(self, row, s):
+        """Return v of set s of the coefficients of a row."""
+        return 1.0
+
+    def squared_noise_gap(self, a, b, s):
+        """Return the squared standardized distance between the log noise variances of two rows."""
+        return 0.0
+
+    def coefficient_distance(self, a, b):
+        farthest: cython.double = 0.0
+        self.covariances.write_variance(self.root, a)
+        self.covariances.write_variance(self.root, b)
+        for s in range(self.mean.shape[1]):
+            noise_a: cython.double = self.noise_variance(a, s)
+            noise_b: cython.double = self.noise_variance(b, s)
+            farthest = max(farthest, self.squared_noise_gap(a, b, s))
+            for j in range(self.mean.shape[2]):
+                variance: cython.double = noise_a * self.covariances.variance[a, j]
+                variance += noise_b * self.covariances.variance[b, j]
+                gap: cython.double = self.mean[a, s, j] - self.mean[b, s, j]
+                farthest = max(farthest, gap * gap / variance)
+        # What chance explains: the largest of n standard normal distances is about this.
+        chance: cython.double = sqrt(2.0 * log(self.mean.shape[1] * self.mean.shape[2]))
+        return max(0.0, sqrt(farthest) - chance)
+
+    def joint_distance(self, a, b):
+        farthest: cython.double = 0.0
+        m: cython.Py_ssize_t = self.mean.shape[2]
+        for s in range(self.mean.shape[1]):
+            for j in range(m):
+                self.gap[j] = self.mean[a, s, j] - self.mean[b, s, j]
+            squared: cython.double = self.covariances.squared_distance(
+                self.root, a, self.noise_variance(a, s), b, self.noise_variance(b, s), self.gap
+            )
+            farthest = max(farthest, squared)
+        return max(0.0, sqrt(farthest) - sqrt(self.mean.shape[1] * m - 1))
+
+    # ------------------------------------------------------------------ memory, description
+
+    def resize_rows(self, capacity):
+        Emission.resize_rows(self, capacity)
+        self.covariances.resize(capacity)
+
+    def share_rows(self, other):
+        Emission.share_rows(self, other)
+        self.covariances.resize(self.root.shape[0])
+
+    def resize_candidates(self, islands, capacity):
+        Emission.resize_candidates(self, islands, capacity)
+        self.steps.resize(islands, capacity)
+
+    def work_state(self):
+        return {n: np.asarray(getattr(self.steps, n)) for n in ("u", "shrink", "gain", "taken")}
+
+    def most_steps(self):
+        return self.steps.u.shape[1]
+
+    def limit_features(self, noise):
+        """Set where features are cut, so that learning one cannot make a covariance singular.
+
+        A feature that the prior spread of its coefficient takes MAX_MOVE noise scales away shrinks
+        that spread by as much in one step; 1e16 are more than a float can distinguish from a
+        singular covariance, for good.
+
+        Args:
+            noise: the smallest noise variance, in units of v.
+        """
+        spread = np.sqrt((self.prior_root**2).sum(axis=1)).reshape(-1, self.shape.width)
+        limit = MAX_MOVE * np.sqrt(noise) / spread.max(axis=0)
+        self.feature_limit = np.minimum(limit, MAX_FEATURE)
+
+    def write_prior(self, row):
+        self.covariances.forget(row)
+        np.asarray(self.mean)[row] = self.prior_mean
+        np.asarray(self.root)[row] = self.prior_root
+
+    def check_rows(self, live):
+        check_roots(np.asarray(self.root)[live])
+
+
 def add_rows(design, j, root, row, out, place):
     """Add f_a times line a of the root of a row to out[place, j], for all a in their order.
 
@@ -316,17 +418,11 @@ def add_rows(design, j, root, row, out, place):
     """
     m: cython.Py_ssize_t = design.shape[1]
     whole: cython.Py_ssize_t = m - m % 4
-    a: cython.Py_ssize_t
-    b: cython.Py_ssize_t
-    f: cython.double
-    f1: cython.double
-    f2: cython.double
-    f3: cython.double
     for a in range(0, whole, 4):
-        f = design[j, a]
-        f1 = design[j, a + 1]
-        f2 = design[j, a + 2]
-        f3 = design[j, a + 3]
+        f: cython.double = design[j, a]
+        f1: cython.double = design[j, a + 1]
+        f2: cython.double = design[j, a + 2]
+        f3: cython.double = design[j, a + 3]
         for b in range(m):
             out[place, j, b] = (
                 ((out[place, j, b] + f * root[row, a, b]) + f1 * root[row, a + 1, b])
@@ -345,14 +441,13 @@ def add_scaled(factor, x, out):
 
 
 def dot(u, v):
-    """Return u'v in four running sums, which the processor adds up side by side."""
+    """Return u'v; from WIDE on in four running sums, which the processor adds side by side."""
     n: cython.Py_ssize_t = u.shape[0]
-    whole: cython.Py_ssize_t = n - n % 4
+    whole: cython.Py_ssize_t = n - n % 4 if n >= WIDE else 0
     a: cython.double = 0.0
     b: cython.double = 0.0
     c: cython.double = 0.0
     d: cython.double = 0.0
-    i: cython.Py_ssize_t
     for i in range(0, whole, 4):
         a += u[i] * v[i]
         b += u[i + 1] * v[i + 1]
@@ -372,23 +467,6 @@ def bounded(residual):
     return min(max(residual, -MAX_RESIDUAL), MAX_RESIDUAL)
 
 
-def beyond_chance(squared, n):
-    """Return how far the largest of n standardized distances exceeds what chance explains."""
-    return max(0.0, sqrt(squared) - sqrt(2.0 * log(n)))
-
-
-def beyond_chance_jointly(squared, n):
-    """Return the same for the distance along the worst direction in n dimensions."""
-    return max(0.0, sqrt(squared) - sqrt(n - 1))
-
-
-def transpose(root, row, out):
-    """Write the transposed root of a row to `out`."""
-    for i in range(out.shape[0]):
-        for k in range(out.shape[0]):
-            out[k, i] = root[row, i, k]
-
-
 def write_covariance(lines, out):
     """Write the upper triangle of A A' to `out`, given `lines` = A'.
 
@@ -396,21 +474,14 @@ def write_covariance(lines, out):
     """
     m: cython.Py_ssize_t = out.shape[0]
     whole: cython.Py_ssize_t = m - m % 4
-    i: cython.Py_ssize_t
-    j: cython.Py_ssize_t
-    k: cython.Py_ssize_t
-    f: cython.double
-    f1: cython.double
-    f2: cython.double
-    f3: cython.double
     for i in range(m):
         for j in range(i, m):
             out[i, j] = 0.0
         for k in range(0, whole, 4):
-            f = lines[k, i]
-            f1 = lines[k + 1, i]
-            f2 = lines[k + 2, i]
-            f3 = lines[k + 3, i]
+            f: cython.double = lines[k, i]
+            f1: cython.double = lines[k + 1, i]
+            f2: cython.double = lines[k + 2, i]
+            f3: cython.double = lines[k + 3, i]
             for j in range(i, m):
                 out[i, j] += (f * lines[k, j] + f1 * lines[k + 1, j]) + (
                     f2 * lines[k + 2, j] + f3 * lines[k + 3, j]
@@ -428,20 +499,15 @@ def squared_mahalanobis(covariance, gap):
     the variances. Directions whose variance was lost to rounding are left out.
     """
     m: cython.Py_ssize_t = gap.shape[0]
-    i: cython.Py_ssize_t
-    j: cython.Py_ssize_t
-    k: cython.Py_ssize_t
     total: cython.double = 0.0
-    pivot: cython.double
-    factor: cython.double
     for i in range(1, m):
         covariance[i, 0] = covariance[i, i]
     for k in range(m):
-        pivot = covariance[k, k]
+        pivot: cython.double = covariance[k, k]
         if k > 0 and not pivot > 1e-12 * covariance[k, 0]:
             continue
         pivot = 1.0 / sqrt(pivot)
-        factor = gap[k] * pivot
+        factor: cython.double = gap[k] * pivot
         total += factor * factor
         for j in range(k + 1, m):
             covariance[k, j] *= pivot

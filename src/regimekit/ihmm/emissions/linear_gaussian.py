@@ -19,23 +19,12 @@ import cython
 import numpy as np
 from cython.cimports.libc.math import fabs, log, sqrt
 
-from regimekit.core.exceptions import RegimekitError, numbers
-from regimekit.ihmm.emissions.matrices import check_roots, read_covariance, read_vector
+from regimekit.ihmm.emissions.base import EmissionSettings
+from regimekit.ihmm.emissions.matrices import check_prior, read_covariance, read_dim, read_vector
 
 if not cython.compiled:
-    from regimekit.ihmm.emissions.base import Emission
-    from regimekit.ihmm.emissions.linear import (
-        WIDE,
-        RowCovariances,
-        Steps,
-        beyond_chance,
-        beyond_chance_jointly,
-        bounded,
-        dot,
-    )
+    from regimekit.ihmm.emissions.linear import LinearEmission, bounded, dot
     from regimekit.ihmm.weights import MAX_LENGTH, factorize, log_normal
-
-from regimekit.ihmm.emissions.base import EmissionSettings
 
 
 @dataclass(frozen=True)
@@ -64,22 +53,14 @@ class GaussianSettings(EmissionSettings):
         return LinearGaussian(shape, self, scoring, longest)
 
     def dim_hint(self):
-        noise = numbers("noise", self.noise)
-        if noise.ndim == 0:
-            return None
-        if noise.ndim != 2:
-            raise RegimekitError(f"noise must be a number or a (d, d) matrix, got {self.noise!r}.")
-        return int(noise.shape[0])
+        return read_dim("noise", self.noise)
 
     def check(self):
         read_covariance("noise", self.noise, self.dim_hint() or 1)
-        for name, read in (("prior_mean", read_vector), ("prior_var", read_covariance)):
-            value = getattr(self, name)
-            given = numbers(name, value)
-            read(name, given, given.shape[0] if given.ndim else 1)
+        check_prior(self)
 
 
-class LinearGaussian(Emission):
+class LinearGaussian(LinearEmission):
     """Emission y ~ N(F theta, R) with theta ~ N(mu0, Sigma0) in every regime.
 
     Args:
@@ -91,80 +72,35 @@ class LinearGaussian(Emission):
 
     def __init__(self, shape, settings, scoring, longest):
         d, m = shape.dim, shape.coefficients
-        Emission.__init__(self, shape, scoring, (d, m))
+        mean = read_vector("prior_mean", settings.prior_mean, m)[None]
+        prior_var = read_covariance("prior_var", settings.prior_var, m)
+        LinearEmission.__init__(self, shape, scoring, d, mean, prior_var, longest * d)
         noise = read_covariance("noise", settings.noise, d)
         self.noise = np.ascontiguousarray(noise, np.float64)
-        self.prior_mean = read_vector("prior_mean", settings.prior_mean, m)
-        prior_var = read_covariance("prior_var", settings.prior_var, m)
-        self.prior_root = np.ascontiguousarray(np.linalg.cholesky(prior_var), np.float64)
-        self.mean = np.zeros((0, 1, m))
-        self.root = np.zeros((0, m, m))
-        self.steps = Steps(longest * d, 1, d, m)
-        self.row_arrays = ("mean", "root")
+        self.limit_features(np.linalg.eigvalsh(noise).min())
         self.residual, self.lines = np.zeros(d), np.zeros((d, m))
         self.scratch, self.moved = np.zeros(m), np.zeros(1)
-        self.covariances = RowCovariances(m)
 
     # ------------------------------------------------------------------ kernels
 
-    def begin(self, place, row):
-        self.steps.begin(place)
-
     def predict(self, place, row):
-        # N(F mu, F Sigma F' + R); what was computed for the same design before is continued.
-        fitted: cython.double
-        if self.steps.starts(place, self.observation.number):
-            for j in range(self.observation.design.shape[0]):
-                self.steps.project(place, j, self.root, row, self.observation.design)
-                fitted = self.fit(row, j)
-                self.predictive.location[place, j] = fitted
-                self.predictive.start_location[place, j] = fitted
-        elif self.steps.passed[place] == self.steps.taken[place]:
-            return
-        if self.steps.passed[place] < self.steps.taken[place]:
-            for j in range(self.observation.design.shape[0]):
-                self.steps.advance(place, j, self.predictive.location, j)
-            self.steps.passed[place] = self.steps.taken[place]
-        self.write_spread(place)
-
-    def fit(self, row, j):
-        """Return f' mu of a row for row j of the design, in the order of `dot`."""
-        n: cython.Py_ssize_t = self.mean.shape[2]
-        if n >= WIDE:
-            return dot(self.observation.design[j], self.mean[row, 0])
-        whole: cython.Py_ssize_t = n - n % 4
-        a: cython.double = 0.0
-        b: cython.double = 0.0
-        c: cython.double = 0.0
-        d: cython.double = 0.0
-        i: cython.Py_ssize_t
-        for i in range(0, whole, 4):
-            a += self.observation.design[j, i] * self.mean[row, 0, i]
-            b += self.observation.design[j, i + 1] * self.mean[row, 0, i + 1]
-            c += self.observation.design[j, i + 2] * self.mean[row, 0, i + 2]
-            d += self.observation.design[j, i + 3] * self.mean[row, 0, i + 3]
-        for i in range(whole, n):
-            a += self.observation.design[j, i] * self.mean[row, 0, i]
-        return (a + b) + (c + d)
+        # N(F mu, F Sigma F' + R)
+        if self.write_location(place, row):
+            self.write_spread(place)
 
     def write_spread(self, place):
         """Write F Sigma F' + R of a candidate and, if it is needed, of its row."""
-        for i in range(self.noise.shape[0]):
+        with_start: cython.bint = self.need_start or not self.scoring.sequential
+        for i in range(self.dim):
             for j in range(i + 1):
-                self.predictive.spread[place, i, j] = self.noise[i, j] + self.steps.product(
-                    place, i, j
-                )
-                self.predictive.spread[place, j, i] = self.predictive.spread[place, i, j]
-        if self.scoring.sequential and not self.need_start:
-            return
-        for i in range(self.noise.shape[0]):
-            for j in range(i + 1):
-                self.predictive.start_spread[place, i, j] = self.noise[i, j] + dot(
-                    self.steps.raw[place, i], self.steps.raw[place, j]
-                )
-                self.predictive.start_spread[place, j, i] = self.predictive.start_spread[
-                    place, i, j
-                ]
+                covariance: cython.double = self.noise[i, j] + self.steps.product(place, i, j)
+                self.predictive.spread[place, i, j] = covariance
+                self.predictive.spread[place, j, i] = covariance
+                if with_start:
+                    covariance = dot(self.steps.raw[place, i], self.steps.raw[place, j])
+                    covariance += self.noise[i, j]
+                    self.predictive.start_spread[place, i, j] = covariance
+                    self.predictive.start_spread[place, j, i] = covariance
 
     def update(self, place, row, fresh):
         if self.dim == 1:
@@ -231,12 +167,10 @@ class LinearGaussian(Emission):
     def whiten(self, place, at_start):
         """Write residuals and A' F' of the observed coordinates, whitened by R."""
         n: cython.Py_ssize_t = self.observation.n_seen
-        at: cython.Py_ssize_t
-        location: cython.double
         for j in range(n):
-            at = self.observation.seen[j]
+            at: cython.Py_ssize_t = self.observation.seen[j]
             if at_start:
-                location = self.predictive.start_location[place, at]
+                location: cython.double = self.predictive.start_location[place, at]
             else:
                 location = self.predictive.location[place, at]
             self.residual[j] = min(max(self.observation.y[at], -MAX_LENGTH), MAX_LENGTH) - location
@@ -263,112 +197,37 @@ class LinearGaussian(Emission):
         first: cython.Py_ssize_t = self.steps.taken[place]
         squared: cython.double = 0.0
         log_det: cython.double = 0.0
-        left: cython.double
-        variance: cython.double
-        length: cython.double
-        gain: cython.double
         for j in range(n):
             for a in range(self.lines.shape[1]):
                 self.scratch[a] = self.lines[j, a]
             self.moved[0] = 0.0
             self.steps.pass_through(place, first, self.scratch, self.moved)
-            left = self.residual[j] - self.moved[0]
-            variance = unit + dot(self.scratch, self.scratch)
-            length = min(fabs(left) / sqrt(variance), MAX_LENGTH / n)
+            left: cython.double = self.residual[j] - self.moved[0]
+            variance: cython.double = unit + dot(self.scratch, self.scratch)
+            length: cython.double = min(fabs(left) / sqrt(variance), MAX_LENGTH / n)
             squared += length * length
             log_det += 0.5 * log(variance)
-            gain = self.steps.add(place, self.scratch, unit)
+            gain: cython.double = self.steps.add(place, self.scratch, unit)
             self.steps.move(place, 0, gain * bounded(left))
         return min(sqrt(squared), MAX_LENGTH), log_det
 
     def learn_lines(self, place, noise):
         """Learn the whitened coordinates one by one."""
         first: cython.Py_ssize_t = self.steps.taken[place]
-        left: cython.double
-        gain: cython.double
         for j in range(self.observation.n_seen):
             self.moved[0] = 0.0
             self.steps.pass_through(place, first, self.lines[j], self.moved)
-            left = bounded(self.residual[j] - self.moved[0])
-            gain = self.steps.add(place, self.lines[j], noise)
+            left: cython.double = bounded(self.residual[j] - self.moved[0])
+            gain: cython.double = self.steps.add(place, self.lines[j], noise)
             self.steps.move(place, 0, gain * left)
 
-    def finalize(self, place, row, into):
-        self.steps.apply(place, row, into, self.mean, self.root)
-        self.covariances.forget(into)
-
-    def draw_prior(self, prior, row, random):
-        # Deviation D9: the paper draws mu_k0 ~ N(mu0, I_m), whatever Sigma0.
-        m: cython.Py_ssize_t = self.mean.shape[2]
-        self.covariances.forget(row)
-        for a in range(m):
-            self.mean[row, 0, a] = self.mean[prior, 0, a]
-            for b in range(m):
-                self.root[row, a, b] = self.root[prior, a, b]
-        for a in range(m):
-            self.mean[row, 0, a] += random.normal()
-
-    def shift_prior(self, prior, row, level):
-        m: cython.Py_ssize_t = self.mean.shape[2]
-        self.covariances.forget(row)
-        for a in range(m):
-            self.mean[row, 0, a] = level[a]
-            for b in range(m):
-                self.root[row, a, b] = self.root[prior, a, b]
-
-    def coefficient_distance(self, a, b):
-        farthest: cython.double = 0.0
-        variance: cython.double
-        gap: cython.double
-        m: cython.Py_ssize_t = self.mean.shape[2]
-        self.covariances.write_variance(self.root, a)
-        self.covariances.write_variance(self.root, b)
-        for j in range(m):
-            variance = self.covariances.variance[a, j] + self.covariances.variance[b, j]
-            gap = self.mean[a, 0, j] - self.mean[b, 0, j]
-            farthest = max(farthest, gap * gap / variance)
-        return beyond_chance(farthest, m)
-
-    def joint_distance(self, a, b):
-        m: cython.Py_ssize_t = self.mean.shape[2]
-        for i in range(m):
-            self.scratch[i] = self.mean[a, 0, i] - self.mean[b, 0, i]
-        squared: cython.double = self.covariances.squared_distance(
-            self.root, a, 1.0, b, 1.0, self.scratch
-        )
-        return beyond_chance_jointly(squared, m)
-
-    # ------------------------------------------------------------------ memory, description
-
-    def resize_rows(self, capacity):
-        Emission.resize_rows(self, capacity)
-        self.covariances.resize(capacity)
-
-    def share_rows(self, other):
-        Emission.share_rows(self, other)
-        self.covariances.resize(self.root.shape[0])
-
-    def resize_candidates(self, islands, capacity):
-        Emission.resize_candidates(self, islands, capacity)
-        self.steps.resize(islands, capacity)
-
-    def work_state(self):
-        arrays = {n: np.asarray(getattr(self.steps, n)) for n in ("u", "shrink", "gain", "taken")}
-        return arrays
-
-    def most_steps(self):
-        return self.steps.u.shape[1]
-
-    def write_prior(self, row):
-        self.covariances.forget(row)
-        np.asarray(self.mean)[row, 0] = self.prior_mean
-        np.asarray(self.root)[row] = self.prior_root
+    # ------------------------------------------------------------------ description
 
     def prior_level(self):
         if self.shape.width > 1 or not self.shape.shared:
             return None
         variance = (self.prior_root**2).sum(axis=1) + np.diag(self.noise)
-        return np.array([self.prior_mean, np.sqrt(variance)])
+        return np.array([self.prior_mean[0], np.sqrt(variance)])
 
     def designs(self, features):
         if features.ndim == 3:
@@ -378,9 +237,6 @@ class LinearGaussian(Emission):
         unit = np.eye(self.dim)
         size = self.shape.coefficients
         return np.asarray(np.einsum("ij,tm->tijm", unit, features).reshape(-1, self.dim, size))
-
-    def check_rows(self, live):
-        check_roots(np.asarray(self.root)[live])
 
     def noise_covariance(self):
         return np.asarray(self.noise)

@@ -1,15 +1,32 @@
-"""Vectors and covariances as people give them and as snapshots hold them, checked."""
+"""Numbers, vectors and covariances in settings and snapshots, checked."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from regimekit.core.exceptions import RegimekitError, SnapshotError, numbers
+from regimekit.core.exceptions import RegimekitError, SnapshotError, numbers, positive
 
 Array = NDArray[np.float64]
+
+
+def read_finite(argument: str, value: Any) -> float:
+    """Return a number, or an array of one number, as a finite positive float."""
+    number = positive(argument, np.reshape(value, ())[()] if np.size(value) == 1 else value)
+    if math.isinf(number):
+        raise RegimekitError(f"{argument} must be finite, got {value!r}.")
+    return number
+
+
+def read_pair(argument: str, value: Any, names: str) -> tuple[float, float]:
+    """Return two finite positive numbers; `names` says what they are, as in "(shape, rate)"."""
+    pair = numbers(argument, value).reshape(-1)
+    if pair.size != 2:
+        raise RegimekitError(f"{argument} must be {names}, got {value!r}.")
+    return read_finite(argument, pair[0]), read_finite(argument, pair[1])
 
 
 def read_vector(argument: str, value: Any, size: int) -> Array:
@@ -43,6 +60,21 @@ def read_covariance(argument: str, value: Any, size: int) -> Array:
             f"{'' if size == 1 else ' definite and symmetric'}, got {value!r}."
         )
     return given
+
+
+def read_dim(argument: str, value: Any) -> int | None:
+    """Return d of a (d, d) noise covariance, or None for a number, which suits every d."""
+    given = numbers(argument, value)
+    if given.ndim not in (0, 2):
+        raise RegimekitError(f"{argument} must be a number or a (d, d) matrix, got {value!r}.")
+    return int(given.shape[0]) if given.ndim else None
+
+
+def check_prior(settings: Any) -> None:
+    """Raise RegimekitError if `prior_mean` or `prior_var` are invalid for every shape."""
+    for name, read in (("prior_mean", read_vector), ("prior_var", read_covariance)):
+        given = numbers(name, getattr(settings, name))
+        read(name, given, given.shape[0] if given.ndim else 1)
 
 
 def check_roots(roots: Array) -> None:

@@ -65,7 +65,6 @@ class KernelSmoother:
 
     def redraw(self, log_weight, redraws):
         """Write equally weighted points; `redraws` is the number of earlier redraws."""
-        x: cython.double
         bandwidth: cython.double = self.bandwidth
         tempered: cython.bint = self.temper(log_weight)
         self.write_moments(self.share, self.mean)
@@ -78,7 +77,9 @@ class KernelSmoother:
         for j in range(self.size):
             quasi_normal(redraws * self.size + j, self.xi)
             for a in range(self.side):
-                x = keep * self.points[self.drawn[j], a] + (1.0 - keep) * self.mean[a]
+                x: cython.double = (
+                    keep * self.points[self.drawn[j], a] + (1.0 - keep) * self.mean[a]
+                )
                 for b in range(a + 1):
                     x += bandwidth * self.root[a, b] * self.xi[b]
                 self.redrawn[j, a] = x
@@ -93,12 +94,11 @@ class KernelSmoother:
         # Bounds of the logarithm of the power: log weights may be 1e300 apart.
         low: cython.double = -700.0
         high: cython.double = 0.0
-        middle: cython.double
         tempered: cython.bint = effective_points(log_weight, 1.0) < least
         if not tempered:
             low = 0.0
         while high - low > 1e-6:
-            middle = 0.5 * (low + high)
+            middle: cython.double = 0.5 * (low + high)
             if effective_points(log_weight, exp(middle)) < least:
                 high = middle
             else:
@@ -116,7 +116,6 @@ class KernelSmoother:
 
     def write_moments(self, share, out_mean):
         """Write the weighted mean, and in `root` a lower triangular root of the covariance."""
-        least: cython.double
         for a in range(self.side):
             out_mean[a] = 0.0
             for j in range(self.size):
@@ -131,7 +130,7 @@ class KernelSmoother:
                     )
         for a in range(self.side):
             # One coordinate may be a function of the others.
-            least = 1e-9 * self.root[a, a]
+            least: cython.double = 1e-9 * self.root[a, a]
             for b in range(a + 1):
                 for c in range(b):
                     self.root[a, b] -= self.root[a, c] * self.root[b, c]
@@ -160,9 +159,8 @@ def effective_points(log_weight, power):
         top = max(top, log_weight[j])
     total: cython.double = 0.0
     squares: cython.double = 0.0
-    w: cython.double
     for j in range(log_weight.shape[0]):
-        w = exp(power * (log_weight[j] - top))
+        w: cython.double = exp(power * (log_weight[j] - top))
         total += w
         squares += w * w
     return total * total / squares

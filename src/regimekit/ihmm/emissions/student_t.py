@@ -51,24 +51,21 @@ from typing import Any
 
 import cython
 import numpy as np
-from cython.cimports.libc.math import exp, fabs, hypot, lgamma, log, log1p, sqrt
+from cython.cimports.libc.math import exp, hypot, lgamma, log, log1p, sqrt
 
-from regimekit.core.exceptions import RegimekitError, SnapshotError, numbers, positive
+from regimekit.core.exceptions import RegimekitError, SnapshotError, positive
 from regimekit.ihmm.emissions.base import EmissionSettings
-from regimekit.ihmm.emissions.matrices import check_roots, read_covariance, read_vector
+from regimekit.ihmm.emissions.matrices import (
+    check_prior,
+    check_roots,
+    read_covariance,
+    read_dim,
+    read_vector,
+)
 from regimekit.ihmm.weights import WEIGHTS
 
 if not cython.compiled:
-    from regimekit.ihmm.emissions.base import Emission
-    from regimekit.ihmm.emissions.linear import (
-        WIDE,
-        RowCovariances,
-        Steps,
-        beyond_chance,
-        beyond_chance_jointly,
-        bounded,
-        dot,
-    )
+    from regimekit.ihmm.emissions.linear import LinearEmission, bounded, dot
     from regimekit.ihmm.weights import (
         CONTAMINATION,
         LOG_PI,
@@ -132,23 +129,16 @@ class StudentTSettings(EmissionSettings):
         return StudentT(shape, self, scoring, longest)
 
     def dim_hint(self):
-        scale = numbers("noise_scale", self.noise_scale)
-        if scale.ndim not in (0, 2):
-            raise RegimekitError(
-                f"noise_scale must be a number or a (d, d) matrix, got {self.noise_scale!r}."
-            )
-        return int(scale.shape[0]) if scale.ndim else None
+        return read_dim("noise_scale", self.noise_scale)
 
     def check(self):
         read_covariance("noise_scale", self.noise_scale, self.dim_hint() or 1)
         if math.isinf(positive("noise_shape", self.noise_shape)):
             raise RegimekitError("noise_shape must be finite; for known noise use br_ihmm.")
-        for name, read in (("prior_mean", read_vector), ("prior_var", read_covariance)):
-            given = numbers(name, getattr(self, name))
-            read(name, given, given.shape[0] if given.ndim else 1)
+        check_prior(self)
 
 
-class StudentT(Emission):
+class StudentT(LinearEmission):
     """Emission y ~ N(Theta f, Sigma) with Theta and Sigma unknown in every regime.
 
     Args:
@@ -168,41 +158,32 @@ class StudentT(Emission):
             # An infinite threshold means no weight, in scores too.
             scoring = scoring.with_kind(WEIGHTS["none"])
         d, m = shape.dim, shape.width
-        Emission.__init__(self, shape, scoring, (1, m))
-        self.prior_dof = 2.0 * positive("noise_shape", settings.noise_shape)
-        noise = read_covariance("noise_scale", settings.noise_scale, d) / settings.noise_shape
-        self.prior_noise = noise
-        self.prior_mean = read_vector("prior_mean", settings.prior_mean, d * m).reshape(d, m)
+        noise_shape = positive("noise_shape", settings.noise_shape)
+        noise = read_covariance("noise_scale", settings.noise_scale, d) / noise_shape
         typical = math.exp(float(np.linalg.slogdet(noise)[1]) / d)
         spread = read_covariance("prior_var", settings.prior_var, m) / typical
-        self.prior_root = np.ascontiguousarray(np.linalg.cholesky(spread), np.float64)
+        mean = read_vector("prior_mean", settings.prior_mean, d * m).reshape(d, m)
+        LinearEmission.__init__(self, shape, scoring, 1, mean, spread, longest)
+        self.prior_dof, self.prior_noise = 2.0 * noise_shape, noise
+        self.limit_features(1.0)
         factor = np.linalg.cholesky(self.prior_dof * noise)
         self.prior_factor = np.ascontiguousarray(factor, np.float64)
-        kind = scoring.kind if settings.consistent else WEIGHTS["none"]
-        kappa = [consistency(kind, scoring.threshold, seen) for seen in range(1, d + 1)]
-        self.kappa = np.array(kappa)
         if scoring.is_contamination() and self.prior_dof <= OUTLIER_DOF + 2:
             raise RegimekitError(
                 f"noise_shape must exceed {OUTLIER_DOF / 2 + 1:g} under contamination, got "
                 f"{settings.noise_shape:g}: the tail of a regime must be lighter than that of "
                 "outliers."
             )
-        self.mean = np.zeros((0, d, m))
-        self.root = np.zeros((0, m, m))
-        self.factor = np.zeros((0, d, d))
-        self.dof = np.zeros(0)
+        kind = scoring.kind if settings.consistent else WEIGHTS["none"]
+        kappa = [consistency(kind, scoring.threshold, seen) for seen in range(1, d + 1)]
+        self.kappa = np.array(kappa)
+        self.factor, self.dof = np.zeros((0, d, d)), np.zeros(0)
         self.row_arrays = ("mean", "root", "factor", "dof")
-        self.steps = Steps(longest, d, 1, m)
-        self.work_factor = np.zeros((0, d, d))
-        self.work_dof = np.zeros(0)
-        self.q = np.zeros(0)
-        self.start_q = np.zeros(0)
+        self.work_factor, self.work_dof = np.zeros((0, d, d)), np.zeros(0)
+        self.q, self.start_q = np.zeros(0), np.zeros(0)
         self.candidate_arrays = ("work_factor", "work_dof", "q", "start_q")
-        self.lower, self.basis = np.zeros((d, d)), np.zeros((d, d))
-        self.white, self.residual = np.zeros(d), np.zeros(d)
-        self.rest, self.column, self.copy = np.zeros(d), np.zeros(d), np.zeros((d, d))
-        self.gap = np.zeros(m)
-        self.covariances = RowCovariances(m)
+        self.lower, self.basis, self.copy = np.zeros((3, d, d))
+        self.white, self.residual, self.rest, self.column = np.zeros((4, d))
 
     # ------------------------------------------------------------------ kernels
 
@@ -215,63 +196,24 @@ class StudentT(Emission):
 
     def predict(self, place, row):
         # Student-t with location M f and spread (1 + q) Psi / nu.
-        fitted: cython.double
-        if self.steps.starts(place, self.observation.number):
-            self.steps.project(place, 0, self.root, row, self.observation.design)
-            for j in range(self.dim):
-                fitted = self.fit(row, j)
-                self.predictive.location[place, j] = fitted
-                self.predictive.start_location[place, j] = fitted
-        if self.steps.passed[place] < self.steps.taken[place]:
-            self.steps.advance(place, 0, self.predictive.location, 0)
-            self.steps.passed[place] = self.steps.taken[place]
+        if not self.write_location(place, row):
+            return
         self.q[place] = self.steps.product(place, 0, 0)
         self.predictive.dof[place] = self.work_dof[place]
-        self.write_spread(
-            self.work_factor,
-            place,
-            (1.0 + self.q[place]) / self.work_dof[place],
-            self.predictive.spread,
-            place,
-        )
+        scale: cython.double = (1.0 + self.q[place]) / self.work_dof[place]
+        self.write_spread(self.work_factor, place, scale, self.predictive.spread, place)
         if self.scoring.sequential and not self.need_start:
             return
         self.start_q[place] = dot(self.steps.raw[place, 0], self.steps.raw[place, 0])
         self.predictive.start_dof[place] = self.dof[row]
-        self.write_spread(
-            self.factor,
-            row,
-            (1.0 + self.start_q[place]) / self.dof[row],
-            self.predictive.start_spread,
-            place,
-        )
-
-    def fit(self, row, j):
-        """Return f' mu of a row for coordinate j, in the order of `dot`."""
-        n: cython.Py_ssize_t = self.mean.shape[2]
-        if n >= WIDE:
-            return dot(self.observation.design[0], self.mean[row, j])
-        whole: cython.Py_ssize_t = n - n % 4
-        a: cython.double = 0.0
-        b: cython.double = 0.0
-        c: cython.double = 0.0
-        d: cython.double = 0.0
-        i: cython.Py_ssize_t
-        for i in range(0, whole, 4):
-            a += self.observation.design[0, i] * self.mean[row, j, i]
-            b += self.observation.design[0, i + 1] * self.mean[row, j, i + 1]
-            c += self.observation.design[0, i + 2] * self.mean[row, j, i + 2]
-            d += self.observation.design[0, i + 3] * self.mean[row, j, i + 3]
-        for i in range(whole, n):
-            a += self.observation.design[0, i] * self.mean[row, j, i]
-        return (a + b) + (c + d)
+        scale = (1.0 + self.start_q[place]) / self.dof[row]
+        self.write_spread(self.factor, row, scale, self.predictive.start_spread, place)
 
     def write_spread(self, factor, at, scale, out, place):
         """Write scale factor factor'."""
-        total: cython.double
         for i in range(self.dim):
             for j in range(i + 1):
-                total = 0.0
+                total: cython.double = 0.0
                 for b in range(j + 1):
                     total += factor[at, i, b] * factor[at, j, b]
                 out[place, i, j] = scale * total * (RIDGE if i == j and self.dim > 1 else 1.0)
@@ -301,29 +243,25 @@ class StudentT(Emission):
         orthonormal basis, so lower lower' is the observed block of Psi.
         """
         n: cython.Py_ssize_t = self.observation.n_seen
-        along: cython.double
-        length: cython.double
-        short: cython.double
-        c: cython.Py_ssize_t
         for i in range(n):
-            c = self.observation.seen[i]
+            c: cython.Py_ssize_t = self.observation.seen[i]
             for j in range(self.dim):
                 self.basis[i, j] = factor[at, c, j]
             for b in range(i):
-                along = 0.0
+                along: cython.double = 0.0
                 for j in range(self.dim):
                     along += self.basis[i, j] * self.basis[b, j]
                 self.lower[i, b] = along
                 for j in range(self.dim):
                     self.basis[i, j] -= along * self.basis[b, j]
-            length = 0.0
+            length: cython.double = 0.0
             for j in range(self.dim):
                 length += self.basis[i, j] * self.basis[i, j]
             length = sqrt(length)
             self.lower[i, i] = length
             for j in range(self.dim):
                 self.basis[i, j] /= length
-            short = bounded(self.observation.y[c] - location[place, c])
+            short: cython.double = bounded(self.observation.y[c] - location[place, c])
             for b in range(i):
                 short -= self.lower[i, b] * self.white[b]
             short /= length
@@ -366,9 +304,8 @@ class StudentT(Emission):
 
     def impute(self, place):
         """Write the residuals: as observed, or their conditional mean where missing."""
-        total: cython.double
         for a in range(self.dim):
-            total = 0.0
+            total: cython.double = 0.0
             for j in range(a + 1):
                 for i in range(self.observation.n_seen):
                     total += self.work_factor[place, a, j] * self.basis[i, j] * self.white[i]
@@ -392,119 +329,51 @@ class StudentT(Emission):
 
     def rank_one(self, place, x):
         """Replace the factor by that of factor factor' + x x', by rotations; x is used up."""
-        length: cython.double
-        cosine: cython.double
-        sine: cython.double
-        below: cython.double
         for j in range(self.dim):
-            length = hypot(self.work_factor[place, j, j], x[j])
-            cosine = self.work_factor[place, j, j] / length
-            sine = x[j] / length
+            length: cython.double = hypot(self.work_factor[place, j, j], x[j])
+            cosine: cython.double = self.work_factor[place, j, j] / length
+            sine: cython.double = x[j] / length
             self.work_factor[place, j, j] = length
             for i in range(j + 1, self.dim):
-                below = self.work_factor[place, i, j]
+                below: cython.double = self.work_factor[place, i, j]
                 self.work_factor[place, i, j] = cosine * below + sine * x[i]
                 x[i] = cosine * x[i] - sine * below
 
     def finalize(self, place, row, into):
-        self.steps.apply(place, row, into, self.mean, self.root)
-        self.covariances.forget(into)
+        LinearEmission.finalize(self, place, row, into)
+        self.copy_noise(self.work_factor, self.work_dof, place, into)
+
+    def copy_noise(self, factor, dof, source, row):
+        """Write the statistics of the noise of a row."""
         for i in range(self.dim):
             for j in range(self.dim):
-                self.factor[into, i, j] = self.work_factor[place, i, j]
-        self.dof[into] = self.work_dof[place]
+                self.factor[row, i, j] = factor[source, i, j]
+        self.dof[row] = dof[source]
 
     def draw_prior(self, prior, row, random):
-        # Deviation D9: the paper draws the mean from N(mu0, I).
-        m: cython.Py_ssize_t = self.mean.shape[2]
-        self.covariances.forget(row)
-        for i in range(m):
-            for j in range(m):
-                self.root[row, i, j] = self.root[prior, i, j]
-        for i in range(self.dim):
-            for j in range(self.dim):
-                self.factor[row, i, j] = self.factor[prior, i, j]
-        self.dof[row] = self.dof[prior]
-        for j in range(self.dim):
-            for a in range(m):
-                self.mean[row, j, a] = self.mean[prior, j, a] + random.normal()
+        LinearEmission.draw_prior(self, prior, row, random)
+        self.copy_noise(self.factor, self.dof, prior, row)
 
     def shift_prior(self, prior, row, level):
-        self.covariances.forget(row)
-        self.root[row, 0, 0] = self.root[prior, 0, 0]
-        self.dof[row] = self.dof[prior]
-        for i in range(self.dim):
-            self.mean[row, i, 0] = level[i]
-            for j in range(self.dim):
-                self.factor[row, i, j] = self.factor[prior, i, j]
+        LinearEmission.shift_prior(self, prior, row, level)
+        self.copy_noise(self.factor, self.dof, prior, row)
 
-    def coefficient_distance(self, a, b):
+    def noise_variance(self, row, s):
+        return dot(self.factor[row, s], self.factor[row, s]) / self.dof[row]
+
+    def squared_noise_gap(self, a, b, s):
         # Rows whose noise differs by a factor are distant, too.
-        farthest: cython.double = 0.0
-        noise_a: cython.double
-        noise_b: cython.double
-        log_gap: cython.double
-        uncertainty: cython.double
-        variance: cython.double
-        gap: cython.double
-        self.covariances.write_variance(self.root, a)
-        self.covariances.write_variance(self.root, b)
-        for i in range(self.dim):
-            noise_a = dot(self.factor[a, i], self.factor[a, i]) / self.dof[a]
-            noise_b = dot(self.factor[b, i], self.factor[b, i]) / self.dof[b]
-            log_gap = 0.5 * fabs(log(noise_a / noise_b))
-            uncertainty = 0.5 / self.dof[a] + 0.5 / self.dof[b]
-            farthest = max(farthest, log_gap * log_gap / uncertainty)
-            for j in range(self.mean.shape[2]):
-                variance = noise_a * self.covariances.variance[a, j]
-                variance += noise_b * self.covariances.variance[b, j]
-                gap = self.mean[a, i, j] - self.mean[b, i, j]
-                farthest = max(farthest, gap * gap / variance)
-        return beyond_chance(farthest, self.dim * self.mean.shape[2])
-
-    def joint_distance(self, a, b):
-        # The largest over the coordinates of y.
-        farthest: cython.double = 0.0
-        noise_a: cython.double
-        noise_b: cython.double
-        squared: cython.double
-        m: cython.Py_ssize_t = self.mean.shape[2]
-        for i in range(self.dim):
-            for j in range(m):
-                self.gap[j] = self.mean[a, i, j] - self.mean[b, i, j]
-            noise_a = dot(self.factor[a, i], self.factor[a, i]) / self.dof[a]
-            noise_b = dot(self.factor[b, i], self.factor[b, i]) / self.dof[b]
-            squared = self.covariances.squared_distance(self.root, a, noise_a, b, noise_b, self.gap)
-            farthest = max(farthest, squared)
-        return beyond_chance_jointly(farthest, self.dim * m)
+        gap: cython.double = 0.5 * log(self.noise_variance(a, s) / self.noise_variance(b, s))
+        return gap * gap / (0.5 / self.dof[a] + 0.5 / self.dof[b])
 
     # ------------------------------------------------------------------ memory, description
 
-    def resize_rows(self, capacity):
-        Emission.resize_rows(self, capacity)
-        self.covariances.resize(capacity)
-
-    def share_rows(self, other):
-        Emission.share_rows(self, other)
-        self.covariances.resize(self.root.shape[0])
-
-    def resize_candidates(self, islands, capacity):
-        Emission.resize_candidates(self, islands, capacity)
-        self.steps.resize(islands, capacity)
-
     def work_state(self):
-        arrays = {n: np.asarray(getattr(self.steps, n)) for n in ("u", "shrink", "gain", "taken")}
-        arrays["work_factor"] = np.asarray(self.work_factor)
-        arrays["work_dof"] = np.asarray(self.work_dof)
-        return arrays
-
-    def most_steps(self):
-        return self.steps.u.shape[1]
+        own = {name: np.asarray(getattr(self, name)) for name in ("work_factor", "work_dof")}
+        return LinearEmission.work_state(self) | own
 
     def write_prior(self, row):
-        self.covariances.forget(row)
-        np.asarray(self.mean)[row] = self.prior_mean
-        np.asarray(self.root)[row] = self.prior_root
+        LinearEmission.write_prior(self, row)
         np.asarray(self.factor)[row] = self.prior_factor
         self.dof[row] = self.prior_dof
 
@@ -514,11 +383,8 @@ class StudentT(Emission):
         spread = 1.0 + float(self.prior_root[0, 0]) ** 2
         return np.array([self.prior_mean[:, 0], np.sqrt(spread * np.diag(self.prior_noise))])
 
-    def designs(self, features):
-        return features if features.ndim == 3 else features[:, None]
-
     def check_rows(self, live):
-        check_roots(np.asarray(self.root)[live])
+        LinearEmission.check_rows(self, live)
         check_roots(np.asarray(self.factor)[live])
         if not (np.asarray(self.dof)[live] > 0).all():
             raise SnapshotError("Invalid snapshot: degrees of freedom must be positive.")
