@@ -111,7 +111,7 @@ STAGES = (
         "docs/robustness.md",
         "-m benchmarks.faults starts --first 100000 --seeds 2000",
         "-m benchmarks.faults starts --seeds 1 --models bocd br_ihmm",
-        60.0,
+        40.0,
         ("benchmarks/faults.py",),
         by_hand=True,
     ),
@@ -157,7 +157,7 @@ STAGES = (
         "docs/measured/regimes.md",
         "-m benchmarks.segmentation",
         "-m benchmarks.segmentation --peers auto --only run_log",
-        30.0,
+        12.0,
         ("benchmarks/segmentation.py", "benchmarks/public/detectors.py"),
         by_hand=True,
         peers=True,
@@ -167,7 +167,7 @@ STAGES = (
         "docs/alerts.md",
         "-m benchmarks.alerts",
         "-m benchmarks.alerts --only occupancy_t4013 --cache {out}/alerts",
-        10.0,
+        6.0,
         ("benchmarks/alerts.py", "benchmarks/public/nab.py"),
         by_hand=True,
     ),
@@ -184,7 +184,7 @@ STAGES = (
         "benchmarks/RESULTS.md",
         "-m benchmarks peers --write",
         "-m benchmarks goals --rounds 1",
-        20.0,
+        15.0,
         ("benchmarks/[gprst]*.py", "benchmarks/dense_jax.py", "benchmarks/__main__.py"),
         peers=True,
     ),
@@ -218,7 +218,7 @@ STAGES = (
         "docs/robustness.md",
         "-m benchmarks.soak",
         "-m benchmarks.soak --observations 4000",
-        10.0,
+        3.0,
         ("benchmarks/soak.py",),
         by_hand=True,
     ),
@@ -286,9 +286,8 @@ def plan(stages: Sequence[Stage], console: Console) -> float:
             measured = "the last run"
         table.add_row(stage.name, page, words, f"{left:.0f}", measured)
     console.print(table)
-    console.print(
-        f"{total:.0f} core minutes in all. Folder docs: {docs_size():.1f} MB of {MAX_DOCS:g} MB."
-    )
+    size = f"Folder docs: {docs_size():.1f} MB of {MAX_DOCS:g} MB."
+    console.print(f"{total:.0f} core minutes in all ({total / 60:.1f} hours). {size}")
     return total
 
 
