@@ -8,14 +8,14 @@ import numpy as np
 
 import regimekit as rk
 from regimekit.core.registry import DEFAULT_MODEL
-from regimekit.integrations._common import changepoints, regime_labels
+from regimekit.integrations._common import regime_labels
 
 # For models with a known noise variance: in the scaled series that of the first tenth is 1.
 KNOWN_NOISE = {"noise": 1.0, "prior_var": 10.0}
 
 
 def _regimes(y: np.ndarray) -> list[int]:
-    return changepoints(regime_labels(rk.make(DEFAULT_MODEL).run(y)))
+    return rk.metrics.changepoints(regime_labels(rk.make(DEFAULT_MODEL).run(y)))
 
 
 def _run_lengths(name: str) -> Any:

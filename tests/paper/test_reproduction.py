@@ -236,7 +236,7 @@ def test_the_command_lists_its_searches(capsys: pytest.CaptureFixture[str]):
         "ofi ihmm second",
         "ofi bocd second",
     ]
-    with pytest.raises(SystemExit, match="say which of"):
+    with pytest.raises(SystemExit, match="name one of"):
         main(["bake"])
 
 

@@ -39,6 +39,8 @@ _MAX_RANGES = cython.declare(cython.double, 0.5)
 _MAX_UNITS = cython.declare(cython.double, 100.0)
 # Largest over smallest value from which logarithms have weight.
 _MIN_LOG_RANGE = cython.declare(cython.double, 1.5)
+# Centre over unit from which there are logarithms; squares of far smaller ones would underflow.
+_MIN_LOG_CENTRE = cython.declare(cython.double, 1e-9)
 _MIN_WEIGHT = cython.declare(cython.double, 2.2250738585072014e-308)
 # Components of the forecast with a smaller share than this times the largest are dropped.
 _MIN_SHARE = cython.declare(cython.double, 1e-4)
@@ -242,7 +244,8 @@ class Engine:
         lowest: cython.double = 1.0
         centre: cython.double = self.scaling.centre[0]
         positive: cython.bint = self.lowest[0] > 0.0 and self.lowest[0] < _MAX_VALUE
-        if self.dim == 1 and positive and centre > 0.0:
+        large: cython.bint = centre > _MIN_LOG_CENTRE * self.scaling.scale[0]
+        if self.dim == 1 and positive and large:
             offset = centre / self.scaling.scale[0]
             lowest = self.lowest[0] / centre
         ensemble.set_logs(offset, lowest, self.highest[0] > _MIN_LOG_RANGE * self.lowest[0])

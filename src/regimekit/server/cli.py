@@ -15,7 +15,6 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from regimekit.core.exceptions import RegimekitError
 from regimekit.server.config import DEFAULT_DATABASE, Config
 
 Database = Annotated[
@@ -132,6 +131,7 @@ def token_revoke(
 ) -> None:
     """Revoke a token; a running service rejects it after at most two seconds."""
     _require_packages()
+    from regimekit.core.exceptions import RegimekitError
     from regimekit.server.storage import tokens
     from regimekit.server.storage.database import database, write_transaction
 
@@ -148,6 +148,8 @@ def _print_counts(done: str, counts: dict[str, int]) -> None:
 
 def _require_packages() -> None:
     """Raise RegimekitError if a package of the extra `serve` is missing."""
+    from regimekit.core.exceptions import RegimekitError
+
     for name in ("fastapi", "sqlalchemy", "uvicorn"):
         if find_spec(name) is None:
             raise RegimekitError(

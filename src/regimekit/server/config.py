@@ -8,8 +8,6 @@ import sys
 from dataclasses import dataclass, field
 from typing import Any
 
-from regimekit.core.exceptions import RegimekitError
-
 INTERVAL_LEVEL = 0.9  # nominal coverage of the interval stored with each observation
 OFFLINE_MODELS = ("beam_ihmm",)  # models that cannot be updated one observation at a time
 DEFAULT_DATABASE = "sqlite:///regimekit.db"
@@ -73,6 +71,8 @@ class Config:
 
     def __post_init__(self) -> None:
         if self.log not in ("json", "text", "auto"):
+            from regimekit.core.exceptions import RegimekitError  # loads numpy, which help need not
+
             raise RegimekitError(f"--log must be json, text or auto, got {self.log!r}.")
         cores = 1 if self.demo else max(1, min(8, os.cpu_count() or 1))
         log = ("text" if sys.stderr.isatty() else "json") if self.log == "auto" else self.log
