@@ -353,8 +353,11 @@ class Forecasts(Sequence[Forecast]):
         """Return the forecasts of consecutive stacks as one."""
         sizes = np.concatenate([np.diff(part.offset) for part in parts])
         names = ("share", "location", "spread", "dof", "outlier")
-        columns = (np.concatenate([getattr(part, name) for part in parts]) for name in names)
-        return cls(np.append(0, np.cumsum(sizes)), *columns, normalized=True)
+        share, location, spread, dof, outlier = (
+            np.concatenate([getattr(part, name) for part in parts]) for name in names
+        )
+        offset = np.append(0, np.cumsum(sizes))
+        return cls(offset, share, location, spread, dof, outlier, normalized=True)
 
     def rescaled(self, centre: Array, scale: Array) -> Forecasts:
         """Return the forecasts of centre + scale * Y, coordinate by coordinate.

@@ -99,8 +99,8 @@ def _predict_both(
     keep[:n] = unmoved(clean.share[:n], clean.location[:n], np.zeros(n, np.int64), past)
     share = np.where(keep, clean.share, 0.0)
     share[:n] *= clean.share[:n].sum() / share[:n].sum()
-    parts = (share, clean.location, clean.spread, clean.dof)
-    clean = Forecast(*(part[keep] for part in parts), clean.outlier)
+    location, spread, dof = clean.location[keep], clean.spread[keep], clean.dof[keep]
+    clean = Forecast(share[keep], location, spread, dof, clean.outlier)
     return [engine.designs(row[None])[0] for row in phi], (clean, raw)
 
 
@@ -154,7 +154,8 @@ def _mixed(pair: Pair, masses: tuple[float, float]) -> Forecast:
     if clean.outlier:
         centre = masses[CLEAN] * clean.location[-1:] + masses[RAW] * raw.location[-1:]
         parts.append((clean.share[-1:], centre, clean.spread[-1:], clean.dof[-1:]))
-    return Forecast(*(np.concatenate(part) for part in zip(*parts, strict=True)), clean.outlier)
+    share, location, spread, dof = (np.concatenate(part) for part in zip(*parts, strict=True))
+    return Forecast(share, location, spread, dof, clean.outlier)
 
 
 def _centre_and_noise(forecast: Forecast) -> tuple[Array, Array]:

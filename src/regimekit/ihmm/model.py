@@ -124,8 +124,9 @@ class RegimeModel(Model):
         if self.features.depth:
             self._check_width(self.engine, x)
             return lagged.expect(self.engine, self.features, self.past, x)
-        parts = self.engine.predict_one(self._design(self.engine, x), True)
-        return Forecast(*parts, self.engine.rate())
+        design = self._design(self.engine, x)
+        share, location, spread, dof = self.engine.predict_one(design, True)
+        return Forecast(share, location, spread, dof, self.engine.rate())
 
     def _observe(self, y: Array, x: Row | None) -> tuple[Forecast, Step]:
         block = self._learn(y[None], [x])
@@ -150,7 +151,8 @@ class RegimeModel(Model):
         score, anomaly, change = engine.step(y, design, *units)
         if y.size > 1:
             # The shares as in a run, so that both have the same bits.
-            forecast = Forecast(*engine.forecast.arrays(True), engine.rate())
+            share, location, spread, dof = engine.forecast.arrays(True)
+            forecast = Forecast(share, location, spread, dof, engine.rate())
             score, anomaly = float(forecast.log_density(y)), forecast.anomaly_score(y)
         seen = engine.emission.observation.n_seen > 0
         outlier = seen and engine.weight < self._outlier_weight
