@@ -85,15 +85,19 @@ def every_model(n: int = 600) -> None:
     console.print(table)
 
 
+def _progress(measured: object) -> None:
+    console.print(str(measured), markup=False)
+
+
 def table_of_goals(rounds: int, build: bool) -> list[goals.Measurement]:
     """Measure the rows of the table of goals, except `br_ihmm.run`."""
-    found = goals.measure(rounds, console.print)
+    found = goals.measure(rounds, _progress)
     return [*found, goals.build_time()] if build else found
 
 
 def beside_others(write: bool, rounds: int, build: bool) -> None:
     """Print goals and the comparison with other packages; write them if asked to."""
-    costs = speed.compare(rounds, console.print)
+    costs = speed.compare(rounds, _progress)
     rows = [*speed.run_goals(costs), *table_of_goals(rounds, build), *speed.other(rounds)]
     try:
         law: Sequence[same_law.Agreement] | str = same_law.check()

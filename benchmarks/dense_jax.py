@@ -6,7 +6,8 @@ those in use is computed and masked. It is `rule="paper"` of the engine (docs/de
 y of one coordinate:
 
     score   sum over the batch of w^2 log N(y; f mu, S), w^2 = 1 / (1 + r^2 / (R c^2)), statistics
-            of the beginning of the batch
+            of the beginning of the batch; S of its b-th observation has b R
+    weigh   by the evidence of the batch alone, as line 6 prints
     learn   the chosen slot alone, unless particles are resampled: then all are copied
     sweep   as many as the batch has observations, self-transitions left out from the second on
 
@@ -117,7 +118,8 @@ def forecast(state: State, s: Settings, y: jax.Array, x: jax.Array) -> tuple[jax
 def score(state: State, s: Settings, y: jax.Array, x: jax.Array) -> tuple[jax.Array, jax.Array]:
     """(N, K) score of the batch under every slot, and (N, K, B) weights w^2."""
     residual = y - jnp.einsum("nki,bi->nkb", state.mean, x)
-    spread = jnp.einsum("nkij,bi,bj->nkb", state.cov, x, x) + s.noise
+    steps = 1.0 + jnp.arange(s.batch)
+    spread = jnp.einsum("nkij,bi,bj->nkb", state.cov, x, x) + steps * s.noise
     w2 = 1.0 / (1.0 + residual**2 / (s.noise * s.threshold**2))
     plain = -0.5 * (jnp.log(2 * jnp.pi * spread) + residual**2 / spread)
     return (w2 * plain).sum(-1), w2
@@ -352,7 +354,8 @@ def commit(state: State, s: Settings, inputs: tuple[jax.Array, ...]) -> tuple[St
     mean, variance, log_score = forecast(state, s, y, x)
     scores, w2 = score(state, s, y, x)
     log_nu = log_transition(state) + scores
-    log_weight = state.log_weight + jax.nn.logsumexp(log_nu, axis=1)
+    # Line 6 of Algorithm 1 as printed: the weights before the batch do not count.
+    log_weight = jax.nn.logsumexp(log_nu, axis=1)
     log_weight = log_weight - jax.nn.logsumexp(log_weight)
     state = state._replace(log_weight=log_weight)
     ess = 1.0 / jnp.exp(2.0 * log_weight).sum()

@@ -47,6 +47,10 @@ class Measurement(NamedTuple):
     unit: str
     goal: float | None = None
 
+    def __str__(self) -> str:
+        goal = "" if self.goal is None else f" (goal {self.goal:g})"
+        return f"{self.what}: {self.value:.3g} {self.unit}{goal}"
+
     @property
     def reached(self) -> bool:
         """Whether the goal is reached."""

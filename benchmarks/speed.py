@@ -26,6 +26,10 @@ class Cost(NamedTuple):
     milliseconds: float
     skipped: str = ""
 
+    def __str__(self) -> str:
+        cost = self.skipped or f"{self.milliseconds:.3g} ms"
+        return f"{self.peer}, m = {self.width}, B = {self.batch}: {cost}"
+
 
 def compare(rounds: int = 5, say: Callable[[object], object] = print) -> list[Cost]:
     """Measure every peer on every case; the peers of one case take turns."""
