@@ -92,8 +92,11 @@ bench-venv: .venv-bench/.made
 	  jax particles
 	@touch $@
 
+# Then the parts of TCPD, TSSB, SKAB and NAB in REGIMEKIT_DATA, next to their published figures; printed only.
 bench-public: bench-venv
 	.venv-bench/bin/python -m benchmarks.public --page docs/benchmarks.md
+	.venv-bench/bin/python -m benchmarks.segmentation --peers auto,none,every,pelt,bocd
+	.venv-bench/bin/python -m benchmarks.alerts
 
 # The paper's tables and figures: all of them in full (hours), or small to see that they run. In full every
 # model is tuned first by the same search; what was searched or run from this source is not done again,

@@ -28,12 +28,13 @@ Covering and F1 against the annotations of all annotators (one law for the seat 
 their authors do: by the most probable segmentation given the whole series.
 `ruptures_pelt_offline` uses the whole series too; its penalty is the BIC of a change of mean,
 which detects far too many changes if the noise is dependent or has outliers. `regimekit` reports
-online, with default settings. The last two columns are over the series on which no peer failed."""
+online, with default settings. The last two columns are over the series on which no peer failed.
+[Regimes](measured/regimes.md) has larger parts of TCPD, TSSB and SKAB, with published figures."""
 _ANOMALIES = """\
 Scored as the Numenta Anomaly Benchmark scores (standard profile, its windows, one threshold for
-all series chosen to each detector's best), on the two labelled series that ship with sktime: the
-series of that benchmark are not available here. 100 is perfect, 0 is the score without any alarm;
-{windows} windows are scored. A score of 0 at the last threshold means that a detector does best
+all series chosen to each detector's best), on the two labelled series that ship with sktime;
+[alerts](alerts.md) has part of that benchmark's own series. 100 is perfect, 0 is the score without
+any alarm; {windows} windows are scored. A score of 0 at the last threshold means that a detector does best
 when it never raises an alarm."""
 _FORECASTS = """\
 One step ahead, after 20 rows that are not scored. Scores are relative to the last value's, as
