@@ -168,3 +168,37 @@ def test_units_that_change_among_the_first_observations(
 def test_a_constant_that_moves_late_keeps_only_what_moved(rng: np.random.Generator) -> None:
     units = learnt(np.append(np.ones(98), 2.0 + 0.3 * rng.standard_normal(2)))
     assert units.alive[0] and len(units.buffer) == 3
+
+
+@pytest.mark.parametrize("start", [77, 78, 79])
+def test_a_constant_that_moves_at_a_refinement_is_measured_where_it_moves(
+    rng: np.random.Generator, start: int
+) -> None:
+    """Moves that reach their number with observation 80, when units are refined anyway."""
+    y = np.append(np.full(start, -7e5), 2 + 0.3 * rng.standard_normal(80))
+    units = learnt(y)
+    assert abs(units.centre[0] - 2) < 1
+    assert 0.15 < units.scale[0] < 0.6
+
+
+def test_levels_beyond_a_million_units_are_other_units(rng: np.random.Generator) -> None:
+    units = learnt(rng.standard_normal(200))
+    for value in 5e6 + rng.standard_normal(19):
+        assert not units.update(np.array([value]))
+    for value in 5e6 + rng.standard_normal(41):
+        units.update(np.array([value]))
+    assert abs(units.centre[0] - 5e6) < 3
+    assert 0.5 < units.scale[0] < 2
+
+
+def test_a_stuck_sensor_far_away_keeps_its_scale(rng: np.random.Generator) -> None:
+    units = learnt(rng.standard_normal(200))
+    scale = units.scale[0]
+    stuck = np.full(60, 5e6)
+    stuck[::7] += 1e-3
+    for value in stuck:
+        units.update(np.array([value]))
+    assert units.scale[0] == scale
+    for value in rng.standard_normal(60):
+        units.update(np.array([value]))
+    assert abs(units.centre[0]) < 3

@@ -10,8 +10,8 @@ The scale is usable from the second observation on and is refined at a few count
 (`REFINEMENT_COUNTS`) while the observations are still in the buffer; a model in these units is
 rebuilt from them. Then it is frozen. From the 60th observation on it is checked every 20
 observations: if the scale of the latest 40 differs by a factor of more than 30 (a unit changed by
-1000, a start unlike the rest), centre and scale are estimated again from the latest observations
-alone. A smaller scale within the usual range must have lasted longer, see `confirmed_drop`.
+1000, a start unlike the rest), or they lie more than 1e6 units from the centre, centre and scale
+are estimated again from the latest observations alone. A smaller scale within the usual range must have lasted longer, see `confirmed_drop`.
 
     scaling = Standardizer()
     if scaling.update(y):            # the units changed: rebuild
@@ -52,9 +52,11 @@ MAX_COVARIATE_VALUE = 1e140  # covariates as given are clipped to this size
 INF = float("inf")
 REBUILD_DISTANCE = 0.25  # log ratio of scales from which a rebuild pays
 OTHER_UNITS = math.log(30.0)  # log ratio of scales that means other units
+MAX_DISTANCE = 1e6  # units from the centre, beyond which a level means other units
 MIN_SCALE = 1e-130  # its square must not vanish
 _ROOT_TWO = cython.declare(cython.double, math.sqrt(2.0))
 _OTHER_UNITS = cython.declare(cython.double, OTHER_UNITS)
+_MAX_DISTANCE = cython.declare(cython.double, MAX_DISTANCE)
 _MIN_SCALE = cython.declare(cython.double, MIN_SCALE)
 _MIN_SPREAD = 1e-140  # of a covariate: its inverse must not overflow
 COVARIATE_VARIANCE = 4.0  # variance that covariates may explain a priori, in variances of y
@@ -149,7 +151,8 @@ class Standardizer:
         self.count += 1
         changed: cython.bint = False
         due: cython.bint = self.count > _RECENT and self.count % _CHECK_INTERVAL == 0
-        if not self.refines() and not self.all_alive and self.moves_again():
+        early: cython.bint = self.count <= _CONSTANT_AFTER and self.refines()
+        if not early and not self.all_alive and self.moves_again():
             changed = self.restart()
         elif due and not self.still_fits():
             changed = self.check_again()
@@ -258,7 +261,7 @@ class Standardizer:
         return _adopt(self, *measure(self.buffer), 0.0)
 
     def still_fits(self):
-        """Return whether the recent window surely has the present scale in every coordinate.
+        """Return whether the recent window surely has the present units in every coordinate.
 
         Where most steps are moves, the scale of a window is 1.4826 / sqrt 2 times their median;
         this case is decided here, all others by `check_again`.
@@ -269,6 +272,7 @@ class Standardizer:
         for j in range(self.dim):
             steps: cython.Py_ssize_t = 0
             moves: cython.Py_ssize_t = 0
+            distant: cython.Py_ssize_t = 0
             largest: cython.double = 0.0
             before: cython.double = self.storage[self.start + self.size - n, j]
             for i in range(self.start + self.size - n + 1, self.start + self.size):
@@ -282,7 +286,9 @@ class Standardizer:
                     steps += 1
                 before = value
                 largest = max(largest, fabs(value))
-            if 2 * moves <= steps:
+                if fabs(value - self.centre[j]) > _MAX_DISTANCE * self.scale[j]:
+                    distant += 1
+            if 2 * moves <= steps or 2 * distant >= steps:
                 return False
             sort_order(self.window_steps, 0, steps, self.window_order)
             middle: cython.double = self.window_steps[self.window_order[steps // 2]]
@@ -299,9 +305,16 @@ class Standardizer:
         """Estimate again from the recent window if the present units no longer describe it."""
         centre, scale, alive = measure(self.buffer[-_RECENT:])
         log_ratio = np.log(scale / np.asarray(self.scale))
+        distant = np.abs(centre - np.asarray(self.centre)) > MAX_DISTANCE * np.asarray(self.scale)
         kept: cython.Py_ssize_t = self.size
+        stuck: cython.bint = False
         for j in range(self.dim):
-            if log_ratio[j] < -OTHER_UNITS:
+            if distant[j]:
+                kept = min(kept, _RECENT // 2)
+                steps = np.diff(self.buffer[-kept:, j])
+                if 2 * (np.abs(steps) > 0).sum() <= steps.size:  # a stuck sensor has no scale
+                    stuck, scale[j] = True, max(self.scale[j], 1e-13 * abs(centre[j]))
+            elif log_ratio[j] < -OTHER_UNITS:
                 lasted = self.confirmed_drop(j, centre[j])
                 if lasted > 0:
                     kept = min(kept, lasted)
@@ -310,7 +323,7 @@ class Standardizer:
             elif log_ratio[j] > OTHER_UNITS:  # at least half of the window, or what began to move
                 latest = self.buffer[-(_RECENT // 2) :, j : j + 1]
                 kept = min(kept, len(latest) - max(0, first_move(latest) - 1))
-        adrift = np.abs(log_ratio) > OTHER_UNITS
+        adrift = distant | (np.abs(log_ratio) > OTHER_UNITS)
         if not (adrift & alive).any():
             return False
         if kept > _RECENT:
@@ -319,7 +332,7 @@ class Standardizer:
         scale = np.where(adrift, scale, np.asarray(self.scale))
         self.start += self.size - kept
         self.size = kept
-        self.count = kept
+        self.count = _LAST_REFINEMENT if stuck else kept
         return _adopt(self, centre, scale, alive, 0.0)
 
     def confirmed_drop(self, j, centre):
