@@ -34,8 +34,8 @@ _ANOMALIES = """\
 Scored as the Numenta Anomaly Benchmark scores (standard profile, its windows, one threshold for
 all series chosen to each detector's best), on the two labelled series that ship with sktime;
 [alerts](alerts.md) has part of that benchmark's own series. 100 is perfect, 0 is the score without
-any alarm; {windows} windows are scored. A score of 0 at the last threshold means that a detector does best
-when it never raises an alarm."""
+any alarm; {windows} windows are scored. A score of 0 at the last threshold means that a detector
+does best when it never raises an alarm."""
 _FORECASTS = """\
 One step ahead, after 20 rows that are not scored. Scores are relative to the last value's, as
 geometric means. `river_holt_winters` has the rates of river's example, `river_snarimax` two lags,

@@ -11,7 +11,8 @@ The scale is usable from the second observation on and is refined at a few count
 rebuilt from them. Then it is frozen. From the 60th observation on it is checked every 20
 observations: if the scale of the latest 40 differs by a factor of more than 30 (a unit changed by
 1000, a start unlike the rest), or they lie more than 1e6 units from the centre, centre and scale
-are estimated again from the latest observations alone. A smaller scale within the usual range must have lasted longer, see `confirmed_drop`.
+are estimated again from the latest observations alone. A smaller scale within the usual range must
+have lasted longer, see `confirmed_drop`.
 
     scaling = Standardizer()
     if scaling.update(y):            # the units changed: rebuild
