@@ -17,7 +17,9 @@ large in units of the innovations counts. For each coordinate the evidence of a 
 
 in nats, and 0 unless the change fits better than a slow transition. That of a change of spread is
 the log likelihood ratio for the variances of the innovations before and after, divided by what
-heavy tails and autocorrelated squares inflate it by. Each coordinate bears two nats of the cost.
+heavy tails and autocorrelated squares inflate it by. If values are rounded to a grid, the variance
+of the rounding error is added to that of the innovations, so the spread is never below it: a coarse
+sensor that flickers between two values does not change. Each coordinate bears two nats of the cost.
 A change is found if the evidence of all coordinates together exceeds `COST` + log(rows so far).
 The cost per test is bounded: segments store `CAPACITY` rows, and long ones are tested less often.
 """
@@ -51,8 +53,8 @@ _ABRUPT = cython.declare(cython.double, 2.0)
 # The unit of the noise counts as this many observations of the variance.
 _PRIOR_COUNT = cython.declare(cython.double, 1.0)
 _MIN_SHARE = cython.declare(cython.double, 1e-4)  # of the variance of the segment
-# A difference below this part of the 90 % quantile of the differences counts as none.
-_REPEATED = cython.declare(cython.double, 0.02)
+# A value below this part of the 90 % quantile of the values counts as none.
+_REPEATED = cython.declare(cython.double, 0.05)
 _MAX_KURTOSIS = cython.declare(cython.double, 20.0)
 _TINY = cython.declare(cython.double, 1e-290)
 _MAX_VALUE = 1e131
@@ -113,22 +115,20 @@ class MedianWindow:
             return 0.0
         return 0.5 * (self.ordered[j, n // 2] + self.ordered[j, (n - 1) // 2])
 
-    def resolution(self, j):
-        """Return the usual size of a step if the values of coordinate j mostly repeat, else 0.
-
-        They repeat if a quarter of the differences are next to nothing beside the 90 % quantile,
-        as those of a rounded or digital sensor; the step is the median of the others.
-        """
-        k: cython.Py_ssize_t = 0
+    def typical(self, j):
+        """Return the median of the values of coordinate j that are not next to nothing."""
         n: cython.Py_ssize_t = self.size[j]
         if n == 0:
             return 0.0
         small: cython.double = _REPEATED * self.ordered[j, 9 * n // 10]
-        while k < n and self.ordered[j, k] <= small:
+        return self.ordered[j, (self.count(j, small) + n) // 2]
+
+    def count(self, j, bound):
+        """Return how many values of coordinate j are at most `bound`."""
+        k: cython.Py_ssize_t = 0
+        while k < self.size[j] and self.ordered[j, k] <= bound:
             k += 1
-        if 4 * k > n and k < n:
-            return self.ordered[j, (k + n) // 2]
-        return 0.0
+        return k
 
 
 class Segmentation:
@@ -146,6 +146,8 @@ class Segmentation:
             stored any more.
         excess: evidence of the latest test less what a change must exceed, in nats.
         phi: (d,) autocorrelation of the errors in the latest test.
+        least: (d,) smallest unit of the noise variance; rounding: (d,) variance of the rounding
+            error. Both are set by the owner.
     """
 
     FIELDS = {
@@ -170,6 +172,7 @@ class Segmentation:
         self.residual, self.total = np.zeros(CAPACITY), np.zeros((3, dim))
         self.sums = np.zeros((len(_GRID), 2, CAPACITY + 1))
         self.evidence, self.floor, self.phi = np.zeros(CAPACITY), np.zeros(dim), np.zeros(dim)
+        self.least, self.rounding = np.zeros(dim), np.zeros(dim)
 
     @property
     def rows(self):
@@ -253,8 +256,7 @@ class Segmentation:
         self.merge(0, self.size, self.total)
         for j in range(self.dim):
             noise: cython.double = 1.4826 * self.steps.median(j)
-            step: cython.double = self.steps.resolution(j)
-            least: cython.double = max(0.5 * noise * noise, 0.25 * step * step)
+            least: cython.double = max(0.5 * noise * noise, self.least[j])
             least = max(least, _MIN_SHARE * self.total[2, j] / self.size)
             self.floor[j] = least
             moves = moves or least > _TINY
@@ -344,7 +346,13 @@ class Segmentation:
         self.rest_jump = jump * jump
         return self.rest_before + self.rest_jump + self.rest_after
 
-    def spread_gain(self, g, tau, prior):
+    def prior(self, j, g, n):
+        """Return what is added to the sum of n squared innovations of coordinate j."""
+        phi: cython.double = _PHI[g]
+        least: cython.double = _PRIOR_COUNT * self.floor[j] * (1.0 - phi * phi)
+        return least + n * self.rounding[j] * (1.0 + phi * phi)
+
+    def spread_gain(self, j, g, tau):
         """Return the log likelihood ratio of two variances; the latest rows are left out.
 
         They may be the first ones after a change of level that cannot be tested yet.
@@ -359,9 +367,12 @@ class Segmentation:
         rest_a: cython.double = max(self.sums[g, 1, tau - 1] - a * a / n_a, 0.0)
         rest_b: cython.double = self.sums[g, 1, last] - self.sums[g, 1, tau] - b * b / n_b
         rest_b = max(rest_b, 0.0)
-        both: cython.double = (rest_a + rest_b + prior) / (n_a + n_b + _PRIOR_COUNT)
-        gain: cython.double = n_a * log(both * (n_a + _PRIOR_COUNT) / (rest_a + prior))
-        gain += n_b * log(both * (n_b + _PRIOR_COUNT) / (rest_b + prior))
+        both: cython.double = rest_a + rest_b + self.prior(j, g, last - 1)
+        both /= n_a + n_b + _PRIOR_COUNT
+        rest_a += self.prior(j, g, tau - 1)
+        rest_b += self.prior(j, g, last - tau)
+        gain: cython.double = n_a * log(both * (n_a + _PRIOR_COUNT) / rest_a)
+        gain += n_b * log(both * (n_b + _PRIOR_COUNT) / rest_b)
         return max(0.5 * gain, 0.0)
 
     def choose_phi(self, j):
@@ -374,18 +385,18 @@ class Segmentation:
         rest: cython.double
         prior: cython.double
         for g in range(_N_GRID):
-            prior = _PRIOR_COUNT * self.floor[j] * (1.0 - _PHI[g] * _PHI[g])
+            prior = self.prior(j, g, n)
             for k in range(_LEAST, n - 1):
                 rest = self.step_fit(g, k) + prior
                 if smallest < 0.0 or rest < smallest:
                     smallest = rest
                     best = g
-        prior = _PRIOR_COUNT * self.floor[j] * (1.0 - _PHI[best] * _PHI[best])
+        prior = self.prior(j, best, n)
         whole: cython.double = self.constant_fit(best) + prior
         for k in range(_LEAST, n - 1):
             rest = self.step_fit(best, k) + prior
             self.evidence[k] += max(0.5 * (n - 1) * log(whole / rest), 0.0)
-            self.evidence[k] += 0.5 * self.spread_gain(best, k, prior)
+            self.evidence[k] += 0.5 * self.spread_gain(j, best, k)
 
     def judge(self, j, tau):
         """Return the evidence of coordinate j for a change at row tau."""
@@ -396,13 +407,12 @@ class Segmentation:
         rest: cython.double
         prior: cython.double
         for g in range(_N_GRID):
-            rest = self.step_fit(g, tau)
-            rest += _PRIOR_COUNT * self.floor[j] * (1.0 - _PHI[g] * _PHI[g])
+            rest = self.step_fit(g, tau) + self.prior(j, g, n)
             if smallest < 0.0 or rest < smallest:
                 smallest = rest
                 best = g
         self.phi[j] = _PHI[best]
-        prior = _PRIOR_COUNT * self.floor[j] * (1.0 - _PHI[best] * _PHI[best])
+        prior = self.prior(j, best, n)
         whole: cython.double = self.constant_fit(best)
         rest = self.step_fit(best, tau)
         half: cython.double = 0.5 * (n - 1)
@@ -410,7 +420,7 @@ class Segmentation:
         if self.drifts:
             level = self.beyond_drifts(j, best, tau, level, whole, prior)
         self.moments(j, best, tau)
-        spread: cython.double = self.spread_gain(best, tau, prior)
+        spread: cython.double = self.spread_gain(j, best, tau)
         return max(level, 0.0) + spread * self.tail_weight * self.square_weight
 
     def beyond_drifts(self, j, g, tau, level, whole, prior):
