@@ -189,6 +189,7 @@ class View:
         cost: of a change, in nats.
         different: evidence above which a segment is not a regime known before, in nats.
         drifts: whether a drift is no change.
+        adds_up: whether the evidence of correlated coordinates adds up.
 
     Attributes:
         regime: id of the present regime; since: date of its first row.
@@ -206,12 +207,12 @@ class View:
         "known": ("float64", ("3", "n_regimes", "dim"), -1e300, 1e300),
     }
 
-    def __init__(self, dim, cost=COST, different=DIFFERENT, drifts=True):
+    def __init__(self, dim, cost=COST, different=DIFFERENT, drifts=True, adds_up=False):
         self.dim, self.different = dim, different
         self.regime = self.since = self.n_changes = 0
         self.n_regimes = 1
         self.changed = False
-        self.segmentation = Segmentation(dim, cost, drifts)
+        self.segmentation = Segmentation(dim, cost, drifts, adds_up)
         self.statistics = np.zeros((3, 4, dim))
         self.fresh = np.zeros((3, dim))
 
@@ -367,7 +368,9 @@ class LevelView:
         self.dim = dim
         self.n_signs = dim * (dim - 1) // 2 if dim <= _MOST_CORRELATED else 0
         self.cleaner = Cleaner(dim)
-        self.view = View(dim + self.n_signs)
+        n = dim + self.n_signs
+        # Any of n coordinates may be the one that seems to change.
+        self.view = View(n, COST + np.log(n))
         self.view.segmentation.least[dim:] = 1.0  # the variance of a sign
         self.row, self.before = np.zeros(dim + self.n_signs), np.zeros((2, dim))
 

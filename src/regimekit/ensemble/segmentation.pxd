@@ -16,13 +16,14 @@ cdef class Segmentation:
     cdef public Py_ssize_t dim, size, waiting
     cdef public int64_t n_rows
     cdef public double excess, cost
-    cdef public bint drifts
+    cdef public bint drifts, adds_up
     cdef public double[:, ::1] storage
     cdef public int64_t[::1] dates
     cdef public double[:, ::1] earlier
     cdef public MedianWindow steps
     cdef double[:, ::1] total
-    cdef double[::1] residual
+    cdef double[::1] residual, gain
+    cdef double[:, ::1] errors
     cdef double[:, :, ::1] sums
     cdef double[::1] evidence
     cdef public double[::1] floor, phi, least, rounding
@@ -33,6 +34,8 @@ cdef class Segmentation:
     cdef void merge(self, Py_ssize_t first, Py_ssize_t last, double[:, ::1] into) noexcept nogil
     cdef bint set_floor(self) noexcept nogil
     cdef Py_ssize_t test(self) noexcept nogil
+    cdef double pool(self) noexcept nogil
+    cdef double correlation2(self, Py_ssize_t i, Py_ssize_t j, Py_ssize_t length) noexcept nogil
     cdef void accumulate(self, Py_ssize_t j) noexcept nogil
     cdef double step_fit(self, Py_ssize_t g, Py_ssize_t tau) noexcept nogil
     cdef double prior(self, Py_ssize_t j, Py_ssize_t g, Py_ssize_t n) noexcept nogil

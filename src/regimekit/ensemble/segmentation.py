@@ -20,7 +20,8 @@ the log likelihood ratio for the variances of the innovations before and after, 
 heavy tails and autocorrelated squares inflate it by. If values are rounded to a grid, the variance
 of the rounding error is added to that of the innovations, so the spread is never below it: a coarse
 sensor that flickers between two values does not change. Each coordinate bears two nats of the cost.
-A change is found if the evidence of all coordinates together exceeds `COST` + log(rows so far).
+A change is found if the evidence of all coordinates together, see `pool`, exceeds `COST` +
+log(rows so far).
 The cost per test is bounded: segments store `CAPACITY` rows, and long ones are tested less often.
 """
 
@@ -55,6 +56,8 @@ _PRIOR_COUNT = cython.declare(cython.double, 1.0)
 _MIN_SHARE = cython.declare(cython.double, 1e-4)  # of the variance of the segment
 # A value below this part of the 90 % quantile of the values counts as none.
 _REPEATED = cython.declare(cython.double, 0.05)
+# Parts of a segment; correlations are those of rows and those of sums over parts.
+_BLOCKS = cython.declare(cython.Py_ssize_t, 16)
 _MAX_KURTOSIS = cython.declare(cython.double, 20.0)
 _TINY = cython.declare(cython.double, 1e-290)
 _MAX_VALUE = 1e131
@@ -138,6 +141,7 @@ class Segmentation:
         dim: number of coordinates d.
         cost: what the evidence of a change must exceed, besides the log of the number of rows.
         drifts: whether a drift or a slow transition is another explanation.
+        adds_up: whether the evidence of coordinates adds up even if their errors are correlated.
 
     Attributes:
         size: number of rows stored; dates: (size,) their dates.
@@ -160,9 +164,9 @@ class Segmentation:
         "differences": ("float64", ("dim", str(MEMORY)), -1.0, 2 * _MAX_VALUE),
     }
 
-    def __init__(self, dim, cost=COST, drifts=True):
+    def __init__(self, dim, cost=COST, drifts=True, adds_up=False):
         self.dim = dim
-        self.cost, self.drifts = cost, drifts
+        self.cost, self.drifts, self.adds_up = cost, drifts, adds_up
         self.size = self.waiting = self.n_rows = 0
         self.excess = -cost
         self.storage = np.zeros((CAPACITY, dim))
@@ -172,6 +176,7 @@ class Segmentation:
         self.residual, self.total = np.zeros(CAPACITY), np.zeros((3, dim))
         self.sums = np.zeros((len(_GRID), 2, CAPACITY + 1))
         self.evidence, self.floor, self.phi = np.zeros(CAPACITY), np.zeros(dim), np.zeros(dim)
+        self.gain, self.errors = np.zeros(dim), np.zeros((dim, CAPACITY))
         self.least, self.rounding = np.zeros(dim), np.zeros(dim)
 
     @property
@@ -284,15 +289,70 @@ class Segmentation:
         # A change that seems to be more recent than can be tested is left for later.
         if self.evidence[best] > cost and best <= n - _LEAST:
             for j in range(self.dim):
+                self.gain[j] = 0.0
                 if self.floor[j] > _TINY:
                     self.accumulate(j)
-                    bound += max(self.judge(j, best) - _SHARE, 0.0)
+                    self.gain[j] = max(self.judge(j, best) - _SHARE, 0.0)
+            bound += self.pool()
         else:
             bound += min(self.evidence[best], cost)
             self.excess = min(bound, 0.0)
             return -1
         self.excess = bound
         return best if bound > 0.0 else -1
+
+    def pool(self):
+        """Return the evidence of all coordinates together.
+
+        That of independent coordinates adds up, that of copies of one does not: the sum is
+        divided by the factor by which correlations r increase the variance of a sum of squares,
+        sum_ij g_i g_j r_ij^2 / sum_i g_i^2 with the evidence g of each. One alone may suffice.
+        """
+        i: cython.Py_ssize_t
+        j: cython.Py_ssize_t
+        total: cython.double = 0.0
+        largest: cython.double = 0.0
+        squares: cython.double = 1e-300
+        common: cython.double = 0.0
+        for i in range(self.dim):
+            if self.gain[i] <= 0.0:
+                continue
+            total += self.gain[i]
+            largest = max(largest, self.gain[i])
+            squares += self.gain[i] * self.gain[i]
+            for j in range(i):
+                if self.gain[j] > 0.0 and not self.adds_up:
+                    shared: cython.double = max(
+                        self.correlation2(i, j, 1), self.correlation2(i, j, self.size // _BLOCKS)
+                    )
+                    common += 2.0 * self.gain[i] * self.gain[j] * shared
+        return max(largest, total / (1.0 + max(common, 0.0) / squares))
+
+    def correlation2(self, i, j, length):
+        """Return the squared correlation of sums of `length` errors of two coordinates.
+
+        What chance contributes on average is subtracted.
+        """
+        k: cython.Py_ssize_t
+        s_ii: cython.double = 1e-300
+        s_jj: cython.double = 1e-300
+        s_ij: cython.double = 0.0
+        n: cython.double = 0.0
+        first: cython.double = 0.0
+        second: cython.double = 0.0
+        if length == 0:
+            return 0.0
+        for k in range(self.size - 1):
+            first += self.errors[i, k]
+            second += self.errors[j, k]
+            if (k + 1) % length == 0:
+                s_ii += first * first
+                s_jj += second * second
+                s_ij += first * second
+                first = 0.0
+                second = 0.0
+                n += 1.0
+        return s_ij * s_ij / (s_ii * s_jj) - 1.0 / max(n, 1.0)
 
     def accumulate(self, j):
         """Compute sums of the innovations and their squares of coordinate j for each phi."""
@@ -496,9 +556,11 @@ class Segmentation:
         fourth: cython.double = 0.0
         for i in range(1, n + 1):
             if i == tau:
+                self.errors[j, i - 1] = 0.0
                 continue
             u: cython.double = self.sums[g, 0, i] - self.sums[g, 0, i - 1]
             u = (u - shift_a) / scale_a if i < tau else (u - shift_b) / scale_b
+            self.errors[j, i - 1] = u
             self.residual[count] = u * u
             second += u * u
             fourth += u * u * u * u
