@@ -124,7 +124,7 @@ class MedianWindow:
         if n == 0:
             return 0.0
         small: cython.double = _REPEATED * self.ordered[j, 9 * n // 10]
-        return self.ordered[j, (self.count(j, small) + n) // 2]
+        return self.ordered[j, min((self.count(j, small) + n) // 2, n - 1)]
 
     def count(self, j, bound):
         """Return how many values of coordinate j are at most `bound`."""
