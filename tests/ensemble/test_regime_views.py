@@ -96,6 +96,56 @@ def test_a_change_of_correlation(seed: int) -> None:
     assert len(found) <= 2 and min(abs(date - 300) for date in found) <= 20
 
 
+@pytest.mark.parametrize("phi", [0.0, 0.9])
+def test_sensors_that_move_together_do_not_change(phi: float) -> None:
+    """At most two false changes in five streams; evidence that simply adds up finds 3 and 61."""
+    found = []
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        common = ar(rng, N, phi)
+        found += changes(np.stack([0.9 * common + 0.4 * ar(rng, N, phi) for _ in range(8)], 1))
+    assert len(found) <= 2
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_small_step_of_all_sensors_is_known_sooner_than_one_of_one(seed: int) -> None:
+    y = np.random.default_rng(seed).standard_normal((N, 8))
+    y[300:] += 0.8
+    delays = []
+    for rows in (y, y[:, :1]):
+        view = LevelView(rows.shape[1])
+        delays.append(next((t for t, row in enumerate(rows) if view.observe(row, t)), N))
+    assert 300 < delays[0] < delays[1]
+
+
+def coarse(rng: np.random.Generator, n: int, noise: float) -> np.ndarray:
+    """Values of a sensor of step 1 that follows a slow wave; they are means, so not quite whole."""
+    level = rng.random() + 0.3 * np.sin(2 * np.pi * np.arange(n) / n)
+    y = np.round(level + noise * rng.standard_normal(n))
+    return y + np.where(np.diff(y, prepend=y[0]) != 0, 0.03, 0.0)
+
+
+@pytest.mark.parametrize("noise", [0.15, 0.3, 0.6])
+def test_a_coarse_sensor_that_flickers_does_not_change(noise: float) -> None:
+    """At most two false changes in five streams of 1200 rows, each with seven other sensors."""
+    found = []
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        y = rng.standard_normal((2 * N, 8))
+        y[:, 7] = coarse(rng, 2 * N, noise)
+        found += changes(y)
+    assert len(found) <= 2
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_step_of_a_coarse_sensor_is_a_change(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    y = rng.standard_normal((N, 8))
+    y[:, 7] = coarse(rng, N, 0.3) + np.where(np.arange(N) < 300, 0.0, 3.0)
+    (date,) = changes(y)
+    assert abs(date - 300) <= 1
+
+
 def test_bursts_of_three_are_outliers(rng: np.random.Generator) -> None:
     y = rng.standard_normal(N)
     for start in (100, 250, 400):

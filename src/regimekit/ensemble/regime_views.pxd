@@ -6,11 +6,14 @@ from regimekit.ensemble.segmentation cimport MedianWindow, Segmentation
 cdef class Cleaner:
     cdef public Py_ssize_t dim, size
     cdef public double[:, ::1] latest
-    cdef public int64_t[::1] times
+    cdef public int64_t[::1] times, on_grid
     cdef public int64_t date
-    cdef public MedianWindow sizes
+    cdef public MedianWindow sizes, changes
+    cdef public double[::1] repeated
     cdef double[::1] sorting, cleaned
     cdef bint push(self, double[::1] y, int64_t time) noexcept nogil
+    cdef void move(self, Py_ssize_t j, double size) noexcept nogil
+    cdef double grid(self, Py_ssize_t j) noexcept nogil
     cdef double clean(self, Py_ssize_t j) noexcept nogil
 
 @cython.final

@@ -28,6 +28,14 @@ _MAX_REGIMES = cython.declare(cython.longlong, MAX_REGIMES)
 # and the distances needed to know them.
 _OUTLYING = cython.declare(cython.double, 4.0)
 _LEAST_DISTANCES = cython.declare(cython.longlong, 10)
+# Part of a usual difference that counts as none; shares of those above which values are on a grid
+# and below which they are not; differences over which the share is averaged, and how many count as
+# larger at first.
+_NEAR = cython.declare(cython.double, 0.05)
+_MANY = cython.declare(cython.double, 0.25)
+_FEW = cython.declare(cython.double, 0.125)
+_MOVES = cython.declare(cython.double, 50.0)
+_FIRST_MOVES = cython.declare(cython.double, 10.0)
 DIFFERENT = 6.0  # nats above which a segment of levels is not the regime it is compared with
 # A segment counts as at least so many independent rows, a regime as at most so many.
 _MIN_ROWS = cython.declare(cython.double, 2.0)
@@ -49,6 +57,9 @@ class Cleaner:
         "recent": ("float64", (None, "dim"), -_MAX_VALUE, _MAX_VALUE),
         "recent_times": ("int64", ("size",), 0, 2**53),
         "distances": ("float64", ("dim", str(MEMORY)), -1.0, 2 * _MAX_VALUE),
+        "moves": ("float64", ("dim", str(MEMORY)), -1.0, 2 * _MAX_VALUE),
+        "repeated": ("float64", ("dim",), 0.0, 1.0),
+        "on_grid": ("int64", ("dim",), 0, 1),
     }
 
     def __init__(self, dim):
@@ -57,7 +68,8 @@ class Cleaner:
         self.latest = np.zeros((2 * NEIGHBOURS + 1, dim))
         self.times = np.zeros(2 * NEIGHBOURS + 1, np.int64)
         self.date = 0
-        self.sizes = MedianWindow(dim)
+        self.sizes, self.changes = MedianWindow(dim), MedianWindow(dim)
+        self.repeated, self.on_grid = np.zeros(dim), np.zeros(dim, np.int64)
         self.sorting, self.cleaned = np.zeros(2 * NEIGHBOURS + 1), np.zeros(dim)
 
     @property
@@ -90,6 +102,15 @@ class Cleaner:
     def distances(self, given):
         self.sizes.values = given
 
+    @property
+    def moves(self):
+        """(d, MEMORY) sizes of the latest differences of rows that are not zero."""
+        return self.changes.values
+
+    @moves.setter
+    def moves(self, given):
+        self.changes.values = given
+
     def push(self, y, time):
         """Take a row (d,); return whether `cleaned` is a row, that of `NEIGHBOURS` rows ago.
 
@@ -109,6 +130,8 @@ class Cleaner:
                 self.latest[i, j] = self.latest[i - 1, j] if i > 0 else 0.0
             else:
                 self.latest[i, j] = min(max(y[j], -_LARGEST), _LARGEST)
+                if i > 0:
+                    self.move(j, fabs(self.latest[i, j] - self.latest[i - 1, j]))
         self.times[i] = time
         self.size += 1
         if self.size <= _NEIGHBOURS:
@@ -117,6 +140,24 @@ class Cleaner:
         for j in range(self.dim):
             self.cleaned[j] = self.clean(j)
         return True
+
+    def move(self, j, size):
+        """Note the size of a difference of coordinate j."""
+        near: cython.double = 1.0 if size <= _NEAR * self.changes.typical(j) else 0.0
+        seen: cython.double = self.sizes.size[j] + _FIRST_MOVES
+        self.repeated[j] += (near - self.repeated[j]) / min(seen, _MOVES)
+        if self.repeated[j] > _MANY or self.repeated[j] < _FEW:
+            self.on_grid[j] = self.repeated[j] > _MANY
+        if size > 0.0:
+            self.changes.push(j, size)
+
+    def grid(self, j):
+        """Return the step of the grid that the values of coordinate j are on, 0 if on none.
+
+        They are if a quarter of the differences are next to nothing beside the usual size of the
+        others, as those of a rounded or digital sensor, until fewer than half as many are.
+        """
+        return self.changes.typical(j) if self.on_grid[j] else 0.0
 
     def clean(self, j):
         """Return coordinate j of the row `NEIGHBOURS` rows ago, or the median around it."""
@@ -136,6 +177,7 @@ class Cleaner:
         scale: cython.double = 1.4826 * self.sizes.median(j)
         if self.sizes.size[j] < _LEAST_DISTANCES or scale == 0.0:
             return own
+        scale = max(scale, 0.5 * self.grid(j))
         return own if fabs(own - middle) <= _OUTLYING * scale else middle
 
 
@@ -147,6 +189,7 @@ class View:
         cost: of a change, in nats.
         different: evidence above which a segment is not a regime known before, in nats.
         drifts: whether a drift is no change.
+        adds_up: whether the evidence of correlated coordinates adds up.
 
     Attributes:
         regime: id of the present regime; since: date of its first row.
@@ -164,12 +207,12 @@ class View:
         "known": ("float64", ("3", "n_regimes", "dim"), -1e300, 1e300),
     }
 
-    def __init__(self, dim, cost=COST, different=DIFFERENT, drifts=True):
+    def __init__(self, dim, cost=COST, different=DIFFERENT, drifts=True, adds_up=False):
         self.dim, self.different = dim, different
         self.regime = self.since = self.n_changes = 0
         self.n_regimes = 1
         self.changed = False
-        self.segmentation = Segmentation(dim, cost, drifts)
+        self.segmentation = Segmentation(dim, cost, drifts, adds_up)
         self.statistics = np.zeros((3, 4, dim))
         self.fresh = np.zeros((3, dim))
 
@@ -325,7 +368,10 @@ class LevelView:
         self.dim = dim
         self.n_signs = dim * (dim - 1) // 2 if dim <= _MOST_CORRELATED else 0
         self.cleaner = Cleaner(dim)
-        self.view = View(dim + self.n_signs)
+        n = dim + self.n_signs
+        # Any of n coordinates may be the one that seems to change.
+        self.view = View(n, COST + np.log(n))
+        self.view.segmentation.least[dim:] = 1.0  # the variance of a sign
         self.row, self.before = np.zeros(dim + self.n_signs), np.zeros((2, dim))
 
     def observe(self, y, time):
@@ -346,6 +392,10 @@ class LevelView:
             return
         for j in range(self.dim):
             self.row[j] = self.cleaner.cleaned[j]
+            step: cython.double = self.cleaner.grid(j)
+            self.view.segmentation.least[j] = 0.25 * step * step
+            # The error of rounding is uniform.
+            self.view.segmentation.rounding[j] = step * step / 12.0
         if self.n_signs > 0:
             for i in range(self.dim):
                 for j in range(i):

@@ -17,8 +17,11 @@ large in units of the innovations counts. For each coordinate the evidence of a 
 
 in nats, and 0 unless the change fits better than a slow transition. That of a change of spread is
 the log likelihood ratio for the variances of the innovations before and after, divided by what
-heavy tails and autocorrelated squares inflate it by. Each coordinate bears two nats of the cost.
-A change is found if the evidence of all coordinates together exceeds `COST` + log(rows so far).
+heavy tails and autocorrelated squares inflate it by. If values are rounded to a grid, the variance
+of the rounding error is added to that of the innovations, so the spread is never below it: a coarse
+sensor that flickers between two values does not change. Each coordinate bears two nats of the cost.
+A change is found if the evidence of all coordinates together, see `pool`, exceeds `COST` +
+log(rows so far).
 The cost per test is bounded: segments store `CAPACITY` rows, and long ones are tested less often.
 """
 
@@ -51,8 +54,10 @@ _ABRUPT = cython.declare(cython.double, 2.0)
 # The unit of the noise counts as this many observations of the variance.
 _PRIOR_COUNT = cython.declare(cython.double, 1.0)
 _MIN_SHARE = cython.declare(cython.double, 1e-4)  # of the variance of the segment
-# A difference below this part of the 90 % quantile of the differences counts as none.
-_REPEATED = cython.declare(cython.double, 0.02)
+# A value below this part of the 90 % quantile of the values counts as none.
+_REPEATED = cython.declare(cython.double, 0.05)
+# Parts of a segment; correlations are those of rows and those of sums over parts.
+_BLOCKS = cython.declare(cython.Py_ssize_t, 16)
 _MAX_KURTOSIS = cython.declare(cython.double, 20.0)
 _TINY = cython.declare(cython.double, 1e-290)
 _MAX_VALUE = 1e131
@@ -113,22 +118,20 @@ class MedianWindow:
             return 0.0
         return 0.5 * (self.ordered[j, n // 2] + self.ordered[j, (n - 1) // 2])
 
-    def resolution(self, j):
-        """Return the usual size of a step if the values of coordinate j mostly repeat, else 0.
-
-        They repeat if a quarter of the differences are next to nothing beside the 90 % quantile,
-        as those of a rounded or digital sensor; the step is the median of the others.
-        """
-        k: cython.Py_ssize_t = 0
+    def typical(self, j):
+        """Return the median of the values of coordinate j that are not next to nothing."""
         n: cython.Py_ssize_t = self.size[j]
         if n == 0:
             return 0.0
         small: cython.double = _REPEATED * self.ordered[j, 9 * n // 10]
-        while k < n and self.ordered[j, k] <= small:
+        return self.ordered[j, min((self.count(j, small) + n) // 2, n - 1)]
+
+    def count(self, j, bound):
+        """Return how many values of coordinate j are at most `bound`."""
+        k: cython.Py_ssize_t = 0
+        while k < self.size[j] and self.ordered[j, k] <= bound:
             k += 1
-        if 4 * k > n and k < n:
-            return self.ordered[j, (k + n) // 2]
-        return 0.0
+        return k
 
 
 class Segmentation:
@@ -138,6 +141,7 @@ class Segmentation:
         dim: number of coordinates d.
         cost: what the evidence of a change must exceed, besides the log of the number of rows.
         drifts: whether a drift or a slow transition is another explanation.
+        adds_up: whether the evidence of coordinates adds up even if their errors are correlated.
 
     Attributes:
         size: number of rows stored; dates: (size,) their dates.
@@ -146,6 +150,8 @@ class Segmentation:
             stored any more.
         excess: evidence of the latest test less what a change must exceed, in nats.
         phi: (d,) autocorrelation of the errors in the latest test.
+        least: (d,) smallest unit of the noise variance; rounding: (d,) variance of the rounding
+            error. Both are set by the owner.
     """
 
     FIELDS = {
@@ -158,9 +164,9 @@ class Segmentation:
         "differences": ("float64", ("dim", str(MEMORY)), -1.0, 2 * _MAX_VALUE),
     }
 
-    def __init__(self, dim, cost=COST, drifts=True):
+    def __init__(self, dim, cost=COST, drifts=True, adds_up=False):
         self.dim = dim
-        self.cost, self.drifts = cost, drifts
+        self.cost, self.drifts, self.adds_up = cost, drifts, adds_up
         self.size = self.waiting = self.n_rows = 0
         self.excess = -cost
         self.storage = np.zeros((CAPACITY, dim))
@@ -170,6 +176,8 @@ class Segmentation:
         self.residual, self.total = np.zeros(CAPACITY), np.zeros((3, dim))
         self.sums = np.zeros((len(_GRID), 2, CAPACITY + 1))
         self.evidence, self.floor, self.phi = np.zeros(CAPACITY), np.zeros(dim), np.zeros(dim)
+        self.gain, self.errors = np.zeros(dim), np.zeros((dim, CAPACITY))
+        self.least, self.rounding = np.zeros(dim), np.zeros(dim)
 
     @property
     def rows(self):
@@ -253,8 +261,7 @@ class Segmentation:
         self.merge(0, self.size, self.total)
         for j in range(self.dim):
             noise: cython.double = 1.4826 * self.steps.median(j)
-            step: cython.double = self.steps.resolution(j)
-            least: cython.double = max(0.5 * noise * noise, 0.25 * step * step)
+            least: cython.double = max(0.5 * noise * noise, self.least[j])
             least = max(least, _MIN_SHARE * self.total[2, j] / self.size)
             self.floor[j] = least
             moves = moves or least > _TINY
@@ -282,15 +289,70 @@ class Segmentation:
         # A change that seems to be more recent than can be tested is left for later.
         if self.evidence[best] > cost and best <= n - _LEAST:
             for j in range(self.dim):
+                self.gain[j] = 0.0
                 if self.floor[j] > _TINY:
                     self.accumulate(j)
-                    bound += max(self.judge(j, best) - _SHARE, 0.0)
+                    self.gain[j] = max(self.judge(j, best) - _SHARE, 0.0)
+            bound += self.pool()
         else:
             bound += min(self.evidence[best], cost)
             self.excess = min(bound, 0.0)
             return -1
         self.excess = bound
         return best if bound > 0.0 else -1
+
+    def pool(self):
+        """Return the evidence of all coordinates together.
+
+        That of independent coordinates adds up, that of copies of one does not: the sum is
+        divided by the factor by which correlations r increase the variance of a sum of squares,
+        sum_ij g_i g_j r_ij^2 / sum_i g_i^2 with the evidence g of each. One alone may suffice.
+        """
+        i: cython.Py_ssize_t
+        j: cython.Py_ssize_t
+        total: cython.double = 0.0
+        largest: cython.double = 0.0
+        squares: cython.double = 1e-300
+        common: cython.double = 0.0
+        for i in range(self.dim):
+            if self.gain[i] <= 0.0:
+                continue
+            total += self.gain[i]
+            largest = max(largest, self.gain[i])
+            squares += self.gain[i] * self.gain[i]
+            for j in range(i):
+                if self.gain[j] > 0.0 and not self.adds_up:
+                    shared: cython.double = max(
+                        self.correlation2(i, j, 1), self.correlation2(i, j, self.size // _BLOCKS)
+                    )
+                    common += 2.0 * self.gain[i] * self.gain[j] * shared
+        return max(largest, total / (1.0 + max(common, 0.0) / squares))
+
+    def correlation2(self, i, j, length):
+        """Return the squared correlation of sums of `length` errors of two coordinates.
+
+        What chance contributes on average is subtracted.
+        """
+        k: cython.Py_ssize_t
+        s_ii: cython.double = 1e-300
+        s_jj: cython.double = 1e-300
+        s_ij: cython.double = 0.0
+        n: cython.double = 0.0
+        first: cython.double = 0.0
+        second: cython.double = 0.0
+        if length == 0:
+            return 0.0
+        for k in range(self.size - 1):
+            first += self.errors[i, k]
+            second += self.errors[j, k]
+            if (k + 1) % length == 0:
+                s_ii += first * first
+                s_jj += second * second
+                s_ij += first * second
+                first = 0.0
+                second = 0.0
+                n += 1.0
+        return s_ij * s_ij / (s_ii * s_jj) - 1.0 / max(n, 1.0)
 
     def accumulate(self, j):
         """Compute sums of the innovations and their squares of coordinate j for each phi."""
@@ -344,7 +406,13 @@ class Segmentation:
         self.rest_jump = jump * jump
         return self.rest_before + self.rest_jump + self.rest_after
 
-    def spread_gain(self, g, tau, prior):
+    def prior(self, j, g, n):
+        """Return what is added to the sum of n squared innovations of coordinate j."""
+        phi: cython.double = _PHI[g]
+        least: cython.double = _PRIOR_COUNT * self.floor[j] * (1.0 - phi * phi)
+        return least + n * self.rounding[j] * (1.0 + phi * phi)
+
+    def spread_gain(self, j, g, tau):
         """Return the log likelihood ratio of two variances; the latest rows are left out.
 
         They may be the first ones after a change of level that cannot be tested yet.
@@ -359,9 +427,12 @@ class Segmentation:
         rest_a: cython.double = max(self.sums[g, 1, tau - 1] - a * a / n_a, 0.0)
         rest_b: cython.double = self.sums[g, 1, last] - self.sums[g, 1, tau] - b * b / n_b
         rest_b = max(rest_b, 0.0)
-        both: cython.double = (rest_a + rest_b + prior) / (n_a + n_b + _PRIOR_COUNT)
-        gain: cython.double = n_a * log(both * (n_a + _PRIOR_COUNT) / (rest_a + prior))
-        gain += n_b * log(both * (n_b + _PRIOR_COUNT) / (rest_b + prior))
+        both: cython.double = rest_a + rest_b + self.prior(j, g, last - 1)
+        both /= n_a + n_b + _PRIOR_COUNT
+        rest_a += self.prior(j, g, tau - 1)
+        rest_b += self.prior(j, g, last - tau)
+        gain: cython.double = n_a * log(both * (n_a + _PRIOR_COUNT) / rest_a)
+        gain += n_b * log(both * (n_b + _PRIOR_COUNT) / rest_b)
         return max(0.5 * gain, 0.0)
 
     def choose_phi(self, j):
@@ -374,18 +445,18 @@ class Segmentation:
         rest: cython.double
         prior: cython.double
         for g in range(_N_GRID):
-            prior = _PRIOR_COUNT * self.floor[j] * (1.0 - _PHI[g] * _PHI[g])
+            prior = self.prior(j, g, n)
             for k in range(_LEAST, n - 1):
                 rest = self.step_fit(g, k) + prior
                 if smallest < 0.0 or rest < smallest:
                     smallest = rest
                     best = g
-        prior = _PRIOR_COUNT * self.floor[j] * (1.0 - _PHI[best] * _PHI[best])
+        prior = self.prior(j, best, n)
         whole: cython.double = self.constant_fit(best) + prior
         for k in range(_LEAST, n - 1):
             rest = self.step_fit(best, k) + prior
             self.evidence[k] += max(0.5 * (n - 1) * log(whole / rest), 0.0)
-            self.evidence[k] += 0.5 * self.spread_gain(best, k, prior)
+            self.evidence[k] += 0.5 * self.spread_gain(j, best, k)
 
     def judge(self, j, tau):
         """Return the evidence of coordinate j for a change at row tau."""
@@ -396,13 +467,12 @@ class Segmentation:
         rest: cython.double
         prior: cython.double
         for g in range(_N_GRID):
-            rest = self.step_fit(g, tau)
-            rest += _PRIOR_COUNT * self.floor[j] * (1.0 - _PHI[g] * _PHI[g])
+            rest = self.step_fit(g, tau) + self.prior(j, g, n)
             if smallest < 0.0 or rest < smallest:
                 smallest = rest
                 best = g
         self.phi[j] = _PHI[best]
-        prior = _PRIOR_COUNT * self.floor[j] * (1.0 - _PHI[best] * _PHI[best])
+        prior = self.prior(j, best, n)
         whole: cython.double = self.constant_fit(best)
         rest = self.step_fit(best, tau)
         half: cython.double = 0.5 * (n - 1)
@@ -410,7 +480,7 @@ class Segmentation:
         if self.drifts:
             level = self.beyond_drifts(j, best, tau, level, whole, prior)
         self.moments(j, best, tau)
-        spread: cython.double = self.spread_gain(best, tau, prior)
+        spread: cython.double = self.spread_gain(j, best, tau)
         return max(level, 0.0) + spread * self.tail_weight * self.square_weight
 
     def beyond_drifts(self, j, g, tau, level, whole, prior):
@@ -486,9 +556,11 @@ class Segmentation:
         fourth: cython.double = 0.0
         for i in range(1, n + 1):
             if i == tau:
+                self.errors[j, i - 1] = 0.0
                 continue
             u: cython.double = self.sums[g, 0, i] - self.sums[g, 0, i - 1]
             u = (u - shift_a) / scale_a if i < tau else (u - shift_b) / scale_b
+            self.errors[j, i - 1] = u
             self.residual[count] = u * u
             second += u * u
             fourth += u * u * u * u

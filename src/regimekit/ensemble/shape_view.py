@@ -31,7 +31,9 @@ CYCLES = 5  # periods that must have been seen
 SHORTEST, LONGEST = 8, CAPACITY // CYCLES  # periods, in rows
 PERIODS = 4  # in a window
 BANDS = 5
-COST = 20.0  # nats of a change or a new regime; twice that of levels: windows overlap
+# Nats of a change or a new regime; twice that of levels: windows overlap, and the numbers that
+# describe one are correlated, but their evidence adds up.
+COST = 20.0
 # Rows at which a period is searched for first, and rows between two searches in the long run.
 _FIRST = cython.declare(cython.longlong, 128)
 _EVERY = cython.declare(cython.longlong, 512)
@@ -79,7 +81,7 @@ class ShapeView:
         self.segments = []
         self.units = np.zeros((2, dim))
         self.storage = np.zeros((2 * CAPACITY, dim))
-        self.view = View((1 + BANDS) * dim, COST, COST, False)
+        self.view = View((1 + BANDS) * dim, COST, COST, drifts=False, adds_up=True)
         self.row = np.zeros((1 + BANDS) * dim)
 
     @property
