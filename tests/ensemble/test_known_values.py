@@ -78,6 +78,13 @@ def test_counts_are_forecast_better_than_by_smooth_forecasts():
     assert scores[0] < 0.98 * scores[1]
 
 
+def test_forecasts_of_several_steps_are_rounded():
+    model = rk.auto()
+    model.run(np.random.default_rng(4).poisson(1.5, 300).astype(float))
+    for law in model.forecast(12):
+        assert sum(_near(law, value) for value in range(6)) > 0.9
+
+
 def test_a_loaded_model_rounds_the_same():
     y = np.random.default_rng(1).poisson(2.0, 300).astype(float)
     model = rk.auto()

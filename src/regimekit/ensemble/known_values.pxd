@@ -10,6 +10,7 @@ cdef class KnownValues:
     cdef Py_ssize_t size
     cdef double[::1] value, last, mass
     cpdef void update(self, double y) noexcept nogil
+    cpdef bint repeats(self) noexcept nogil
     cpdef void round(self, Mixture law) noexcept nogil
     cdef void add_room(self, Mixture law) noexcept with gil
     cdef bint weigh(self, Mixture law) noexcept nogil

@@ -109,12 +109,16 @@ class KnownValues:
                 self.last[i] = self.last[i + 1]
             self.size -= 1
 
+    def repeats(self):
+        """Return whether hardly any value is new, but not all are the same."""
+        return self.size > 1 and self.new_share <= _MAX_NEW_SHARE
+
     def round(self, law):
         """Round a `Mixture` of one coordinate to the values, if hardly any is new."""
         n: cython.Py_ssize_t = law.size
         i: cython.Py_ssize_t
         k: cython.Py_ssize_t
-        if self.size < 2 or n == 0 or self.new_share > _MAX_NEW_SHARE:
+        if n == 0 or not self.repeats():
             return
         if n + self.size > law.share.shape[0]:
             self.add_room(law)
