@@ -102,7 +102,8 @@ def test_few_independent_errors_have_heavier_tails():
     error, ones = rng.standard_normal((4000, 1)), np.ones(4001)
     widths = []
     for independent in (1000.0, 10.0):
-        pooled = Pooled(np.zeros(1), error, ones[1:], ones, np.full(1, independent))
+        count, reach = np.full(1, independent), np.full(1, 9.0)
+        pooled = Pooled(np.zeros(1), error, ones[1:], ones, count, reach)
         share, mean, variance = (array[0] for array in distributions(pooled))
         law = Forecast(share, mean[:, None], variance[:, None, None], np.full(share.size, 8.0))
         widths.append([float(np.diff(law.interval(level))[0]) / 2 for level in (0.5, 0.95)])

@@ -71,6 +71,7 @@ class Pooled(NamedTuple):
     importance: Array  # (origins,)
     noise: Array  # (origins + 1,) noise scale at the origins and now
     independent: Array  # (H,) number of independent errors
+    reach: Array  # (H,) length of the range of plausible values
 
 
 def clean(past: Past) -> Array:
@@ -155,7 +156,8 @@ def forecast_points(past: Past, horizon: int, seasons: Seasons) -> Pooled:
     span = (x.size - origins[0]) / np.arange(1, horizon + 1)
     independent = np.maximum(np.minimum(known.sum(axis=0), span), 1.0)
     noise = past.noise[origins + 1]
-    return Pooled(pooled[-1], error[:-1], importance[:-1], noise, independent)
+    reach = high[-1] - low[-1]
+    return Pooled(pooled[-1], error[:-1], importance[:-1], noise, independent, reach)
 
 
 def _families(
@@ -272,7 +274,10 @@ def distributions(pooled: Pooled) -> tuple[Array, Array, Array]:
     now = pooled.noise[-1]
     second_moment = (share * (mean**2 + variance)).sum(axis=1)
     walk = now**2 * np.arange(1.0, horizon + 1.0)
-    wide_variance = np.where(count == 0, walk, wide_factor**2 * second_moment)
+    # One and a half standard deviations on either side stay within what is plausible.
+    widest = np.maximum((pooled.reach / 3.0) ** 2, second_moment)
+    wide_variance = np.minimum(wide_factor**2 * second_moment, widest)
+    wide_variance[count == 0] = walk[count == 0]
     floor = (now * np.minimum(3.0 / (count + 1.0), 1.0) ** 2) ** 2
     floor = floor + (1e-9 * np.abs(pooled.point) + 1e-130) ** 2
     share = np.column_stack([(1.0 - wide)[:, None] * share, wide])
@@ -307,7 +312,7 @@ def _increasing(size: Array, independent: Array) -> Array:
 
 
 def _growth(size: Array, independent: Array) -> float:
-    """Return the exponent b, from 0 to 1, if errors grow like h^b up to the last known size.
+    """Return the exponent b, from 0 to .5, if errors grow like h^b up to the last known size.
 
     Found over the two octaves below the longest horizon with enough independent errors. Errors of
     a stationary stream have 0, those of a random walk .5.
@@ -315,7 +320,7 @@ def _growth(size: Array, independent: Array) -> float:
     last = max(int((independent >= _ENOUGH).sum()), min(4, size.size))
     first = max(1, last // 4)
     growth = (size[last - 1] - size[first - 1]) / max(np.log(last / first), 1e-9)
-    return float(np.clip(growth, 0.0, 1.0))
+    return float(np.clip(growth, 0.0, 0.5))
 
 
 def _with_long_horizons(error: Array) -> Array:
