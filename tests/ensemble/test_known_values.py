@@ -50,6 +50,12 @@ def test_probabilities_sum_to_one(location, scale):
     assert np.asarray(law.share)[: law.size].sum() == pytest.approx(1.0, abs=1e-9)
 
 
+def test_exact_forecasts_stay_exact():
+    known, law = _after(np.tile([20.0, 80.0], 100)), _law(80.0, 1e-6)
+    known.round(law)
+    assert _near(Forecast.from_mixture(law), 80.0, 1e-5) > 0.999
+
+
 def test_streams_of_new_values_are_not_rounded():
     known, law = _after(np.random.default_rng(0).normal(size=300)), _law(0.0, 1.0)
     known.round(law)

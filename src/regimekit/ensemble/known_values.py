@@ -28,7 +28,7 @@ _CAPACITY = 64  # distinct values; the one not seen for longest makes room
 _NEW_STEP = cython.declare(cython.double, 0.05)  # discount of the share of new values
 _MAX_NEW_SHARE = cython.declare(cython.double, 0.1)
 _WIDTH = cython.declare(cython.double, 0.01)  # of an atom, over the distance to the next value
-_MIN_WIDTH = cython.declare(cython.double, 1e-9)  # of an atom, in scales of the component below
+_MIN_WIDTH = cython.declare(cython.double, 1e-9)  # of an atom, over the narrowest component
 _GAUSSIAN = cython.declare(cython.double, math.inf)  # degrees of freedom of an atom
 # Least weight of the forecast that is not rounded.
 _LEAST_SMOOTH = cython.declare(cython.double, 0.01)
@@ -140,7 +140,10 @@ class KnownValues:
             width: cython.double = _WIDTH * gap
             law.share[law.size] = (1.0 - smooth) * self.mass[i]
             law.location[law.size, 0] = self.value[i]
-            law.spread[law.size, 0, 0] = max(width * width, _MIN_WIDTH * _MIN_WIDTH * narrowest)
+            # Nor is an atom wider than what it replaces, which may be exact.
+            law.spread[law.size, 0, 0] = min(
+                max(width * width, _MIN_WIDTH * _MIN_WIDTH * narrowest), narrowest
+            )
             law.dof[law.size] = _GAUSSIAN
             law.size += 1
 
