@@ -102,7 +102,8 @@ def test_few_independent_errors_have_heavier_tails():
     error, ones = rng.standard_normal((4000, 1)), np.ones(4001)
     widths = []
     for independent in (1000.0, 10.0):
-        pooled = Pooled(np.zeros(1), error, ones[1:], ones, np.full(1, independent))
+        count, reach = np.full(1, independent), np.full(1, 9.0)
+        pooled = Pooled(np.zeros(1), error, ones[1:], ones, count, reach)
         share, mean, variance = (array[0] for array in distributions(pooled))
         law = Forecast(share, mean[:, None], variance[:, None, None], np.full(share.size, 8.0))
         widths.append([float(np.diff(law.interval(level))[0]) / 2 for level in (0.5, 0.95)])
@@ -111,3 +112,25 @@ def test_few_independent_errors_have_heavier_tails():
     # The uncertainty of the mean error adds sqrt(1 + 1 / 12).
     wider = 1.041 * np.array([0.711 / 0.674, 2.365 / 1.96])
     np.testing.assert_allclose(np.divide(*widths[::-1]), wider, rtol=0.05)
+
+
+def test_short_random_walks_are_covered_far_ahead():
+    """Two independent errors at the horizon are too few for their quantiles to be the law's."""
+    rng = np.random.default_rng(5)
+    horizon, inside = 24, []
+    for _ in range(120):
+        y = np.cumsum(rng.normal(size=84))
+        model = rk.auto()
+        model.run(y[:60])
+        lower, upper = model.forecast(horizon)[-1].interval(0.9)
+        inside.append(lower <= y[-1] <= upper)
+    # Probability of fewer if 90 % are covered and forecasts are independent: .004.
+    assert np.mean(inside) >= 0.825
+
+
+def test_stationary_errors_are_not_widened_far_ahead():
+    rng = np.random.default_rng(6)
+    model, y = rk.auto(), rng.normal(size=100)
+    model.run(y)
+    widths = [float(np.diff(law.interval(0.9))[0]) for law in model.forecast(48)]
+    assert widths[-1] < 1.5 * widths[1]

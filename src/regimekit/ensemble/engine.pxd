@@ -5,6 +5,7 @@ from regimekit.distributions.student_t cimport log_mixture, mixture_tail
 from regimekit.ensemble.calibration cimport Calibration
 from regimekit.ensemble.ensemble cimport Ensemble
 from regimekit.ensemble.history cimport History
+from regimekit.ensemble.known_values cimport KnownValues
 from regimekit.ensemble.members cimport RegimeMember
 from regimekit.ensemble.regime_selection cimport RegimeSelection
 from regimekit.ensemble.regime_views cimport LevelView, View
@@ -30,6 +31,7 @@ cdef class Engine:
     cdef public Standardizer scaling
     cdef public CovariateScaler covariate_scaler
     cdef public History history
+    cdef public KnownValues known_values
     cdef public Ensemble ensemble
     cdef public Calibration calibration
     cdef public RegimeSelection selection

@@ -16,6 +16,7 @@ from regimekit.ensemble import seasonality
 from regimekit.ensemble.calibration import Calibration
 from regimekit.ensemble.ensemble import DEPTH, Ensemble
 from regimekit.ensemble.history import History
+from regimekit.ensemble.known_values import KnownValues
 from regimekit.ensemble.regime_selection import RegimeSelection
 from regimekit.ensemble.regime_views import LevelView
 from regimekit.ensemble.shape_view import ShapeView
@@ -133,6 +134,7 @@ class Engine:
         "covariate_scaler": "object",
         "rows": ("float64", (None, "n_x"), -1e140, 1e140),
         "history": "object",
+        "known_values": "object",
         "calibration": "object",
         "ensemble": "object",
         "selection": "object",
@@ -150,6 +152,7 @@ class Engine:
         self.row_start = self.n_rows = 0
         long = max(lineup.seasons or (0,)) > WINDOW // 4
         self.history = History(dim, LONG_WINDOW if long else WINDOW)
+        self.known_values = KnownValues()
         self.seasons, self.proposed, self.outliers = list(seasons), [], []
         self.n_outliers = 0
         self.outlier_share = 0.0
@@ -491,6 +494,8 @@ class Engine:
         for k in range(m):
             self.forecast.share[k] /= kept
         self.forecast.size = m
+        if self.dim == 1:
+            self.known_values.round(self.forecast)
 
     def within_range(self, k):
         """Return the factor that makes component k no wider than the range of the past allows."""
@@ -526,6 +531,8 @@ class Engine:
             self.scaling.scale,
             1.0,
         )
+        if self.dim == 1:
+            self.known_values.update(y[0])
         stored: cython.Py_ssize_t = self.scaling.size
         rebuilt: cython.bint = self.update_scaling(y, raw)
         if self.scaling.size < stored:

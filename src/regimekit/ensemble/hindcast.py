@@ -339,12 +339,13 @@ class Hindcast:
         square: cython.double = error * error / leverage
         w: cython.double = (_DOF + 1.0) / (_DOF + square / variance)
         s: cython.double = leverage - 1.0 + 1.0 / w
+        growth: cython.double = 1.0 / _FORGETTING
         for i in range(width):
             self.coefficient[i] += self.gain[i] * error / s
+            # Divisions would dominate the cost of a forecast.
+            step: cython.double = growth * self.gain[i] / s
             for j in range(width):
-                self.covariance[i, j] = (
-                    self.covariance[i, j] - self.gain[i] * self.gain[j] / s
-                ) / _FORGETTING
+                self.covariance[i, j] = growth * self.covariance[i, j] - step * self.gain[j]
         # Without information in a direction, forgetting would increase its variance forever.
         if self.covariance[0, 0] > 1e4:
             for i in range(width):

@@ -153,7 +153,12 @@ class Auto(Model):
             return [first]
         if not engine.n_x:
             laws = multistep.ahead(engine, len(rows))
-            return [first, *(Forecast.normalized(*law) for law in laws)]
+            if not engine.known_values.repeats():
+                return [first, *(Forecast.normalized(*law) for law in laws)]
+            mixtures = [_mixture(law) for law in laws]
+            for mixture in mixtures:
+                engine.known_values.round(mixture)
+            return [first, *map(_forecast, mixtures)]
         rng = np.random.default_rng([self.seed, self.time])
         later = paths.simulate(engine.ensemble, engine.covariate_scaler.scaled(raw), rng)
         engine.predicted = False

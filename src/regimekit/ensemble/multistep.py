@@ -9,7 +9,8 @@ there. For every horizon h
     spread      the errors of this pool at the origins are the distribution around its forecast;
                 they are multiplied by (s_now / s_origin)^k, where s is the ensemble's noise scale
                 and k the exponent under which the errors were most likely; the fewer of them are
-                independent, the heavier are the tails
+                independent and the faster they grow with the
+                horizon, the heavier are the tails
     range       no forecast leaves the range of the past, widened by the largest change seen over
                 the same number of steps
 
@@ -49,6 +50,8 @@ _DOF = 8.0
 _INFLATION = 1.0  # of the variance, over the number of independent errors
 _JOINT_INFLATION = 4.0  # the same for several coordinates, whose tails are not changed
 _DOF_PER_ERROR = 0.5  # degrees of freedom of the scale of the errors, per independent error
+_WIDE_WEIGHT = 3.0  # share of the wider law, times the squared number of such errors plus one
+_ENOUGH = 6.0  # independent errors from which their growth with the horizon is known
 
 
 class Past(NamedTuple):
@@ -68,6 +71,7 @@ class Pooled(NamedTuple):
     importance: Array  # (origins,)
     noise: Array  # (origins + 1,) noise scale at the origins and now
     independent: Array  # (H,) number of independent errors
+    reach: Array  # (H,) length of the range of plausible values
 
 
 def clean(past: Past) -> Array:
@@ -152,7 +156,8 @@ def forecast_points(past: Past, horizon: int, seasons: Seasons) -> Pooled:
     span = (x.size - origins[0]) / np.arange(1, horizon + 1)
     independent = np.maximum(np.minimum(known.sum(axis=0), span), 1.0)
     noise = past.noise[origins + 1]
-    return Pooled(pooled[-1], error[:-1], importance[:-1], noise, independent)
+    reach = high[-1] - low[-1]
+    return Pooled(pooled[-1], error[:-1], importance[:-1], noise, independent, reach)
 
 
 def _families(
@@ -247,7 +252,9 @@ def distributions(pooled: Pooled) -> tuple[Array, Array, Array]:
     """
     horizon = pooled.point.size
     error = _with_long_horizons(np.ascontiguousarray(pooled.error.T))
-    error *= _growing(error, pooled.importance, pooled.independent)[:, None]
+    size = _sizes(error, pooled.importance)
+    fitted = _increasing(size, pooled.independent)
+    error *= np.exp(np.clip(fitted - size, -2.0, 2.0))[:, None]
     ratio = np.log(np.clip(pooled.noise[-1] / np.maximum(pooled.noise[:-1], 1e-300), 0.1, 10.0))
     inflation = np.sqrt(1.0 + _INFLATION / (pooled.independent + 2.0))
     share, mean, variance = (np.zeros((horizon, _BANDS)) for _ in range(3))
@@ -258,30 +265,41 @@ def distributions(pooled: Pooled) -> tuple[Array, Array, Array]:
     distribute(
         error, pooled.importance, ratio, penalty, inflation, dof, work, order, share, mean, variance
     )
-    # With few errors, a random walk of the noise scale counts as well; alone if there are none.
+    # The scale of few independent errors is uncertain, the more so the faster errors grow with the
+    # horizon, so a wider law counts as well. Without any error, a random walk is the only one.
     count = np.isfinite(error).sum(axis=1)
-    walk = np.minimum(2.0 / (count + 1.0) ** 2, 0.5)
-    walk[count == 0] = 1.0
+    wide_factor = 1.0 + 2.0 * _growth(fitted, pooled.independent)
+    wide = np.minimum(_WIDE_WEIGHT / (pooled.independent + 1.0) ** 2, 0.5)
+    wide[count == 0] = 1.0
     now = pooled.noise[-1]
+    second_moment = (share * (mean**2 + variance)).sum(axis=1)
+    walk = now**2 * np.arange(1.0, horizon + 1.0)
+    # One and a half standard deviations on either side stay within what is plausible.
+    widest = np.maximum((pooled.reach / 3.0) ** 2, second_moment)
+    wide_variance = np.minimum(wide_factor**2 * second_moment, widest)
+    wide_variance[count == 0] = walk[count == 0]
     floor = (now * np.minimum(3.0 / (count + 1.0), 1.0) ** 2) ** 2
     floor = floor + (1e-9 * np.abs(pooled.point) + 1e-130) ** 2
-    share = np.column_stack([(1.0 - walk)[:, None] * share, walk])
+    share = np.column_stack([(1.0 - wide)[:, None] * share, wide])
     mean = np.column_stack([mean, np.zeros(horizon)])
-    variance = np.column_stack([variance, now**2 * np.arange(1.0, horizon + 1.0)])
+    variance = np.column_stack([variance, wide_variance])
     variance = np.maximum(variance, floor[:, None]) * (_DOF - 2.0) / _DOF
     return share, pooled.point[:, None] + mean, variance
 
 
-def _growing(error: Array, importance: Array, independent: Array) -> Array:
-    """Return (H,) factors after which the mean absolute error does not fall with the horizon.
-
-    Errors of good forecasts grow with the horizon. The factors are those of isotonic regression of
-    the log of the mean absolute error, weighted by the number of independent errors.
-    """
+def _sizes(error: Array, importance: Array) -> Array:
+    """Return (H,) logs of the mean absolute error."""
     known = np.isfinite(error)
     total = np.where(known, importance, 0.0)
     mean = (total * np.abs(np.where(known, error, 0.0))).sum(axis=1)
-    size = np.log(mean / np.maximum(total.sum(axis=1), 1e-300) + 1e-300)
+    return np.asarray(np.log(mean / np.maximum(total.sum(axis=1), 1e-300) + 1e-300))
+
+
+def _increasing(size: Array, independent: Array) -> Array:
+    """Return (H,) sizes that do not fall with the horizon: errors of good forecasts grow with it.
+
+    Isotonic regression, weighted by the number of independent errors.
+    """
     blocks: list[list[float]] = []  # mean, weight, length
     for value, weight in zip(size.tolist(), independent.tolist(), strict=True):
         blocks.append([value, weight, 1])
@@ -290,8 +308,19 @@ def _growing(error: Array, importance: Array, independent: Array) -> Array:
             both = before[1] + last[1]
             before[0] = (before[0] * before[1] + last[0] * last[1]) / both
             before[1], before[2] = both, before[2] + last[2]
-    fitted = np.concatenate([np.full(int(length), value) for value, _, length in blocks])
-    return np.asarray(np.exp(np.clip(fitted - size, -2.0, 2.0)))
+    return np.concatenate([np.full(int(length), value) for value, _, length in blocks])
+
+
+def _growth(size: Array, independent: Array) -> float:
+    """Return the exponent b, from 0 to .5, if errors grow like h^b up to the last known size.
+
+    Found over the two octaves below the longest horizon with enough independent errors. Errors of
+    a stationary stream have 0, those of a random walk .5.
+    """
+    last = max(int((independent >= _ENOUGH).sum()), min(4, size.size))
+    first = max(1, last // 4)
+    growth = (size[last - 1] - size[first - 1]) / max(np.log(last / first), 1e-9)
+    return float(np.clip(growth, 0.0, 0.5))
 
 
 def _with_long_horizons(error: Array) -> Array:
