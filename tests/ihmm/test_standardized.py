@@ -101,3 +101,16 @@ def test_influence_asks_for_known_units() -> None:
     model.run(np.random.default_rng(0).standard_normal(30))
     with pytest.raises(rk.RegimekitError, match="units"):
         rk.influence.state_pif(model, 1.0, clean=[0.0])
+
+
+@pytest.mark.parametrize("seed", range(20, 27))
+def test_no_id_is_left_out_when_the_units_change(seed: int) -> None:
+    """A model in new units may know regimes that no event has opened: they have no id yet."""
+    rng = np.random.default_rng(seed)
+    y = np.repeat([-1.0, 1.0, 3.0, -1.0, 1.0], 32) + 0.25 * rng.standard_normal(160)
+    y[::23] = np.nan
+    model = rk.br_ihmm(particles=12, max_regimes=6, batch=4, seed=seed)
+    run = model.run(y)
+    opened = [event.regime for event in run.events if event.kind == "regime opened"]
+    assert opened == list(range(len(opened)))
+    assert len(model.regimes()) == run.n_regimes[-1]

@@ -63,8 +63,10 @@ class Reporter:
             self.regime = self.next_name = kept
             return
         swap = {own: kept, kept: own}
-        self.names = {identity: swap.get(name, name) for identity, name in self.names.items()}
-        self.regime, self.next_name = kept, max(self.next_name, before.next_name)
+        names = {identity: swap.get(name, name) for identity, name in self.names.items()}
+        # Ids that no event has opened are given again when their regimes are reported.
+        self.names = {identity: id for identity, id in names.items() if id < before.next_name}
+        self.regime, self.next_name = kept, before.next_name
 
     def block(self, first: int, y: Array, outputs: Outputs, outlier: NDArray[np.bool_]) -> Block:
         """Return the results of observations `first`, `first` + 1, .."""

@@ -150,10 +150,20 @@ class InUnits(RegimeModel):
         self.reporter = Reporter()
         self._learn(self.units.to_units(buffer), self.rows)
         self.reporter.follow(before)
+        if before.regime != NO_REGIME:
+            self._forget_unnamed()
         if before.regime == NO_REGIME != self.reporter.regime:
             first = now - len(buffer)
             block.events.append(Event(now - 1, OPENED, self.reporter.regime, NO_REGIME, first))
             block.regime[-1] = self.reporter.regime
+
+    def _forget_unnamed(self) -> None:
+        """Count regimes without an id as not reported."""
+        assert self.engine is not None
+        pool = self.engine.pool
+        unnamed = ~np.isin(np.asarray(pool.label), list(self.reporter.names))
+        np.asarray(pool.reported)[unnamed] = 0
+        self.engine.matcher.report_label()
 
     # ------------------------------------------------------------------ state
 
