@@ -125,6 +125,15 @@ STAGES = (
         by_hand=True,
     ),
     Stage(
+        "labels",
+        "docs/deviations.md",
+        "-m benchmarks.labels --first 200 --seeds 40",
+        "-m benchmarks.labels --seeds 1",
+        6.0,
+        ("benchmarks/labels.py", "benchmarks/untuned.py"),
+        by_hand=True,
+    ),
+    Stage(
         "bursts",
         "docs/robustness.md",
         "-m benchmarks.bursts",
