@@ -398,6 +398,18 @@ def test_a_snapshot_of_every_moment_is_read_to_the_bit(name: str) -> None:
         assert rk.from_bytes(data).to_bytes() == data
 
 
+def test_a_loaded_model_equals_one_whose_arrays_grew_earlier() -> None:
+    # The loaded model enlarges its arrays between the forecast and the update of observation 953,
+    # the other one did so before. The shares of distant regimes (D17) must survive that.
+    rng = np.random.default_rng(sum(b"soak2"))
+    levels = np.repeat(rng.normal(0, 5, 4000), 50)
+    y = np.round(levels + rng.standard_normal(200_000), 3)[:960]
+    model = rk.br_ihmm(particles=20, noise=0.16)
+    model.run(y[:900])
+    loaded = rk.from_bytes(model.to_bytes())
+    np.testing.assert_array_equal(loaded.run(y[900:]).mean, model.run(y[900:]).mean)
+
+
 def test_shares_that_do_not_sum_to_one_are_refused() -> None:
     model = rk.br_ihmm(particles=8, noise=0.25)
     model.run(np.repeat([0.0, 6.0], 40) + 0.5 * np.random.default_rng(0).standard_normal(80))

@@ -195,7 +195,6 @@ class Candidates:
             new = np.asarray(getattr(larger, name)).reshape(self.islands, -1)
             new[:, : old.shape[1]] = old
             setattr(self, name, new.reshape(-1))
-        self.fade = larger.fade
         self.capacity = capacity
 
 
@@ -208,6 +207,7 @@ CANDIDATE_FIELDS = (
     "log_stay",
     "log_current",
     "mass",
+    "fade",
 )
 
 
