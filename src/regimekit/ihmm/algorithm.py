@@ -1,13 +1,13 @@
 """Algorithm 1 of the paper: the batched online infinite HMM with robust updates (BR-iHMM).
 
-The particles of an island share the batches (`state`), and all particles that store a regime share
-its row. So lines 4, 5, 6 and 29 are computed once per *candidate*, a row together with the batch so
-far, and the loop over particles, lines 3 to 7, is left with a transition row and a sum. Lines that
-the text computes at the end of a batch, for all of its observations, are computed here while they
-arrive: a forecast is informed by the part of the batch that is known.
+All particles that store a regime share its row, and the particles of an island share the batches
+(`state`). Lines 4, 5, 6 and 27 are therefore computed once per *candidate*, a row together with the
+batch so far; a transition row and a sum per particle remain of the loop in lines 3 to 7. What the
+text computes for all observations at the end of a batch is computed here when each arrives, so
+forecasts use the part of the batch that is known.
 
-Numbers are those that LaTeX prints. Where the text breaks, a deviation D1 .. D18 is marked at its
-line; docs/deviations.md explains each, and `rule="paper"` switches them off.
+Lines and equations have the numbers that LaTeX prints. Where the code differs from the text, the
+deviation D1 .. D18 is marked; docs/deviations.md explains each, `rule="paper"` switches them off.
 """
 
 from __future__ import annotations
@@ -22,10 +22,14 @@ if not cython.compiled:
 
 
 class Algorithm(BatchUpdate):
-    """One step of Algorithm 1, and one batch; the lines are methods of the base classes."""
+    """One step of Algorithm 1 and the end of a batch; the base classes have one method per line."""
 
     def predict(self, design):
-        """Write the mixture `forecast` of the next observation for a design (r, m)."""
+        """Write the mixture of the next observation to `forecast` (line 4).
+
+        Args:
+            design: (r, m) design of the next observation.
+        """
         self.emission.observation.set_design(design)
         # Line 4: the predictive distribution of every candidate, Eqs. (4) and (22) to (24).
         for g in range(self.islands):
@@ -39,9 +43,13 @@ class Algorithm(BatchUpdate):
         self.write_forecast()
 
     def update(self, y, design):
-        """Learn one observation y (d,), NaN meaning missing, with its design (r, m).
+        """Learn one observation (lines 5 and 27; at the end of a batch lines 6 to 30).
 
         Deviation D13: lags in the design are those of a cleaned past (`lagged`).
+
+        Args:
+            y: (d,) observation; NaN means missing.
+            design: (r, m) its design.
         """
         reported: cython.Py_ssize_t = self.clock.reported
         remembered: cython.Py_ssize_t = self.clock.n_remembered
@@ -74,7 +82,11 @@ class Algorithm(BatchUpdate):
             self.note_change()  # Deviation D14: dated to its first observation
 
     def learn(self):
-        """Score and update every candidate; set E w^2; return the probability of a change."""
+        """Score and update every candidate, and set `weight` to the posterior mean of w^2.
+
+        Returns:
+            The posterior probability of a change.
+        """
         seen: cython.bint = self.emission.observation.n_seen > 0
         weight: cython.double = 0.0
         change: cython.double = 0.0
@@ -106,7 +118,11 @@ class Algorithm(BatchUpdate):
         return change
 
     def end_batch(self, g):
-        """Finish the batch of island g, lines 6 to 31 of Algorithm 1, and begin the next."""
+        """Finish the batch of an island, lines 6 to 30 of Algorithm 1, and begin the next.
+
+        Args:
+            g: island.
+        """
         n: cython.Py_ssize_t = self.clock.first[g + 1] - self.clock.first[g]
         for k in range(self.clock.candidates[g]):
             place: cython.Py_ssize_t = g * self.candidates.capacity + k
@@ -141,5 +157,5 @@ class Algorithm(BatchUpdate):
         self.matcher.vote()
 
     def note_change(self):
-        """Record that the reported regime or the remembered regimes changed, and date it."""
+        """Record and date a change of the reported regime or of the remembered regimes."""
         record_change(self)

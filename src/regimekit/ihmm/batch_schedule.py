@@ -52,11 +52,15 @@ class BatchSchedule:
 
     @property
     def longest(self):
-        """Largest number of observations of a batch."""
+        """Return the largest number of observations of a batch."""
         return self.fixed or self.largest
 
     def next_size(self, counts):
-        """Return the size of the next batch given (outliers, observations) so far."""
+        """Return the number of observations of the next batch.
+
+        Args:
+            counts: (2,) outliers and observations so far.
+        """
         if self.fixed > 0:
             return self.fixed
         a: cython.double = self.shape + counts[0]
@@ -67,7 +71,12 @@ class BatchSchedule:
         return self.largest
 
     def next_size_after(self, outliers, observations):
-        """Return the size of the next batch, for callers in Python."""
+        """Return the number of observations of the next batch, for callers in Python.
+
+        Args:
+            outliers: number of outliers so far.
+            observations: number of observations so far.
+        """
         return self.next_size(np.array([outliers, observations], np.float64))
 
 
@@ -75,7 +84,14 @@ ADAPTIVE_SETTINGS = ("largest", "smallest", "outlier_weight", "tolerance", "shap
 
 
 def probability_of_fewer(a, b, size, limit):
-    """Return P(Delta < limit) for Delta | lambda ~ Poisson(lambda size), lambda ~ Gamma(a, b)."""
+    """Return P(Delta < limit) for Delta | lambda ~ Poisson(lambda size), lambda ~ Gamma(a, b).
+
+    Args:
+        a: shape of the Gamma distribution of the rate.
+        b: its rate.
+        size: number of observations.
+        limit: number of outliers.
+    """
     log_stay: cython.double = log(b / (b + size))
     log_leave: cython.double = log(size / (b + size))
     total: cython.double = 0.0
@@ -86,7 +102,10 @@ def probability_of_fewer(a, b, size, limit):
 
 
 def read_schedule(batch: Any) -> BatchSchedule:
-    """Return the schedule for a whole number, "adaptive", or a mapping of adaptive settings.
+    """Return the batch schedule of a setting.
+
+    Args:
+        batch: number of observations, "adaptive", or a mapping of adaptive settings.
 
     Raises:
         RegimekitError: If `batch` is none of these.

@@ -1,4 +1,4 @@
-"""When a change of regime happened, which is known only after batches have ended."""
+"""The date of a change of regime, which is known only after batches have ended."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ MAX_DATING_EVIDENCE = 6.0  # nats that one observation may contribute to the dat
 
 
 class Change(NamedTuple):
-    """A change of the reported regime, or of the regimes that are remembered.
+    """A change of the reported regime, or of the regimes that particles store.
 
     Attributes:
         time: the observation after which it was known.
@@ -28,7 +28,11 @@ class Change(NamedTuple):
 
 
 def record_change(filtering: Any) -> None:
-    """Record that the reported regime or the remembered regimes changed, and date it."""
+    """Record and date a change of the reported regime or of the remembered regimes.
+
+    Args:
+        filtering: the `RegimeFilter`.
+    """
     # Labels are Python integers in uncompiled code too, because they go into snapshots.
     now, before = int(filtering.clock.reported), int(filtering.reported)
     filtering.reported = now
@@ -53,12 +57,16 @@ def record_change(filtering: Any) -> None:
 
 
 def date_change(filtering: Any, old: int, new: int) -> int:
-    """Return the first observation of regime `new`, which has followed `old`.
+    """Return the first observation of a regime that followed another one.
 
-    A change is known only when batches end. With the latest observations and both regimes as
-    they are known now, it is dated to
+    With the latest observations and the present posteriors of both regimes, it is
 
         argmax over tau of   sum_{t < tau} log p_old(y_t)  +  sum_{t >= tau} log p_new(y_t).
+
+    Args:
+        filtering: the `RegimeFilter`.
+        old: label reported before.
+        new: label reported now.
     """
     time = filtering.clock.time
     if not filtering.emission.timeless:

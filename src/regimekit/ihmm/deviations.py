@@ -58,9 +58,11 @@ RULES = {"default": Rule(), "paper": Rule(*[False] * len(Rule._fields))}
 
 
 def read_rule(given: Any) -> Rule:
-    """Return the rule for "default", "paper", or a mapping such as {"D3": "paper"}.
+    """Return the rule of a setting.
 
-    Deviations that a mapping does not name are as in "default".
+    Args:
+        given: "default", "paper", or a mapping such as {"D3": "paper"}; deviations that it does
+            not name are as in "default".
 
     Raises:
         RegimekitError: If `given` is none of these.
@@ -84,7 +86,11 @@ def read_rule(given: Any) -> Rule:
 
 
 def write_rule(rule: Rule) -> str | dict[str, str]:
-    """Return the JSON form of a rule, which `read_rule` reads."""
+    """Return the JSON form of a rule, the input of `read_rule`.
+
+    Args:
+        rule: the rule.
+    """
     for name, whole in RULES.items():
         if rule == whole:
             return name
