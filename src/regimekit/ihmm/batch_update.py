@@ -53,7 +53,7 @@ class BatchUpdate(WithinBatch):
         """
         first: cython.Py_ssize_t = self.clock.first[g]
         n: cython.Py_ssize_t = self.clock.first[g + 1] - first
-        # The sum includes the new regime; the paper's sum to L_t is a slip.
+        # The sum includes the new regime; the paper's sum to L_t is a misprint.
         for i in range(first, first + n):
             if not self.settings.keep_weights and self.clock.observed[g] > 0:
                 self.particles.log_weight[i] = 0.0  # Deviation D15: line 6 has no omega_t
@@ -234,8 +234,7 @@ class BatchUpdate(WithinBatch):
         self.prior_masses(g, True)
 
     def count_outliers(self, g):
-        """Count the observations that the chosen regimes classified as outliers, for the schedule.
-        """
+        """Count the observations that the chosen regimes classified as outliers, for the schedule."""
         expected: cython.double = 0.0
         base: cython.Py_ssize_t = g * self.candidates.capacity
         for i in range(self.clock.first[g], self.clock.first[g + 1]):

@@ -81,7 +81,7 @@ def date_change(filtering: Any, old: int, new: int) -> int:
     residual = np.minimum(np.abs(y - location), 1e100)
     each = -0.5 * (np.log(variance) + residual * residual / variance)
     score = np.where(np.isnan(y), 0.0, each).sum(axis=2)
-    # As bounded as the scores of the filter: no single value may decide.
+    # Bounded like the scores of the filter, so that no single value decides.
     gain = np.clip(score[1] - score[0], -MAX_DATING_EVIDENCE, MAX_DATING_EVIDENCE)
     after = np.cumsum(gain[::-1])[::-1]  # evidence of all observations from tau on
     return max(time - len(y) + int(np.argmax(after)), 0)

@@ -50,7 +50,7 @@ CHUNK = 512  # observations that go through the kernels at a time
 
 
 class RegimeModel(Model):
-    """An online infinite HMM: regimes discovered as needed, remembered, recognised again."""
+    """An online infinite HMM: regimes are opened as needed, stored, and recognized on return."""
 
     state_version = 3
 
@@ -188,7 +188,7 @@ class RegimeModel(Model):
             yield self._learn(y[start:stop], rows[start:stop])
 
     def _learn(self, y: Array, rows: list[Row | None]) -> Block:
-        """Observations y (T, d) with their covariates, through the engine (`Engine.observe`)."""
+        """Learn observations y (T, d) with their covariates and return their outputs."""
         if self.engine is None:
             self._start(y.shape[1], rows[0])
         engine = self.engine
@@ -204,7 +204,7 @@ class RegimeModel(Model):
 
     @property
     def doubt(self) -> float:
-        """An observation with a smaller weight is looked at twice before it is a lag (D13)."""
+        """Weight below which an observation is flagged as a possible outlier among the lags (D13)."""
         return SUSPECT_BELOW if self.features.depth and read_rule(self.chosen.rule).D13 else 0.0
 
     def _forecast(self, rows: list[Any]) -> list[Forecast]:
@@ -341,7 +341,7 @@ class RegimeModel(Model):
         )
 
     def _start(self, dim: int, x: Row | None) -> None:
-        """The first observation settles d and the features."""
+        """Set d and the features from the first observation."""
         before = self.features, self._open, self.chosen
         self._settle_features(x)
         try:

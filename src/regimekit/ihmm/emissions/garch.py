@@ -166,7 +166,7 @@ class Garch(Emission):
         self.score_scale, self.drive_scale = correction(scoring)
         prior = np.empty((n, 4))
         prior[:, :3] = centre + spread * quasi_normal_points(n, 3)
-        # A regime that has not seen anything is at its long-run variance.
+        # A regime without observations has its long-run variance.
         prior[:, 3] = prior[:, 0]
         self.prior = prior
         self.smoother = KernelSmoother(n, 4, settings.bandwidth)
@@ -196,7 +196,7 @@ class Garch(Emission):
         self.predictive.spread[place, 0, 0] = scale
         self.predictive.dof[place] = dof
         if self.need_start:
-            # What was learnt in the batch is left out; the variances have moved on nevertheless.
+            # Without the weights learnt in the batch, but with the variances of the present time.
             self.predictive.start_location[place, 0] = 0.0
             scale, dof = self.match_moments(place, self.log_weight, row)
             self.predictive.start_spread[place, 0, 0] = scale

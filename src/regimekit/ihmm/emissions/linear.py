@@ -25,11 +25,11 @@ from regimekit.ihmm.emissions.matrices import check_roots
 if not cython.compiled:
     from regimekit.ihmm.emissions.base import Emission
 
-# Residuals beyond this are cut to it: their squares still fit a float.
+# Residuals are clipped to this size: its square is finite.
 MAX_RESIDUAL = cython.declare(cython.double, 1e100)
 # From this many coefficients on, sums over slices in several parts are quicker than over indices.
 WIDE = cython.declare(cython.Py_ssize_t, 12)
-# Noise scales that a feature may move a forecast by before anything is learnt.
+# Noise scales by which a feature may move the forecast of a new regime.
 MAX_MOVE = 1e12
 N_COVARIANCES = cython.declare(cython.Py_ssize_t, 16)
 
@@ -84,8 +84,7 @@ class Steps:
         self.design[place] = 0
 
     def starts(self, place, design):
-        """Return whether the candidate has not predicted for this design yet, and mark it as
-        predicted.
+        """Mark the candidate as predicted for this design; return whether it was not before.
 
         Args:
             design: number of the design.
@@ -293,7 +292,8 @@ class RowCovariances:
         self.known[row] = 1
 
     def place(self, root, row, taken):
-        """Return where the covariance of a row is stored; it replaces any but that at `taken`.
+        """Return where the covariance of a row is stored; it replaces any other but that at
+        `taken`.
 
         Args:
             taken: place that must not be replaced, or -1.
@@ -452,7 +452,7 @@ class LinearEmission(Emission):
                 variance += noise_b * self.covariances.variance[b, j]
                 gap: cython.double = self.mean[a, s, j] - self.mean[b, s, j]
                 farthest = max(farthest, gap * gap / variance)
-        # What chance explains: the largest of n standard normal distances is about this.
+        # The expected largest of n standard normal distances is about this.
         chance: cython.double = sqrt(2.0 * log(self.mean.shape[1] * self.mean.shape[2]))
         return max(0.0, sqrt(farthest) - chance)
 
