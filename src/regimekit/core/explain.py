@@ -13,7 +13,10 @@ _MAX_LISTED = 6  # regimes, coefficients and outliers
 
 
 def summary(model: Any) -> str:
-    """Describe a model in one line: name, non-default settings, number of observations.
+    """Return one line on a model: name, non-default settings, number of observations.
+
+    Args:
+        model: the model.
 
     Example:
         >>> import regimekit as rk
@@ -31,7 +34,11 @@ def summary(model: Any) -> str:
 
 
 def as_html(model: Any) -> str:
-    """Describe a model as an HTML table: the summary line as caption, one row per regime."""
+    """Return an HTML table of a model: the summary line as caption, one row per regime.
+
+    Args:
+        model: the model.
+    """
     header = ["regime", "status", "observations", "first seen", "last seen", "summary"]
     rows = [
         [str(r.id), r.status, str(r.visits), str(r.first_seen), str(r.last_seen), r.summary]
@@ -41,7 +48,10 @@ def as_html(model: Any) -> str:
 
 
 def explain(model: Any) -> str:
-    """Describe units, features, regimes and latest outliers of a model in a few lines.
+    """Return a few lines on units, features, regimes and latest outliers of a model.
+
+    Args:
+        model: the model.
 
     Example:
         >>> import regimekit as rk
@@ -77,7 +87,11 @@ def explain(model: Any) -> str:
 
 
 def changed_settings(model: Any) -> str:
-    """Return the settings that differ from the default, as keyword arguments."""
+    """Return the settings that differ from the default, as keyword arguments.
+
+    Args:
+        model: the model.
+    """
     # By name: the registry imports every model, and every model imports this module.
     registry = import_module("regimekit.core.registry")
     registered = model.name in registry.REGISTRY
@@ -100,6 +114,9 @@ def changed_settings(model: Any) -> str:
 def coefficient_names(model: Any) -> list[str] | None:
     """Return the coefficient names in the order of `Regime.mean`; None if not known.
 
+    Args:
+        model: the model.
+
     Example:
         >>> import regimekit as rk
         >>> coefficient_names(rk.br_ihmm(features=rk.features.intercept() + rk.features.lags(1)))
@@ -117,9 +134,14 @@ def coefficient_names(model: Any) -> list[str] | None:
 
 
 def coefficient_labels(model: Any, size: int, names: list[str] | None = None) -> list[str]:
-    """Return a label for each of `size` coefficients.
+    """Return a label for each coefficient.
 
-    They are the names that are given or those of the model, if they fit, or else numbers.
+    They are the names that are given or those of the model, if their number fits, or else numbers.
+
+    Args:
+        model: the model.
+        size: number of coefficients.
+        names: their names.
 
     Example:
         >>> import regimekit as rk
@@ -133,7 +155,7 @@ def coefficient_labels(model: Any, size: int, names: list[str] | None = None) ->
 
 
 def _regimes(model: Any) -> list[Regime]:
-    """Regimes of a model; [] if it would have to fit the whole stream to infer them."""
+    """Return the regimes of a model; [] if it would have to fit the whole stream to infer them."""
     entry = import_module("regimekit.core.registry").REGISTRY.get(model.name)
     online = entry is None or entry.online
     return model.regimes() if online and model.n_observations else []
@@ -145,7 +167,11 @@ def _latest(regimes: list[Regime]) -> list[Regime]:
 
 
 def describe_regime(regime: Regime) -> str:
-    """Return one line on a regime: name, status, summary and visits."""
+    """Return one line on a regime: name, status, summary and visits.
+
+    Args:
+        regime: the regime.
+    """
     label = f" {regime.name!r}" if regime.name else ""
     status = "" if regime.status == UNKNOWN else f", {regime.status}"
     if regime.n_visits == 0:

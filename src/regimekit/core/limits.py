@@ -1,8 +1,8 @@
 """Largest sizes of a model.
 
 One table for arguments in Python, settings on the command line, requests to the service and
-snapshots. The values are far above any use; they keep a typing error or a crafted file from asking
-for hours or for all memory.
+snapshots. The values are far above any use; they prevent a typing error or a crafted file from
+using hours or all memory.
 """
 
 from __future__ import annotations

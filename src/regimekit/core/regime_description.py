@@ -231,6 +231,10 @@ def _parts(times: list[datetime]) -> dict[str, float]:
 def rounded(value: float, spread: float) -> str:
     """Format a value to a fiftieth of a spread, with thousands separated by spaces.
 
+    Args:
+        value: the value.
+        spread: the spread.
+
     Example:
         >>> rounded(9123.4, 7000.0), rounded(0.12345, 0.5)
         ('9 100', '0.12')

@@ -234,7 +234,7 @@ class BatchUpdate(WithinBatch):
         self.prior_masses(g, True)
 
     def count_outliers(self, g):
-        """Count the observations that the chosen regimes classified as outliers, for the schedule."""
+        """Count the observations that the chosen regimes classified as outliers."""
         expected: cython.double = 0.0
         base: cython.Py_ssize_t = g * self.candidates.capacity
         for i in range(self.clock.first[g], self.clock.first[g + 1]):

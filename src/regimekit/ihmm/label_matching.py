@@ -92,9 +92,7 @@ class LabelMatcher:
         return n
 
     def vote(self):
-        """Set the reported label (the oldest on a tie), and the numbers of known and remembered
-        regimes.
-        """
+        """Set the reported label (the oldest on a tie) and the numbers of known regimes."""
         self.write_weights()
         n: cython.Py_ssize_t = self.present_labels()
         winner: cython.Py_ssize_t = UNBORN
@@ -238,9 +236,7 @@ class LabelMatcher:
             self.order[place] = a
 
     def joins(self, head, at):
-        """Return whether the label at place `at` is compatible with every member of the group of
-        `head`.
-        """
+        """Return whether the label at place `at` is compatible with the group of `head`."""
         a: cython.Py_ssize_t
         b: cython.Py_ssize_t
         established: cython.bint
@@ -262,9 +258,7 @@ class LabelMatcher:
         return True
 
     def within(self, a, b, most):
-        """Return whether the distances of rows `a` and `b`, by coefficient and joint, are at most
-        `most`.
-        """
+        """Return whether the distances of rows `a` and `b`, each and joint, are at most `most`."""
         if not self.coefficient_distance(a, b) <= most:
             return False
         at: cython.Py_ssize_t = self.pair(a, b)
@@ -273,7 +267,7 @@ class LabelMatcher:
         return self.distance[at, 1] <= most
 
     def coefficient_distance(self, a, b):
-        """Return the largest distance between coefficients of rows `a` and `b`, stored or computed."""
+        """Return the largest distance between coefficients of rows `a` and `b`."""
         at: cython.Py_ssize_t = self.pair(a, b)
         if self.distance[at, 0] < 0.0:
             self.distance[at, 0] = self.emission.coefficient_distance(a, b)
@@ -300,7 +294,7 @@ class LabelMatcher:
         return at
 
     def is_established(self, row):
-        """Return whether `row` has enough observations for its coefficients to identify the regime."""
+        """Return whether `row` has enough observations to identify its regime."""
         return (
             self.pool.batches[row] >= ESTABLISHED_BATCHES
             and self.pool.visits[row] >= ESTABLISHED_VISITS * self.width

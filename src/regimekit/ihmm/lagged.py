@@ -98,7 +98,7 @@ def _predict_both(
 ) -> tuple[list[Array], Pair]:
     """Return designs and forecasts of the next observation under the clean and the raw past."""
     phi = [features.row(x, engine.clock.time, past.values[version]) for version in (CLEAN, RAW)]
-    # The clean one last: that is the one that is usually learnt with.
+    # The clean one last: it is usually the one that is learnt.
     raw, clean = engine.forecast_for(phi[RAW]), engine.forecast_for(phi[CLEAN])
     # Without the regimes that the possible outlier has moved.
     n = clean.share.size - (clean.outlier > 0)
@@ -129,9 +129,7 @@ def _choose_past(past: LagBuffer, pair: Pair, y: Array) -> int:
 
 
 def _remember(past: LagBuffer, y: Array, forecast: Forecast, weight: float, doubt: float) -> None:
-    """Push y; if its weight is below `doubt`, its clean version lies within the noise of the
-    forecast.
-    """
+    """Push y; if its weight is below `doubt`, store a clean version near the forecast too."""
     if past.pending or np.isnan(y).all() or weight >= doubt:
         past.push(y, y)  # pending: nothing was observed since the possible outlier
         return

@@ -204,7 +204,7 @@ class RegimeModel(Model):
 
     @property
     def doubt(self) -> float:
-        """Weight below which an observation is flagged as a possible outlier among the lags (D13)."""
+        """Weight below which an observation is flagged as a possible outlier (D13)."""
         return SUSPECT_BELOW if self.features.depth and read_rule(self.chosen.rule).D13 else 0.0
 
     def _forecast(self, rows: list[Any]) -> list[Forecast]:

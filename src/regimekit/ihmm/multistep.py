@@ -51,7 +51,7 @@ def rows_ahead(engine: RegimeFilter, features: Features, rows: list[Row | None])
 
 
 def _masses(engine: RegimeFilter, g: int, horizon: int) -> Array:
-    """Return the masses (horizon, K) of the candidates of an island: regimes move once per batch."""
+    """Return masses (horizon, K) of the candidates of an island; regimes move once per batch."""
     clock = engine.clock
     batches = (clock.position[g] + np.arange(horizon)) // clock.size[g]
     if not engine.settings.one_noise:  # Deviation D8

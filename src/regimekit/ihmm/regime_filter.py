@@ -240,7 +240,7 @@ class RegimeFilter(Algorithm):
         return trace.outputs(done, self.scoring.is_contamination())
 
     def loop(self, y, designs, stop_below, trace):
-        """Run over a chunk; the arguments are those of `run`, and the `trace` to write to.
+        """Run over a chunk; `y`, `designs` and `stop_below` as for `run`, outputs go to `trace`.
 
         Returns:
             The number of observations learnt.
@@ -287,9 +287,7 @@ class RegimeFilter(Algorithm):
         self.change = None
 
     def raise_error(self):
-        """Raise the exception that an emission or a weight written in Python raised inside the
-        loop.
-        """
+        """Raise the exception of an emission or a weight written in Python, if there is one."""
         for part in (self.emission, self.scoring):
             error = getattr(part, "error", None)
             if error is not None:
@@ -372,9 +370,7 @@ class RegimeFilter(Algorithm):
         return g * self.candidates.capacity + np.arange(self.clock.candidates[g])
 
     def expected_moves(self, g):
-        """Return the (K, K) expected probabilities of moving between the candidates of island `g`
-        per batch.
-        """
+        """Return transition probabilities (K, K) per batch of the candidates of island `g`."""
         n = int(self.clock.candidates[g])
         matrix = np.zeros((n, n))
         self.write_lookup(g)
@@ -431,9 +427,7 @@ class RegimeFilter(Algorithm):
         return location, spread, dof
 
     def faded(self, places):
-        """Return the share of its mass that a candidate at each of `places` keeps in a forecast
-        (D17).
-        """
+        """Return the share of its mass that each of `places` keeps in a forecast (D17)."""
         if self.settings.fade:
             self.write_fading()
         return np.asarray(self.candidates.fade)[places]

@@ -145,9 +145,7 @@ class RegimePool:
         self.batches[row] = 0
 
     def count_owners(self, particles):
-        """Count the owners of every row in `particles`, including the slots of regimes not opened
-        yet.
-        """
+        """Count the owners of every row in `particles`, unopened slots included."""
         for row in range(self.owners.shape[0]):
             self.owners[row] = 0
         for i in range(particles.alpha.shape[0]):
@@ -190,7 +188,7 @@ class Candidates:
         self.fade = np.ones(islands * capacity)
 
     def grow(self, capacity):
-        """Make room for `capacity` candidates of each of the `islands`; the present ones are kept."""
+        """Make room for `capacity` candidates of each of the `islands`; the others are kept."""
         larger = Candidates(self.islands, capacity)
         for name in CANDIDATE_FIELDS:
             old = np.asarray(getattr(self, name)).reshape(self.islands, -1)

@@ -46,8 +46,7 @@ class WithinBatch(FilterState):
     """Candidates of the batches under way and the forecast that they make."""
 
     def learn_candidate(self, place):
-        """Add the score of the observation to that of the batch, Eq. (12), and update the
-        candidate.
+        """Add the score of the observation to that of the batch, Eq. (12); update the candidate.
 
         Args:
             place: place of the candidate.
@@ -135,11 +134,7 @@ class WithinBatch(FilterState):
         return min(a / (a + b), MAX_OUTLIER_RATE)
 
     def write_centre(self):
-        """Write the centre of q: the mean forecast of the opened regimes, or of all if none is
-        open.
-
-        Candidates are weighted as in the forecast (D17).
-        """
+        """Write the centre of q: the mean forecast of the opened regimes, or of all without any."""
         total: cython.double = 0.0
         for opened in range(2):
             total = 0.0

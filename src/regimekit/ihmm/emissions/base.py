@@ -356,7 +356,7 @@ class Emission:
         return np.asarray(OUTLIER_SCALE**2 * self.noise_covariance())
 
     def coefficients(self, row):
-        """Return posterior mean (m,) and standard deviation (m,) of the coefficients of a regime."""
+        """Return posterior mean and standard deviation of the coefficients, (m,) each."""
         raise NotImplementedError(
             f"{type(self).__name__} must define coefficients(row): regimes() reports them."
         )

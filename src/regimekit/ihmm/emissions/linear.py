@@ -292,8 +292,7 @@ class RowCovariances:
         self.known[row] = 1
 
     def place(self, root, row, taken):
-        """Return where the covariance of a row is stored; it replaces any other but that at
-        `taken`.
+        """Return where the covariance of a row is stored; a new one never replaces that at `taken`.
 
         Args:
             taken: place that must not be replaced, or -1.
