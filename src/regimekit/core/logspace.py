@@ -49,7 +49,7 @@ def normalize(log_values, n, out_shares):
 
 
 def draw_index(shares, n, uniform):
-    """Return the index whose cumulative share first exceeds `uniform`, for `n` normalized shares."""
+    """Return the index whose cumulative share first exceeds `uniform`, for `n` shares."""
     cumulative: cython.double = 0.0
     last: cython.Py_ssize_t = 0
     for k in range(n):

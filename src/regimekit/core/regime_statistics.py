@@ -168,7 +168,7 @@ class RegimeStatistics:
         return k
 
     def add_to_sample(self, k, at, row):
-        """Add the pending row at `at` to the sample of the regime at place `k`, if it is its turn."""
+        """Add the pending row at `at` to the sample of the regime at place `k`, once per stride."""
         i: cython.Py_ssize_t
         j: cython.Py_ssize_t
         d: cython.Py_ssize_t = self.dim

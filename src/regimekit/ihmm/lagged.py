@@ -121,6 +121,7 @@ def _choose_past(past: LagBuffer, pair: Pair, y: Array) -> int:
     log_q = math.log(rate) + seen.sum() * log_outlier(_largest_error(y, centre, noise))
     log_q -= float(np.log(noise[seen]).sum())
     value = y if y.size > 1 else y[0]
+    # Both densities include that y is an outlier, so a second spike has little influence.
     logs = [
         float(np.logaddexp(math.log1p(-rate) + float(f.ordinary.log_density(value)), log_q))
         for f in pair
@@ -135,6 +136,7 @@ def _remember(past: LagBuffer, y: Array, forecast: Forecast, weight: float, doub
         return
     centre, noise = _centre_and_noise(forecast)
     away = np.clip(y, -MAX_VALUE, MAX_VALUE) - centre
+    # At most one noise scale from the forecast, and equal to it in the limit of large y.
     believed = centre + np.clip(weight * away, -noise, noise)
     # No step is larger than the observed one, so that an extreme forecast does not amplify itself.
     before = past.values[CLEAN, -1]

@@ -466,7 +466,9 @@ class PythonEmission(Emission):
         inner.predictive = self.predictive
 
     def call(self, name, *arguments):
-        """Call a method of the inner emission; store the first exception for the filter.
+        """Call a method of the inner emission and return its result.
+
+        The first exception is stored for the filter.
 
         Args:
             name: name of the method.

@@ -111,7 +111,7 @@ class LinearGaussian(LinearEmission):
         return self.update_vector(place, fresh)
 
     def update_scalar(self, place, fresh):
-        """Score and learn a scalar observation, Eqs. (3) and (11).
+        """Score and learn a scalar observation, Eqs. (3) and (11); return the score.
 
         Args:
             fresh: whether its row has no observations yet (D3).
@@ -142,7 +142,7 @@ class LinearGaussian(LinearEmission):
         return score
 
     def update_vector(self, place, fresh):
-        """Whiten the observed coordinates, weight them as one, learn them one by one.
+        """Whiten and weight the observed coordinates as one, and learn them; return the score.
 
         Args:
             fresh: whether its row has no observations yet (D3).
