@@ -2,6 +2,10 @@
 
 Every draw of the posterior is a hidden Markov model of its own. Averages over draws do not need
 matching labels: they use the regression of an observation's regime, not the label of the regime.
+
+Arguments of the functions:
+    prior: the prior.
+    draw: the draw.
 """
 
 from __future__ import annotations
@@ -191,7 +195,6 @@ def begin(data: Data, prior: Prior, plan: Sampling, rng: np.random.Generator) ->
 
     Args:
         data: the stream.
-        prior: the prior.
         plan: sizes of the run.
         rng: generator of the draws of the chain.
     """
@@ -377,9 +380,7 @@ def one_step(draw: Draw, design: Array, prior: Prior) -> Array:
     """Return the mean of y_t given the previous regime of a draw, (T,).
 
     Args:
-        draw: the draw.
         design: (T, m).
-        prior: the prior.
     """
     expected = draw.rows @ np.vstack([draw.coefficients, prior.mean])
     return level(expected, design, np.concatenate([[0], draw.path[:-1] + 1]))
@@ -389,7 +390,6 @@ def matched(draw: Draw, path: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the path of a draw with each regime renamed to that of its largest overlap.
 
     Args:
-        draw: the draw.
         path: (T,) regimes of the best draw.
     """
     overlap = np.zeros((draw.n_regimes, path.max() + 1), np.int64)
@@ -401,9 +401,6 @@ def regime_shares(draw: Draw) -> Iterator[Array]:
     """Yield the probability of each regime 1, 2, .. steps ahead; the last entry is a new regime.
 
     The expected transition row of a new regime is beta.
-
-    Args:
-        draw: the draw.
     """
     matrix = np.vstack([draw.rows[1:], draw.shares])
     share = matrix[draw.path[-1]]
@@ -416,7 +413,6 @@ def prior_spread(prior: Prior, phi: Array) -> tuple[float, float]:
     """Return squared scale and degrees of freedom of an observation of a new regime.
 
     Args:
-        prior: the prior.
         phi: (m,) features.
     """
     inflation = 1.0 + float(((prior.root.T @ phi) ** 2).sum())
@@ -430,7 +426,6 @@ def typical_noise(known: Regression, prior: Prior) -> Array:
 
     Args:
         known: posterior of the regressions.
-        prior: the prior.
     """
     seen, misfit = np.asarray(known.seen), np.asarray(known.misfit)
     if prior.known:

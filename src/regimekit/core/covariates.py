@@ -2,6 +2,9 @@
 
 Features are clipped to MAX_FEATURE, because products of larger ones would overflow in the
 statistics of a regime.
+
+Arguments of the functions:
+    values: values of the snapshot.
 """
 
 from __future__ import annotations
@@ -65,7 +68,6 @@ def read_lags(values: Values, arrays: Arrays, features: Features, dim: int) -> L
     """Return the lag buffer of a snapshot.
 
     Args:
-        values: values of the snapshot.
         arrays, features, dim: as for `read_past`.
     """
     past = LagBuffer(features.depth, dim)
@@ -107,7 +109,6 @@ def read_shape(values: Values, wanted: Shape) -> Shape:
     """Return the stored shape if it is that of features and covariates.
 
     Args:
-        values: values of the snapshot.
         wanted: the shape of features and covariates.
     """
     found = values["shape"]
@@ -119,11 +120,7 @@ def read_shape(values: Values, wanted: Shape) -> Shape:
 
 
 def read_dim(values: Values) -> int:
-    """Return the number of coordinates of y from the stored shape.
-
-    Args:
-        values: values of the snapshot.
-    """
+    """Return the number of coordinates of y from the stored shape."""
     shape = values["shape"]
     if not isinstance(shape, list) or not shape:
         raise SnapshotError(f"Invalid snapshot: shape must be a list, got {str(shape)[:60]}.")

@@ -1,4 +1,8 @@
-"""Errors of the public interface, and checks of arguments that raise them."""
+"""Errors of the public interface, and checks of arguments that raise them.
+
+Arguments of the functions:
+    argument: name for error messages.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +27,6 @@ def unknown(argument: str, got: object, known: Iterable[str]) -> RegimekitError:
     """Return the error for an unknown name, with a suggestion.
 
     Args:
-        argument: name for error messages.
         got: the unknown name.
         known: the valid names.
     """
@@ -37,7 +40,6 @@ def positive(argument: str, value: Any) -> float:
     """Return a number above zero as a float; infinity is valid.
 
     Args:
-        argument: name for error messages.
         value: the number.
     """
     number = _number(argument, value, "a number above 0")
@@ -50,7 +52,6 @@ def share(argument: str, value: Any) -> float:
     """Return a number in [0, 1] as a float.
 
     Args:
-        argument: name for error messages.
         value: the number.
     """
     number = _number(argument, value, "a share in [0, 1]")
@@ -70,7 +71,6 @@ def whole(argument: str, value: Any, least: int = 1, most: int = 2**53) -> int:
     """Return an integer within bounds, which exclude sizes that would use all memory.
 
     Args:
-        argument: name for error messages.
         value: the integer.
         least: smallest valid value.
         most: largest valid value.
@@ -95,7 +95,6 @@ def numbers(argument: str, value: Any) -> NDArray[np.float64]:
     """Return a new float array, never a view of the argument.
 
     Args:
-        argument: name for error messages.
         value: number, sequence or array.
     """
     try:
@@ -112,7 +111,6 @@ def moderate(argument: str, value: Any, most: float = 1e100) -> None:
     """Raise RegimekitError if products with a nonzero number would overflow or underflow.
 
     Args:
-        argument: name for error messages.
         value: number, vector or matrix.
         most: largest valid size; 1 / most is the smallest.
     """

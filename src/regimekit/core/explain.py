@@ -1,4 +1,8 @@
-"""Descriptions of a model: one line, a table for a notebook, and a text of a few lines."""
+"""Descriptions of a model: one line, a table for a notebook, and a text of a few lines.
+
+Arguments of the functions:
+    model: the model.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +18,6 @@ _MAX_LISTED = 6  # regimes, coefficients and outliers
 
 def summary(model: Any) -> str:
     """Return one line on a model: name, non-default settings, number of observations.
-
-    Args:
-        model: the model.
 
     Example:
         >>> import regimekit as rk
@@ -34,11 +35,7 @@ def summary(model: Any) -> str:
 
 
 def as_html(model: Any) -> str:
-    """Return an HTML table of a model: the summary line as caption, one row per regime.
-
-    Args:
-        model: the model.
-    """
+    """Return an HTML table of a model: the summary line as caption, one row per regime."""
     header = ["regime", "status", "observations", "first seen", "last seen", "summary"]
     rows = [
         [str(r.id), r.status, str(r.visits), str(r.first_seen), str(r.last_seen), r.summary]
@@ -49,9 +46,6 @@ def as_html(model: Any) -> str:
 
 def explain(model: Any) -> str:
     """Return a few lines on units, features, regimes and latest outliers of a model.
-
-    Args:
-        model: the model.
 
     Example:
         >>> import regimekit as rk
@@ -87,11 +81,7 @@ def explain(model: Any) -> str:
 
 
 def changed_settings(model: Any) -> str:
-    """Return the settings that differ from the default, as keyword arguments.
-
-    Args:
-        model: the model.
-    """
+    """Return the settings that differ from the default, as keyword arguments."""
     # By name: the registry imports every model, and every model imports this module.
     registry = import_module("regimekit.core.registry")
     registered = model.name in registry.REGISTRY
@@ -113,9 +103,6 @@ def changed_settings(model: Any) -> str:
 
 def coefficient_names(model: Any) -> list[str] | None:
     """Return the coefficient names in the order of `Regime.mean`; None if not known.
-
-    Args:
-        model: the model.
 
     Example:
         >>> import regimekit as rk
@@ -139,7 +126,6 @@ def coefficient_labels(model: Any, size: int, names: list[str] | None = None) ->
     They are the names that are given or those of the model, if their number fits, or else numbers.
 
     Args:
-        model: the model.
         size: number of coefficients.
         names: their names.
 

@@ -11,6 +11,11 @@ and given table counts m ~ Antoniak(n, alpha beta), Eq. (31), the other conditio
 form, Eqs. (32) to (37). A finite `sticky` kappa adds kappa to the self-transition (Fox et al.
 2008); the paper's degenerate sticky prior, Eqs. (13) and (14), is the batch itself: kappa is
 infinite inside a batch.
+
+Arguments of the functions:
+    p: the `Particles`.
+    i: particle.
+    random: `RandomSource`.
 """
 
 from __future__ import annotations
@@ -153,8 +158,6 @@ def log_transition_row(p, i, sticky):
     """Write log P(l | s), Eq. (28), form:transition_prob, for l = 0 .. L; the last is a new regime.
 
     Args:
-        p: the `Particles`.
-        i: particle.
         sticky: kappa between batches.
     """
     n: cython.Py_ssize_t = p.n_regimes[i]
@@ -183,7 +186,6 @@ def log_stick_rest(gamma, random):
 
     Args:
         gamma: concentration of beta.
-        random: `RandomSource`.
     """
     return min(log(1.0 - random.uniform()) / gamma, -MIN_STICK)
 
@@ -194,10 +196,7 @@ def count_transition(p, i, choice, random):
     A new regime splits the last stick, Eq. (30). (The paper prints (1 - v) v b for (1 - v) b.)
 
     Args:
-        p: the `Particles`.
-        i: particle.
         choice: slot of its next regime.
-        random: `RandomSource`.
     """
     n: cython.Py_ssize_t = p.n_regimes[i]
     if choice == n:
@@ -261,7 +260,6 @@ def log_gamma_draw(shape, random):
 
     Args:
         shape: shape.
-        random: `RandomSource`.
     """
     if shape <= 0.0:
         return -INF
@@ -276,7 +274,6 @@ def log_beta_draw(a, b, random):
 
     Args:
         a, b: shapes.
-        random: `RandomSource`.
     """
     x: cython.double = log_gamma_draw(a, random)
     y: cython.double = log_gamma_draw(b, random)
@@ -288,8 +285,6 @@ def normalize_beta(p, i, n):
     """Make the first log shares of a particle sum to one.
 
     Args:
-        p: the `Particles`.
-        i: particle.
         n: number of shares.
     """
     top: cython.double = -INF
@@ -310,8 +305,6 @@ def least_used(p, i, pool, last_seen, visits, taken):
     regime is never pruned.
 
     Args:
-        p: the `Particles`.
-        i: particle.
         pool: tau_N, number of least visited regimes to choose from.
         last_seen: (R,) time of the latest batch of each row.
         visits, taken: scratch.
@@ -342,8 +335,6 @@ def remove_regime(p, i, victim, keep_start):
     """Remove a regime of a particle: its row and column of counts, its share, its slot.
 
     Args:
-        p: the `Particles`.
-        i: particle.
         victim: slot of the regime.
         keep_start: whether a regime whose every entry led through the removed one keeps a table
             in the start row (D6).
@@ -377,8 +368,6 @@ def transition_matrix(p, i, sticky, out):
     """Write P(l | s) of a particle among its L regimes and, last, a new one.
 
     Args:
-        p: the `Particles`.
-        i: particle.
         sticky: kappa between batches.
         out: (L + 1, L + 1).
     """

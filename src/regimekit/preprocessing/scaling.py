@@ -262,9 +262,7 @@ class Standardizer:
         return _adopt(self, *measure(self.buffer), REBUILD_DISTANCE)
 
     def restart(self):
-        """Estimate both from the first move of a constant coordinate on; return whether they
-        changed.
-        """
+        """Estimate both from the first move of a coordinate on; return whether they changed."""
         recent = self.buffer[-_RECENT:]
         first = max(0, first_move(recent[:, ~np.asarray(self.alive, bool)]) - 1)
         self.start = self.start + self.size - len(recent) + first
@@ -314,7 +312,7 @@ class Standardizer:
         return True
 
     def check_again(self):
-        """Estimate both from the recent window if they do not fit it; return whether they changed."""
+        """Estimate both from the recent window if it does not fit; return whether they changed."""
         centre, scale, alive = measure(self.buffer[-_RECENT:])
         log_ratio = np.log(scale / np.asarray(self.scale))
         distant = np.abs(centre - np.asarray(self.centre)) > MAX_DISTANCE * np.asarray(self.scale)

@@ -12,6 +12,9 @@ The mean also varies with the noise already learnt (variance v, `wobble`): with 
 of the step of the mean in r, v becomes (1 - k)^2 v + k^2. The evidence of a batch is the sum of the
 expected score differences, its variance the sum of their variances over e. Under contamination the
 density of outliers is centred at the present level, where the forecast is.
+
+Arguments of the functions:
+    prior: priors of the transitions.
 """
 
 from __future__ import annotations
@@ -270,7 +273,7 @@ def expected_course(signal, batch, takeover, judge):
 
 
 class Entry:
-    """The rival regime that entered with one batch: posterior, mean and variance of its log odds."""
+    """The rival that entered with one batch: posterior, mean and variance of its log odds."""
 
     def __init__(self, takeover, cases):
         self.takeover, self.belief = takeover, takeover.rival.copy()
@@ -441,7 +444,6 @@ def swept_particles(counts, prior, random):
 
     Args:
         counts: (K, K) transition counts.
-        prior: priors of the transitions.
         random: `RandomSource`.
     """
     n, regimes = PRIOR_PARTICLES, len(counts)
@@ -463,7 +465,6 @@ def sweep_all(p, prior, passes, random):
 
     Args:
         p: the particles.
-        prior: priors of the transitions.
         passes: number of sweeps.
         random: `RandomSource`.
     """
@@ -478,7 +479,6 @@ def log_probability(p, source, target, prior):
     Args:
         p: the particles.
         source, target: slots.
-        prior: priors of the transitions.
     """
     np.asarray(p.current)[:] = source
     for i in range(p.alpha.shape[0]):

@@ -18,6 +18,9 @@ centred on the forecast, which the contamination moves as well, so the bounds ar
 observation to the next.
 
 docs/robustness.md has the proofs and uses the same names. Covariances are in units of the noise.
+
+Arguments of the functions:
+    scoring: weight and score.
 """
 
 from __future__ import annotations
@@ -209,9 +212,6 @@ def push(leverage: Array, predictive: bool) -> Array:
 def weight_bounds(scoring: Any) -> tuple[float, float]:
     """Return A / a and C = sup w^2 z^2 of a weight; C is infinite without a bound.
 
-    Args:
-        scoring: weight and score.
-
     Raises:
         RegimekitError: if the weight is a function.
     """
@@ -230,7 +230,6 @@ def weighted_reach(rows: Rows, designs: list[Array], scoring: Any) -> Array:
     Args:
         rows: the rows.
         designs: designs of the observations, in units of the noise.
-        scoring: weight and score.
     """
     _, product = weight_bounds(scoring)
     moved = np.zeros((len(designs) + 1, rows.fresh.size))
@@ -263,7 +262,6 @@ def weighted_score_gaps(
     Args:
         rows: the rows.
         designs: designs of these observations, in units of the noise.
-        scoring: weight and score.
         moved: (n + 1, K) as from `weighted_reach`.
         log_noise: log |R|.
     """

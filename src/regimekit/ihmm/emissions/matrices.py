@@ -1,4 +1,9 @@
-"""Numbers, vectors and covariances in settings and snapshots, checked."""
+"""Numbers, vectors and covariances in settings and snapshots, checked.
+
+Arguments of the functions:
+    argument: name for error messages.
+    value: the value.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +19,7 @@ Array = NDArray[np.float64]
 
 
 def read_finite(argument: str, value: Any) -> float:
-    """Return a number, or an array of one number, as a finite positive float.
-
-    Args:
-        argument: name for error messages.
-        value: the value.
-    """
+    """Return a number, or an array of one number, as a finite positive float."""
     number = positive(argument, np.reshape(value, ())[()] if np.size(value) == 1 else value)
     if math.isinf(number):
         raise RegimekitError(f"{argument} must be finite, got {value!r}.")
@@ -30,7 +30,6 @@ def read_pair(argument: str, value: Any, names: str) -> tuple[float, float]:
     """Return two finite positive numbers.
 
     Args:
-        argument: name for error messages.
         value: the pair.
         names: what they are, as in "(shape, rate)".
     """
@@ -44,8 +43,6 @@ def read_vector(argument: str, value: Any, size: int) -> Array:
     """Return a number or a vector as a vector of finite values, (size,).
 
     Args:
-        argument: name for error messages.
-        value: the value.
         size: length.
     """
     vector = numbers(argument, value)
@@ -62,8 +59,6 @@ def read_covariance(argument: str, value: Any, size: int) -> Array:
     """Return a variance, a vector of variances or a matrix as a positive definite matrix.
 
     Args:
-        argument: name for error messages.
-        value: the value.
         size: number of rows and columns.
     """
     given = numbers(argument, value)
@@ -86,12 +81,7 @@ def read_covariance(argument: str, value: Any, size: int) -> Array:
 
 
 def read_dim(argument: str, value: Any) -> int | None:
-    """Return d of a (d, d) noise covariance, or None for a number, which is valid for every d.
-
-    Args:
-        argument: name for error messages.
-        value: the value.
-    """
+    """Return d of a (d, d) noise covariance, or None for a number, which is valid for every d."""
     given = numbers(argument, value)
     if given.ndim not in (0, 2):
         raise RegimekitError(f"{argument} must be a number or a (d, d) matrix, got {value!r}.")
