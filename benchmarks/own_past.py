@@ -1,4 +1,4 @@
-"""Anomaly scores calibrated against the past of their own stream: tried, not in the library.
+"""Anomaly scores calibrated against the past of their stream: an experiment, not in the library.
 
     python -m benchmarks.own_past [--cache FOLDER]
 
@@ -14,7 +14,8 @@ many alerts on one stream and none on another. Five scores are compared, from th
                 three scales there are sums of about three and ten rows
 
 All constants were chosen on the generated series of `benchmarks.alerts` and on the even series of
-the Numenta Anomaly Benchmark in alphabetical order (the first one is number 0); the odd ones judge.
+the Numenta Anomaly Benchmark in alphabetical order (the first one is number 0); the odd ones are
+the test.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from benchmarks.public import nab
 from regimekit.alerts import Rule
 
 N_LARGEST = 20  # past surprises that determine the tail
-PRIOR = 5.0  # observations that the mean excess of right forecasts is worth
+PRIOR = 5.0  # observations that the mean excess of right forecasts counts as
 MAX_SURPRISE = 16 * math.log(10)  # nats: the spacing of scores near 1
 MAX_EXCESS = 8.0  # mean excesses; one observation does not change the tail by more
 ROWS = 5  # in the weighted sum, effectively

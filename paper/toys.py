@@ -128,7 +128,7 @@ def _draw_pif() -> Any:
 
 
 def _moved(y: Any, path: list[int], sd: float, rule: str) -> Any:
-    """Return the log score of a path minus that of staying at 0, for a batch of 0 after a value y."""
+    """Return the log score of a path minus that of staying at 0, for a batch y, 0, 0, .."""
     batches = np.zeros((np.size(y), len(path)))
     batches[:, 0] = y
     if rule == "second":
