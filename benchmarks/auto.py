@@ -93,7 +93,7 @@ def scored(model: Any, y: np.ndarray, first: int) -> tuple[float, list[float], n
 
 
 def best_simple(y: np.ndarray, first: int) -> tuple[float, str]:
-    """Return CRPS and name of the best simple forecaster in hindsight; the scale is given to all."""
+    """Return CRPS and name of the best simple forecaster in hindsight; the scale is given."""
     sd = float(np.nanstd(np.diff(y))) or 1.0
     offset = float(np.nanmedian(y))
     found = []

@@ -49,7 +49,7 @@ class Settings(NamedTuple):
 
 
 class State(NamedTuple):
-    """State of the particles, (N, ..) each; slot n of a particle with n regimes is not opened yet."""
+    """State of the particles, (N, ..) each; slot n of a particle with n regimes is unopened."""
 
     mean: jax.Array  # (N, K, m)
     cov: jax.Array  # (N, K, m, m)
@@ -289,7 +289,7 @@ def draw_tables(key: jax.Array, counts: jax.Array, share: jax.Array) -> jax.Arra
 
 
 def sweep(state: State, key: jax.Array, diagonal: jax.Array) -> State:
-    """Return the state after one Gibbs pass over tables, alpha, gamma and beta of every particle."""
+    """Return the state after one Gibbs pass over tables, alpha, gamma and beta of all particles."""
     slots = state.mean.shape[1]
     k_tables, k_pair, k_beta, k_uniform = jax.random.split(key, 4)
     counts = state.counts[:, :-1, :-1] * jnp.where(jnp.eye(slots, dtype=bool), diagonal, 1)

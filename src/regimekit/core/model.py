@@ -266,7 +266,7 @@ class Model(ABC):
     def fit(self, y: Any, X: Any = None) -> Self:
         """Update the model with a stream; for those used to scikit-learn.
 
-        A model continues where it was: `fit` on new observations adds to what is known. Make a
+        A model continues where it was: `fit` on new observations is a further update. Make a
         new model to start again.
 
         Args:

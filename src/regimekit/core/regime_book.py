@@ -76,7 +76,7 @@ class RegimeBook:
             raise unknown("status", status, STATUSES)
         if name is not None and (not isinstance(name, str) or len(name) > _MAX_NAME):
             raise RegimekitError(f"name must be text of at most {_MAX_NAME} characters: {name!r}.")
-        # The labels of regimes that are no longer in memory go.
+        # Labels of regimes that are no longer in memory are removed.
         labels = {own: label for own, label in self.labels.items() if own in known}
         before = labels.pop(id, Label())
         changed = Label(

@@ -14,7 +14,7 @@ import numpy as np
 from cython.cimports.libc.math import isinf
 
 NAN = cython.declare(cython.double, float("nan"))
-PENDING = 128  # rows that wait
+PENDING = 128  # rows that are not final
 MAX_REGIMES = 64  # regimes with statistics; the one not seen for longest is dropped
 N_LENGTHS = 32  # lengths of visits per regime
 _PENDING = cython.declare(cython.longlong, PENDING)

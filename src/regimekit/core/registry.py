@@ -107,7 +107,7 @@ _MAX_TEMPLATES = 32
 _TEMPLATES: dict[str, Model] = {}  # models without observations, by name and settings
 
 REGISTRY = {entry.name: entry for entry in _ENTRIES}
-DEFAULT_MODEL = "auto"  # used wherever the caller names no model
+DEFAULT_MODEL = "auto"  # used if no model is given
 
 
 def register(

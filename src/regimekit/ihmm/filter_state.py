@@ -24,7 +24,7 @@ if not cython.compiled:
 
 # Predictive standard deviations of a new regime beyond which its prior does not reach a level.
 MAX_PRIOR_DISTANCE = 5.0
-MIN_WINDOW = 12  # latest observations that D16 and D17 look at
+MIN_WINDOW = 12  # latest observations that D16 and D17 use
 
 
 class FilterSettings:
@@ -178,7 +178,7 @@ class FilterState:
         return True
 
     def remember(self, y):
-        """Store the observation and its design, for dating a change.
+        """Store the observation and its design, for the date of a change.
 
         Args:
             y: (d,) observation.

@@ -29,7 +29,7 @@ ESTABLISHED_BATCHES = cython.declare(cython.Py_ssize_t, 4)
 ESTABLISHED_VISITS = cython.declare(cython.Py_ssize_t, 3)
 # Share of the weight above which a group of labels is renamed.
 MAJORITY = cython.declare(cython.double, 0.5)
-# A regime is known if particles with this share of the weight remember it.
+# A regime is known if particles with this share of the weight store it.
 KNOWN_SHARE = 0.5
 # Pairs of rows whose distances are stored.
 N_PAIRS = cython.declare(cython.Py_ssize_t, 256)
@@ -253,7 +253,7 @@ class LabelMatcher:
                     return False
                 a = self.main_row(self.labels[member])
                 b = self.main_row(self.labels[at])
-                if not self.within(a, b, DIFFER):  # they would be split again
+                if not self.within(a, b, DIFFER):  # `split` would separate them again
                     return False
         return True
 

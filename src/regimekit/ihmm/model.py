@@ -45,8 +45,8 @@ from regimekit.results import Regime, Step, Transitions
 from regimekit.serialization.validation import Arrays, Values, affordable
 
 UNITS = ("auto", "given")
-WITH_COLUMNS = feature_maps.intercept() + feature_maps.columns()  # where x is given and no features
-CHUNK = 512  # observations that go through the kernels at a time
+WITH_COLUMNS = feature_maps.intercept() + feature_maps.columns()  # default features if x is given
+CHUNK = 512  # observations per call of the kernels
 
 
 class RegimeModel(Model):
@@ -114,7 +114,7 @@ class RegimeModel(Model):
         self.chosen = replace(self.chosen, features=self.features.to_json())
 
     def _predict(self, x: Row | None) -> Forecast:
-        if self._open and x is not None:  # as the first observation would settle it
+        if self._open and x is not None:  # as the first observation would determine it
             twin = type(self)(self.name, replace(self.chosen, features=WITH_COLUMNS), self.spec)
             return twin._predict(x)
         if self.engine is None:
@@ -217,7 +217,7 @@ class RegimeModel(Model):
             return [lagged.expect(engine, self.features, self.past, rows[0])]
         return paths_ahead(engine, self.features, self.past, rows)
 
-    # ------------------------------------------------------------------ what it knows
+    # ------------------------------------------------------------------ regimes and particles
 
     def _regimes(self) -> list[Regime]:
         if self.engine is None:
@@ -229,7 +229,7 @@ class RegimeModel(Model):
             rows = np.flatnonzero((label == identity) & (held > 0))
             if held[rows].sum() < KNOWN_SHARE - 1e-9:
                 continue
-            row = int(rows[np.argmax(held[rows])])  # the version that most of the weight shares
+            row = int(rows[np.argmax(held[rows])])  # the version with most of the weight
             mean, sd = engine.emission.coefficients(row)
             visits, first, last = (
                 int(c[row]) for c in (pool.visits, pool.first_seen, pool.last_seen)
@@ -300,7 +300,7 @@ class RegimeModel(Model):
                     matrix[j, into] += omega * rows[l, k]
         return Transitions(ids, matrix / weight[:, None])
 
-    # ------------------------------------------------------------------ making and keeping
+    # ------------------------------------------------------------------ settings and state
 
     def settings(self) -> dict[str, Any]:
         chosen = asdict(self.spec) | self.chosen.to_json()
@@ -346,7 +346,7 @@ class RegimeModel(Model):
         self._settle_features(x)
         try:
             self.engine = self._build(dim, x)
-        except RegimekitError:  # all or nothing
+        except RegimekitError:  # no partial change of the state
             self.features, self._open, self.chosen = before
             raise
         self.dim, self._like = dim, x

@@ -26,15 +26,15 @@ from regimekit.ihmm.resampling import SCHEMES
 from regimekit.ihmm.weights import WEIGHTS, PythonScoring, Scoring, weight_code
 
 LEAST_SHARE = 1e-6  # of the particles that are refreshed
-# Of a variance, and of one over it: a residual of 1e100, over the noise and times the prior's
-# spread, moves a coefficient by less than what a row may hold.
+# Of a variance and its inverse: a residual of 1e100, divided by the noise and multiplied by the
+# prior spread, moves a coefficient by less than the limit of a row.
 LARGEST_SCALE = 1e50
 _SCALES = {"noise", "prior_mean", "prior_var", "noise_scale"}  # in the units of y or y^2
 _LARGEST_SHAPE = 1e15
 MAX_OUTLIER_RATE = 0.3  # outliers are a minority by definition
 DEFAULT_STICKY = 10.0  # kappa under contamination (docs/models.md)
 DEFAULT_GAMMA_PRIOR = (1.0, 10.0)  # of gamma under contamination: a tenth of the paper's mean
-RATE_OBSERVATIONS = 50.0  # observations that the guess of the outlier rate counts for
+RATE_OBSERVATIONS = 50.0  # observations that the guess of the outlier rate counts as
 # The transitions of a particle are sampled about once in so many observations.
 SWEEP_INTERVAL, SWEEP_INTERVAL_WEIGHTED = 48, 8
 LEAST_OWN_WEIGHT = 1e-100  # of a weight function: the logarithm of its square stays finite

@@ -30,10 +30,9 @@ if not cython.compiled:
     )
 
 INF = cython.declare(cython.double, float("inf"))
-# Observations over which the rate of outliers is remembered.
+# Memory of the rate of outliers, in observations.
 RATE_MEMORY = cython.declare(cython.double, 1000.0)
-# Observations over which outliers are remembered while their rate is above so many times its first
-# guess (D18).
+# Its memory while the rate is above HIGH_RATE times its first guess (D18).
 OUTLIER_MEMORY = cython.declare(cython.double, 30.0)
 HIGH_RATE = cython.declare(cython.double, 3.0)
 # Standard deviations beyond which a regime that was not visited lately fades from forecasts (D17).

@@ -11,7 +11,7 @@ of large errors that turned out innovational so far,
     f(e) = (t_3(e) + n t_10(e / s) / s) / (1 + n)
 
 with n the number of innovational errors so far and s their usual size. If none was seen yet, a
-larger error is more surely a spike: with r = .02, P(innovational) is a half at e = 10, and
+larger error is more likely a spike: with r = .02, P(innovational) is a half at e = 10, and
 P(innovational) e is below 1.5 beyond 30. In a stream with real jumps a jump is accepted at once, up
 to the size of its earlier jumps; a single value of 1e300 never becomes a lag.
 

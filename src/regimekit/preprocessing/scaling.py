@@ -322,7 +322,7 @@ class Standardizer:
             if distant[j]:
                 kept = min(kept, _RECENT // 2)
                 steps = np.diff(self.buffer[-kept:, j])
-                if 2 * (np.abs(steps) > 0).sum() <= steps.size:  # a stuck sensor has no scale
+                if 2 * (np.abs(steps) > 0).sum() <= steps.size:  # no scale from a stuck sensor
                     stuck, scale[j] = True, max(self.scale[j], 1e-13 * abs(centre[j]))
             elif log_ratio[j] < -OTHER_UNITS:
                 lasted = self.confirmed_drop(j, centre[j])

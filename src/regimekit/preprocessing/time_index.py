@@ -1,12 +1,12 @@
 """Time index of a stream: time stamps, their frequency, seasons, and labels of future steps.
 
-`read_times` converts dates, texts that are dates, or numbers into a `TimeIndex`: floats for an
-axis and text for people. `find_frequency` infers the step between observations and
-`Frequency.seasons` the season lengths that a calendar suggests.
+`read_times` converts dates, texts that are dates, or numbers into a `TimeIndex`: floats for an axis
+and text for people. `find_frequency` infers the step between observations and `Frequency.seasons`
+the season lengths that a calendar suggests.
 
-Time zones: steps shorter than a day are counted in absolute time, days, weeks and months by the
-clock on the wall. So a series of days keeps its midnights, and a series of hours has 23 or 25 of
-them, when the clock changes.
+Time zones: steps shorter than a day are counted in absolute time, days, weeks and months in local
+time. When the clock changes, a series of days therefore keeps its midnights, and a day of hours has
+23 or 25 steps.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class TimeIndex(NamedTuple):
     """Times of T observations.
 
     Attributes:
-        values: (T,) seconds since 1970 for dates, by the clock on the wall if they have a time
+        values: (T,) seconds since 1970 for dates, in local time if they have a time
             zone; the given numbers; or 0 .. T - 1.
         kind: "dates", "numbers" or "rows".
     """
@@ -154,7 +154,7 @@ def _parse_dates(plain: list[Any]) -> TimeIndex:
     seconds = np.where(np.isnat(stamps), np.nan, stamps.astype(np.int64) / 1e6)
     if any(getattr(t, "tzinfo", None) is not None for t in plain):
         _check_order(np.array([_absolute(t).timestamp() for t in plain]))
-        # In autumn the clock on the wall repeats an hour; an axis must not go back.
+        # In autumn local time repeats an hour; an axis must not go back.
         seconds = np.maximum.accumulate(seconds)
     return TimeIndex(seconds, DATES)
 
@@ -174,7 +174,7 @@ def _absolute(time: datetime) -> datetime:
 def instant(time: Time) -> Time:
     """Return a time that can be compared with others of its stream.
 
-    Two times with the same zone are compared by the clock on the wall, which repeats an hour in
+    Two times with the same zone are compared by their local time, which repeats an hour in
     autumn; two times in UTC are compared in the order in which they happen.
 
     Args:
@@ -301,7 +301,7 @@ class Frequency:
 
     @property
     def _by_calendar(self) -> bool:
-        """Whether steps are counted by the clock on the wall."""
+        """Whether steps are counted in local time."""
         return self.unit != "seconds" or self.size % _DAY == 0
 
     def steps(self, before: Time, after: Time) -> int | None:

@@ -38,7 +38,7 @@ if not cython.compiled:
 
 QUADRATURE_NODES = 24  # over the noise of one observation
 PRIOR_PARTICLES = 400  # over which prior odds are averaged
-PRIOR_SWEEPS = 30  # Gibbs passes that forget where the particles began
+PRIOR_SWEEPS = 30  # Gibbs passes of burn-in
 ODDS_BATCHES = 8  # batches after an entry for which the odds of staying are computed
 
 

@@ -1,4 +1,4 @@
-"""The posterior of a model given observations that it has not seen: a copy, filtered ahead.
+"""The posterior of a model given further observations: a copy of the model, filtered ahead.
 
 The score of a batch belongs to a row, shared by particles. With the prior mass of row r,
 
