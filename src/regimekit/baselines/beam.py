@@ -121,9 +121,9 @@ class BeamSettings:
 class BeamIhmm(Model):
     """Offline infinite HMM, created by `beam_ihmm`.
 
-    `update` only stores the observation. `fit`, `run`, `predict`, `forecast`, `regimes` and
-    `transitions` run the sampler if there are new data. The random draws depend only on the seed
-    and the number of observations, so these calls do not change the model.
+    `update` only stores the observation. `sample_posterior`, `run`, `predict`, `forecast`,
+    `regimes` and `transitions` run the sampler if there are new data. The random draws depend only
+    on the seed and the number of observations, so these calls do not change the model.
     """
 
     name = "beam_ihmm"
@@ -387,8 +387,8 @@ def beam_ihmm(
 ) -> BeamIhmm:
     """Create the offline infinite HMM with beam sampling, for one series (d = 1).
 
-    It needs the whole stream: `fit` returns the posterior, `run` an in-sample summary, and
-    `predict` fits all data so far before it forecasts.
+    It needs the whole stream: `sample_posterior` returns the posterior, `run` an in-sample summary,
+    and `predict` samples the posterior of all data so far before it forecasts.
 
     Args:
         features: f(x), from `regimekit.preprocessing.features`; an intercept by default.

@@ -233,7 +233,7 @@ def _ticks(n: int, progress: bool) -> Iterable[int]:
 
 @dataclass(frozen=True, eq=False)
 class BeamFit:
-    """Posterior of a whole stream, from `BeamIhmm.fit`.
+    """Posterior of a whole stream, from `BeamIhmm.sample_posterior`.
 
     Attributes:
         data: the stream with its design.
