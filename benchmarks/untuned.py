@@ -111,7 +111,7 @@ def iid(noise: str) -> Callable[[int], dict[str, float]]:
 def filter_with_known_parameters(stream: rk.data.Dataset, noise: str) -> Array:
     """Return one-step means of a filter with known levels, noise, outlier rate and durations.
 
-    It is a bound for online methods; the oracle also knows the times of the changes.
+    It is a bound for online methods; the times of the changes are given to the oracle only.
     """
     levels = np.asarray(stream.info["means"])
     law = stats.norm(0.0, 0.5) if noise == "gauss" else stats.t(3, scale=np.sqrt(3 / 8))

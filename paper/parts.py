@@ -34,7 +34,7 @@ class Part:
         model: name of the model, or of the probe's question.
         settings: of the model, as JSON values.
         seed: of the model, and of a generated stream.
-        rows: only the first so many rows; None for all.
+        rows: number of first rows; None for all.
         degree: power of the electricity covariates.
         pending: the search for its settings is still to be done, so it waits.
     """

@@ -81,7 +81,7 @@ class Plan:
     """Number and size of the runs.
 
     Attributes:
-        runs: at most so many seeds of anything.
+        runs: largest number of seeds.
         quick: few rows, few particles, one seed: shows that everything runs, proves nothing.
     """
 

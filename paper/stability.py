@@ -1,6 +1,6 @@
 """Relation between influence and loss of accuracy, an open question of the paper.
 
-The paper asks for |R_c - R| <= C sqrt(PIF), with R the error of the forecasts and R_c the error
+The paper asks whether |R_c - R| <= C sqrt(PIF), with R the error of the forecasts and R_c the error
 after one contaminated observation. Both sides are measured here on its iid levels.
 """
 

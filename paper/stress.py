@@ -190,7 +190,7 @@ class Recipe:
         kind: what `contaminate` calls it.
         place: `points` (six, scattered over six batches), `bursts` (three short ones) or `block`.
         batches: length of a block.
-        settings: what else `contaminate` should know.
+        settings: further arguments of `contaminate`.
     """
 
     kind: str

@@ -387,7 +387,7 @@ class Item:
         note: why the paper's numbers and ours differ.
         make: tables and figure from the results.
         parts: the runs it needs.
-        more: the runs it turns out to need, given what there is; asked until there are none.
+        more: further runs given the results so far; called until there are none.
     """
 
     name: str

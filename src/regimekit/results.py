@@ -180,7 +180,7 @@ def retrospective_path(
         regime: (T,) regimes as reported.
         events: events of the run.
         first: index of the first observation in the stream.
-        lag: apply to each row only what was known so many observations later; None for all.
+        lag: number of observations after which changes of a row are ignored; None for all.
 
     Returns:
         (T,) regimes. Rows before the first regime is known get the first regime.

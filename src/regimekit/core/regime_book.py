@@ -175,7 +175,7 @@ class RegimeBook:
             values: as `pack` returned them.
             arrays: as `pack` returned them.
             n_rows: number of observations of the model; None if it does not count them.
-            dim: number of coordinates; None if the model does not know it yet.
+            dim: number of coordinates; None if it is not known yet.
 
         Raises:
             SnapshotError: if it is invalid.

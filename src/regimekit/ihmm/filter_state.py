@@ -35,8 +35,8 @@ class FilterSettings:
         schedule: batch sizes.
         concentration: priors of the transitions.
         ess_threshold: resample when the effective sample size falls to this share (tau_ESS).
-        max_regimes: a particle with so many regimes drops one (MAX_STATES).
-        prune_pool: it drops the least recently used of so many least visited ones (tau_N).
+        max_regimes: number of regimes at which a particle drops one (MAX_STATES).
+        prune_pool: number of least visited regimes, of which the least recent is dropped (tau_N).
         resampling: code of the scheme.
         sweeps: structure sweeps of a particle per batch; 0 means one for each observation.
         stride: every stride-th particle gets structure sweeps at the end of a batch.

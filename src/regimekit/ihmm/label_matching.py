@@ -24,7 +24,7 @@ if not cython.compiled:
 # Posterior standard deviations within which coefficients agree, and beyond which they differ.
 AGREE = cython.declare(cython.double, 3.0)
 DIFFER = cython.declare(cython.double, 5.0)
-# After so many batches, and so many observations per coefficient, coefficients alone decide.
+# Numbers of batches, and of observations per coefficient, from which coefficients alone decide.
 ESTABLISHED_BATCHES = cython.declare(cython.Py_ssize_t, 4)
 ESTABLISHED_VISITS = cython.declare(cython.Py_ssize_t, 3)
 # Share of the weight above which a group of labels is renamed.

@@ -35,7 +35,7 @@ MAX_OUTLIER_RATE = 0.3  # outliers are a minority by definition
 DEFAULT_STICKY = 10.0  # kappa under contamination (docs/models.md)
 DEFAULT_GAMMA_PRIOR = (1.0, 10.0)  # of gamma under contamination: a tenth of the paper's mean
 RATE_OBSERVATIONS = 50.0  # observations that the guess of the outlier rate counts as
-# The transitions of a particle are sampled about once in so many observations.
+# Observations between two structure sweeps of a particle, on average.
 SWEEP_INTERVAL, SWEEP_INTERVAL_WEIGHTED = 48, 8
 LEAST_OWN_WEIGHT = 1e-100  # of a weight function: the logarithm of its square stays finite
 
