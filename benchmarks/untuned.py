@@ -276,12 +276,7 @@ def ask_all(questions: dict[str, Question], module: str, title: str, seeds: int)
 
 
 def write_page(path: Path, made: str) -> None:
-    """Write a page; the text after the line `BY_HAND` in the present one is kept.
-
-    Args:
-        path: the page.
-        made: its new content.
-    """
+    """Write a page; the text after the line `BY_HAND` in the present one is kept."""
     before = path.read_text("utf-8") if path.exists() else ""
     _, mark, kept = before.partition(BY_HAND)
     path.write_text(f"{made}\n{mark}{kept}" if mark else made, "utf-8")

@@ -33,11 +33,7 @@ _KNOWN = {"adjusted_rand", "ppv", "tpr", "delay"}  # also computed from the labe
 
 
 def taken_from_second(stream: str) -> dict[str, Any]:
-    """Return the changed settings that remove each part of the second edition, by name.
-
-    Args:
-        stream: name of the stream.
-    """
+    """Return the changed settings that remove each part of the second edition, by name."""
     chosen = settings.of(stream, "br_ihmm", SECOND)
     islands = max(1, min(int(chosen.get("batch", 6)), published.PARTICLES // 10))
     others = {"islands": islands, "gamma_prior": [1.0, 10.0]}
@@ -54,11 +50,7 @@ def taken_from_second(stream: str) -> dict[str, Any]:
 
 
 def taken_from_first(stream: str) -> dict[str, Any]:
-    """Return the changed settings that set each of the nine as in the paper, by name.
-
-    Args:
-        stream: name of the stream.
-    """
+    """Return the changed settings that set each of the nine as in the paper, by name."""
     base: Mapping[str, str] = settings.start(stream, "br_ihmm", FIRST)["rule"]
     alone = {f"D{k}": {"rule": {**base, f"D{k}": "paper"}} for k in range(1, 10)}
     return {WHOLE: {}} | alone | {"all nine": {"rule": "paper"}}

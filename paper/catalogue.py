@@ -56,9 +56,6 @@ ALL = "all"
 def choose(names: Sequence[str]) -> list[Item]:
     """Return the items with these names.
 
-    Args:
-        names: names of items; "all" for all of them.
-
     Example:
         >>> [item.name for item in choose(["pif", "iid_t"])]
         ['pif', 'iid_t']

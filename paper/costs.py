@@ -36,11 +36,7 @@ def kinds() -> dict[str, Part]:
 
 
 def measure(part: Part) -> float:
-    """Return seconds per 1000 rows with 100 particles, from the first rows of a run, or per answer.
-
-    Args:
-        part: the run.
-    """
+    """Return seconds per 1000 rows with 100 particles, from the first rows of a run, or per answer."""
     if part.stream in PROBES:
         begin = time.process_time()
         run_part(part)
@@ -58,11 +54,7 @@ def measure(part: Part) -> float:
 
 
 def main(arguments: Sequence[str] = ()) -> None:
-    """Measure and store every kind without a time; with `--list`, print these kinds.
-
-    Args:
-        arguments: of the command line.
-    """
+    """Measure and store every kind without a time; with `--list`, print these kinds."""
     found = dict(costs())
     if "--list" in arguments:
         print(*(name for name in kinds() if name not in found), sep="\n")

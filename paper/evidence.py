@@ -257,10 +257,6 @@ def recorded(path: Path | None = None) -> dict[str, dict[str, object]]:
 def due(stage: Stage, kept: Mapping[str, Mapping[str, object]]) -> bool:
     """Return whether a stage has to be run; one with its own records always is.
 
-    Args:
-        stage: the stage.
-        kept: output of `recorded`.
-
     Example:
         >>> stage = Stage("one", "README.md", "-c pass", "-c pass", 1.0, ("paper/evidence.py",))
         >>> due(stage, {}), due(stage, {"one": {"state": stage.state}})
@@ -270,12 +266,7 @@ def due(stage: Stage, kept: Mapping[str, Mapping[str, object]]) -> bool:
 
 
 def minutes(stage: Stage, kept: Mapping[str, Mapping[str, object]]) -> float:
-    """Return the estimated core minutes of what is due in a stage.
-
-    Args:
-        stage: the stage.
-        kept: output of `recorded`.
-    """
+    """Return the estimated core minutes of what is due in a stage."""
     if not due(stage, kept):
         return 0.0
     if stage.name == "tune":
@@ -376,11 +367,7 @@ def _call(stage: Stage, folder: Path, jobs: int, quick: bool) -> tuple[int, floa
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Print the plan, or run the stages that are due.
-
-    Args:
-        arguments: of the command line.
-    """
+    """Print the plan, or run the stages that are due."""
     parser = argparse.ArgumentParser(prog="python -m paper evidence")
     parser.add_argument("--plan", action="store_true", help="print stages and cost, run nothing")
     parser.add_argument("--quick", action="store_true", help="every stage at its smallest size")

@@ -47,11 +47,7 @@ class Outcome:
 
 
 def run_part(part: Part) -> Outcome:
-    """Run a part; a setting that its model does not have raises an error.
-
-    Args:
-        part: the part.
-    """
+    """Run a part; a setting that its model does not have raises an error."""
     if part.stream in PROBES:
         answer = PROBES[part.stream].ask(part.model, part.seed)
         return Outcome(_rounded(answer), {}, code_state(part))

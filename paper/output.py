@@ -41,14 +41,7 @@ class Written(NamedTuple):
 
 
 def write(item: Item, results: Results, parts: Sequence[Part], out: Path) -> Written:
-    """Write the files of an item.
-
-    Args:
-        item: the item.
-        results: its results.
-        parts: the runs that it needs.
-        out: folder of the results.
-    """
+    """Write the files of an item."""
     made = item.make(results)
     figure, drawn = _draw(item, made, out)
     groups = _groups(results, parts)
@@ -82,9 +75,6 @@ def write_index(out: Path) -> Path:
     """Write a page with links to all items in a folder, and with the table of targets.
 
     A note between the two marks of an earlier index is kept.
-
-    Args:
-        out: folder of the results.
 
     Returns:
         The page.

@@ -70,11 +70,7 @@ def key_of(part: Part, data: str, code: str) -> str:
 
 
 def data_state(part: Part) -> str:
-    """Return a hash of the data of a part; "" if they are not available.
-
-    Args:
-        part: the part.
-    """
+    """Return a hash of the data of a part; "" if they are not available."""
     return "" if part.stream in PROBES else _data(part.stream, part.seed, part.degree)
 
 
@@ -87,11 +83,7 @@ def _data(name: str, seed: int, degree: int) -> str:
 
 
 def code_state(part: Part) -> str:
-    """Return a hash of the source that the outcome of a part depends on.
-
-    Args:
-        part: the part.
-    """
+    """Return a hash of the source that the outcome of a part depends on."""
     if part.stream in PROBES:
         asked = PROBES[part.stream]
         modules = tuple(REGISTRY[name].module for name in asked.models)

@@ -117,23 +117,14 @@ class Plan:
         return [replace(first, seed=seed) for seed in range(self.count(first))]
 
     def probe(self, name: str, question: str) -> list[Part]:
-        """Return the answers to a question, one per seed; a quick plan has only fast questions.
-
-        Args:
-            name: name of the probe.
-            question: the question.
-        """
+        """Return the answers to a question, one per seed; a quick plan has only fast questions."""
         if self.quick and question not in _QUICK_ANSWERS:
             return []
         seeds = 1 if self.quick else SEEDS[name]
         return [Part(name, question, seed=seed) for seed in range(seeds)]
 
     def count(self, part: Part) -> int:
-        """Return the number of seeds of a variant.
-
-        Args:
-            part: one of its runs.
-        """
+        """Return the number of seeds of a variant."""
         if part.stream in GIVEN and part.model in (*DRAWS_NOTHING, OFFLINE):
             return 1
         if seconds(part) > LONG:
@@ -143,20 +134,12 @@ class Plan:
         return min(self.runs, SEEDS[part.stream] if many else FEW)
 
     def grid(self, values: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the values of a sweep; every third one in a quick plan.
-
-        Args:
-            values: all values.
-        """
+        """Return the values of a sweep; every third one in a quick plan."""
         return values[::3] if self.quick else values
 
 
 def seconds(part: Part) -> float:
-    """Return the estimated time of one run on one core.
-
-    Args:
-        part: the run.
-    """
+    """Return the estimated time of one run on one core."""
     if part.stream in PROBES:
         return costs().get(kind(part), _UNMEASURED)
     rows = ROWS[part.stream]
@@ -165,20 +148,12 @@ def seconds(part: Part) -> float:
 
 
 def row_seconds(part: Part) -> float:
-    """Return the estimated time of a row with 100 particles.
-
-    Args:
-        part: the run.
-    """
+    """Return the estimated time of a row with 100 particles."""
     return costs().get(kind(part), _UNMEASURED) / 1000
 
 
 def kind(part: Part) -> str:
-    """Return what determines the time of a row: stream, model, D9 on or off, edition.
-
-    Args:
-        part: the run.
-    """
+    """Return what determines the time of a row: stream, model, D9 on or off, edition."""
     rule = part.settings.get("rule", "default")
     drawn = rule == "paper" or (isinstance(rule, dict) and rule.get("D9") == "paper")
     words = [part.stream, part.model]

@@ -92,12 +92,7 @@ def listed_rates(found: NDArray[Any], truth: Sequence[int]) -> tuple[float, floa
 
 
 def scores(data: Dataset, run: Any) -> Answer:
-    """Return the paper's measures of a run, by its matching and by comparing labels.
-
-    Args:
-        data: the stream.
-        run: the run.
-    """
+    """Return the paper's measures of a run, by its matching and by comparing labels."""
     match = evaluate.match_regimes(run.path, data.changepoints, RUN_THRESHOLD)
     listed = listed_rates(np.asarray(run.path), data.changepoints)
     ppv, tpr = label_rates(np.asarray(run.path), np.asarray(data.regimes))
@@ -221,10 +216,5 @@ QUESTIONS: dict[str, Question] = {
 
 
 def ask(name: str, seed: int) -> Answer:
-    """Return the answer to a question, for `paper.probes`.
-
-    Args:
-        name: a key of `QUESTIONS`.
-        seed: seed of the stream and the model.
-    """
+    """Return the answer to a question, for `paper.probes`."""
     return QUESTIONS[name].ask(seed)

@@ -63,13 +63,7 @@ _ALONE: tuple[Corrected, ...] = ((), *((d,) for d in NINE), NINE)
 
 
 def gap(results: Results, stream: str, parts: list[Part]) -> float:
-    """Return the sum of the shortfalls from the printed numbers.
-
-    Args:
-        results: the results.
-        stream: name of the stream.
-        parts: the runs.
-    """
+    """Return the sum of the shortfalls from the printed numbers."""
     cells = [results.cell(parts, goal.score + ALL_ROWS) for goal in GOALS[stream]]
     return sum(goal.gap(cell.mean) for goal, cell in zip(GOALS[stream], cells, strict=True))
 
@@ -163,13 +157,7 @@ def _baseline(results: Results) -> Made:
 
 
 def corrected_parts(plan: Plan, stream: str, corrected: Corrected) -> list[Part]:
-    """Return a few runs of the paper's rule with some of the nine corrected, R as searched.
-
-    Args:
-        plan: number and size of the runs.
-        stream: name of the stream.
-        corrected: the corrections.
-    """
+    """Return a few runs of the paper's rule with some of the nine corrected, R as searched."""
     rule = dict.fromkeys((*NINE, *_OWN_STEPS), "paper") | dict.fromkeys(corrected, "default")
     changes: dict[str, Any] = {"rule": rule, "weight": "imq", "resampling": "multinomial"}
     variant = PRINTED if stream == "iid_gauss" else PAPER_R
@@ -177,12 +165,7 @@ def corrected_parts(plan: Plan, stream: str, corrected: Corrected) -> list[Part]
 
 
 def path(results: Results, stream: str) -> list[Corrected]:
-    """Return the sets of corrections from all nine down, as far as there are runs.
-
-    Args:
-        results: the results.
-        stream: name of the stream.
-    """
+    """Return the sets of corrections from all nine down, as far as there are runs."""
     course: list[Corrected] = [NINE]
     if _unknown(results, stream, NINE):
         return course

@@ -86,12 +86,7 @@ class Group(NamedTuple):
 
 
 def stale_groups(ledger: Ledger, streams: Iterable[str] = _EVERY) -> dict[str, list[Group]]:
-    """Return the groups with stale runs, by stream.
-
-    Args:
-        ledger: the ledger.
-        streams: names of streams and probes.
-    """
+    """Return the groups with stale runs, by stream."""
     found: dict[str, dict[tuple[Any, ...], list[Line]]] = {}
     for line in ledger.lines():
         if line.part.stream in streams:
@@ -248,21 +243,13 @@ def _gap(old: Any, new: Any) -> float:
 
 
 def stale_searches(streams: Iterable[str] = _EVERY) -> list[Search]:
-    """Return the searches whose settings come from another state of the source.
-
-    Args:
-        streams: names of streams.
-    """
+    """Return the searches whose settings come from another state of the source."""
     asked = [search for search in searches() if search.stream in set(streams) and tuned(*search)]
     return [search for search in asked if search.state not in ("", tuned(*search)["state"])]
 
 
 def replay_search(search: Search) -> Verdict:
-    """Score the result of a search again; if the score is the same, it is carried over.
-
-    Args:
-        search: the search.
-    """
+    """Score the result of a search again; if the score is the same, it is carried over."""
     kept, name = tuned(*search), f"settings of {' '.join(search)}"
     if reason := not_comparable(search):
         return Verdict(name, LEFT, why=reason)
@@ -281,11 +268,7 @@ def replay_search(search: Search) -> Verdict:
 
 
 def not_comparable(search: Search) -> str:
-    """Return why one trial cannot represent a search; "" if it can.
-
-    Args:
-        search: the search.
-    """
+    """Return why one trial cannot represent a search; "" if it can."""
     kept = tuned(*search)
     if kept.get("terms") != search.terms:
         return "it was searched on other data or on other terms"
@@ -295,11 +278,7 @@ def not_comparable(search: Search) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Replay the requested stale runs, and print the verdicts.
-
-    Args:
-        arguments: of the command line.
-    """
+    """Replay the requested stale runs, and print the verdicts."""
     given = _given(arguments)
     if given.estimate:
         _tell_estimate(given.out, given.only, given.seeds)
@@ -323,11 +302,7 @@ def _searched(chosen: Sequence[Search], jobs: int) -> list[Verdict]:
 
 
 def summary(verdicts: Sequence[Verdict]) -> list[str]:
-    """Return lines with the number of confirmed groups, and each of the others.
-
-    Args:
-        verdicts: the verdicts.
-    """
+    """Return lines with the number of confirmed groups, and each of the others."""
     confirmed = [verdict for verdict in verdicts if verdict.kind == CONFIRMED]
     carried = sum(verdict.carried for verdict in confirmed)
     asked = f"{len(confirmed)} of {len(verdicts)} groups and tuned settings"

@@ -100,11 +100,6 @@ def estimate(items: Sequence[Item], out: Path, plan: Plan) -> list[tuple[str, in
 
     Runs that an item shares with an earlier one are counted there; runs that are found to be needed
     later are not counted.
-
-    Args:
-        items: the items.
-        out: folder of the results.
-        plan: number and size of the runs.
     """
     cache, counted = _cache(out, plan), set[str]()
     rows = []
@@ -133,11 +128,7 @@ def _due(parts: Iterable[Part], cache: Cache, absent: dict[str, str]) -> dict[st
 
 
 def impossible(part: Part) -> str:
-    """Return why a part cannot be run (model or data not available); "" if it can.
-
-    Args:
-        part: the part.
-    """
+    """Return why a part cannot be run (model or data not available); "" if it can."""
     if part.stream in PROBES:
         return ""
     if part.pending:
@@ -156,13 +147,7 @@ def _missing_data(name: str) -> str:
 
 
 def execute(parts: list[Part], folder: Path, jobs: int) -> Iterator[tuple[Part, str]]:
-    """Run parts, the longest first; yield each with the reason of its failure, or "".
-
-    Args:
-        parts: the parts.
-        folder: folder of the cache.
-        jobs: number of processes.
-    """
+    """Run parts, the longest first; yield each with the reason of its failure, or ""."""
     ordered = sorted(parts, key=seconds, reverse=True)
     if jobs == 1 or len(ordered) < 2:
         for part in ordered:

@@ -102,9 +102,6 @@ STARTS: dict[str, Start] = {
 def start(stream: str, model: str, variant: str) -> Settings:
     """Return the settings of a variant before it is tuned.
 
-    Args:
-        stream, model, variant: names.
-
     Example:
         >>> start("iid_t", "br_ihmm", "second")["rule"]
         'default'
@@ -131,11 +128,7 @@ def start(stream: str, model: str, variant: str) -> Settings:
 
 
 def of(stream: str, model: str, variant: str) -> Settings:
-    """Return the settings of a variant: printed, found by the search, or the defaults.
-
-    Args:
-        stream, model, variant: names.
-    """
+    """Return the settings of a variant: printed, found by the search, or the defaults."""
     if variant not in TITLES:
         raise unknown("variant", variant, TITLES)
     if variant == PRINTED:
@@ -151,11 +144,7 @@ def of(stream: str, model: str, variant: str) -> Settings:
 
 
 def degree(stream: str, model: str, variant: str) -> int:
-    """Return the power p of the electricity covariates; not used on other streams.
-
-    Args:
-        stream, model, variant: names.
-    """
+    """Return the power p of the electricity covariates; not used on other streams."""
     if stream != "electricity":
         return 2
     if variant in (PRINTED, PAPER_R, BASELINE_R):
@@ -187,9 +176,6 @@ def part(stream: str, model: str, variant: str, changes: Settings | None = None)
 def title(model: str, variant: str) -> str:
     """Return a variant in words; some models have no rule.
 
-    Args:
-        model, variant: names.
-
     Example:
         >>> title("br_ihmm", "second"), title("bocd", "second")
         ('second edition, tuned', 'tuned')
@@ -199,20 +185,12 @@ def title(model: str, variant: str) -> str:
 
 
 def tuned_path(stream: str, model: str, variant: str) -> Path:
-    """Return the file with the result of a search.
-
-    Args:
-        stream, model, variant: names.
-    """
+    """Return the file with the result of a search."""
     return TUNED / f"{stream}-{model}-{variant}.json"
 
 
 def tuned(stream: str, model: str, variant: str) -> dict[str, Any]:
-    """Return the result of a search as `tuning` wrote it; {} if there is none.
-
-    Args:
-        stream, model, variant: names.
-    """
+    """Return the result of a search as `tuning` wrote it; {} if there is none."""
     path = tuned_path(stream, model, variant)
     if _CACHED_FILES is None:
         return _found(path)
@@ -233,11 +211,7 @@ def cached_files() -> Iterator[None]:
 
 
 def unsearched(stream: str, model: str, variant: str) -> bool:
-    """Return whether the search for the settings of a variant has not been done.
-
-    Args:
-        stream, model, variant: names.
-    """
+    """Return whether the search for the settings of a variant has not been done."""
     if model == "beam_ihmm":  # it uses the settings found for ihmm
         model, variant = "ihmm", SECOND
     return variant not in (PRINTED, BASELINE_R, UNTUNED) and not tuned(stream, model, variant)

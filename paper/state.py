@@ -70,11 +70,7 @@ def state(
 def reached(
     modules: Iterable[str], root: Path = SOURCE, made: Iterable[str] | None = None
 ) -> set[str]:
-    """Return the modules of the library on which these depend, including themselves.
-
-    Args:
-        modules, root, made: as for `state`.
-    """
+    """Return the modules of the library on which these depend, including themselves."""
     found: set[str] = set()
     queue = list(modules)
     models = [entry.module for entry in REGISTRY.values()] if made is None else list(made)
@@ -90,20 +86,12 @@ def reached(
 
 
 def meaning(path: Path) -> str:
-    """Return a hash of the source without comments, docstrings and layout.
-
-    Args:
-        path: the file.
-    """
+    """Return a hash of the source without comments, docstrings and layout."""
     return _meaning(path.read_text("utf-8"))
 
 
 def imported(path: Path) -> tuple[str, ...]:
-    """Return the modules of the library that a file imports, except for type checking.
-
-    Args:
-        path: the file.
-    """
+    """Return the modules of the library that a file imports, except for type checking."""
     return _imported(path.read_text("utf-8"))
 
 

@@ -49,11 +49,7 @@ class Kept(Outcome):
 
 
 def made_by(outcome: Outcome) -> str:
-    """Return the state of the source that computed an outcome.
-
-    Args:
-        outcome: the outcome.
-    """
+    """Return the state of the source that computed an outcome."""
     return (outcome.made if isinstance(outcome, Kept) else "") or outcome.source
 
 
@@ -66,20 +62,12 @@ class Cache:
         folder.mkdir(parents=True, exist_ok=True)
 
     def has(self, part: Part) -> bool:
-        """Return whether the outcome of a part is stored.
-
-        Args:
-            part: the part.
-        """
+        """Return whether the outcome of a part is stored."""
         kept = self.ledger is not None and self.ledger.has(part)
         return kept or self._path(part).exists()
 
     def get(self, part: Part) -> Outcome | None:
-        """Return the outcome of a part if it is stored; a damaged file is deleted.
-
-        Args:
-            part: the part.
-        """
+        """Return the outcome of a part if it is stored; a damaged file is deleted."""
         path = self._path(part)
         try:
             return _outcome(path) if path.exists() else self._kept(part)
@@ -88,12 +76,7 @@ class Cache:
             return self._kept(part)
 
     def put(self, part: Part, outcome: Outcome) -> None:
-        """Store an outcome.
-
-        Args:
-            part: the part.
-            outcome: its outcome.
-        """
+        """Store an outcome."""
         arrays: dict[str, Any] = {"scores": np.array(json.dumps(outcome.scores))}
         arrays |= outcome.columns | {"source": np.array(outcome.source)}
         write(self._path(part), _packed(arrays))
@@ -123,11 +106,7 @@ class Line(NamedTuple):
         return made_by(self.outcome)
 
     def carried(self, source: str) -> Line:
-        """Return the line as confirmed for a state; the state that made it is kept.
-
-        Args:
-            source: the state.
-        """
+        """Return the line as confirmed for a state; the state that made it is kept."""
         found = self.outcome
         return self._replace(outcome=Kept(found.scores, found.columns, source, self.made))
 
@@ -146,19 +125,11 @@ class Ledger:
         self._lines: dict[str, dict[str, Line]] = {}  # by stream and key, after the first request
 
     def has(self, part: Part) -> bool:
-        """Return whether the outcome of a part is stored.
-
-        Args:
-            part: the part.
-        """
+        """Return whether the outcome of a part is stored."""
         return part.key in self._of(part.stream)
 
     def get(self, part: Part) -> Outcome | None:
-        """Return the outcome of a part if it is stored.
-
-        Args:
-            part: the part.
-        """
+        """Return the outcome of a part if it is stored."""
         line = self._of(part.stream).get(part.key)
         return None if line is None else line.outcome
 
@@ -240,12 +211,7 @@ class Ledger:
 
 
 def write(path: Path, content: bytes) -> None:
-    """Write a file atomically.
-
-    Args:
-        path: the file.
-        content: its content.
-    """
+    """Write a file atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     with temporary.open("wb") as target:
@@ -257,10 +223,6 @@ def write(path: Path, content: bytes) -> None:
 
 def run_into(part: Part, folder: Path) -> tuple[Part, str]:
     """Run a part into a cache.
-
-    Args:
-        part: the part.
-        folder: folder of the cache.
 
     Returns:
         The part, and why it failed ("" if it did not).
@@ -275,13 +237,7 @@ def run_into(part: Part, folder: Path) -> tuple[Part, str]:
 
 
 def side_by_side(jobs: int, work: Callable[..., Any], asked: list[tuple[Any, ...]]) -> Any:
-    """Yield the results of a function for each tuple of arguments, in order of completion.
-
-    Args:
-        jobs: number of processes.
-        work: the function.
-        asked: tuples of arguments.
-    """
+    """Yield the results of a function for each tuple of arguments, in order of completion."""
     try:
         import joblib
     except ImportError:
@@ -329,11 +285,7 @@ def _sheet(lines: Iterable[Line]) -> str:
 
 
 def variant(part: Part) -> tuple[Any, ...]:
-    """Return the fields of a part except its seed.
-
-    Args:
-        part: the part.
-    """
+    """Return the fields of a part except its seed."""
     chosen = json.dumps(part.settings, sort_keys=True)
     return part.stream, part.model, chosen, part.rows or 0, part.degree
 

@@ -62,11 +62,7 @@ class Stream:
         return 0 if self.generated else self.train
 
     def head(self, n: int | None) -> Stream:
-        """Return the first rows; if the training part is not shorter, it is half of them.
-
-        Args:
-            n: number of rows; None for all.
-        """
+        """Return the first rows; if the training part is not shorter, it is half of them."""
         if n is None or n >= len(self.data):
             return self
         return replace(self.rows(0, n), train=self.train if self.train < n else n // 2)
@@ -126,21 +122,13 @@ def stream(name: str, seed: int = 0, degree: int = 2) -> Stream:
 
 @lru_cache(maxsize=32)
 def made(name: str, seed: int, degree: int) -> Stream:
-    """Return the output of `stream`, cached.
-
-    Args:
-        name, seed, degree: as for `stream`.
-    """
+    """Return the output of `stream`, cached."""
     return _MAKERS[name](seed, degree)
 
 
 @cache
 def refusal(name: str, degree: int) -> str:
-    """Return why a real stream is not available, or ""; cached, because a download may fail slowly.
-
-    Args:
-        name, degree: as for `stream`.
-    """
+    """Return why a real stream is not available, or ""; cached, because a download may fail slowly."""
     try:
         made(name, 0, degree)
     except RegimekitError as error:

@@ -45,12 +45,7 @@ class Sweep(NamedTuple):
 
 
 def batch_item(name: str, title: str, source: str, note: str, sweep: Sweep) -> Item:
-    """Return the item of a sweep over batch sizes.
-
-    Args:
-        name, title, source, note: as for `Item`.
-        sweep: the sweep.
-    """
+    """Return the item of a sweep over batch sizes."""
 
     def needed(plan: Plan) -> list[Part]:
         sizes = plan.grid(sweep.batches)

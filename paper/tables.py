@@ -57,11 +57,7 @@ MEASURES = {
 
 
 def measure(score: str) -> str:
-    """Return a score in words; for one over all rows it adds that a search used some of them.
-
-    Args:
-        score: name of the score.
-    """
+    """Return a score in words; for one over all rows it adds that a search used some of them."""
     if score.endswith(ALL_ROWS):
         return f"{MEASURES[score.removesuffix(ALL_ROWS)]}, all rows (a search saw the first)"
     return MEASURES[score]
@@ -154,31 +150,19 @@ class Results:
         self._again = again  # runs a part with scores and without columns
 
     def why_not(self, part: Part) -> str:
-        """Return why a part has no outcome; "" if it has one.
-
-        Args:
-            part: the part.
-        """
+        """Return why a part has no outcome; "" if it has one."""
         if part.key in self._outcomes:
             return ""
         return self._absent.get(part.key, "not run")
 
     def outcome(self, part: Part) -> Outcome:
-        """Return the outcome of a part; without one, raise a RegimekitError with the reason.
-
-        Args:
-            part: the part.
-        """
+        """Return the outcome of a part; without one, raise a RegimekitError with the reason."""
         if part.key not in self._outcomes:
             raise RegimekitError(self.why_not(part))
         return self._outcomes[part.key]
 
     def columns(self, part: Part) -> dict[str, Any]:
-        """Return the columns of a run for figures; if only its scores are stored, it is run again.
-
-        Args:
-            part: the part.
-        """
+        """Return the columns of a run for figures; if only its scores are stored, it is run again."""
         outcome = self.outcome(part)
         self.drawn.add(part.key)
         if not outcome.columns:
@@ -186,20 +170,12 @@ class Results:
         return outcome.columns
 
     def sources(self, parts: Sequence[Part]) -> list[str]:
-        """Return each model with the state of the source of its outcomes.
-
-        Args:
-            parts: the parts.
-        """
+        """Return each model with the state of the source of its outcomes."""
         named = [(_source(part), self._outcomes.get(part.key)) for part in parts]
         return sorted({f"{name}:{outcome.source}" for name, outcome in named if outcome})
 
     def confirmed(self, parts: Sequence[Part]) -> list[str]:
-        """Return each model with the state that made runs and the state that replays confirmed.
-
-        Args:
-            parts: the parts.
-        """
+        """Return each model with the state that made runs and the state that replays confirmed."""
         named = [(_source(part), self._outcomes.get(part.key)) for part in parts]
         return sorted(
             {
@@ -210,12 +186,7 @@ class Results:
         )
 
     def scores(self, parts: Sequence[Part], score: str) -> dict[int, float]:
-        """Return a score by seed, where it was computed and is finite.
-
-        Args:
-            parts: runs of one variant.
-            score: name of the score.
-        """
+        """Return a score by seed, where it was computed and is finite."""
         found = {}
         for part in parts:
             outcome = self._outcomes.get(part.key)
@@ -225,12 +196,7 @@ class Results:
         return found
 
     def paired(self, ours: Sequence[Part], rival: Sequence[Part], score: str) -> Difference | None:
-        """Return our score minus the rival's by seed; a rival without draws is the same for all.
-
-        Args:
-            ours, rival: runs of both variants.
-            score: name of the score.
-        """
+        """Return our score minus the rival's by seed; a rival without draws is the same for all."""
         mine, other = self.scores(ours, score), self.scores(rival, score)
         if len(rival) == 1 and other:
             other = dict.fromkeys(mine, next(iter(other.values())))
@@ -244,12 +210,7 @@ class Results:
         return Difference(float(values.mean()), half, int(values.size))
 
     def cell(self, parts: Sequence[Part], score: str) -> Cell:
-        """Return a score over the runs of one variant.
-
-        Args:
-            parts: the runs.
-            score: name of the score.
-        """
+        """Return a score over the runs of one variant."""
         done = [part for part in parts if part.key in self._outcomes]
         if not done:
             return Cell(None, None, 0, self.why_not(parts[0]) if parts else "not run")
@@ -279,12 +240,7 @@ class Line(NamedTuple):
         return (self.only,) if self.only else VARIANTS[self.model]
 
     def parts(self, plan: Plan, variant: str) -> list[Part]:
-        """Return the runs of a variant.
-
-        Args:
-            plan: number and size of the runs.
-            variant: name of the variant.
-        """
+        """Return the runs of a variant."""
         return plan.parts(self.stream, self.model, variant)
 
     @property
@@ -294,11 +250,7 @@ class Line(NamedTuple):
 
 
 def trivial(stream: str, score: str, label: str) -> Line:
-    """Return the line of a score of the stream alone, stored with the scores of another model.
-
-    Args:
-        stream, score, label: names.
-    """
+    """Return the line of a score of the stream alone, stored with the scores of another model."""
     return Line(stream, "last_value", score, label=label, only=UNTUNED)
 
 
@@ -346,11 +298,7 @@ def untuned(asked: Iterable[tuple[str, str, str]]) -> str:
 
 
 def parts_of(lines: Sequence[Line]) -> Callable[[Plan], list[Part]]:
-    """Return a function of the plan that returns the runs of a comparison.
-
-    Args:
-        lines: its rows.
-    """
+    """Return a function of the plan that returns the runs of a comparison."""
 
     def needed(plan: Plan) -> list[Part]:
         return [part for line in lines for v in line.variants() for part in line.parts(plan, v)]

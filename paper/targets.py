@@ -43,22 +43,14 @@ class Target(NamedTuple):
     model: str = "br_ihmm"
 
     def met(self, cell: Cell) -> str:
-        """Return whether the mean over runs meets the goal; "" without runs.
-
-        Args:
-            cell: the score over runs.
-        """
+        """Return whether the mean over runs meets the goal; "" without runs."""
         if cell.mean is None:
             return ""
         reached = cell.mean >= self.value if self.at_least else cell.mean <= self.value
         return "yes" if reached else "no"
 
     def parts(self, plan: Plan) -> list[Part]:
-        """Return its runs.
-
-        Args:
-            plan: number and size of the runs.
-        """
+        """Return its runs."""
         return plan.parts(self.stream, self.model, self.variant)
 
     @property

@@ -155,22 +155,14 @@ class Search(NamedTuple):
         return "bayesopt" if self.variant == PAPER else "optuna"
 
     def minutes(self, budget: int) -> float:
-        """Return the estimated time on one core.
-
-        Args:
-            budget: number of trials.
-        """
+        """Return the estimated time on one core."""
         seen = training_part(stream(self.stream), self.variant == HINDSIGHT)
         trial = settings.part(*self)
         share = PARTICLES / published.PARTICLES if self.model in WITH_PARTICLES else 1.0
         return budget * row_seconds(trial) * len(seen.y) * share / 60
 
     def done(self, budget: int = BUDGET) -> bool:
-        """Return whether it was done by this source, on these terms and data, with as many trials.
-
-        Args:
-            budget: number of trials.
-        """
+        """Return whether it was done by this source, on these terms and data, with as many trials."""
         kept = tuned(*self)
         return kept.get("state") == self.state and kept.get("trials", 0) >= budget
 
@@ -190,11 +182,7 @@ def searches() -> list[Search]:
 
 
 def outdated(stream: str, model: str, variant: str) -> bool:
-    """Return whether the settings found for a variant come from another state of the source.
-
-    Args:
-        stream, model, variant: names.
-    """
+    """Return whether the settings found for a variant come from another state of the source."""
     search = Search(stream, model, variant)
     return search in _listed() and search.state not in ("", tuned(*search).get("state"))
 
@@ -247,12 +235,7 @@ def _named(content: Any) -> str:
 
 
 def printed_gap(goals: Sequence[Goal], truth: Sequence[int]) -> Objective:
-    """Return an objective for `tune`: the distance from printed numbers, 0 if all are reached.
-
-    Args:
-        goals: the printed numbers.
-        truth: true changepoints.
-    """
+    """Return an objective for `tune`: the distance from printed numbers, 0 if all are reached."""
 
     def gap(result: evaluate.Prequential) -> float:
         found = {"rmse_observed": result.scores()["rmse"]}
@@ -303,9 +286,6 @@ def once_more(search: Search) -> float:
     """Return and store the present score of the settings that a search chose, on the same rows.
 
     It is a search of one trial among one choice, so the value is computed by the same code.
-
-    Args:
-        search: the search.
     """
     kept, source = tuned(*search), stream(search.stream)
     space = {name: ("choice", [value]) for name, value in kept["best"].items()}
@@ -318,11 +298,7 @@ def once_more(search: Search) -> float:
 
 
 def once_more_path(search: Search) -> Path:
-    """Return the file in which `once_more` stores its trial.
-
-    Args:
-        search: the search.
-    """
+    """Return the file in which `once_more` stores its trial."""
     path = tuned_path(*search)
     return path.parent / PARTS / f"{path.stem}-{search.state}-once-more.jsonl"
 
@@ -380,11 +356,7 @@ def _aim(search: Search, source: Stream) -> str | Objective:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the requested searches that are not done.
-
-    Args:
-        arguments: of the command line.
-    """
+    """Run the requested searches that are not done."""
     given = _given(arguments)
     if given.out is not None:
         settings.TUNED = given.out
