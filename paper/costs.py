@@ -36,7 +36,7 @@ def kinds() -> dict[str, Part]:
 
 
 def measure(part: Part) -> float:
-    """Return seconds per 1000 rows with 100 particles, from the first rows of a run, or per answer."""
+    """Return seconds per 1000 rows with 100 particles, from the first rows, or per answer."""
     if part.stream in PROBES:
         begin = time.process_time()
         run_part(part)

@@ -100,7 +100,7 @@ def look_up(page: str, row: str, column: str, table: int = 0) -> float | None:
 
 
 def tables(page: str) -> list[list[list[str]]]:
-    """Return the Markdown tables of a page as lines of cells, headers first; [] without the page."""
+    """Return the Markdown tables of a page as lines of cells, headers first."""
     path = ROOT / page
     text = path.read_text("utf-8") if path.exists() else ""
     blocks = re.findall(r"(?:^\|.*\|$\n?)+", text, re.MULTILINE)

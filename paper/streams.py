@@ -128,7 +128,7 @@ def made(name: str, seed: int, degree: int) -> Stream:
 
 @cache
 def refusal(name: str, degree: int) -> str:
-    """Return why a real stream is not available, or ""; cached, because a download may fail slowly."""
+    """Return why a real stream is not available, or ""; cached, because downloads fail slowly."""
     try:
         made(name, 0, degree)
     except RegimekitError as error:

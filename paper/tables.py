@@ -162,7 +162,7 @@ class Results:
         return self._outcomes[part.key]
 
     def columns(self, part: Part) -> dict[str, Any]:
-        """Return the columns of a run for figures; if only its scores are stored, it is run again."""
+        """Return the columns of a run for figures; a run with scores alone is repeated."""
         outcome = self.outcome(part)
         self.drawn.add(part.key)
         if not outcome.columns:

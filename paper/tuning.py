@@ -162,7 +162,7 @@ class Search(NamedTuple):
         return budget * row_seconds(trial) * len(seen.y) * share / 60
 
     def done(self, budget: int = BUDGET) -> bool:
-        """Return whether it was done by this source, on these terms and data, with as many trials."""
+        """Return whether it was done by this source, on these terms, with as many trials."""
         kept = tuned(*self)
         return kept.get("state") == self.state and kept.get("trials", 0) >= budget
 

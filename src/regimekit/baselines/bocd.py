@@ -108,7 +108,11 @@ class SegmentLabels:
         return [self.regime, self.given, self.given_before]
 
     def unpack(self, values: Values, time: int) -> None:
-        """Restore the state that `pack` returned."""
+        """Restore the state that `pack` returned, from the `values` of a snapshot.
+
+        Args:
+            values: values of the snapshot.
+        """
         stored = values.wholes("announcer", 3, NO_REGIME, max(time - 1, NO_REGIME))
         self.regime, self.given, self.given_before = stored
 

@@ -177,24 +177,14 @@ def difference(a, b, unit):
 
 
 def hazard(z, dof):
-    """Return density / tail of a standard t far out, from two terms of its expansion.
-
-    Args:
-        z: distance from the centre.
-        dof: degrees of freedom.
-    """
+    """Return density / tail of a standard t far out at `z`, by two terms of its series in `dof`."""
     if isinf(dof):
         return z + 1.0 / z
     return (dof + dof / (1.0 + 2.0 / dof) / (z * z)) / (z + dof / z)
 
 
 def log_shape(z, dof):
-    """Return the log density of a standard t relative to its centre.
-
-    Args:
-        z: distance from the centre.
-        dof: degrees of freedom.
-    """
+    """Return the log density of a standard t with `dof` at `z`, relative to its centre."""
     if isinf(dof):
         return -0.5 * z * z
     return -0.5 * (dof + 1.0) * log_growth(z, dof)

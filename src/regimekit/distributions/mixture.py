@@ -139,11 +139,7 @@ class Mixture:
 
 
 def max_components(offset):
-    """Return the largest number of components of one mixture, at least 1.
-
-    Args:
-        offset: (T + 1,).
-    """
+    """Return the largest number of components of one mixture, at least 1, given `offset`."""
     width: cython.Py_ssize_t = 1
     for t in range(offset.shape[0] - 1):
         if offset[t + 1] - offset[t] > width:
@@ -152,12 +148,7 @@ def max_components(offset):
 
 
 def normalize_shares(offset, share):
-    """Divide the shares of each mixture by their sum, in place.
-
-    Args:
-        offset: (T + 1,).
-        share: (P,).
-    """
+    """Divide the `share` of each mixture, see `offset`, by its sum, in place."""
     with cython.nogil:
         for t in range(offset.shape[0] - 1):
             total: cython.double = 0.0

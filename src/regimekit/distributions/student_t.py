@@ -590,7 +590,7 @@ def normal_density(u):
 
 
 def t_cdf(x, dof):
-    """Return the distribution function of a standard t, to about 1e-3 (exact for 2 and inf)."""
+    """Return the distribution function of a standard t at x, to 1e-3 (exact for 2 and inf)."""
     if dof <= 2.0:
         return 0.5 + 0.5 * x / sqrt(2.0 + x * x)
     u: cython.double = fabs(x)

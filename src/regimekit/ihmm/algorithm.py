@@ -120,11 +120,7 @@ class Algorithm(BatchUpdate):
         return change
 
     def end_batch(self, g):
-        """Finish the batch of an island, lines 6 to 30 of Algorithm 1, and begin the next.
-
-        Args:
-            g: island.
-        """
+        """Finish the batch of island `g`, lines 6 to 30 of Algorithm 1, and begin the next."""
         n: cython.Py_ssize_t = self.clock.first[g + 1] - self.clock.first[g]
         for k in range(self.clock.candidates[g]):
             place: cython.Py_ssize_t = g * self.candidates.capacity + k

@@ -56,11 +56,7 @@ class BatchSchedule:
         return self.fixed or self.largest
 
     def next_size(self, counts):
-        """Return the number of observations of the next batch.
-
-        Args:
-            counts: (2,) outliers and observations so far.
-        """
+        """Return the size of the next batch, given `counts` (2,) of outliers and observations."""
         if self.fixed > 0:
             return self.fixed
         a: cython.double = self.shape + counts[0]
@@ -71,12 +67,7 @@ class BatchSchedule:
         return self.largest
 
     def next_size_after(self, outliers, observations):
-        """Return the number of observations of the next batch, for callers in Python.
-
-        Args:
-            outliers: number of outliers so far.
-            observations: number of observations so far.
-        """
+        """Return the size of the next batch after `outliers` in `observations`, for Python."""
         return self.next_size(np.array([outliers, observations], np.float64))
 
 
@@ -84,14 +75,7 @@ ADAPTIVE_SETTINGS = ("largest", "smallest", "outlier_weight", "tolerance", "shap
 
 
 def probability_of_fewer(a, b, size, limit):
-    """Return P(Delta < limit) for Delta | lambda ~ Poisson(lambda size), lambda ~ Gamma(a, b).
-
-    Args:
-        a: shape of the Gamma distribution of the rate.
-        b: its rate.
-        size: number of observations.
-        limit: number of outliers.
-    """
+    """Return P(Delta < limit) for Delta | lambda ~ Poisson(lambda size), lambda ~ Gamma(a, b)."""
     log_stay: cython.double = log(b / (b + size))
     log_leave: cython.double = log(size / (b + size))
     total: cython.double = 0.0

@@ -136,11 +136,7 @@ class FilterState:
         self.change = None
 
     def write_lookup(self, g):
-        """Write the candidate of each row of an island.
-
-        Args:
-            g: island.
-        """
+        """Write the candidate of each row of island `g`."""
         for k in range(self.clock.candidates[g]):
             self.pool.lookup[self.candidates.row[g * self.candidates.capacity + k]] = k
 
@@ -167,22 +163,14 @@ class FilterState:
         self.pool.owners[into] = 1  # until owners are counted again
 
     def all_opened(self, g):
-        """Return whether every particle of an island has a regime.
-
-        Args:
-            g: island.
-        """
+        """Return whether every particle of island `g` has a regime."""
         for i in range(self.clock.first[g], self.clock.first[g + 1]):
             if self.particles.n_regimes[i] == 0:
                 return False
         return True
 
     def remember(self, y):
-        """Store the observation and its design, for the date of a change.
-
-        Args:
-            y: (d,) observation.
-        """
+        """Store the observation `y`, (d,), and its design, for the date of a change."""
         at: cython.Py_ssize_t = self.n_recent % self.recent_y.shape[0]
         for j in range(self.recent_y.shape[1]):
             self.recent_y[at, j] = y[j]
@@ -192,11 +180,7 @@ class FilterState:
         self.n_recent += 1
 
     def same_design(self, design):
-        """Return whether the latest prediction was made for this design.
-
-        Args:
-            design: (r, m).
-        """
+        """Return whether the latest prediction was made for this `design`, (r, m)."""
         for i in range(self.emission.observation.design.shape[0]):
             for a in range(self.emission.observation.design.shape[1]):
                 if self.emission.observation.design[i, a] != design[i, a]:

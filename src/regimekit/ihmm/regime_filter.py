@@ -119,20 +119,12 @@ class RegimeFilter(Algorithm):
         return self.forecast.arrays(normalize, centre, scale)
 
     def forecast_for(self, features):
-        """Return the `Forecast` of the next observation.
-
-        Args:
-            features: (k,) its features.
-        """
+        """Return the `Forecast` of the next observation, given its `features` (k,)."""
         parts = self.predict_one(self.designs(features[None])[0], True)
         return Forecast(*parts, self.rate())
 
     def designs(self, features):
-        """Return the designs (T, r, m) of features, clipped to what can be learnt.
-
-        Args:
-            features: (T, k).
-        """
+        """Return the designs (T, r, m) of `features` (T, k), clipped to what can be learnt."""
         limit = self.emission.feature_limit
         limit = MAX_FEATURE if limit is None else limit
         return self.emission.designs(np.minimum(np.maximum(features, -limit), limit))

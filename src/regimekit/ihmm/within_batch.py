@@ -104,14 +104,7 @@ class WithinBatch(FilterState):
         self.posterior_masses(g)
 
     def posterior_masses(self, g):
-        """Write the masses of the candidates of an island given the batch so far.
-
-        Args:
-            g: island.
-
-        Returns:
-            The posterior probability of a change.
-        """
+        """Write the masses of the candidates of island `g` so far in the batch; return P(change)."""
         n: cython.Py_ssize_t = self.clock.candidates[g]
         base: cython.Py_ssize_t = g * self.candidates.capacity
         stayed: cython.double = 0.0
@@ -223,11 +216,7 @@ class WithinBatch(FilterState):
         return 1.0 - total / self.islands
 
     def fading(self, place, heaviest):
-        """Return the share of its mass that a candidate keeps beside the heaviest one.
-
-        Args:
-            place, heaviest: places of both.
-        """
+        """Return the share of its mass that candidate `place` keeps beside candidate `heaviest`."""
         z: cython.double = 0.0
         for j in range(self.emission.dim):
             scale: cython.double = max(

@@ -379,11 +379,7 @@ class LagBuffer:
 
 
 def log_outlier(error):
-    """Return the log density of an outlier.
-
-    Args:
-        error: its size in noise scales.
-    """
+    """Return the log density of an outlier with this `error` in noise scales."""
     return log_standard(min(fabs(error), 1e100) / OUTLIER_SCALE, 2.0) - log(OUTLIER_SCALE)
 
 
@@ -495,12 +491,7 @@ def unmoved(share, location, owner, buffer):
 
 
 def weighted_median(location, weight):
-    """Return the weighted median of locations, (d,).
-
-    Args:
-        location: (k, d).
-        weight: (k,).
-    """
+    """Return the weighted median (d,) of `location` (k, d), given `weight` (k,)."""
     n = len(weight)
     order = np.zeros(n, np.int64)
     columns = np.ascontiguousarray(np.asarray(location, np.float64).T)

@@ -465,21 +465,13 @@ class CovariateScaler:
 
 
 def first_move(values):
-    """Return the index of the first row that differs from the one before it; 0 if none does.
-
-    Args:
-        values: (n, d).
-    """
+    """Return the index of the first of the `values` (n, d) unlike the one before; 0 if none is."""
     moved = np.flatnonzero((np.abs(np.diff(values, axis=0)) > 0).any(axis=1))
     return int(moved[0]) + 1 if moved.size else 0
 
 
 def measure(values):
-    """Return centre, scale and whether it moves, of each column; NaN is left out.
-
-    Args:
-        values: (n, d).
-    """
+    """Return centre, scale and whether it moves, of each column of `values` (n, d) without NaN."""
     columns = [_measure_one(column[~np.isnan(column)]) for column in values.T]
     centre, scale, alive = zip(*columns, strict=True)
     return np.array(centre), np.array(scale), np.array(alive)
@@ -516,9 +508,5 @@ def _rounding(steps, moves):
 
 
 def constant_scale(level):
-    """Return the unit of a stream that never moved, which is small against its level.
-
-    Args:
-        level: its value.
-    """
+    """Return the unit of a stream that never moved, small against its `level`."""
     return max(1e-6 * abs(level), MIN_SCALE) if level else 1.0

@@ -229,22 +229,10 @@ class Emission:
         """
 
     def draw_prior(self, prior, row, random):
-        """Copy the prior to a row, with a mean drawn at random (D9).
-
-        Args:
-            prior: row of the prior.
-            row: the row to write.
-            random: `RandomSource`.
-        """
+        """Write `row` as a copy of the row `prior` around a mean drawn by `random` (D9)."""
 
     def shift_prior(self, prior, row, level):
-        """Copy the prior to a row, with another level (D16).
-
-        Args:
-            prior: row of the prior.
-            row: the row to write.
-            level: (d,) level.
-        """
+        """Write `row` as a copy of the row `prior` around another `level`, (d,) (D16)."""
 
     def coefficient_distance(self, a, b):
         """Return the largest distance between coefficients of two rows, in standard deviations."""
@@ -260,11 +248,7 @@ class Emission:
     # Memory and description, in Python.
 
     def resize_rows(self, capacity):
-        """Make room for `capacity` rows; the present ones are kept.
-
-        Args:
-            capacity: number of rows.
-        """
+        """Make room for `capacity` rows; the present ones are kept."""
         for name in self.row_arrays:
             setattr(self, name, padded(np.asarray(getattr(self, name)), 0, capacity))
 
@@ -322,27 +306,15 @@ class Emission:
         return None
 
     def design(self, features):
-        """Return the design (r, m) of one observation from its features.
-
-        Args:
-            features: (k,).
-        """
+        """Return the design (r, m) of one observation from its `features` (k,)."""
         return self.designs(np.asarray(features)[None])[0]
 
     def designs(self, features):
-        """Return the designs of T observations, (T, r, m).
-
-        Args:
-            features: (T, k).
-        """
+        """Return the designs (T, r, m) of T observations from their `features` (T, k)."""
         return features if features.ndim == 3 else features[:, None]
 
     def check_rows(self, live):
-        """Raise SnapshotError if rows of a snapshot are impossible.
-
-        Args:
-            live: the rows in use.
-        """
+        """Raise SnapshotError if the rows `live` of a snapshot are impossible."""
 
     def noise_covariance(self):
         """Return the (d, d) noise covariance: the known one, or its prior guess."""
@@ -419,19 +391,11 @@ class Emission:
         self.finalize(place, row, into)
 
     def time_update_row(self, row):
-        """Apply the effect of time to a row with a candidate at place 0.
-
-        Args:
-            row: the row.
-        """
+        """Apply the effect of time to `row`, whose candidate is at place 0."""
         self.time_update(0, row)
 
     def draw_prior_row(self, prior, row, random):
-        """Copy the prior to a row, with a mean drawn at random (D9).
-
-        Args:
-            prior, row, random: as for `draw_prior`.
-        """
+        """Do the same as `draw_prior`: copy the row `prior` to `row`, with a draw by `random`."""
         self.draw_prior(prior, row, random)
 
     def distances(self, a, b):

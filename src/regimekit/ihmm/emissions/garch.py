@@ -421,12 +421,7 @@ class Garch(Emission):
 
 
 def limited(x, limit):
-    """Return a number clipped to [-limit, limit].
-
-    Args:
-        x: number.
-        limit: bound.
-    """
+    """Return x, clipped to [-limit, limit]."""
     return min(max(x, -limit), limit)
 
 

@@ -395,12 +395,7 @@ class LinearEmission(Emission):
         self.covariances.forget(into)
 
     def copy_root(self, prior, row):
-        """Copy the root of the prior to a row whose mean is written as well.
-
-        Args:
-            prior: row of the prior.
-            row: the row to write.
-        """
+        """Copy the root of the row `prior` to `row`, whose mean is written as well."""
         self.covariances.forget(row)
         for a in range(self.root.shape[1]):
             for b in range(self.root.shape[1]):
@@ -421,12 +416,7 @@ class LinearEmission(Emission):
                 self.mean[row, s, a] = level[s * m + a]
 
     def noise_variance(self, row, s):
-        """Return v of a set of the coefficients.
-
-        Args:
-            row: the row.
-            s: the set.
-        """
+        """Return v of set `s` of the coefficients of `row`."""
         return 1.0
 
     def squared_noise_gap(self, a, b, s):
@@ -542,23 +532,13 @@ def add_rows(design, j, root, row, out, place):
 
 
 def add_scaled(factor, x, out):
-    """Add factor * x to `out`.
-
-    Args:
-        factor: number.
-        x: (m,).
-        out: (m,).
-    """
+    """Add factor * x to `out`, (m,) each."""
     for i in range(x.shape[0]):
         out[i] += factor * x[i]
 
 
 def dot(u, v):
-    """Return u'v; from WIDE entries on in four running sums, which the processor adds in parallel.
-
-    Args:
-        u, v: (m,).
-    """
+    """Return u'v, (m,) each; from WIDE on in four running sums, which are added in parallel."""
     n: cython.Py_ssize_t = u.shape[0]
     whole: cython.Py_ssize_t = n - n % 4 if n >= WIDE else 0
     a: cython.double = 0.0

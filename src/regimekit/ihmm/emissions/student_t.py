@@ -453,11 +453,7 @@ def log_geometric(dof, dim):
 
 
 def digamma(x):
-    """Return the derivative of log Gamma: recurrence, then the asymptotic series.
-
-    Args:
-        x: number above 0.
-    """
+    """Return the derivative of log Gamma for x > 0: recurrence, then the asymptotic series."""
     shift: cython.double = 0.0
     while x < 8.0:
         shift -= 1.0 / x
