@@ -104,7 +104,7 @@ class WithinBatch(FilterState):
         self.posterior_masses(g)
 
     def posterior_masses(self, g):
-        """Write the masses of the candidates of island `g` so far in the batch; return P(change)."""
+        """Write the masses of the candidates of island `g` in the batch; return P(change)."""
         n: cython.Py_ssize_t = self.clock.candidates[g]
         base: cython.Py_ssize_t = g * self.candidates.capacity
         stayed: cython.double = 0.0
