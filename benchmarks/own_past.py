@@ -1,4 +1,4 @@
-"""Anomaly scores calibrated against the past of their stream: an experiment, not in the library.
+"""Anomaly scores calibrated against the past of their own stream: tried, not in the library.
 
     python -m benchmarks.own_past [--cache FOLDER]
 
@@ -14,8 +14,7 @@ many alerts on one stream and none on another. Five scores are compared, from th
                 three scales there are sums of about three and ten rows
 
 All constants were chosen on the generated series of `benchmarks.alerts` and on the even series of
-the Numenta Anomaly Benchmark in alphabetical order (the first one is number 0); the odd ones are
-the test.
+the Numenta Anomaly Benchmark in alphabetical order (the first one is number 0); the odd ones judge.
 """
 
 from __future__ import annotations
