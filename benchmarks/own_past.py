@@ -34,7 +34,7 @@ from benchmarks.public import nab
 from regimekit.alerts import Rule
 
 N_LARGEST = 20  # past surprises that determine the tail
-PRIOR = 5.0  # observations that the mean excess of right forecasts is worth
+PRIOR = 5.0  # observations that the mean excess of right forecasts counts as
 MAX_SURPRISE = 16 * math.log(10)  # nats: the spacing of scores near 1
 MAX_EXCESS = 8.0  # mean excesses; one observation does not change the tail by more
 ROWS = 5  # in the weighted sum, effectively

@@ -1,15 +1,15 @@
-"""Changes that people marked: covering and F1 on TCPD, TSSB and SKAB, next to published figures.
+"""Changes marked by annotators: covering and F1 on TCPD, TSSB and SKAB, next to published figures.
 
     python -m benchmarks.segmentation [--peers auto,level,none,every,pelt,bocd] [--only tcpd]
 
-Every model has its default settings and sees the rows one at a time; a change counts at its date,
-and the delay is the median number of rows from its date until it was known. `none` never reports a
-change, `every` one in every 20 rows; `pelt` sees the whole series (ruptures, penalty of
+Every model has its default settings and processes the rows one at a time; a change counts at its
+date, and the delay is the median number of rows from its date until it was known. `none` never
+reports a change, `every` one in every 20 rows; `pelt` uses the whole series (ruptures, penalty of
 `benchmarks.public.detectors`); `bocd` learns the noise variance and has a Student-t predictive.
 
 The folder REGIMEKIT_DATA has the parts of the benchmarks that are scored: 15 of 30 univariate
 series and run_log of TCPD, 37 of 75 series of TSSB, 16 valve series of SKAB. Constants of `auto`
-were chosen while those of TCPD and TSSB were seen: docs/measured/regimes.md.
+were chosen with those of TCPD and TSSB: docs/measured/regimes.md.
 
 SKAB also has the score of its own table, NAB: an alarm is the row at which a change became known,
 and an alarm up to 60 s after one of the four marked changes of a series finds it (`nab`). An alarm
@@ -141,11 +141,11 @@ SERIES = {"tcpd": tcpd, "run_log": tcpd, "tssb": tssb, "skab": skab}
 
 
 def nab(series: list[Labelled], alarms: list[list[int]], false_alarm: float) -> float:
-    """Return the NAB score of changes as the leaderboard of SKAB has it.
+    """Return the NAB score of changes, computed as in the leaderboard of SKAB.
 
     The first alarm in the window after a marked change counts 1 at its start and falls to
-    `false_alarm` at its end; none in it counts -1; every alarm outside counts `false_alarm`.
-    The sum is scaled so that no alarms at all have 0 and perfect ones 100.
+    `false_alarm` at its end; none in it counts -1; every alarm outside counts `false_alarm`. The
+    sum is scaled so that no alarms at all have 0 and perfect ones 100.
     """
     total, count = 0.0, 0
     for one, own in zip(series, alarms, strict=True):

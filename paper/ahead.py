@@ -1,4 +1,4 @@
-"""Where we say that we are ahead: paired differences, seed by seed, with intervals."""
+"""Scores in which our models are better: paired differences by seed, with intervals."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Claim(NamedTuple):
 
     stream: str
     score: str
-    lower: bool = True  # is better
+    lower: bool = True  # whether lower values are better
     bocd: tuple[str, ...] = ("bocd", "least_squares")
 
 
@@ -35,7 +35,7 @@ CLAIMS = (
 
 
 def _pairs(claim: Claim) -> list[tuple[str, str, str]]:
-    """(our variant, rival, its variant): tuned against tuned, untuned against untuned."""
+    """Return (our variant, rival, its variant): tuned against tuned, untuned against untuned."""
     tuned = [(SECOND, "br_ihmm", variant) for variant in (PRINTED, PAPER, FIRST)]
     for rival in ("wolf_ihmm", "ihmm", *claim.bocd):
         tuned += [(SECOND, rival, v) for v in VARIANTS[rival] if v in (PAPER, SECOND)]

@@ -43,7 +43,7 @@ ON_MSFT = " (on MSFT: another series)"
 
 
 def _printed(table: dict[tuple[str, str], str], stream: str, model: str) -> str:
-    """The paper's number; on order flow it belongs to another series, and says so."""
+    """Return the paper's number, marked if it is for another series (order flow)."""
     number = table.get((stream, model), "")
     return number + ON_MSFT if number and stream == "ofi" else number
 
@@ -64,7 +64,7 @@ def _forecast_lines(streams: tuple[str, ...]) -> list[Line]:
 
 
 def _against_truth(stream: str) -> list[Line]:
-    """What the outliers' own size hides: errors on the uncontaminated values."""
+    """Return lines with errors on the uncontaminated values, in which outliers do not dominate."""
     lines = [Line(stream, model, "rmse") for model in (*ONLINE, *_OTHERS)]
     lines += [Line(stream, model, "oracle_ratio") for model in (*ONLINE, "student_t_ihmm", "auto")]
     lines.append(trivial(stream, "rmse_last_value", "last value"))

@@ -1,4 +1,4 @@
-"""The tables of hyper-parameters: what the paper prints, what each search could find and found."""
+"""The tables of hyperparameters: printed values, search ranges, and values found."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _printed_rows() -> list[list[Value]]:
 
 
 def _found_rows() -> list[list[Value]]:
-    """A row per search, a column per setting that any of them searched."""
+    """Return a row per search and a column per setting that any of them searched."""
     rows: list[list[Value]] = []
     for search in tuning.searches():
         kept = settings.tuned(search.stream, search.model, search.variant)

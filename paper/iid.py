@@ -1,4 +1,4 @@
-"""Levels that return with bursts of outliers: the opening figure and the two noises."""
+"""Recurring levels with bursts of outliers: the first figure, and the two noise distributions."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _drawn(stream: str, models: tuple[str, ...]) -> list[Line]:
 
 
 def _panel(ax: Any, run: Track) -> None:
-    """Forecast with two standard deviations on either side, the regimes below."""
+    """Draw forecasts with two standard deviations on either side, and the regimes below."""
     drawing.observed(ax, run)
     mean, sd = run.columns["mean"], run.columns["sd"]
     ax.fill_between(

@@ -1,4 +1,4 @@
-"""The page on the paper's synthetic experiment: its scale, and what its own text gives there."""
+"""The page on the paper's synthetic experiment: its scale, and results of the paper's own text."""
 
 from __future__ import annotations
 

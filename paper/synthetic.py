@@ -44,7 +44,7 @@ def _rolling(ax: Any, run: Track) -> None:
 
 
 def _distance(ax: Any, run: Track) -> None:
-    """Features are N(0, I): E (x'(a - b))^2 = |a - b|^2, so forecasts show the distance."""
+    """Draw the distance of the coefficients: features are N(0, I), so E (x'd)^2 = |d|^2."""
     data = run.source.data
     assert data.X is not None and data.regimes is not None
     true = np.einsum("td,td->t", data.X, data.info["theta"][data.regimes])

@@ -88,7 +88,7 @@ def evaluate(series: corpus.Series, n_origins: int, longest: int, chosen: list[s
 
 def _next(y: np.ndarray, period: int, own: np.ndarray) -> float:
     """Return the mean score of the next observation over that of the best simple peer."""
-    at = list(range(len(y) // 4, len(own)))  # numbers of observations known
+    at = list(range(len(y) // 4, len(own)))  # numbers of known observations
     made = peers.forecasts(y, period, 1, at)
     truth = y[at][:, None]
     best = min(float(Gaussian(*law).crps(truth).mean()) for law in made.values())

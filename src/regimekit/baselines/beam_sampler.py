@@ -107,7 +107,10 @@ class Chain:
             row = regime + 1
 
     def extend(self, log_least):
-        """Represent regimes until every row hides less mass than the smallest slice.
+        """Represent regimes until the mass left in every row is less than the smallest slice.
+
+        Args:
+            log_least: log of the smallest slice.
 
         Returns:
             Whether the capacity was too small for that.
@@ -130,7 +133,7 @@ class Chain:
             )
 
     def represent(self):
-        """Break one regime off the mass not represented: of beta, and of every row."""
+        """Split one regime off the mass not represented: of beta, and of every row."""
         n: cython.Py_ssize_t = self.size
         alpha: cython.double = self.concentration[0]
         self.split(self.log_beta, n, 1.0, self.concentration[1])
@@ -144,7 +147,7 @@ class Chain:
         self.log_dirichlet(self.log_rows[n + 1], n + 2)
 
     def split(self, log_shares, last, part, rest):
-        """Divide entry `last` into itself and its successor by a Beta(part, rest) draw."""
+        """Divide entry `last` of `log_shares` in two by a Beta(part, rest) draw."""
         self.pair[0] = part
         self.pair[1] = rest
         self.log_dirichlet(self.pair, 2)
@@ -191,7 +194,14 @@ class Chain:
             n_sources = self.weigh_reached(t)
 
     def weigh_reached(self, t):
-        """Multiply by the density of y_t; store the reached regimes and return their number."""
+        """Multiply by the density of y_t and store the reached regimes.
+
+        Args:
+            t: index of the observation.
+
+        Returns:
+            Their number.
+        """
         top: cython.double = -INF
         reached: cython.Py_ssize_t = 0
         for k in range(self.size):
@@ -208,7 +218,12 @@ class Chain:
         return reached
 
     def log_density(self, t, k):
-        """Return log N(y_t; F_t theta_k, v_k) without the constant; 0 if y_t is missing."""
+        """Return log N(y_t; F_t theta_k, v_k) without the constant; 0 if y_t is missing.
+
+        Args:
+            t: index of the observation.
+            k: regime.
+        """
         if isnan(self.regression.y[t]):
             return 0.0
         error: cython.double = self.regression.residual(t, self.coefficients, k)
@@ -328,10 +343,17 @@ class Chain:
         return total
 
     def draw_concentration(self, value, tables, customers, n, which):
-        """Draw a concentration, given n restaurants that opened `tables` tables in all.
+        """Draw a concentration, given the tables of several restaurants.
 
-        The likelihood a^tables prod_j G(a) / G(a + n_j) becomes a Gamma density in `a` given
-        u_j ~ Beta(a + 1, n_j) and v_j ~ Bernoulli(n_j / (n_j + a)).
+        The likelihood a^tables prod_j G(a) / G(a + n_j) becomes a Gamma density in `a` given u_j ~
+        Beta(a + 1, n_j) and v_j ~ Bernoulli(n_j / (n_j + a)).
+
+        Args:
+            value: its present value.
+            tables: number of tables in all restaurants.
+            customers: (n,) customers n_j of each restaurant.
+            n: number of restaurants.
+            which: 0 for alpha, 1 for gamma.
         """
         shape: cython.double = self.concentration_prior[which, 0] + tables
         rate: cython.double = self.concentration_prior[which, 1]

@@ -62,7 +62,12 @@ class RunLengthSettings:
 
 
 class SegmentLabels:
-    """Increasing segment ids from the posterior distribution over starts."""
+    """Increasing segment ids from the posterior distribution over starts.
+
+    Arguments of the methods:
+        lengths: the run-length posterior.
+        time: index of the latest observation.
+    """
 
     def __init__(self) -> None:
         self.regime = NO_REGIME
@@ -86,7 +91,11 @@ class SegmentLabels:
         return min(max(mass, MIN_WEIGHT), 1.0)
 
     def update(self, lengths: RunLengths, time: int) -> list[Event]:
-        """Give a new id if the most probable start lies after the present id was given."""
+        """Give a new id if the most probable start lies after the present id was given.
+
+        Returns:
+            The event of the new id, if any.
+        """
         if lengths.start[lengths.best()] <= self.given:
             return []
         previous, self.regime = self.regime, self.regime + 1
@@ -95,9 +104,15 @@ class SegmentLabels:
         return [Event(time, OPENED, self.regime, previous, max(since, 0))]
 
     def pack(self) -> list[int]:
+        """Return the state as integers."""
         return [self.regime, self.given, self.given_before]
 
     def unpack(self, values: Values, time: int) -> None:
+        """Restore the state that `pack` returned, from the `values` of a snapshot.
+
+        Args:
+            values: values of the snapshot.
+        """
         stored = values.wholes("announcer", 3, NO_REGIME, max(time - 1, NO_REGIME))
         self.regime, self.given, self.given_before = stored
 
@@ -295,6 +310,7 @@ class BocdSettings(RunLengthSettings):
     dim: int | None = None
 
     def scoring(self) -> Scoring:
+        """Return the weight and the score of an observation."""
         kind = weight_code(self.weight)
         if self.weight == "contamination":
             raise RegimekitError(
@@ -393,7 +409,11 @@ def bocd(
 
 
 def split_settings(settings: dict[str, Any]) -> tuple[EmissionSettings, BocdSettings]:
-    """Return copies of the settings of the emission and of the model."""
+    """Return copies of the settings of the emission and of the model.
+
+    Args:
+        settings: values by name.
+    """
     settings = {name: json_value(value) for name, value in settings.items()}
     emission = emission_settings(settings.get("emission", EMISSIONS[0]))
     of_emission = {f.name for f in fields(emission)}
@@ -406,7 +426,11 @@ def split_settings(settings: dict[str, Any]) -> tuple[EmissionSettings, BocdSett
 
 
 def emission_settings(name: Any) -> type[EmissionSettings]:
-    """Return the class of the settings of an emission, by name."""
+    """Return the class of the settings of an emission.
+
+    Args:
+        name: one of `EMISSIONS`.
+    """
     if name == "linear_gaussian":
         return GaussianSettings
     if name == "normal_inverse_gamma":
@@ -417,7 +441,11 @@ def emission_settings(name: Any) -> type[EmissionSettings]:
 
 
 def read_hazard(value: Any) -> float:
-    """Return the hazard as a float strictly between 0 and 1."""
+    """Return the hazard as a float strictly between 0 and 1.
+
+    Args:
+        value: the setting.
+    """
     try:
         hazard = float(value)
     except (TypeError, ValueError):
@@ -428,5 +456,9 @@ def read_hazard(value: Any) -> float:
 
 
 def read_kept(value: Any) -> int:
-    """Return K, an integer of at least 2: a segment and its possible successor."""
+    """Return K, an integer of at least 2: a segment and its possible successor.
+
+    Args:
+        value: the setting.
+    """
     return whole("max_run_lengths", value, least=2, most=MAX_RUN_LENGTHS)

@@ -48,6 +48,11 @@ MAX_TRAIL = 1000  # segments of the most probable path that are stored
 class Segments:
     """Base class of the rows of a run-length recursion.
 
+    Arguments of the methods:
+        row: row of a segment.
+        fresh: whether it has no observations yet.
+        design: features of the observation.
+
     Args:
         shape: sizes of y and of the features.
         n_components: number J of components of the predictive distribution of a row.
@@ -92,7 +97,11 @@ class Segments:
         )
 
     def are_possible(self, visits):
-        """Return whether the first rows can result from (n,) numbers of observations."""
+        """Return whether the first rows can result from these numbers of observations.
+
+        Args:
+            visits: (n,) number of observations of each row.
+        """
         n = len(visits)
         return all((np.abs(array[:n]) < MAX_STATISTIC).all() for array in self.arrays())
 
@@ -162,6 +171,11 @@ class EmissionSegments(Segments):
 class RunLengths:
     """Posterior distribution of the start of the present segment.
 
+    Arguments of the methods:
+        y: (d,) observation.
+        design: its features.
+        log_stay: log probability that the segment continues.
+
     Args:
         segments: the rows.
         hazard: probability that a segment ends before an observation.
@@ -212,7 +226,7 @@ class RunLengths:
         self.time += 1
 
     def observe(self, y, design):
-        """Learn an observation, (d,); return the posterior mean of its weight."""
+        """Learn an observation; return the posterior mean of its weight."""
         n: cython.Py_ssize_t = self.n
         log_stay: cython.double = self.log_stay(1)
         previous: cython.Py_ssize_t
@@ -369,18 +383,18 @@ class RunLengths:
 
 
 class Trail:
-    """For every start that a stored path uses: the start of the segment before it (-1: none)."""
+    """The start of the previous segment (-1 if there is none) for every start on a stored path."""
 
     def __init__(self):
         self.before = {}
         self.limit = 0
 
     def push(self, start, previous):
-        """Add a start and the start of the segment before it."""
+        """Add `start`, after the segment that began at `previous`."""
         self.before[start] = previous
 
     def path(self, start):
-        """Return the starts up to this one, oldest first, as far back as they are stored."""
+        """Return the starts up to `start`, oldest first, as far back as they are stored."""
         chain = []
         while start in self.before:
             chain.append(start)
@@ -404,7 +418,7 @@ class Trail:
         self.limit = 2 * len(self.before) + live.size
 
     def unpack(self, values, arrays, time):
-        """Restore the trail from a snapshot."""
+        """Restore the trail from the `values` and `arrays` of a snapshot at a `time`."""
         links = arrays.wholes("trail", (None, 2), -1, time - 1)
         # A cycle would have no end.
         if (links[:, 1] >= links[:, 0]).any():

@@ -15,6 +15,9 @@ _MAX_NUMBERS = 4  # of a vector
 def number(value: float) -> str:
     """Format a number with five significant digits.
 
+    Args:
+        value: number.
+
     Example:
         >>> number(30123.4567), number(0.5)
         ('30123', '0.5')
@@ -24,6 +27,9 @@ def number(value: float) -> str:
 
 def vector(values: Any) -> str:
     """Format a number, or the first four of several.
+
+    Args:
+        values: number or numbers.
 
     Example:
         >>> vector(1.5), vector([1.0, 2.0]), vector(range(9))
@@ -39,6 +45,10 @@ def vector(values: Any) -> str:
 def count(n: int, noun: str) -> str:
     """Format a count with its noun, which gets a plural s unless n is 1.
 
+    Args:
+        n: the count.
+        noun: its noun.
+
     Example:
         >>> count(1, "regime"), count(2, "regime")
         ('1 regime', '2 regimes')
@@ -47,7 +57,11 @@ def count(n: int, noun: str) -> str:
 
 
 def short(text: str, width: int = WIDTH) -> str:
-    """Truncate text to `width` characters.
+    """Return text, truncated to a width.
+
+    Args:
+        text: the text.
+        width: largest number of characters.
 
     Example:
         >>> short("a long story", 8)
@@ -58,6 +72,10 @@ def short(text: str, width: int = WIDTH) -> str:
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Format a table as text with right-aligned columns.
+
+    Args:
+        header: name of each column.
+        rows: cells of each row.
 
     Example:
         >>> print(table(["", "to 0"], [["from 0", "0.9"]]))
@@ -72,7 +90,12 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def html(title: str, header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Format a table as HTML, with `title` as its caption; all text is escaped.
+    """Format a table as HTML; all text is escaped.
+
+    Args:
+        title: caption.
+        header: name of each column.
+        rows: cells of each row.
 
     Example:
         >>> html("One", ["a"], [["<1"]])[:20], "&lt;1" in html("One", ["a"], [["<1"]])

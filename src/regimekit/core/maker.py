@@ -41,7 +41,11 @@ class ByUnits(NamedTuple):
 
 
 def maker(function: Callable[Settings, Made]) -> Callable[Settings, Made]:
-    """Wrap a maker so that an unknown setting raises an error with the nearest known name."""
+    """Return a maker that raises an error with the nearest known name for an unknown setting.
+
+    Args:
+        function: the maker.
+    """
     known = inspect.signature(function).parameters
     if any(p.kind is p.VAR_KEYWORD for p in known.values()):
         return function
@@ -57,7 +61,11 @@ def maker(function: Callable[Settings, Made]) -> Callable[Settings, Made]:
 
 
 def json_value(value: Any) -> Any:
-    """Return a copy of a setting as a JSON value."""
+    """Return a copy of a setting as a JSON value.
+
+    Args:
+        value: the setting.
+    """
     if isinstance(value, (np.ndarray, np.generic)):
         return value.tolist()
     if isinstance(value, (list, tuple)):

@@ -20,7 +20,11 @@ class SourceFinder:
     def find_spec(
         name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return the spec of the source file of a module of regimekit, or None."""
+        """Return the spec of the source file of a module of regimekit, or None.
+
+        Args:
+            name, path, target: as for `importlib.abc.MetaPathFinder`.
+        """
         if not name.startswith("regimekit.") or path is None:
             return None
         for folder in path:

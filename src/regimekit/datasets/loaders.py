@@ -296,6 +296,9 @@ tcpd/quality_control_2, tcpd/nile. Did you mean 'well_log'?
 def locate(source: Source) -> Path:
     """Return the path of a data file: in the folder REGIMEKIT_DATA, else downloaded to the cache.
 
+    Args:
+        source: the series.
+
     Raises:
         RegimekitError: if the file is not available or its SHA-256 differs.
     """

@@ -106,6 +106,11 @@ def build(name: str, emission: type[EmissionSettings], settings: dict[str, Any])
 
     If no setting in the units of y is given, the units are estimated.
 
+    Args:
+        name: name of the model.
+        emission: settings dataclass of its emission.
+        settings: values by name.
+
     Raises:
         RegimekitError: If a setting is invalid.
     """

@@ -25,7 +25,14 @@ class Resampler:
         self.parents = np.zeros(n, np.int64)
 
     def draw(self, log_weight, first, n, random):
-        """Draw the parents of n particles with normalized weights, in ascending order."""
+        """Draw the parents of particles, in ascending order.
+
+        Args:
+            log_weight: (N,) log weights, normalized over the island.
+            first: first particle of the island.
+            n: number of its particles.
+            random: `RandomSource`.
+        """
         for i in range(n):
             if i == 0 or self.scheme != SYSTEMATIC:
                 self.points[i] = random.uniform()
@@ -39,12 +46,21 @@ class Resampler:
         self.select(log_weight, first, n)
 
     def draw_parents(self, log_weight, random):
-        """Return the parents (n,) of n particles with normalized weights, for callers in Python."""
+        """Return the parents (n,) of n particles, for callers in Python.
+
+        Args:
+            log_weight: (n,) normalized log weights.
+            random: `RandomSource`.
+        """
         self.draw(log_weight, 0, len(log_weight), random)
         return np.array(self.parents[: len(log_weight)])
 
     def select(self, log_weight, first, n):
-        """Find the particle whose share of the unit interval contains each ascending point."""
+        """Find the particle whose share of the unit interval contains each ascending point.
+
+        Args:
+            log_weight, first, n: as for `draw`.
+        """
         parent: cython.Py_ssize_t = 0
         cumulative: cython.double = exp(log_weight[first])
         for i in range(n):
@@ -54,7 +70,7 @@ class Resampler:
             self.parents[i] = parent
 
     def sort_points(self, n):
-        """Sort the points in place (Shell sort)."""
+        """Sort the first `n` points in place (Shell sort)."""
         gap: cython.Py_ssize_t = n // 2
         while gap > 0:
             for i in range(gap, n):
@@ -68,7 +84,13 @@ class Resampler:
 
 
 def effective_sample_size(log_weight, first, n):
-    """Return 1 / sum omega^2 of n normalized weights."""
+    """Return 1 / sum omega^2, Eq. (124), form:ess.
+
+    Args:
+        log_weight: (N,) log weights.
+        first: first particle.
+        n: number of particles, whose weights sum to one.
+    """
     total: cython.double = 0.0
     for i in range(first, first + n):
         total += exp(2.0 * log_weight[i])

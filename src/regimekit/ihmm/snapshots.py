@@ -1,11 +1,11 @@
 """The state of the filter as JSON values and arrays, and back.
 
-Free rows and unused slots are not stored. What follows from the rest is computed again, to the same
-bit: which rows are in use, which are candidates, their prior and posterior masses.
+Free rows and unused slots are not stored. Derived quantities are computed again, to the same bit:
+rows in use, candidates, and their prior and posterior masses.
 
-A snapshot may come from anywhere, and the kernels index without bounds checks. So every array is
-compared with limits that no stream can cross: features are at most 1e50, residuals 1e100, variances
-of the settings lie between 1e-50 and 1e50, and learning only ever shrinks a covariance. So
+A snapshot may come from any source, and the kernels index without bounds checks. So every array is
+compared with limits that no stream can exceed: features are at most 1e50, residuals 1e100,
+variances of the settings lie between 1e-50 and 1e50, and learning never increases a covariance. So
 coefficients stay below 1e155, and sums of squares are finite and positive.
 """
 
@@ -74,7 +74,11 @@ COUNTERS = ("time", "next_label", "reported", "n_known", "n_remembered")
 
 
 def pack(filter: RegimeFilter) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Return values and arrays of the whole state."""
+    """Return values and arrays of the whole state.
+
+    Args:
+        filter: the filter.
+    """
     p, pool, clock = filter.particles, filter.pool, filter.clock
     values: dict[str, Any] = {name: int(getattr(clock, name)) for name in COUNTERS}
     values |= {
@@ -111,19 +115,24 @@ def pack(filter: RegimeFilter) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]
 
 
 def _masked(array: Any, n_regimes: Any, width: int, more: int) -> NDArray[Any]:
-    """The first columns of an array by slot, with 0 in slots that are not used."""
+    """Return the first columns of an array by slot, with 0 in slots that are not used."""
     columns = np.array(array)[:, :width]
     used = np.arange(width) < np.asarray(n_regimes)[:, None] + more
     return np.where(used, columns, 0)
 
 
 def _places(filter: RegimeFilter) -> NDArray[np.int64]:
-    """Places of the candidates of all islands, one after another."""
+    """Return the places of the candidates of all islands, one after another."""
     return np.concatenate([filter.candidate_places(g) for g in range(filter.islands)])
 
 
 def unpack(filter: RegimeFilter, values: Values, arrays: Arrays) -> None:
-    """Restore what `pack` returned into a filter that was not initialized.
+    """Restore the output of `pack` into a filter that was not initialized.
+
+    Args:
+        filter: the filter.
+        values: the values.
+        arrays: the arrays.
 
     Raises:
         SnapshotError: If the arrays are not a state that the filter could have been in.
@@ -190,7 +199,7 @@ def _read_particles(filter: RegimeFilter, arrays: Arrays) -> dict[str, NDArray[A
 
 
 def _live_rows(filter: RegimeFilter, particles: Named) -> NDArray[np.int64]:
-    """The rows that a particle stores; there must be memory for all of them."""
+    """Return the rows that a particle stores, if there is memory for all of them."""
     slots = particles["slots"]
     used = np.arange(slots.shape[1]) <= particles["n_regimes"][:, None]
     live = np.unique(slots[used])
@@ -208,7 +217,7 @@ def _check_clock(state: Named, time: int) -> None:
 
 
 def _check_particles(filter: RegimeFilter, particles: Named, state: Named) -> None:
-    """Shares must sum to one, and a batch must be one transition."""
+    """Raise SnapshotError unless shares sum to one and every batch is one transition."""
     first = np.asarray(filter.clock.first)
     weights = np.add.reduceat(np.exp(particles["log_weight"]), first[:-1])
     _demand(_is_one(weights), "particles.log_weight are not shares of an island")
@@ -227,7 +236,7 @@ def _check_particles(filter: RegimeFilter, particles: Named, state: Named) -> No
 
 
 def _check_tables(filter: RegimeFilter, particles: Named) -> None:
-    """The tables of a structure sweep: at most one per transition, few unless alpha is large."""
+    """Raise SnapshotError if a structure sweep would draw too many tables."""
     counts = np.concatenate([particles["start"][:, None], particles["counts"]], axis=1)
     beta = np.exp(particles["log_beta"][:, : counts.shape[2]])
     share = np.maximum(particles["alpha"][:, None, None] * beta[:, None], 1e-300)
@@ -238,7 +247,7 @@ def _check_tables(filter: RegimeFilter, particles: Named) -> None:
 
 
 def _check_labels(filter: RegimeFilter) -> None:
-    """Exactly the opened regimes have labels; the others are the row of the prior (D9)."""
+    """Raise SnapshotError unless exactly the opened regimes have labels."""
     slots, n = np.asarray(filter.particles.slots), np.asarray(filter.particles.n_regimes)
     place, label = np.arange(slots.shape[1]), np.asarray(filter.pool.label)
     opened = label[slots[place < n[:, None]]]
@@ -269,7 +278,7 @@ def _restore_rows(filter: RegimeFilter, arrays: Arrays, live: NDArray[np.int64])
 def _statistic(
     arrays: Arrays, name: str, like: NDArray[Any], n: int, most: int = LATEST
 ) -> NDArray[Any]:
-    """An array of n statistics that are like those of the emission."""
+    """Return an array of n statistics with the form of those of the emission."""
     shape = (n, *like.shape[1:])
     if like.dtype.kind == "f":
         return arrays.floats(name, shape, -MAX_STATISTIC, MAX_STATISTIC)
@@ -299,7 +308,7 @@ def _check_statistics(own: Named, prior: Named) -> None:
 
 
 def _check_cloud(own: Named, prior: Named) -> None:
-    """A cloud of GARCH coefficients (omega, a, b) with variances and shares."""
+    """Raise SnapshotError for an invalid cloud of GARCH coefficients, variances and shares."""
     omega, a, b = np.moveaxis(own["parameters"], -1, 0)
     lost = 1.0 - a - b
     valid = (np.minimum(a, b) >= MIN_GARCH_COEFFICIENT).all() and (lost >= MIN_GARCH_LOSS).all()
@@ -314,7 +323,7 @@ def _check_cloud(own: Named, prior: Named) -> None:
 
 
 def _restore_candidates(filter: RegimeFilter, arrays: Arrays, prior: Named) -> None:
-    """Begin the batches under way again and set what the candidates had learnt."""
+    """Begin the present batches again and set the statistics of the candidates."""
     clock, emission = filter.clock, filter.emission
     position, observed = np.array(clock.position), np.array(clock.observed)
     counts = filter.count_candidates()
@@ -346,7 +355,7 @@ def _restore_candidates(filter: RegimeFilter, arrays: Arrays, prior: Named) -> N
 
 
 def _check_steps(work: Named, most: NDArray[np.int64]) -> None:
-    """A candidate learns at most what was observed, and every step shrinks its covariance."""
+    """Raise SnapshotError for more steps than observations, or steps that widen a covariance."""
     taken, u, shrink, gain = (work[name] for name in ("taken", "u", "shrink", "gain"))
     _demand((taken <= most).all(), "work.taken: a candidate has learnt more than was observed")
     own = np.arange(shrink.shape[1]) < taken[:, None]

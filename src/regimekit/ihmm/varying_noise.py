@@ -43,7 +43,7 @@ class Divided(Features):
 
     @property
     def inner(self) -> Features:
-        """The map that is divided."""
+        """The map before the division."""
         return Features(self.terms)
 
     @property
@@ -82,15 +82,27 @@ class Divided(Features):
         return self.inner.names(None if x is None else self.others(x), dim)
 
     def scales(self, rows: Sequence[Row | None]) -> Array:
-        """Return the square roots of the column, (T,)."""
+        """Return the square roots of the column, (T,).
+
+        Args:
+            rows: T covariates.
+        """
         return np.sqrt([self.variance(x) for x in rows if x is not None])
 
     def variance(self, x: Row) -> float:
-        """Return the value of the column."""
+        """Return the value of the column.
+
+        Args:
+            x: covariates of one observation.
+        """
         return float(x.values[self._position(x)])
 
     def others(self, x: Row) -> Row | None:
-        """Return the covariates without the column; None if the features use none."""
+        """Return the covariates without the column; None if the features use none.
+
+        Args:
+            x: covariates of one observation.
+        """
         if not self.inner.needs_x:
             return None
         at = self._position(x)
@@ -177,5 +189,5 @@ class VaryingNoise(RegimeModel):
 
 
 def _terms_for(x: Row) -> Features:
-    """The features by default: an intercept, and the other columns of x if there are any."""
+    """Return the default features: an intercept, and the other columns of x if there are any."""
     return WITH_COLUMNS if x.values.size > 1 else feature_maps.intercept()

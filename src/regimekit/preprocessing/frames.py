@@ -36,7 +36,11 @@ class Table(NamedTuple):
     index: Any = None
 
     def row(self, t: int) -> Row:
-        """Return the covariates of observation t."""
+        """Return the covariates of one observation.
+
+        Args:
+            t: its index.
+        """
         return Row(self.values[t], self.names)
 
 
@@ -131,7 +135,12 @@ def _to_table(X: Any) -> Table:
 
 
 def plain_numbers(argument: str, given: Any) -> Array:
-    """Convert an array or a list to floats; the error names the first entry that is text."""
+    """Convert an array or a list to floats; the error names the first entry that is text.
+
+    Args:
+        argument: name for error messages.
+        given: the values.
+    """
     try:
         return numbers(argument, given)
     except RegimekitError:
@@ -148,7 +157,12 @@ def plain_numbers(argument: str, given: Any) -> Array:
 
 
 def misaligned(y: Any, X: Any) -> int | None:
-    """Return the first row where two indexes differ; None if they agree or are not known."""
+    """Return the first row where two indexes differ; None if they agree or are not known.
+
+    Args:
+        y: observations.
+        X: covariates.
+    """
     if not (chosen(y) and chosen(X)) or len(y) != len(X):
         return None
     differ = np.flatnonzero(np.asarray(y) != np.asarray(X))
@@ -156,13 +170,22 @@ def misaligned(y: Any, X: Any) -> int | None:
 
 
 def chosen(index: Any) -> bool:
-    """Return whether row labels carry information; a default index 0, 1, .. does not."""
+    """Return whether row labels carry information; a default index 0, 1, .. does not.
+
+    Args:
+        index: the labels.
+    """
     counted = getattr(index, "start", None) == 0 and getattr(index, "step", None) == 1
     return index is not None and not counted
 
 
 def take(labels: Any, rows: NDArray[np.int64]) -> Any:
-    """Return the labels of some rows; an index or a series keeps its type and its time zone."""
+    """Return the labels of some rows; an index or a series keeps its type and its time zone.
+
+    Args:
+        labels: all labels.
+        rows: indices of the rows.
+    """
     if isinstance(labels, (list, tuple)):
         return np.asarray(labels)[rows]
     return labels.take(rows) if hasattr(labels, "take") else labels[rows]
@@ -216,7 +239,13 @@ def _numbers_or_nan(frame: nw.DataFrame[Any]) -> Array:
 
 
 def position(name: str | int, names: tuple[str, ...] | None, size: int) -> int:
-    """Return the index of a covariate, given by name or by position."""
+    """Return the index of a covariate.
+
+    Args:
+        name: its name or its position.
+        names: names of all covariates, if known.
+        size: number of covariates.
+    """
     if isinstance(name, int):
         if name >= size:
             raise RegimekitError(
@@ -273,7 +302,12 @@ def _number(value: Any) -> float:
 
 
 def aligned(row: Row, like: Row) -> Row:
-    """Return the covariates of `row` in the order of an earlier row."""
+    """Return covariates in the order of an earlier row.
+
+    Args:
+        row: the covariates.
+        like: the earlier row.
+    """
     if row.names is None or like.names is None or row.names == like.names:
         if row.values.shape != like.values.shape:
             raise RegimekitError(

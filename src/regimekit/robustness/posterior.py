@@ -1,4 +1,4 @@
-"""The posterior of a model given observations that it has not seen: a copy, filtered ahead.
+"""The posterior of a model given further observations: a copy of the model, filtered ahead.
 
 The score of a batch belongs to a row, shared by particles. With the prior mass of row r,
 
@@ -125,6 +125,9 @@ class BatchPosterior:
         """Return mean (K, m) and root (K, m, m) of all candidates at a moment.
 
         Those of `Moment` are the same unless the batch of an island has ended.
+
+        Args:
+            moment: the moment.
         """
         self._restore(moment)
         self._read(np.ones(self.islands, bool))
@@ -136,7 +139,13 @@ class BatchPosterior:
         return mean[self.row, 0], root[self.row]
 
     def extra_noise(self, g: int, first: int, n: int) -> Array:
-        """Return the terms R that D8 adds to the scores of n observations from `first` on."""
+        """Return the terms R that D8 adds to the scores of n observations, (n,).
+
+        Args:
+            g: island.
+            first: position of the first observation, from the moment on.
+            n: number of observations.
+        """
         if self.emission.scoring.sequential or self.filter.settings.one_noise:
             return np.zeros(n)
         return np.arange(n, dtype=np.float64) + (self._end[g] - self.left[g] + first)
@@ -169,7 +178,11 @@ class BatchPosterior:
         return self._moment(designs)
 
     def log_posterior(self, score: Array) -> Array:
-        """Return the log posterior masses of the hypotheses from their scores, (.., K)."""
+        """Return the log posterior masses of the hypotheses, (.., K).
+
+        Args:
+            score: (.., K) scores.
+        """
         joint = self.log_prior + score
         out = np.empty(joint.shape)
         for g in range(self.islands):
@@ -182,6 +195,9 @@ class BatchPosterior:
 
     def read_batch(self, clean: Any) -> Array:
         """Return the expected observations as (n, d), at most the rest of a batch.
+
+        Args:
+            clean: the observations.
 
         Raises:
             RegimekitError: If shape, length or values are invalid.
@@ -208,6 +224,10 @@ class BatchPosterior:
 
     def read_covariates(self, x: Any, n: int) -> list[Row | None]:
         """Return the covariates of n observations.
+
+        Args:
+            x: the covariates, one row each.
+            n: number of observations.
 
         Raises:
             RegimekitError: If they do not suit the features of the model.

@@ -61,7 +61,12 @@ class _Entry(NamedTuple):
 
 
 def write(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> bytes:
-    """Return the container of a header of JSON values and of arrays of numbers and flags."""
+    """Return the container of a header and arrays.
+
+    Args:
+        header: JSON values.
+        arrays: arrays of numbers and flags by name.
+    """
     table: dict[str, list[Any]] = {}
     content: list[bytes] = []
     for name, array in arrays.items():
@@ -72,7 +77,12 @@ def write(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> byte
 
 
 def sealed(text: bytes, arrays: Iterable[bytes] = ()) -> bytes:
-    """Return the container of the text of a header and of compressed arrays."""
+    """Return the container of encoded parts.
+
+    Args:
+        text: JSON text of the header.
+        arrays: compressed arrays.
+    """
     packed = zlib.compress(text)
     return b"".join((MAGIC, bytes([FORMAT]), _SIZES.pack(len(text), len(packed)), packed, *arrays))
 
@@ -96,6 +106,9 @@ def _compressed(array: NDArray[Any]) -> tuple[str, bytes]:
 
 def read(data: bytes) -> tuple[dict[str, Any], Arrays]:
     """Return the header without the table of arrays, and the arrays, still compressed.
+
+    Args:
+        data: bytes from any source.
 
     Raises:
         SnapshotError: if the bytes are no container of this format.
@@ -135,12 +148,23 @@ def _open_header(data: bytes) -> tuple[bytes, bytes]:
 
 
 def damaged(part: str, error: object) -> SnapshotError:
-    """Return the error for bytes that are not a complete snapshot."""
+    """Return the error for bytes that are not a complete snapshot.
+
+    Args:
+        part: name of the damaged part.
+        error: the reason.
+    """
     return SnapshotError(f"The snapshot ({part}) is truncated or damaged: {error}.")
 
 
 def decompressed(packed: bytes, size: int, part: str) -> bytes:
-    """Decompress exactly `size` bytes; no more memory than that is used."""
+    """Return decompressed bytes; no more memory than their expected number is used.
+
+    Args:
+        packed: compressed bytes.
+        size: exact number of bytes after decompression.
+        part: name for error messages.
+    """
     stream = zlib.decompressobj()
     try:
         # The checksum is compared only at the end of the stream, hence one byte more.
