@@ -1,6 +1,7 @@
 """Changes that people marked: covering and F1 on TCPD, TSSB and SKAB, next to published figures.
 
-    python -m benchmarks.segmentation [--peers auto,level,none,every,pelt,bocd] [--only tcpd]
+    python -m benchmarks.segmentation [--peers auto,level,none,every,pelt,bocd]
+                                      [--only tcpd,run_log,tssb,skab,shapes]
 
 Every model has its default settings and sees the rows one at a time; a change counts at its date,
 and the delay is the median number of rows from its date until it was known. `none` never reports a
@@ -9,7 +10,8 @@ change, `every` one in every 20 rows; `pelt` sees the whole series (ruptures, pe
 
 The folder REGIMEKIT_DATA has the parts of the benchmarks that are scored: 15 of 30 univariate
 series and run_log of TCPD, 37 of 75 series of TSSB, 16 valve series of SKAB. Constants of `auto`
-were chosen while those of TCPD and TSSB were seen: docs/measured/regimes.md.
+were chosen while those of TCPD and TSSB were seen: docs/measured/regimes.md. `shapes` are generated
+periodic streams, on which the numbers that describe a shape were chosen; a third have no change.
 
 SKAB also has the score of its own table, NAB: an alarm is the row at which a change became known,
 and an alarm up to 60 s after one of the four marked changes of a series finds it (`nab`). An alarm
@@ -41,12 +43,14 @@ PUBLISHED = {
     "run_log": "BOCPD .815 / 1.0, ECP .657 / .792",
     "skab": "NAB / low FP, 34 series: MSCRED 32.4 / 16.5, isolation forest 26.2 / 19.5, T2 + Q "
     "25.4 / 14.5, Conv-AE 23.6 / 21.5, LSTM-AE 23.5 / 20.1",
+    "shapes": "none",
     "tssb": "covering, all 75 series, streaming: ClaSS .807, DDM .523, Window .485, FLOSS .484, "
     "BOCD .464, ADWIN .391",
 }
 EVERY = 20  # rows between two changes of `every`
 BAD = 5  # series with the lowest covering that are listed
 TRAINING = 400  # rows that SKAB gives to the detectors; alarms in them do not count
+N_SHAPES = 30  # generated streams
 WINDOW = 60.0  # seconds after a marked change in which an alarm finds it
 # Value of a false alarm in two profiles of NAB: standard, and few false positives.
 FALSE_ALARM, LOW_FP = -0.11, -0.22
@@ -137,7 +141,51 @@ def skab(root: Path) -> Iterator[Labelled]:
         yield Labelled(f"valve {file.name.split('.')[0]}", y, truth, marked, seconds)
 
 
-SERIES = {"tcpd": tcpd, "run_log": tcpd, "tssb": tssb, "skab": skab}
+def cycle(rng: np.random.Generator, kind: int) -> np.ndarray:
+    """Return one cycle of a shape, standardized: waves, bumps, steps or a closed random walk."""
+    u = np.arange(256) / 256
+    x = np.zeros(256)
+    if kind == 0:
+        for k in range(1, rng.integers(3, 9)):
+            x += rng.normal() / k**0.8 * np.sin(2 * np.pi * (k * u + rng.random()))
+    elif kind == 1:
+        for _ in range(rng.integers(2, 6)):
+            x += rng.normal() * np.exp(-0.5 * ((u - rng.random()) / rng.uniform(0.01, 0.12)) ** 2)
+    elif kind == 2:
+        cuts = np.sort(rng.random(rng.integers(2, 6)))
+        x = rng.normal(size=cuts.size + 1)[np.searchsorted(cuts, u)]
+    else:
+        x = np.cumsum(rng.normal(size=256))
+        x -= x[-1] * u
+    return (x - x.mean()) / x.std()
+
+
+def shapes(root: Path) -> Iterator[Labelled]:
+    """Yield generated streams: cycles of two or three related shapes, in segments; or of one."""
+    for seed in range(N_SHAPES):
+        rng = np.random.default_rng([seed, 77])
+        period, kind = int(np.exp(rng.uniform(np.log(14), np.log(120)))), int(rng.integers(4))
+        n_segments = 1 if seed % 3 == 2 else int(rng.integers(2, 7))
+        own, common = rng.uniform(0.15, 0.7), cycle(rng, kind)
+        known = [np.sqrt(1 - own) * common + np.sqrt(own) * cycle(rng, kind) for _ in range(3)]
+        warp, jitter, noise = rng.uniform(0, 0.5), rng.uniform(0, 0.04), rng.uniform(0.02, 0.3)
+        parts: list[np.ndarray] = []
+        truth, now = [], 0
+        for segment in range(n_segments):
+            if segment:
+                truth.append(sum(part.size for part in parts))
+                now = (now + int(rng.integers(1, 3))) % 3
+            for _ in range(rng.integers(8, 45) if n_segments > 1 else rng.integers(25, 120)):
+                n = max(8, round(period * (1 + jitter * rng.normal())))
+                speed = np.interp(np.arange(n) / n, np.linspace(0, 1, 5), rng.normal(size=5))
+                phase = np.cumsum(np.exp(warp * speed))
+                x = np.interp(phase / phase[-1] * 255, np.arange(256), known[now])
+                parts.append((x - x.mean()) / x.std())
+        y = np.concatenate(parts)
+        yield Labelled(f"{seed}", y + noise * rng.normal(size=y.size), {"all": truth})
+
+
+SERIES = {"tcpd": tcpd, "run_log": tcpd, "tssb": tssb, "skab": skab, "shapes": shapes}
 
 
 def nab(series: list[Labelled], alarms: list[list[int]], false_alarm: float) -> float:
