@@ -36,7 +36,7 @@ class Auto(Model):
     """Regimes and calibrated forecasts of any stream, in its own units, with default settings."""
 
     name = "auto"
-    state_version = 13
+    state_version = 14
     advised = False  # it emits its own warnings, as the stream goes on
 
     def __init__(
