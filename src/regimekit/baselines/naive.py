@@ -354,8 +354,9 @@ class RunningMean(Naive):
         self.seen[known] += 1
         n = self.seen[known]
         self.latest[known] = y[known]
-        # y - mean could overflow.
-        self.mean[known] += y[known] / n - self.mean[known] / n
+        # The first observation replaces what the mean began with. y - mean could overflow.
+        before = np.where(n == 1, 0.0, self.mean[known])
+        self.mean[known] = before + (y[known] / n - before / n)
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
         return {"mean": self.mean, "seen": self.seen, "latest": self.latest}

@@ -166,5 +166,6 @@ class Reporter:
         names = {pair[0]: pair[1] for pair in pairs}
         if len(set(names.values())) < len(pairs) or any(n >= next_name for _, n in pairs):
             raise SnapshotError("Invalid snapshot: names of regimes must be unique.")
-        regime = told.whole("regime", NO_REGIME, max(next_name - 1, NO_REGIME))
+        # After a change of units the next regime to be named gets the present id (`follow`).
+        regime = told.whole("regime", NO_REGIME, next_name)
         self.names, self.regime, self.next_name = names, regime, next_name

@@ -369,7 +369,9 @@ def _check_steps(work: Named, most: NDArray[np.int64]) -> None:
 
 def _restore_recent(filter: RegimeFilter, arrays: Arrays) -> None:
     length, dim = filter.recent_y.shape
-    n = min(length, filter.clock.time)
+    # Fewer than the time, if the units have changed since.
+    n = arrays.form("recent_y")[1][0]
+    _demand(n <= min(length, filter.clock.time), "recent_y: more observations than have been seen")
     y = arrays.floats("recent_y", (n, dim), missing=True)
     shape = (n, *filter.recent_design.shape[1:])
     designs = arrays.floats("recent_design", shape, -MAX_DESIGN, MAX_DESIGN)

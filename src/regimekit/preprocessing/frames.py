@@ -95,7 +95,10 @@ def read_series(y: Any) -> Series:
         values = plain_numbers("y", y)
     if values.ndim not in (1, 2):
         raise RegimekitError(f"y must have one or two dimensions, got shape {values.shape}.")
-    table = values[:, None] if values.ndim == 1 else values
+    if values.shape[-1] == 0 and values.ndim == 2:
+        raise RegimekitError(f"y must have at least one column, got shape {values.shape}.")
+    # Data frames have their columns in a row; the kernels need the rows so.
+    table = np.ascontiguousarray(values[:, None] if values.ndim == 1 else values)
     return Series(table, backend, index, str(name or ""))
 
 
