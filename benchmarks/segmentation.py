@@ -304,7 +304,7 @@ def main() -> None:
                 print(score(series, peer), flush=True)
             except ModuleNotFoundError as error:
                 print(f"{peer:8} not run: {error}")
-    print("\nfalse: changes per series in which nobody marked one; delay: rows; ms: CPU time")
+    print("\nfalse: changes per series without a marked change; delay: rows; ms: CPU time")
 
 
 if __name__ == "__main__":

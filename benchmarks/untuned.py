@@ -98,7 +98,7 @@ def iid(noise: str) -> Callable[[int], dict[str, float]]:
             "regimes (3 true)": float(rk.evaluate.n_regimes(run.path)),
             "adjusted Rand": rk.evaluate.adjusted_rand(run.path, stream.regimes),
             "RMSE over the oracle's": error / rk.evaluate.rmse(stream.clean, reference.mean),
-            "the same of a filter that knows all but the path": rk.evaluate.rmse(
+            "the same of a filter with all parameters known except the path": rk.evaluate.rmse(
                 stream.clean, filter_with_known_parameters(stream, noise)
             )
             / rk.evaluate.rmse(stream.clean, reference.mean),
@@ -283,4 +283,4 @@ def write_page(path: Path, made: str) -> None:
 
 
 if __name__ == "__main__":
-    ask_all(QUESTIONS, "benchmarks.untuned", "The rule on streams that nobody tuned for", 20)
+    ask_all(QUESTIONS, "benchmarks.untuned", "The rule on streams without tuning", 20)

@@ -87,11 +87,11 @@ def _ablation(results: Results, edition: str) -> Made:
     columns = ["stream", "taken away", *(measure(name) for name in _SCORES)]
     columns[2] = "RMSE, of uncontaminated values where they are known"
     caption = (
-        "Each dot is a stream: its error without one piece of the rule over its error with all "
-        "of them. Above the line the piece improves the result there."
+        "Each dot is a stream: its error without one part of the rule over its error with all "
+        "of them. Above the line the part improves the result."
     )
     table = (
-        "Each row is the whole rule without one piece of it; compare it with the first row of its "
+        "Each row is the whole rule without one part of it; compare it with the first row of its "
         "stream. Scores that need the truth are there where it is known. "
         + untuned((stream, "br_ihmm", edition) for stream in STARTS)
     )
@@ -154,9 +154,9 @@ ITEMS = (
         "ablation",
         "The first edition with each deviation from the paper switched back",
         "our own (docs/deviations.md, D1 to D9)",
-        _SHARED + "D8 touches forecasts beyond one step only and cannot show here; D4 and D5 "
-        "differ only where B > 1. Switching back all nine also changes resampling from systematic "
-        "to multinomial. docs/deviations.md says what follows for the defaults.",
+        _SHARED + "D8 changes only forecasts of several steps, which these scores do not contain; "
+        "D4 and D5 differ only where B > 1. Switching back all nine also changes resampling from "
+        "systematic to multinomial. docs/deviations.md has the consequences for the defaults.",
         partial(_ablation, edition=FIRST),
         partial(_all, edition=FIRST),
     ),

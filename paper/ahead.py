@@ -91,8 +91,8 @@ ITEMS = (
         "our own: paired differences of the tables",
         "A difference is br_ihmm's score less the rival's with the same seed, averaged; the "
         "interval is Student's over seeds, at 95 % each, without a correction for their number. "
-        "On a generated stream a seed draws stream and model anew, so the interval refers to such "
-        "streams. On a real series only the model's draws differ, so it refers to that series "
+        "On a generated stream each seed draws a new stream and model, so the interval refers to "
+        "such streams. On a real series only the model's draws differ, so it refers to that series "
         "alone; a rival that draws nothing enters as one number.",
         _ahead,
         _needed,

@@ -80,9 +80,9 @@ def _runtime_lines() -> list[Line]:
 def _forecast(streams: tuple[str, ...]) -> Callable[[Results], Made]:
     def make(results: Results) -> Made:
         caption = (
-            "The root mean square error of one-step forecasts, lower is better, and how much of "
-            "the observed values the 90 % interval covers, which should be 0.9. Real series are "
-            "scored after their training part; a measure over all rows says so."
+            "The root mean square error of one-step forecasts, lower is better, and the coverage "
+            "of the 90 % interval, which should be 0.9. Real series are scored after their "
+            "training part; a score over all rows is marked."
         )
         return Made([comparison(results, _forecast_lines(streams), caption)])
 
@@ -103,7 +103,7 @@ ITEMS = (
         "600 √(0.01 / 3) = 34.6 into the RMSE of a perfect forecast. We print that error and, "
         "beside it, the error on the uncontaminated values with the oracle's (the same filter "
         "with known regimes and outliers). The signal has a standard deviation of 100 "
-        "([protocol](protocol.md) says why). Every run draws its own stream; the paper's "
+        "(reasons: [protocol](protocol.md)). Every run draws its own stream; the paper's "
         "deviation of 0.003 can only be that of runs over one stream. *beam_ihmm* has seen the "
         "whole stream before its first output; its error is not a forecast's, and it uses the R "
         "and Sigma_0 that tuning found for ihmm. *bocd*: the paper gives no settings; it is tuned "
@@ -116,10 +116,10 @@ ITEMS = (
         "Forecast errors on electricity and order flow",
         "Table `tab:forecast_results`",
         "*Electricity.* Scored are the hours after the first 12 000, as the training part has "
-        "been seen by the search; all hours stand below. R is not stated; 0.02 is taken for the "
-        "printed settings (`unstated_noise` varies it, `baseline_noise` says what the baselines "
-        "imply). The features have no lag, so the last value, which they do not use, is the "
-        "forecast to beat. *Order flow.* The paper's MSFT series is not public. Ours is 60-tick "
+        "been seen by the search; scores of all hours are below. R is not stated; we take 0.02 "
+        "for the printed settings (`unstated_noise` varies it, `baseline_noise` has the values "
+        "that the baselines imply). The features have no lag, so the last value, which "
+        "they do not use, is the forecast to beat. *Order flow.* The paper's MSFT series is not public. Ours is 60-tick "
         "sums of E-mini S&P 500 ticks: compare the models on it with each other, never with the "
         "paper's 0.616. The paper's BOCD row is from Tsaknaki et al. (2025), which is not "
         "implemented: `bocd` with the same features stands in for it. The printed settings fix "

@@ -24,7 +24,7 @@ _LISTED = {
 }
 
 
-_PRINTED = "The values that the paper prints, and what is taken for R, which it does not state."
+_PRINTED = "The values that the paper prints, and our value of R, which it does not state."
 _FOUND = "What each search found; a value in brackets was not searched for."
 
 
@@ -85,7 +85,7 @@ def _hyperparameters(_: Results) -> Made:
     return Made(
         [
             Table(["stream", "hyper-parameter", *ONLINE], _printed_rows(), _PRINTED),
-            Table(["setting", "from", "to", "scale"], space, f"What is searched. {tuning.TERMS}"),
+            Table(["setting", "from", "to", "scale"], space, f"Search ranges. {tuning.TERMS}"),
             Table(found, _found_rows(), _FOUND),
         ]
     )

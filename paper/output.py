@@ -27,7 +27,7 @@ _NOTE = ("<!-- note: begin -->", "<!-- note: end -->")
 _PACKAGES = ("numpy", "scipy")
 _QUICK = (
     "Made with `--quick`: few rows, few particles, one run. It shows that everything runs; "
-    "its numbers say nothing about the models."
+    "its numbers are not results."
 )
 
 
@@ -196,8 +196,8 @@ def _preface(out: Path, names: Sequence[str]) -> str:
         "score: of a real series only the rows after the training part count, and a generated "
         "stream is tuned on seeds that no table uses. A cell is mean ± standard deviation over "
         "seeds (n runs done); seeds count from 0 and, with all settings, are in the JSON file of "
-        "the same name, and every run is a line of a CSV file in the folder `runs`. Where "
-        "something could not be run the cell says why.",
+        "the same name, and every run is a line of a CSV file in the folder `runs`. A "
+        "cell without a result contains the reason.",
         "Made with " + "; ".join(made_with) + ".",
     ]
     if older := [f"`{content['name']}`" for content in contents if outdated(content["sources"])]:
@@ -206,8 +206,8 @@ def _preface(out: Path, names: Sequence[str]) -> str:
         )
     if carried := [f"`{content['name']}`" for content in contents if content.get("confirmed")]:
         lines.append(
-            "With runs that an older state of the source made and replays confirmed, as each page "
-            f"says: {', '.join(carried)}."
+            "Some runs were made by an older state of the source and confirmed by replays; each "
+            f"page lists them: {', '.join(carried)}."
         )
     if small := [f"`{content['name']}`" for content in contents if _small_signal(content)]:
         lines.append(

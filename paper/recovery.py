@@ -279,9 +279,9 @@ ITEMS = (
         "our own (docs/deviations.md, D1 to D9)",
         "The printed settings, with R as the search of `attempt` found it; three seeds each, all "
         "rows scored, of the synthetic stream the first 1000 and of electricity the first 16 000. "
-        "Taking away is greedy, so a set as small may do elsewhere. Where even all nine leave a "
-        "gap, what is sought is the smallest set that comes as near. D8 touches forecasts beyond "
-        "one step only. Resampling stays multinomial throughout.",
+        "Removal is greedy, so there may be other sets of the same size. If all nine leave a gap, "
+        "the smallest set with the same gap is searched. D8 changes only forecasts of several "
+        "steps. Resampling stays multinomial throughout.",
         _corrections,
         _corrections_first,
         _corrections_more,

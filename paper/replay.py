@@ -273,7 +273,7 @@ def not_comparable(search: Search) -> str:
     if kept.get("terms") != search.terms:
         return "it was searched on other data or on other terms"
     if kept["value"] == 0:
-        return "a gap of 0 says that goals are reached, not by how much: nothing to compare"
+        return "a gap of 0 means that all goals are reached, so there is no value to compare"
     return ""
 
 
@@ -335,7 +335,7 @@ def _given(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--only", nargs="+", choices=_EVERY, default=_EVERY, help="of these")
     parser.add_argument("--seeds", type=_positive, default=1, help="of each group to run again")
     parser.add_argument("--jobs", type=_positive, default=1, help="replays side by side")
-    parser.add_argument("--estimate", action="store_true", help="only say how long it takes")
+    parser.add_argument("--estimate", action="store_true", help="only print the estimated time")
     return parser.parse_args(arguments)
 
 

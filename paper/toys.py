@@ -97,9 +97,8 @@ def _pif(_: Results) -> Made:
         rows.append(row)
     names = [f"at {offset:g}, {title}" for title in SCORES.values() for offset in _FAR]
     caption = (
-        "How much one observation changes what the model believes about the regime (its posterior "
-        "influence, on a log scale, lower is more robust) as it moves away from where it should "
-        "be. Solid curves "
+        "How much one observation changes the posterior of the regime (its posterior influence, on "
+        "a log scale, lower is more robust) as it moves away from its expected value. Solid curves "
         "have c² = 1, dashed ones c² = 4; the second edition has no c, so they coincide. Without "
         "batches the curve never stops growing."
     )

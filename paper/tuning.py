@@ -379,8 +379,8 @@ def _given(arguments: Sequence[str] | None) -> argparse.Namespace:
         parser.add_argument(f"--{name}s", nargs="+", choices=values, default=values)
     parser.add_argument("--budget", type=int, default=BUDGET, help="trials of each search")
     parser.add_argument("--jobs", type=int, default=1, help="searches side by side")
-    parser.add_argument("--again", action="store_true", help="what is done, once more")
-    parser.add_argument("--estimate", action="store_true", help="only say how long it takes")
+    parser.add_argument("--again", action="store_true", help="repeat searches that are done")
+    parser.add_argument("--estimate", action="store_true", help="only print the estimated time")
     parser.add_argument("--out", type=Path, help="folder of the settings found, for a trial run")
     return parser.parse_args(arguments)
 

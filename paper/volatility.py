@@ -96,9 +96,9 @@ def _garch(results: Results) -> Made:
         ["measure", "one GARCH, fitted to the whole stream", "garch_ihmm, online"], rows, text
     )
     caption = (
-        "Top: the stream. Middle: its true variance (grey) and what one GARCH and the regime model "
-        "say of it before each observation, on a log scale. Bottom: the regime found and how "
-        "sure the model is of it; the true second regime is shaded."
+        "Top: the stream. Middle: its true variance (grey) and its estimates by one GARCH and by "
+        "the regime model before each observation, on a log scale. Bottom: the regime found and "
+        "its probability; the true second regime is shaded."
     )
     return Made([table], lambda: _draw(results), caption)
 

@@ -377,7 +377,7 @@ class RunLengths:
         for j, array in enumerate(self.segments.arrays()):
             array[:n] = arrays.floats(f"rows_{j}", (n, *array.shape[1:]))
         if not self.segments.are_possible(visits[:n]):
-            raise SnapshotError("Invalid snapshot: no observations lead to its statistics.")
+            raise SnapshotError("Invalid snapshot: the statistics of a segment are impossible.")
         self.trail.unpack(values, arrays, self.time)
         self.segments.write_prior(n)
 

@@ -196,6 +196,9 @@ class RegimeBook:
             labels = {}
             for own, name, status in values[_LABELS]:
                 if type(own) is not int or not isinstance(name, str) or status not in STATUSES:
-                    raise SnapshotError(f"Invalid snapshot: {status!r} is no label of a regime.")
+                    raise SnapshotError(
+                        "Invalid snapshot: a label must be a regime id, a name and one of "
+                        f"{', '.join(STATUSES)}, got {str([own, name, status])[:60]}."
+                    )
                 labels[own] = Label(name, status)
             self._relabel(labels)

@@ -41,5 +41,5 @@ def prefer_source() -> None:
         ImportError: If Cython, whose types the source imports, is not installed.
     """
     if find_spec("cython") is None:
-        raise ImportError("REGIMEKIT_UNCOMPILED needs Cython: pip install cython")
+        raise ImportError("REGIMEKIT_UNCOMPILED needs Cython. Install it with pip install cython.")
     sys.meta_path.insert(0, SourceFinder())

@@ -183,7 +183,7 @@ SOURCES: dict[str, Source] = {
     "well_log": Source(
         "well_log/well.txt",
         "cd2a1be7dd895e92e28f00cc522d8c2721b67208ecb6ef942547b797d6dccb7a",
-        "O Ruanaidh and Fitzgerald (1996), as kept by GitHub maltamiranomontero/DSM-bocd",
+        "O Ruanaidh and Fitzgerald (1996), from GitHub maltamiranomontero/DSM-bocd",
         _read_text,
         "nuclear-magnetic response of a drill, outliers kept",
         _WELL_LOG_URL,

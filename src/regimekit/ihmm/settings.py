@@ -95,7 +95,9 @@ class RegimeSettings:
         "the prior of the coefficients is given.",
     )
     batch: Any = setting(
-        6, 'B, observations that share one regime; "adaptive" lets the outlier rate choose.'
+        6,
+        'B, number of observations that share one regime; "adaptive" derives it from the outlier '
+        "rate.",
     )
     threshold: float | None = setting(
         None,
@@ -116,14 +118,14 @@ class RegimeSettings:
     islands: int | None = setting(
         None,
         "number of groups with shifted batches that the particles are divided into. By default "
-        "one for every place in the batch under contamination, else 1.",
+        "one per position of the batch under contamination, else 1.",
     )
     ess_threshold: float = setting(
         0.5, "resample when the effective sample size falls to this share of the particles."
     )
-    max_regimes: int = setting(30, "drop a regime when a particle has this many.")
+    max_regimes: int = setting(30, "number of regimes at which a particle drops one.")
     prune_pool: int = setting(
-        5, "drop the least recently used one of this many least visited regimes."
+        5, "number of least visited regimes, of which the least recently visited one is dropped."
     )
     rule: Rules | Rule = setting(
         "default",
@@ -307,7 +309,9 @@ class RegimeSettings:
         given = usual if self.sticky is None else self.sticky
         sticky = 0.0 if given == 0 else positive("sticky", given)
         if math.isinf(sticky):
-            raise RegimekitError("sticky must be finite; for one regime per batch use batch.")
+            raise RegimekitError(
+                "sticky must be finite, got inf. Set batch for one regime per batch."
+            )
         usable("sticky", sticky or 1.0, 1e100)
         pairs: list[float] = []
         for argument in ("alpha_prior", "gamma_prior"):

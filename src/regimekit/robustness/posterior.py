@@ -215,7 +215,7 @@ class BatchPosterior:
         most = int(self.left.max())
         if not 1 <= len(values) <= most:
             raise RegimekitError(
-                f"clean must have 1 to {most} observations, the rest of the batch under way, got "
+                f"clean must have 1 to {most} observations, the rest of the present batch, got "
                 f"{len(values)}."
             )
         if np.isinf(values).any():
@@ -293,6 +293,6 @@ def _check_model(model: Any) -> None:
         raise RegimekitError("model must have a constant R: noise_column is not covered.")
     if model.chosen.units == "auto":
         raise RegimekitError(
-            "model must have fixed units: the influence of an observation on learnt units is not "
-            'covered. Pass its noise variance, or make it with units="given".'
+            "model must have fixed units: the influence of an observation on estimated units is "
+            'not covered. Pass the noise variance, or units="given".'
         )

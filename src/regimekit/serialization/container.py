@@ -129,7 +129,7 @@ def read(data: bytes) -> tuple[dict[str, Any], Arrays]:
     except (ValueError, RecursionError):
         raise SnapshotError("The snapshot's header is not readable JSON.") from None
     if not isinstance(header, dict):
-        raise SnapshotError("This is not a regimekit snapshot: its header has no fields.")
+        raise SnapshotError("Invalid snapshot: the header must be a JSON object.")
     return header, CompressedArrays(_read_table(header.pop("arrays", None), rest))
 
 

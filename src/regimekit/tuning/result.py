@@ -73,7 +73,7 @@ class Log:
             ) from None
         if differ:
             raise RegimekitError(
-                f"storage {self.path} is of another search: {', '.join(differ)} differ(s). "
+                f"storage {self.path} belongs to another search: different {', '.join(differ)}. "
                 "Pass another file, or remove this one."
             )
 

@@ -108,4 +108,4 @@ def check_roots(roots: Array) -> None:
     with np.errstate(all="ignore"):
         sizes = np.linalg.slogdet(roots)[1] if roots.size else np.zeros(1)
     if not np.isfinite(sizes).all():
-        raise SnapshotError("The snapshot holds a covariance that is not positive definite.")
+        raise SnapshotError("Invalid snapshot: a covariance is not positive definite.")

@@ -134,7 +134,9 @@ class StudentTSettings(EmissionSettings):
     def check(self):
         read_covariance("noise_scale", self.noise_scale, self.dim_hint() or 1)
         if math.isinf(positive("noise_shape", self.noise_shape)):
-            raise RegimekitError("noise_shape must be finite; for known noise use br_ihmm.")
+            raise RegimekitError(
+                "noise_shape must be finite, got inf. Use br_ihmm for known noise."
+            )
         check_prior(self)
 
 
