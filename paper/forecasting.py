@@ -115,16 +115,16 @@ ITEMS = (
         "forecast_real",
         "Forecast errors on electricity and order flow",
         "Table `tab:forecast_results`",
-        "*Electricity.* Scored are the hours after the first 12 000, as the training part has "
-        "been seen by the search; scores of all hours are below. R is not stated; we take 0.02 "
-        "for the printed settings (`unstated_noise` varies it, `baseline_noise` has the values "
-        "that the baselines imply). The features have no lag, so the last value, which "
-        "they do not use, is the forecast to beat. *Order flow.* The paper's MSFT series is not public. Ours is 60-tick "
-        "sums of E-mini S&P 500 ticks: compare the models on it with each other, never with the "
-        "paper's 0.616. The paper's BOCD row is from Tsaknaki et al. (2025), which is not "
-        "implemented: `bocd` with the same features stands in for it. The printed settings fix "
-        "the lag's coefficient at rho; tuned models learn it. Both series are standardised over "
-        "all rows as in the paper, for every model alike. *beam_ihmm* and *bocd*: as on "
+        "*Electricity.* Scored are the hours after the first 12 000, as the training part has been "
+        "seen by the search; scores of all hours are below. R is not stated; we take 0.02 for the "
+        "printed settings (`unstated_noise` varies it, `baseline_noise` has the values that the "
+        "baselines imply). The features have no lag, so the last value, which they do not use, is "
+        "the forecast to beat. *Order flow.* The paper's MSFT series is not public. Ours is "
+        "60-tick sums of E-mini S&P 500 ticks: compare the models on it with each other, never "
+        "with the paper's 0.616. The paper's BOCD row is from Tsaknaki et al. (2025), which is not "
+        "implemented: `bocd` with the same features stands in for it. The printed settings fix the "
+        "lag's coefficient at rho; tuned models learn it. Both series are standardised over all "
+        "rows as in the paper, for every model alike. *beam_ihmm* and *bocd*: as on "
         "[forecast](forecast.md).",
         _forecast(GIVEN),
         parts_of(_forecast_lines(GIVEN)),

@@ -379,7 +379,7 @@ def test_steps_that_no_batch_has_taken_are_refused() -> None:
     assert seen.size == 2 and (taken <= seen.max()).all() and seen[0] != seen[1]
     of_first = 0 if seen[0] < seen[1] else -1  # candidates of the islands follow each other
     taken[of_first] = seen.min() + 1
-    assert "learnt more" in refused(with_array(data, "work.taken", taken))
+    assert "exceeds the number of observations" in refused(with_array(data, "work.taken", taken))
 
 
 @pytest.mark.parametrize("name", ["br_ihmm", "student_t_ihmm", "garch_ihmm"])

@@ -209,8 +209,8 @@ student_t_ihmm = make_maker(
     With `weight="none", batch=1` it is the paper's unknown-variance model, whose heavy tails do not
     prevent an outlier from opening a regime. Under `imq` a threshold of 3 or 4 detects changes
     sooner than 2, ignores only shorter bursts and estimates the noise less precisely if there are
-    many outliers. Rescaling y by s, with prior_mean by s and prior_var, noise_scale by s^2, changes no
-    regime.
+    many outliers. Rescaling y by s, with prior_mean by s and prior_var, noise_scale by s^2, changes
+    no regime.
 
     Example:
         >>> import regimekit as rk
