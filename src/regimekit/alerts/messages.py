@@ -46,12 +46,7 @@ def rfc3339(moment: float) -> str:
 
 
 def json_payload(alert: Alert, link: str | None = None) -> dict[str, Any]:
-    """Return the generic payload: all fields, and `kind` of the message.
-
-    Args:
-        alert: the alert.
-        link: address of the stream's page.
-    """
+    """Return the generic payload: all fields, and `kind` of the message."""
     fields = alert.to_dict()
     fields["rule_kind"] = fields.pop("kind")
     return {"kind": message_kind(alert), "title": title(alert), "link": link} | fields
@@ -103,10 +98,8 @@ def alertmanager_payload(
     alert must be sent again before `until`.
 
     Args:
-        alert: the alert.
         labels: further labels, for example those of a Prometheus series.
         until: end of an open alert in seconds since 1970, if it is not sent again.
-        link: address of the stream's page.
     """
     own = {"alertname": alert.rule, "stream": alert.stream, "severity": alert.severity}
     own |= {"kind": alert.kind, "regimekit_alert": alert.id}

@@ -97,11 +97,7 @@ class BeamSettings:
         return _finite("noise", np.reshape(self.noise, ())[()])
 
     def prior(self, width: int) -> Prior:
-        """Return the prior of a regression.
-
-        Args:
-            width: number of features.
-        """
+        """Return the prior of a regression."""
         mean = read_vector("prior_mean", self.prior_mean, width)
         covariance = read_covariance("prior_var", self.prior_var, width)
         shape, scale = read_pair("noise_prior", self.noise_prior, "scale")
@@ -465,8 +461,6 @@ def read_pair(argument: str, value: Any, second: str) -> tuple[float, float]:
 
     Args:
         argument: name for error messages.
-        value: the pair.
-        second: name of the second number.
     """
     pair = numbers(argument, value).reshape(-1)
     if pair.size != 2:

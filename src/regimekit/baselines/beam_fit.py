@@ -194,8 +194,6 @@ def begin(data: Data, prior: Prior, plan: Sampling, rng: np.random.Generator) ->
     """Return a chain whose path is a few random segments, one regime each.
 
     Args:
-        data: the stream.
-        plan: sizes of the run.
         rng: generator of the draws of the chain.
     """
     length = len(data.y)
@@ -206,11 +204,7 @@ def begin(data: Data, prior: Prior, plan: Sampling, rng: np.random.Generator) ->
 
 
 def copy_out(chain: Chain) -> Draw:
-    """Return a copy of the present point of a chain.
-
-    Args:
-        chain: the chain.
-    """
+    """Return a copy of the present point of a chain."""
     n = chain.size
     return Draw(
         np.asarray(chain.path).astype(np.int32),
@@ -294,12 +288,7 @@ class BeamFit:
         return self._average(lambda draw: matched(draw, path) == path)
 
     def smoothed(self, first: int, stop: int) -> list[Forecast]:
-        """Return the smoothed predictive distributions of observations first .. stop - 1.
-
-        Args:
-            first: index of the first observation.
-            stop: index after the last one.
-        """
+        """Return the smoothed predictive distributions of observations first .. stop - 1."""
         design = self.data.design[first:stop]
         parts = [(draw, draw.path[first:stop]) for draw in self.draws]
         location = np.stack([level(d.coefficients, design, path) for d, path in parts], axis=1)

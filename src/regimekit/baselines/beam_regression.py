@@ -142,11 +142,7 @@ class Regression:
         return total if total > 0.0 else 0.0
 
     def residual(self, t, coefficients, k):
-        """Return y_t - F_t theta_k, clipped so that its square is finite.
-
-        Args:
-            t: index of the observation.
-        """
+        """Return y_t - F_t theta_k, clipped so that its square is finite."""
         fit: cython.double = 0.0
         for i in range(self.prior_mean.shape[0]):
             fit += self.design[t, i] * coefficients[k, i]

@@ -109,9 +109,6 @@ class Chain:
     def extend(self, log_least):
         """Represent regimes until the mass left in every row is less than the smallest slice.
 
-        Args:
-            log_least: log of the smallest slice.
-
         Returns:
             Whether the capacity was too small for that.
         """
@@ -196,9 +193,6 @@ class Chain:
     def weigh_reached(self, t):
         """Multiply by the density of y_t and store the reached regimes.
 
-        Args:
-            t: index of the observation.
-
         Returns:
             Their number.
         """
@@ -218,12 +212,7 @@ class Chain:
         return reached
 
     def log_density(self, t, k):
-        """Return log N(y_t; F_t theta_k, v_k) without the constant; 0 if y_t is missing.
-
-        Args:
-            t: index of the observation.
-            k: regime.
-        """
+        """Return log N(y_t; F_t theta_k, v_k) without the constant; 0 if y_t is missing."""
         if isnan(self.regression.y[t]):
             return 0.0
         error: cython.double = self.regression.residual(t, self.coefficients, k)
@@ -349,10 +338,7 @@ class Chain:
         Beta(a + 1, n_j) and v_j ~ Bernoulli(n_j / (n_j + a)).
 
         Args:
-            value: its present value.
-            tables: number of tables in all restaurants.
             customers: (n,) customers n_j of each restaurant.
-            n: number of restaurants.
             which: 0 for alpha, 1 for gamma.
         """
         shape: cython.double = self.concentration_prior[which, 0] + tables

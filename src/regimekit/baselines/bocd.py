@@ -108,11 +108,7 @@ class SegmentLabels:
         return [self.regime, self.given, self.given_before]
 
     def unpack(self, values: Values, time: int) -> None:
-        """Restore the state that `pack` returned, from the `values` of a snapshot.
-
-        Args:
-            values: values of the snapshot.
-        """
+        """Restore the state that `pack` returned, from the `values` of a snapshot."""
         stored = values.wholes("announcer", 3, NO_REGIME, max(time - 1, NO_REGIME))
         self.regime, self.given, self.given_before = stored
 
@@ -409,11 +405,7 @@ def bocd(
 
 
 def split_settings(settings: dict[str, Any]) -> tuple[EmissionSettings, BocdSettings]:
-    """Return copies of the settings of the emission and of the model.
-
-    Args:
-        settings: values by name.
-    """
+    """Return copies of the settings of the emission and of the model."""
     settings = {name: json_value(value) for name, value in settings.items()}
     emission = emission_settings(settings.get("emission", EMISSIONS[0]))
     of_emission = {f.name for f in fields(emission)}
@@ -441,11 +433,7 @@ def emission_settings(name: Any) -> type[EmissionSettings]:
 
 
 def read_hazard(value: Any) -> float:
-    """Return the hazard as a float strictly between 0 and 1.
-
-    Args:
-        value: the setting.
-    """
+    """Return the hazard as a float strictly between 0 and 1."""
     try:
         hazard = float(value)
     except (TypeError, ValueError):
@@ -456,9 +444,5 @@ def read_hazard(value: Any) -> float:
 
 
 def read_kept(value: Any) -> int:
-    """Return K, an integer of at least 2: a segment and its possible successor.
-
-    Args:
-        value: the setting.
-    """
+    """Return K, an integer of at least 2: a segment and its possible successor."""
     return whole("max_run_lengths", value, least=2, most=MAX_RUN_LENGTHS)

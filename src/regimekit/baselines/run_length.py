@@ -308,7 +308,6 @@ class RunLengths:
 
         Args:
             steps: number of observations ahead, from 1.
-            design: features of that observation.
         """
         log_stay: cython.double = self.log_stay(steps)
         self.segments.set_observation(None, design)

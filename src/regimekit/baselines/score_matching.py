@@ -183,7 +183,6 @@ class ScoreMatching(Segments):
         """Write a quadrature of the truncated normal of eta_2.
 
         Args:
-            mean, precision: of eta_2.
             nodes, weights: (n,) Gauss-Legendre rule on (-1, 1).
             eta: (n,) output, values of eta_2.
             share: (n,) output, their shares.
@@ -208,12 +207,7 @@ class ScoreMatching(Segments):
             share[j] /= total
 
     def log_predictive(self, y, p11, p12, h1):
-        """Return the log of the mixture of the nodes at y, bounded beyond the threshold.
-
-        Args:
-            y: observation.
-            p11, p12, h1: as from `posterior`.
-        """
+        """Return the log of the mixture of the nodes at y, bounded beyond the threshold."""
         top: cython.double = -INF
         total: cython.double = 0.0
         for j in range(self.n_components):
@@ -280,7 +274,6 @@ def divergence(omega, x, setup):
     It is computed up to a constant in omega.
 
     Args:
-        omega: learning rate.
         x: (n,) training values.
         setup: prior and weight.
     """
@@ -327,12 +320,7 @@ def best_omega(x, setup):
 
 
 def golden_section(cost, low, high):
-    """Return the minimum of a function with one minimum in an interval, to 1e-6.
-
-    Args:
-        cost: the function.
-        low, high: ends of the interval.
-    """
+    """Return the minimum of a function with one minimum in an interval, to 1e-6."""
     inner, outer = high - GOLDEN * (high - low), low + GOLDEN * (high - low)
     at_inner, at_outer = cost(inner), cost(outer)
     while high - low > 1e-6:

@@ -43,24 +43,14 @@ def bounded(features: Array) -> Array:
 
 
 def read_past(arrays: Arrays, features: Features, dim: int) -> LagBuffer:
-    """Return the buffer of a snapshot without suspected outliers.
-
-    Args:
-        arrays: arrays of the snapshot.
-        features: feature map of the model.
-        dim: number of coordinates d.
-    """
+    """Return the buffer of a snapshot without suspected outliers."""
     past = LagBuffer(features.depth, dim)
     past.values = arrays.floats("past", (features.depth, dim))
     return past
 
 
 def pack_lags(past: LagBuffer) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Return values and arrays of the lag buffer; empty if no feature is a lag.
-
-    Args:
-        past: the buffer.
-    """
+    """Return values and arrays of the lag buffer; empty if no feature is a lag."""
     return schema.pack_state(past, "past.") if past.depth else ({}, {})
 
 
@@ -89,12 +79,7 @@ def pack_first(like: Row | None) -> tuple[dict[str, Any], dict[str, NDArray[Any]
 
 
 def read_first(values: Values, arrays: Arrays, features: Features) -> Row | None:
-    """Return the first covariates of a snapshot; None if the features use none.
-
-    Args:
-        values, arrays: of the snapshot.
-        features: feature map of the model.
-    """
+    """Return the first covariates of a snapshot; None if the features use none."""
     if not features.needs_x:
         return None
     _, shape = arrays.form("first_x")
@@ -128,11 +113,7 @@ def read_dim(values: Values) -> int:
 
 
 def try_out(predict: Callable[[], Forecast]) -> None:
-    """Raise SnapshotError if a stored state cannot forecast, which no stream leads to.
-
-    Args:
-        predict: function that forecasts.
-    """
+    """Raise SnapshotError if a stored state cannot forecast, which no stream leads to."""
     with np.errstate(all="ignore"):
         forecast = predict()
         spread = np.einsum("kii->ki", forecast.spread)

@@ -15,9 +15,6 @@ _MAX_NUMBERS = 4  # of a vector
 def number(value: float) -> str:
     """Format a number with five significant digits.
 
-    Args:
-        value: number.
-
     Example:
         >>> number(30123.4567), number(0.5)
         ('30123', '0.5')
@@ -45,10 +42,6 @@ def vector(values: Any) -> str:
 def count(n: int, noun: str) -> str:
     """Format a count with its noun, which gets a plural s unless n is 1.
 
-    Args:
-        n: the count.
-        noun: its noun.
-
     Example:
         >>> count(1, "regime"), count(2, "regime")
         ('1 regime', '2 regimes')
@@ -59,10 +52,6 @@ def count(n: int, noun: str) -> str:
 def short(text: str, width: int = WIDTH) -> str:
     """Return text, truncated to a width.
 
-    Args:
-        text: the text.
-        width: largest number of characters.
-
     Example:
         >>> short("a long story", 8)
         'a lon ..'
@@ -72,10 +61,6 @@ def short(text: str, width: int = WIDTH) -> str:
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Format a table as text with right-aligned columns.
-
-    Args:
-        header: name of each column.
-        rows: cells of each row.
 
     Example:
         >>> print(table(["", "to 0"], [["from 0", "0.9"]]))
@@ -94,8 +79,6 @@ def html(title: str, header: Sequence[str], rows: Iterable[Sequence[str]]) -> st
 
     Args:
         title: caption.
-        header: name of each column.
-        rows: cells of each row.
 
     Example:
         >>> html("One", ["a"], [["<1"]])[:20], "&lt;1" in html("One", ["a"], [["<1"]])

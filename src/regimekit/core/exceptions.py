@@ -24,12 +24,7 @@ class SnapshotError(RegimekitError):
 
 
 def unknown(argument: str, got: object, known: Iterable[str]) -> RegimekitError:
-    """Return the error for an unknown name, with a suggestion.
-
-    Args:
-        got: the unknown name.
-        known: the valid names.
-    """
+    """Return the error for an unknown name, with a suggestion."""
     names = list(known)
     near = difflib.get_close_matches(str(got), names, n=1)
     hint = f" Did you mean {near[0]!r}?" if near else ""
@@ -37,11 +32,7 @@ def unknown(argument: str, got: object, known: Iterable[str]) -> RegimekitError:
 
 
 def positive(argument: str, value: Any) -> float:
-    """Return a number above zero as a float; infinity is valid.
-
-    Args:
-        value: the number.
-    """
+    """Return a number above zero as a float; infinity is valid."""
     number = _number(argument, value, "a number above 0")
     if math.isnan(number) or number <= 0:
         raise RegimekitError(f"{argument} must be above 0, got {value!r}.")
@@ -49,11 +40,7 @@ def positive(argument: str, value: Any) -> float:
 
 
 def share(argument: str, value: Any) -> float:
-    """Return a number in [0, 1] as a float.
-
-    Args:
-        value: the number.
-    """
+    """Return a number in [0, 1] as a float."""
     number = _number(argument, value, "a share in [0, 1]")
     if not 0 <= number <= 1:
         raise RegimekitError(f"{argument} must be a share in [0, 1], got {value!r}.")
@@ -68,13 +55,7 @@ def _number(argument: str, value: Any, wanted: str) -> float:
 
 
 def whole(argument: str, value: Any, least: int = 1, most: int = 2**53) -> int:
-    """Return an integer within bounds, which exclude sizes that would use all memory.
-
-    Args:
-        value: the integer.
-        least: smallest valid value.
-        most: largest valid value.
-    """
+    """Return an integer within bounds, which exclude sizes that would use all memory."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
         raise RegimekitError(f"{argument} must be a whole number, got {value!r}.")
     if value < least:

@@ -125,10 +125,6 @@ def coefficient_labels(model: Any, size: int, names: list[str] | None = None) ->
 
     They are the names that are given or those of the model, if their number fits, or else numbers.
 
-    Args:
-        size: number of coefficients.
-        names: their names.
-
     Example:
         >>> import regimekit as rk
         >>> coefficient_labels(rk.br_ihmm(), 2)
@@ -153,11 +149,7 @@ def _latest(regimes: list[Regime]) -> list[Regime]:
 
 
 def describe_regime(regime: Regime) -> str:
-    """Return one line on a regime: name, status, summary and visits.
-
-    Args:
-        regime: the regime.
-    """
+    """Return one line on a regime: name, status, summary and visits."""
     label = f" {regime.name!r}" if regime.name else ""
     status = "" if regime.status == UNKNOWN else f", {regime.status}"
     if regime.n_visits == 0:

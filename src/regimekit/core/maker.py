@@ -41,11 +41,7 @@ class ByUnits(NamedTuple):
 
 
 def maker(function: Callable[Settings, Made]) -> Callable[Settings, Made]:
-    """Return a maker that raises an error with the nearest known name for an unknown setting.
-
-    Args:
-        function: the maker.
-    """
+    """Return a maker that raises an error with the nearest known name for an unknown setting."""
     known = inspect.signature(function).parameters
     if any(p.kind is p.VAR_KEYWORD for p in known.values()):
         return function
@@ -61,11 +57,7 @@ def maker(function: Callable[Settings, Made]) -> Callable[Settings, Made]:
 
 
 def json_value(value: Any) -> Any:
-    """Return a copy of a setting as a JSON value.
-
-    Args:
-        value: the setting.
-    """
+    """Return a copy of a setting as a JSON value."""
     if isinstance(value, (np.ndarray, np.generic)):
         return value.tolist()
     if isinstance(value, (list, tuple)):

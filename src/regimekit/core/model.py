@@ -79,11 +79,7 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def locked(method: Method) -> Method:
-    """Return a method that acquires the lock of its model first.
-
-    Args:
-        method: the method.
-    """
+    """Return a method that acquires the lock of its model first."""
 
     @wraps(method)
     def hold_lock(self: Model, *args: Any, **options: Any) -> Any:

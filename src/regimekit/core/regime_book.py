@@ -45,20 +45,11 @@ class RegimeBook:
         self.faults = {own for own, label in labels.items() if label.status == FAULT}
 
     def described(self, regimes: Sequence[Regime], time_of: TimeOf) -> list[Regime]:
-        """Return regimes with their statistics and labels.
-
-        Args:
-            regimes: the regimes.
-            time_of: time of a row.
-        """
+        """Return regimes with their statistics and labels."""
         return describe(regimes, self.statistics, self.labels, time_of)
 
     def status(self, id: int) -> str:
-        """Return the status of a regime.
-
-        Args:
-            id: its id.
-        """
+        """Return the status of a regime."""
         return self.labels.get(id, Label()).status
 
     def label(self, known: Sequence[int], id: int, name: str | None, status: str | None) -> None:
@@ -134,8 +125,6 @@ class RegimeBook:
 
         Args:
             y: (d,) observation.
-            step: its step without statistics.
-            time: its index in the stream.
         """
         statistics = self.statistics
         if statistics is None:

@@ -65,10 +65,7 @@ def describe(
     """Return the regimes with the fields that describe their observations.
 
     Args:
-        regimes: regimes in memory.
         statistics: of their observations; None if there are none.
-        labels: names and statuses by id.
-        time_of: time of a row.
     """
     found = []
     facts: dict[int, _Facts] = {}
@@ -230,10 +227,6 @@ def _parts(times: list[datetime]) -> dict[str, float]:
 
 def rounded(value: float, spread: float) -> str:
     """Format a value to a fiftieth of a spread, with thousands separated by spaces.
-
-    Args:
-        value: the value.
-        spread: the spread.
 
     Example:
         >>> rounded(9123.4, 7000.0), rounded(0.12345, 0.5)

@@ -146,12 +146,7 @@ def register(
 
 
 def given_settings(name: str, settings: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings whose default does not depend on other settings.
-
-    Args:
-        name: name of the model.
-        settings: values by name.
-    """
+    """Return the settings whose default does not depend on other settings."""
     maker_of_model = getattr(importlib.import_module(REGISTRY[name].module), name)
     parameters = inspect.signature(maker_of_model).parameters
     return {k: v for k, v in settings.items() if parameters[k].default is not None}

@@ -122,7 +122,6 @@ def mixture_crps(y, share, location, scale, dof):
     """Return the CRPS of one scalar mixture by integration.
 
     Args:
-        y: observation.
         share, location, scale, dof: (K,) each.
     """
     part = np.array([share, location, scale, dof], dtype=float)
@@ -135,11 +134,6 @@ def gaussian_crps(y, part, n):
 
     Pairs of components with a negligible product of shares are left out, in a mixture over regimes
     most of them.
-
-    Args:
-        y: observation.
-        part: share, location and scale of the components in its rows.
-        n: number of components.
     """
     to_y: cython.double = 0.0
     between: cython.double = 0.0

@@ -102,13 +102,7 @@ class Mixture:
         return kept / kept.sum(), *rest
 
     def arrays(self, normalize=False, centre=0.0, scale=1.0):
-        """Return copies of share (K,), location (K, d), spread (K, d, d) and dof (K,).
-
-        Args:
-            normalize: divide the shares by their sum, in the order of `normalize_shares`.
-            centre, scale: locations are mapped to centre + scale * location, and spreads to
-                scale * spread * scale.
-        """
+        """Return copies of share (K,), location (K, d), spread (K, d, d) and dof (K,)."""
         n: cython.Py_ssize_t = self.size
         d: cython.Py_ssize_t = self.dim
         block = np.empty(n * (2 + d + d * d))
@@ -165,7 +159,6 @@ def fill_moments(offset, share, location, spread, dof, outlier, mean, sd):
     degrees of freedom or fewer.
 
     Args:
-        offset, share, location, spread, dof, outlier: see the module.
         mean, sd: (T, d) outputs.
     """
     with cython.nogil:
@@ -198,7 +191,6 @@ def fill_quantiles(level, offset, share, location, spread, dof, out):
 
     Args:
         level: (L,) probabilities, strictly between 0 and 1.
-        offset, share, location, spread, dof: see the module.
         out: (L, T, d) quantiles.
     """
     part: cython.double[:, ::1] = np.empty((5, max_components(offset)))
@@ -216,7 +208,6 @@ def fill_cdf(y, offset, share, location, spread, dof, out):
     """Compute P(Y <= y), coordinate by coordinate; NaN if y is NaN.
 
     Args:
-        y, offset, share, location, spread, dof: see the module.
         out: (N, d) probabilities.
     """
     part: cython.double[:, ::1] = np.empty((4, max_components(offset)))
@@ -231,13 +222,7 @@ def fill_cdf(y, offset, share, location, spread, dof, out):
 
 
 def load_marginal(share, location, spread, dof, j, start, n, out):
-    """Write share, location, scale and dof of coordinate `j` to the rows of `out`.
-
-    Args:
-        n: number of components.
-        share, location, spread, dof: see the module.
-        start: index of the first component.
-    """
+    """Write share, location, scale and dof of coordinate `j` to the rows of `out`."""
     for k in range(n):
         out[SHARE, k] = share[start + k]
         out[LOCATION, k] = location[start + k, j]
@@ -249,7 +234,6 @@ def fill_log_densities(y, offset, share, location, spread, dof, out):
     """Compute the joint log density of the observed coordinates; NaN if there are none.
 
     Args:
-        y, offset, share, location, spread, dof: see the module.
         out: (N,) log densities.
     """
     d: cython.Py_ssize_t = location.shape[1]
@@ -273,7 +257,6 @@ def fill_tails(y, offset, share, location, spread, dof, outlier, out):
     """Compute the two-sided tail probability, without outlier components; NaN for a row of NaN.
 
     Args:
-        y, offset, share, location, spread, dof, outlier: see the module.
         out: (N,) probabilities.
     """
     d: cython.Py_ssize_t = location.shape[1]
@@ -301,7 +284,6 @@ def joint_tail(y, row, share, location, spread, dof, start, n, root, scratch):
     1952). The smallest of q of them, p, has the probability 1 - (1 - p)^q.
 
     Args:
-        y, row, share, location, spread, dof, start, n, root: as for `joint_log_density`.
         scratch: (4, n, d) scratch: log weight of a component before a coordinate, its lower and
             its upper tail, and whitened residuals.
     """
@@ -333,8 +315,6 @@ def whiten(y, row, location, spread, k, root, white):
     """Write the residuals of y[row] under component k, whitened by its scale matrix.
 
     Args:
-        y, row, location, spread: as for `joint_log_density`.
-        k: the component.
         root: (d, d) output: Cholesky factor of the observed block.
         white: (d,) output: whitened residuals of the observed coordinates.
 
@@ -371,7 +351,6 @@ def conditional_tails(y, share, dof, root, out):
 
     Args:
         y: (d,) values.
-        share, dof: of the component.
         root: (d, d) from `whiten`.
         out: (4, d) log weight before the coordinate, lower tail, upper tail, whitened residual;
             the last is an input.
@@ -403,10 +382,6 @@ def joint_log_density(y, row, share, location, spread, dof, start, n, root, whit
 
     Args:
         y: (N, d) values.
-        row: index of the row.
-        share, location, spread, dof: see the module.
-        start: index of the first component.
-        n: number of components.
         root: (d, d) scratch.
         white: (d,) scratch.
     """
@@ -439,8 +414,6 @@ def log_student(z2, log_scale, dof, d):
     """Return the log density of a `d`-variate t.
 
     Args:
-        z2: squared Mahalanobis distance.
-        log_scale: half the log determinant of the scale matrix.
         dof: degrees of freedom.
     """
     if isinf(dof):

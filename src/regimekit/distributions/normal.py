@@ -24,11 +24,7 @@ def normal_cdf(z: ArrayLike) -> Any:
 
 
 def log_normal_cdf(z: float) -> float:
-    """Return log P(Z <= z); finite for every z above -1e150.
-
-    Args:
-        z: number.
-    """
+    """Return log P(Z <= z); finite for every z above -1e150."""
     if z > _FAR:
         return (
             math.log1p(-0.5 * math.erfc(z / math.sqrt(2.0)))

@@ -191,7 +191,6 @@ def tail_sum(first, growth, w, dof):
     The terms share one denominator because divisions would dominate the run time.
 
     Args:
-        first: first term.
         growth: log(1 + z^2 / n).
         w: exp(-growth) = n / (n + z^2).
         dof: n.
@@ -255,13 +254,8 @@ def log_mixture(y, share, location, spread, dof, n, start=0):
     """Return the log density of a mixture at y; NaN if y is NaN.
 
     Args:
-        y: one value.
         share: probabilities of the components. They need not sum to one.
-        location: centres.
-        spread: squared scales.
         dof: degrees of freedom.
-        n: number of components.
-        start: index of the first component.
     """
     if isnan(y):
         return NAN
@@ -289,9 +283,6 @@ def mixture_tail(y, share, location, spread, dof, n, start=0):
     """Return the two-sided tail probability of y, 2 min(P(X <= y), P(X >= y)); NaN if y is NaN.
 
     Small values are accurate relative to themselves.
-
-    Args:
-        y, share, location, spread, dof, n, start: as for `log_mixture`.
     """
     if isnan(y):
         return NAN
@@ -342,8 +333,6 @@ def mixture_quantile(q, part, n):
 
     Args:
         q: probability, strictly between 0 and 1.
-        part: the mixture, after `fill_log_peaks`.
-        n: number of components.
     """
     if q < 0.5:
         return -upper_quantile(q, -1.0, part, n)
@@ -420,8 +409,6 @@ def approximate_quantile(p, sign, part, n, low, start, high):
 
     Args:
         p: probability.
-        sign, part, n: see the module.
-        low, start, high: as from `bracket`.
     """
     x: cython.double = start
     for _ in range(MAX_START_STEPS):

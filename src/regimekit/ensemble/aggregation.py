@@ -110,9 +110,6 @@ class Aggregation:
         """Change the members: known names keep their sums, new ones begin without regret.
 
         Args:
-            before: names of the present members.
-            now: names of the members from now on.
-            forecasting: flags of those that take part.
             prior: their prior weights.
         """
         place = {name: i for i, name in enumerate(before)}

@@ -152,8 +152,6 @@ def forecast_points(
 
     Args:
         past: n observations and their one-step forecasts.
-        horizon: number of steps H.
-        seasons: known seasons.
         covariates: of the past and of the horizon, if there are any.
     """
     x = clean(past)

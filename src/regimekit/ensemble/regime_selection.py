@@ -240,10 +240,6 @@ class RegimeSelection:
         """Note the regime of model i after one observation.
 
         Args:
-            i: index of the model.
-            regime: its id of the regime.
-            changed: whether the regime changed with this observation.
-            time: the model's own index of the observation.
             since: the model's own index of the first observation of the regime, if it changed.
         """
         same: cython.bint = self.trace_length[i] > 0 and self.latest(i, 1) == regime
@@ -266,7 +262,6 @@ class RegimeSelection:
 
         Args:
             replaced: index of the model that it replaces; None to append it.
-            selected: whether it begins with a lead over all others.
         """
         memory, ages, n = self.memory, np.asarray(self.ages), self.n_models
         traces = [self.trace(i) for i in range(n + 1)]
@@ -308,8 +303,6 @@ class RegimeSelection:
 
         Args:
             model: its index; `note` was called for the present observation.
-            time: the present observation.
-            segments: its regimes and their first observations, the oldest first.
         """
         self.chosen = model
         n, first = int(self.trace_length[model]), int(self.trace_start[model])

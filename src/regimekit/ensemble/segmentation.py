@@ -484,16 +484,7 @@ class Segmentation:
         return max(level, 0.0) + spread * self.tail_weight * self.square_weight
 
     def beyond_drifts(self, j, g, tau, level, whole, prior):
-        """Return the evidence of a change of level that no drift explains.
-
-        Args:
-            j: coordinate.
-            g: index of phi.
-            tau: first row after the change.
-            level: evidence of a change over no change.
-            whole: sum of squared innovations around one level.
-            prior: what is added to sums of squared innovations.
-        """
+        """Return the evidence of a change of level that no drift explains."""
         n: cython.Py_ssize_t = self.size
         half: cython.double = 0.5 * (n - 1)
         line: cython.double = min(self.smooth_fit(j, g, 0.5 * n, 0.5 * n), whole)
@@ -510,10 +501,7 @@ class Segmentation:
         """Return the sum of squared innovations around a level that moves from one to another.
 
         Args:
-            j: coordinate.
-            g: index of phi.
             centre: middle of the transition, in rows.
-            width: half its length.
         """
         i: cython.Py_ssize_t
         phi: cython.double = _PHI[g]

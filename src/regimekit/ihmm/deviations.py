@@ -86,11 +86,7 @@ def read_rule(given: Any) -> Rule:
 
 
 def write_rule(rule: Rule) -> str | dict[str, str]:
-    """Return the JSON form of a rule, the input of `read_rule`.
-
-    Args:
-        rule: the rule.
-    """
+    """Return the JSON form of a rule, the input of `read_rule`."""
     for name, whole in RULES.items():
         if rule == whole:
             return name

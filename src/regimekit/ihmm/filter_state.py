@@ -144,9 +144,6 @@ class FilterState:
         """Write the bookkeeping of the successor of a row.
 
         Args:
-            g: island.
-            row: the row.
-            into: its successor.
             new_label: label, if the row has none.
         """
         unborn: cython.bint = self.pool.label[row] == UNBORN

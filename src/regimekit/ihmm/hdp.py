@@ -120,9 +120,6 @@ class Concentration:
         """Draw the structure of every particle `sweeps` times, for callers in Python.
 
         Args:
-            particles: the particles.
-            random: `RandomSource`.
-            sweeps: number of Gibbs passes.
             diagonal: whether self-transitions count (D5).
         """
         self.reserve(particles.start.shape[1] + 1)
@@ -131,11 +128,7 @@ class Concentration:
                 self.sweep(particles, i, diagonal, random)
 
     def draw_gamma(self, gamma, n, total, random):
-        """Draw gamma given `n` regimes at `total` tables, Eqs. (34) and (36).
-
-        Args:
-            gamma: its present value.
-        """
+        """Draw gamma given `n` regimes at `total` tables, Eqs. (34) and (36)."""
         if total == 0:
             return random.gamma(self.gamma_shape, 1.0 / self.gamma_rate)
         rate: cython.double = self.gamma_rate - log(random.beta(gamma + 1.0, total))
@@ -182,11 +175,7 @@ def log_transition_row(p, i, sticky):
 
 
 def log_stick_rest(gamma, random):
-    """Draw log(1 - v) for v ~ Beta(1, gamma): 1 - v = U^(1 / gamma), in logs against underflow.
-
-    Args:
-        gamma: concentration of beta.
-    """
+    """Draw log(1 - v) for v ~ Beta(1, gamma): 1 - v = U^(1 / gamma), in logs against underflow."""
     return min(log(1.0 - random.uniform()) / gamma, -MIN_STICK)
 
 
@@ -194,9 +183,6 @@ def count_transition(p, i, choice, random):
     """Count the transition of a particle, Eq. (29), form:app_increment_N (update_counts).
 
     A new regime splits the last stick, Eq. (30). (The paper prints (1 - v) v b for (1 - v) b.)
-
-    Args:
-        choice: slot of its next regime.
     """
     n: cython.Py_ssize_t = p.n_regimes[i]
     if choice == n:
@@ -256,11 +242,7 @@ def antoniak(n, concentration, bias, random):
 
 
 def log_gamma_draw(shape, random):
-    """Draw the log of a Gamma(shape, 1) variable, which would underflow for a small shape.
-
-    Args:
-        shape: shape.
-    """
+    """Draw the log of a Gamma(shape, 1) variable, which would underflow for a small shape."""
     if shape <= 0.0:
         return -INF
     if shape >= 1.0:
@@ -270,11 +252,7 @@ def log_gamma_draw(shape, random):
 
 
 def log_beta_draw(a, b, random):
-    """Draw the log of a Beta(a, b) variable, which would underflow for a small a.
-
-    Args:
-        a, b: shapes.
-    """
+    """Draw the log of a Beta(a, b) variable, which would underflow for a small a."""
     x: cython.double = log_gamma_draw(a, random)
     y: cython.double = log_gamma_draw(b, random)
     top: cython.double = max(x, y)
@@ -282,11 +260,7 @@ def log_beta_draw(a, b, random):
 
 
 def normalize_beta(p, i, n):
-    """Make the first log shares of a particle sum to one.
-
-    Args:
-        n: number of shares.
-    """
+    """Make the first log shares of a particle sum to one."""
     top: cython.double = -INF
     total: cython.double = 0.0
     for k in range(n):
@@ -335,7 +309,6 @@ def remove_regime(p, i, victim, keep_start):
     """Remove a regime of a particle: its row and column of counts, its share, its slot.
 
     Args:
-        victim: slot of the regime.
         keep_start: whether a regime whose every entry led through the removed one keeps a table
             in the start row (D6).
     """

@@ -144,10 +144,6 @@ class LabelMatcher:
         """Return the posterior probability of a label.
 
         Right after a batch it is that of the particles, inside a batch that of the candidates.
-
-        Args:
-            label: the label.
-            candidates: the candidates.
         """
         total: cython.double = 0.0
         islands: cython.Py_ssize_t = self.clock.size.shape[0]
@@ -325,11 +321,7 @@ class LabelMatcher:
         self.clock.next_label = fresh
 
     def side_by_side(self, one, other):
-        """Return whether any particle stores both labels.
-
-        Args:
-            one, other: labels.
-        """
+        """Return whether any particle stores both labels."""
         has_one: cython.bint
         has_other: cython.bint
         label: cython.Py_ssize_t
@@ -347,11 +339,7 @@ class LabelMatcher:
         return False
 
     def heaviest_row(self, label):
-        """Return the row of a regime that most of the weight is in now.
-
-        Args:
-            label: its label.
-        """
+        """Return the row of a regime that most of the weight is in now."""
         best: cython.Py_ssize_t = -1
         row: cython.Py_ssize_t
         for row in range(self.pool.mass.shape[0]):
@@ -372,9 +360,6 @@ class LabelMatcher:
         A version weighs the weight of its particles times its batches. Every island has its own
         versions, so one that moved with a change may outweigh each of the others, but not all of
         them together.
-
-        Args:
-            label: label of the regime.
         """
         n: cython.Py_ssize_t = 0
         at: cython.Py_ssize_t
@@ -444,11 +429,7 @@ class LabelMatcher:
 
 
 def find(labels, n, label):
-    """Return the index of a label among the first `n` of `labels`, or `n` if it is not there.
-
-    Args:
-        label: the label.
-    """
+    """Return the index of a label among the first `n` of `labels`, or `n` if it is not there."""
     for a in range(n):
         if labels[a] == label:
             return a

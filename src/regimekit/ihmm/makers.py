@@ -45,8 +45,6 @@ def make_maker(name: str, emission: type[EmissionSettings], text: str, **default
     """Return the maker of a model: a function with one keyword argument per setting.
 
     Args:
-        name: name of the model.
-        emission: settings dataclass of its emission.
         text: documentation; the list of arguments is added.
         **defaults: defaults that differ from those of the dataclasses.
     """
@@ -105,11 +103,6 @@ def build(name: str, emission: type[EmissionSettings], settings: dict[str, Any])
     """Return a model of the family from all settings of its maker.
 
     If no setting in the units of y is given, the units are estimated.
-
-    Args:
-        name: name of the model.
-        emission: settings dataclass of its emission.
-        settings: values by name.
 
     Raises:
         RegimekitError: If a setting is invalid.

@@ -70,12 +70,7 @@ class Trace:
         self.changes = []
 
     def outputs(self, n, outliers):
-        """Return the `Outputs` of the first n observations.
-
-        Args:
-            n: number of observations.
-            outliers: whether the last component of each forecast is that of outliers.
-        """
+        """Return the `Outputs` of the first n observations."""
         offset = np.asarray(self.offset)[: n + 1]
         share, location, spread, dof = (
             np.asarray(getattr(self.components, name))[: offset[n]]
@@ -109,7 +104,6 @@ class RegimeFilter(Algorithm):
 
         Args:
             design: (r, m) features.
-            normalize, centre, scale: see `Mixture.arrays`.
         """
         values: cython.double[:, ::1] = np.ascontiguousarray(design, np.float64)
         if not (self.predicted and self.same_design(values)):
@@ -169,7 +163,6 @@ class RegimeFilter(Algorithm):
 
         Args:
             y: observation in the user's units.
-            centre, scale: as for `step`.
         """
         n: cython.Py_ssize_t = self.forecast.size
         total: cython.double = 0.0
@@ -217,7 +210,6 @@ class RegimeFilter(Algorithm):
         Args:
             y: (T, d) observations; NaN means missing.
             designs: (T, r, m) their designs.
-            stop_below: stop after the first observation whose weight is below this.
 
         Returns:
             The `Outputs` of the observations learnt.

@@ -55,11 +55,7 @@ class Reporter:
         self.next_name = 0
 
     def follow(self, before: Reporter) -> None:
-        """Continue another reporter: the regime it reported last keeps its id.
-
-        Args:
-            before: the other reporter.
-        """
+        """Continue another reporter: the regime it reported last keeps its id."""
         kept, own = before.regime, self.regime
         if kept == NO_REGIME:
             return
@@ -155,11 +151,7 @@ class Reporter:
         return {"regime": self.regime, "next_name": self.next_name, "names": pairs}
 
     def unpack(self, values: Any) -> None:
-        """Restore the state that `pack` returned.
-
-        Args:
-            values: the values.
-        """
+        """Restore the state that `pack` returned."""
         told = Values.of(values)
         pairs = [entry.wholes("names", 2) for entry in told.entries("names")]
         next_name = told.whole("next_name")

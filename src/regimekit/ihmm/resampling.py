@@ -29,9 +29,6 @@ class Resampler:
 
         Args:
             log_weight: (N,) log weights, normalized over the island.
-            first: first particle of the island.
-            n: number of its particles.
-            random: `RandomSource`.
         """
         for i in range(n):
             if i == 0 or self.scheme != SYSTEMATIC:
@@ -50,17 +47,12 @@ class Resampler:
 
         Args:
             log_weight: (n,) normalized log weights.
-            random: `RandomSource`.
         """
         self.draw(log_weight, 0, len(log_weight), random)
         return np.array(self.parents[: len(log_weight)])
 
     def select(self, log_weight, first, n):
-        """Find the particle whose share of the unit interval contains each ascending point.
-
-        Args:
-            log_weight, first, n: as for `draw`.
-        """
+        """Find the particle whose share of the unit interval contains each ascending point."""
         parent: cython.Py_ssize_t = 0
         cumulative: cython.double = exp(log_weight[first])
         for i in range(n):
@@ -88,8 +80,6 @@ def effective_sample_size(log_weight, first, n):
 
     Args:
         log_weight: (N,) log weights.
-        first: first particle.
-        n: number of particles, whose weights sum to one.
     """
     total: cython.double = 0.0
     for i in range(first, first + n):

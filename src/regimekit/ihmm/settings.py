@@ -57,11 +57,7 @@ def usable(argument: str, value: Any, most: float) -> float:
 
 
 def check_scales(emission: EmissionSettings) -> None:
-    """Raise RegimekitError if a mean or variance of an emission is out of range.
-
-    Args:
-        emission: its settings.
-    """
+    """Raise RegimekitError if a mean or variance of an emission is out of range."""
     given = {field.name: getattr(emission, field.name) for field in fields(emission)}
     for scale in sorted(_SCALES & given.keys()):
         moderate(scale, given[scale], most=LARGEST_SCALE)

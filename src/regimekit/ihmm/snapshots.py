@@ -74,11 +74,7 @@ COUNTERS = ("time", "next_label", "reported", "n_known", "n_remembered")
 
 
 def pack(filter: RegimeFilter) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Return values and arrays of the whole state.
-
-    Args:
-        filter: the filter.
-    """
+    """Return values and arrays of the whole state."""
     p, pool, clock = filter.particles, filter.pool, filter.clock
     values: dict[str, Any] = {name: int(getattr(clock, name)) for name in COUNTERS}
     values |= {
@@ -128,11 +124,6 @@ def _places(filter: RegimeFilter) -> NDArray[np.int64]:
 
 def unpack(filter: RegimeFilter, values: Values, arrays: Arrays) -> None:
     """Restore the output of `pack` into a filter that was not initialized.
-
-    Args:
-        filter: the filter.
-        values: the values.
-        arrays: the arrays.
 
     Raises:
         SnapshotError: If the arrays are not a state that the filter could have been in.

@@ -82,27 +82,15 @@ class Divided(Features):
         return self.inner.names(None if x is None else self.others(x), dim)
 
     def scales(self, rows: Sequence[Row | None]) -> Array:
-        """Return the square roots of the column, (T,).
-
-        Args:
-            rows: T covariates.
-        """
+        """Return the square roots of the column, (T,)."""
         return np.sqrt([self.variance(x) for x in rows if x is not None])
 
     def variance(self, x: Row) -> float:
-        """Return the value of the column.
-
-        Args:
-            x: covariates of one observation.
-        """
+        """Return the value of the column."""
         return float(x.values[self._position(x)])
 
     def others(self, x: Row) -> Row | None:
-        """Return the covariates without the column; None if the features use none.
-
-        Args:
-            x: covariates of one observation.
-        """
+        """Return the covariates without the column; None if the features use none."""
         if not self.inner.needs_x:
             return None
         at = self._position(x)

@@ -116,11 +116,9 @@ class Scoring:
         """Return the score of a regime, the weight to report and w^2 of the update.
 
         Args:
-            log_plain: log density of the observation under the regime alone.
             z: length of the residual under the predictive covariance S.
             length: length of the residual that the weight is a function of (D2).
             log_scale: log det S / 2.
-            dim: number of observed coordinates.
             fresh: whether the regime has no observations yet (D3).
         """
         if self.kind == CONTAMINATION:
@@ -137,19 +135,11 @@ class Scoring:
         return exp(log_w2) * log_plain, w2, learnt
 
     def judge_in_python(self, log_plain, z, length, log_scale, dim, fresh):
-        """Return the output of `judge`, with its arguments, for emissions written in Python.
-
-        Args:
-            log_plain, z, length, log_scale, dim, fresh: as for `judge`.
-        """
+        """Return the output of `judge`, with its arguments, for emissions written in Python."""
         return self.judge(log_plain, z, length, log_scale, dim, fresh)
 
     def judge_contamination(self, log_plain):
-        """Return the score under contamination and r, the probability of no outlier.
-
-        Args:
-            log_plain: as for `judge`.
-        """
+        """Return the score under contamination and r, the probability of no outlier."""
         regular: cython.double = self.log_regular + log_plain
         outlier: cython.double = self.log_rate + self.log_density
         top: cython.double = max(regular, outlier)
@@ -206,9 +196,6 @@ class PythonScoring(Scoring):
 def weight_code(name):
     """Return the code of a weight.
 
-    Args:
-        name: a key of `WEIGHTS`.
-
     Raises:
         RegimekitError: If there is no weight of that name.
     """
@@ -234,11 +221,7 @@ def log_weight2(kind, z, threshold):
 
 
 def update_weight2(kind, z, threshold):
-    """Return w^2 as parameter updates use it.
-
-    Args:
-        kind, z, threshold: as for `log_weight2`.
-    """
+    """Return w^2 as parameter updates use it."""
     if kind == MAHALANOBIS:
         return 1.0 if z <= threshold else 0.0
     w2: cython.double = exp(log_weight2(kind, z, threshold))
@@ -249,32 +232,20 @@ def log_score(z, log_scale, log_w2, dim):
     """Return log N(y; yhat, S / w^2); rescaling y shifts it equally for every regime (D1).
 
     Args:
-        z: length of the residual under S.
         log_scale: log det S / 2.
         log_w2: log w^2.
-        dim: number of observed coordinates.
     """
     squared: cython.double = exp(2.0 * log(z) + log_w2) if z > 0.0 else 0.0
     return -0.5 * (dim * (LOG_2PI - log_w2) + squared) - log_scale
 
 
 def log_normal(z, log_scale, dim):
-    """Return the log density of a Gaussian.
-
-    Args:
-        z, log_scale, dim: as for `log_score`.
-    """
+    """Return the log density of a Gaussian."""
     return -0.5 * (dim * LOG_2PI + z * z) - log_scale
 
 
 def log_outlier_density(z, log_scale, dim):
-    """Return log q.
-
-    Args:
-        z: length of the residual under the scale matrix of q.
-        log_scale: half the log determinant of this matrix.
-        dim: number of observed coordinates.
-    """
+    """Return log q."""
     half: cython.double = 0.5 * (OUTLIER_DOF + dim)
     constant: cython.double = lgamma(half) - lgamma(0.5 * OUTLIER_DOF)
     constant -= 0.5 * dim * log(OUTLIER_DOF * 3.141592653589793)
@@ -289,7 +260,6 @@ def factorize(matrix, seen, n, out_lower):
     Args:
         matrix: (d, d) covariance.
         seen: (d,) the observed coordinates come first.
-        n: number of observed coordinates.
         out_lower: (d, d) output; its first n rows and columns are written.
     """
     log_det: cython.double = 0.0

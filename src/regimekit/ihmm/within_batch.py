@@ -45,11 +45,7 @@ class WithinBatch(FilterState):
     """Candidates of the batches under way and the forecast that they make."""
 
     def learn_candidate(self, place):
-        """Add the score of the observation to that of the batch, Eq. (12); update the candidate.
-
-        Args:
-            place: place of the candidate.
-        """
+        """Add the score of the observation to that of the batch, Eq. (12); update the candidate."""
         row: cython.Py_ssize_t = self.candidates.row[place]
         if not self.settings.one_noise:  # Deviation D8: Eq. (25) has b R at the b-th observation
             self.emission.observation.extra_noise = self.clock.position[
@@ -64,7 +60,6 @@ class WithinBatch(FilterState):
         """Write log P(l | s) of the particles of an island and the prior masses of its candidates.
 
         Args:
-            g: island.
             births: whether new regimes may be opened. If nothing was observed, they are opened
                 only by particles without any, and the others share their probability, because a
                 batch without observations must not distinguish particles.
@@ -277,14 +272,7 @@ class WithinBatch(FilterState):
         self.forecast.size = at
 
     def write_component(self, at, share, place, g):
-        """Write the predictive distribution of a candidate; with D7 off that of its row.
-
-        Args:
-            at: index of the component.
-            share: its share.
-            place: place of the candidate.
-            g: its island.
-        """
+        """Write the predictive distribution of a candidate; with D7 off that of its row."""
         if self.settings.mixture:
             self.forecast.put(
                 at,

@@ -95,8 +95,6 @@ class Source:
 
         Args:
             columns: columns to read; all by default.
-            order: SQL expression to sort by.
-            chunk: rows per chunk.
 
         Raises:
             RegimekitError: if the table cannot be read.
@@ -182,9 +180,6 @@ def quote_path(path: Path) -> str:
 
 def open_source(request: TableRequest) -> Source:
     """Open a table and detect its format.
-
-    Args:
-        request: the table.
 
     Returns:
         Its source.

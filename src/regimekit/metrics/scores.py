@@ -292,11 +292,7 @@ def ess(log_weight: ArrayLike) -> Any:
 
 
 def as_rows(values: Array) -> Array:
-    """Return values (T,) as (T, 1); values (T, d) are unchanged.
-
-    Args:
-        values: the values.
-    """
+    """Return values (T,) as (T, 1); values (T, d) are unchanged."""
     return values[:, None] if values.ndim == 1 else values
 
 
@@ -356,9 +352,5 @@ def _ratio(total: Array, count: NDArray[Any]) -> Array:
 
 
 def nan_mean(values: Array) -> float:
-    """Return the mean of all values that are not NaN; NaN if there are none.
-
-    Args:
-        values: array of any shape.
-    """
+    """Return the mean of all values that are not NaN; NaN if there are none."""
     return float(_column_means(values.reshape(-1, 1))[0])

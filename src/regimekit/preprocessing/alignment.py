@@ -80,11 +80,7 @@ def read_stream(y: Any, X: Any, emitted: list[str]) -> Stream:
 
 
 def is_temporal(labels: Any) -> bool:
-    """Return whether labels are an index or a column of dates.
-
-    Args:
-        labels: the labels.
-    """
+    """Return whether labels are an index or a column of dates."""
     dtype = getattr(labels, "dtype", None)
     return dtype is not None and str(dtype).lower().startswith(_TEMPORAL)
 

@@ -70,10 +70,6 @@ class Calendar:
     def ahead(self, seen: int, n: int) -> NDArray[Any] | None:
         """Return the labels of future steps; None if they are not known.
 
-        Args:
-            seen: number of observations so far.
-            n: number of steps after them.
-
         Returns:
             (n,) numbers, datetime64, or datetimes with their zone as objects.
         """
@@ -84,11 +80,7 @@ class Calendar:
         return time_array([self.frequency.after(self.last, k) for k in steps])
 
     def time_of(self, row: int) -> Time | None:
-        """Return the label of an observation; None if labels are not continued.
-
-        Args:
-            row: its index in the stream.
-        """
+        """Return the label of an observation; None if labels are not continued."""
         if self.frequency is None or self.last is None:
             return None
         try:

@@ -422,9 +422,6 @@ def lags(*steps: int) -> Features:
 def matrix(width: int) -> Features:
     """Return x as the design matrix, (d, width), or (width,) for d = 1. It is the only term.
 
-    Args:
-        width: number of columns.
-
     Example:
         >>> matrix(3).frame([[1.0, 2.0, 3.0]]).tolist()
         [[1.0, 2.0, 3.0]]

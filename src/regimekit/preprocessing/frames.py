@@ -36,11 +36,7 @@ class Table(NamedTuple):
     index: Any = None
 
     def row(self, t: int) -> Row:
-        """Return the covariates of one observation.
-
-        Args:
-            t: its index.
-        """
+        """Return the covariates of one observation."""
         return Row(self.values[t], self.names)
 
 
@@ -160,12 +156,7 @@ def plain_numbers(argument: str, given: Any) -> Array:
 
 
 def misaligned(y: Any, X: Any) -> int | None:
-    """Return the first row where two indexes differ; None if they agree or are not known.
-
-    Args:
-        y: observations.
-        X: covariates.
-    """
+    """Return the first row where two indexes differ; None if they agree or are not known."""
     if not (chosen(y) and chosen(X)) or len(y) != len(X):
         return None
     differ = np.flatnonzero(np.asarray(y) != np.asarray(X))
@@ -173,22 +164,13 @@ def misaligned(y: Any, X: Any) -> int | None:
 
 
 def chosen(index: Any) -> bool:
-    """Return whether row labels carry information; a default index 0, 1, .. does not.
-
-    Args:
-        index: the labels.
-    """
+    """Return whether row labels carry information; a default index 0, 1, .. does not."""
     counted = getattr(index, "start", None) == 0 and getattr(index, "step", None) == 1
     return index is not None and not counted
 
 
 def take(labels: Any, rows: NDArray[np.int64]) -> Any:
-    """Return the labels of some rows; an index or a series keeps its type and its time zone.
-
-    Args:
-        labels: all labels.
-        rows: indices of the rows.
-    """
+    """Return the labels of some rows; an index or a series keeps its type and its time zone."""
     if isinstance(labels, (list, tuple)):
         return np.asarray(labels)[rows]
     return labels.take(rows) if hasattr(labels, "take") else labels[rows]
@@ -305,12 +287,7 @@ def _number(value: Any) -> float:
 
 
 def aligned(row: Row, like: Row) -> Row:
-    """Return covariates in the order of an earlier row.
-
-    Args:
-        row: the covariates.
-        like: the earlier row.
-    """
+    """Return covariates in the order of an earlier row."""
     if row.names is None or like.names is None or row.names == like.names:
         if row.values.shape != like.values.shape:
             raise RegimekitError(

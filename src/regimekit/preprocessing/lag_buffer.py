@@ -223,7 +223,6 @@ class LagBuffer:
         Args:
             clean: (d,) its cleaned value.
             raw: (d,) its value as observed.
-            error: its distance from the forecast in noise scales.
             rate: probability of an outlier.
         """
         size: cython.double = fabs(error)
@@ -253,12 +252,7 @@ class LagBuffer:
         return logaddexp(log_standard(error, _HEAVY_DOF), log(max(n, 1e-300)) + usual) - log1p(n)
 
     def decide(self, log_additive, log_innovational):
-        """Keep the version under which the next value had the larger evidence, and return it.
-
-        Args:
-            log_additive: log density of the next value given the cleaned past.
-            log_innovational: log density of the next value given the raw past.
-        """
+        """Keep the version under which the next value had the larger evidence, and return it."""
         p: cython.double = self.p_innovational
         odds: cython.double = log(max(p, 1e-300)) - log1p(-min(p, 1.0 - 1e-15))
         odds += log_innovational - log_additive
@@ -408,9 +402,6 @@ def median_of(values, weight, first, n, order):
     """Return the weighted median of values[first : first + n].
 
     Args:
-        values, weight: arrays.
-        first: first index.
-        n: number of values.
         order: scratch.
     """
     sort_order(values, first, n, order)
@@ -437,8 +428,6 @@ def flag_unmoved(share, location, owner, n, buffer, along, order, keep):
         share: (n,) share of each component within its owner.
         location: (n, d) its location.
         owner: (n,) its owner; components of one owner are next to each other.
-        n: number of components.
-        buffer: the `LagBuffer` whose latest value is suspected.
         along: (n,) scratch.
         order: (n,) scratch.
         keep: (n,) output.
@@ -473,7 +462,6 @@ def unmoved(share, location, owner, buffer):
         share: (K,) share of each component within its owner.
         location: (K, d) its location.
         owner: (K,) its owner; components of one owner are next to each other.
-        buffer: the `LagBuffer` whose latest value is suspected.
     """
     n = len(share)
     keep = np.zeros(n, np.int64)

@@ -352,10 +352,6 @@ class Standardizer:
         part of the window, and most of the differences must not be zero. If the values stay in
         their usual range, it must also have lasted half as long as the units before it, or
         CONFIRMATION observations. So units learnt at an untypical start are soon replaced.
-
-        Args:
-            j: coordinate.
-            centre: its new centre.
         """
         part: cython.Py_ssize_t = _RECENT // 2
         column = self.buffer[:, j]

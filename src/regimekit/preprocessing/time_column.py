@@ -141,9 +141,5 @@ class TimeColumn:
 
 
 def format_time(time: Time) -> str:
-    """Return a time as text for files.
-
-    Args:
-        time: the time.
-    """
+    """Return a time as text for files."""
     return time.isoformat(sep=" ") if isinstance(time, datetime) else f"{time:g}"

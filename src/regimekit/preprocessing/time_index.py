@@ -71,11 +71,7 @@ class TimeIndex(NamedTuple):
         return float(np.median(gaps)) if gaps.size else 1.0
 
     def ahead(self, n: int) -> TimeIndex:
-        """Return the next times, at the median distance.
-
-        Args:
-            n: number of times.
-        """
+        """Return the next times, at the median distance."""
         last = self.values[-1] if len(self.values) else -1.0
         steps = np.arange(1, n + 1, dtype=np.float64)
         return TimeIndex(float(last) + self.step * steps, self.kind)
@@ -95,11 +91,7 @@ class TimeIndex(NamedTuple):
         return [text.replace("T", " ") for text in floored.tolist()]
 
     def duration(self, n: float) -> str:
-        """Return a time span as text, e.g. "1.5 days"; "" if the times are no dates.
-
-        Args:
-            n: number of observations.
-        """
+        """Return a time span as text, e.g. "1.5 days"; "" if the times are no dates."""
         if self.kind != DATES:
             return ""
         seconds = n * self.step
@@ -176,18 +168,12 @@ def instant(time: Time) -> Time:
 
     Two times with the same zone are compared by their local time, which repeats an hour in
     autumn; two times in UTC are compared in the order in which they happen.
-
-    Args:
-        time: the time.
     """
     return _absolute(time) if isinstance(time, datetime) else time
 
 
 def time_array(times: Sequence[Time | None]) -> NDArray[Any] | None:
     """Return times as a (T,) array of datetime64, of datetimes with a zone, or of numbers.
-
-    Args:
-        times: T times.
 
     Returns:
         The array; None without times.
@@ -204,11 +190,7 @@ def time_array(times: Sequence[Time | None]) -> NDArray[Any] | None:
 
 
 def time_to_json(time: Time | None) -> str | float | None:
-    """Return a time as a JSON value, without the name of its zone.
-
-    Args:
-        time: the time.
-    """
+    """Return a time as a JSON value, without the name of its zone."""
     return time.isoformat() if isinstance(time, datetime) else time
 
 
@@ -227,9 +209,6 @@ def time_from_json(value: str | float | None, zone: str | None = None) -> Time |
 
 def find_zone(name: str) -> tzinfo:
     """Return a time zone by its name.
-
-    Args:
-        name: its name.
 
     Raises:
         RegimekitError: if the name is not known.
@@ -305,12 +284,7 @@ class Frequency:
         return self.unit != "seconds" or self.size % _DAY == 0
 
     def steps(self, before: Time, after: Time) -> int | None:
-        """Return the number of steps between two times; None if it is not whole.
-
-        Args:
-            before: earlier time.
-            after: later time.
-        """
+        """Return the number of steps between two times; None if it is not whole."""
         convert = _wall_clock if self._by_calendar else instant
         before, after = convert(before), convert(after)
         if self.unit == "months":
@@ -322,12 +296,7 @@ class Frequency:
         return _round_ratio(_distance(before, after) / self.size)
 
     def after(self, time: Time, steps: int) -> Time:
-        """Return a later time.
-
-        Args:
-            time: the time.
-            steps: number of steps after it.
-        """
+        """Return a later time."""
         if not isinstance(time, datetime):
             return time + steps * self.size
         if self.unit == "months":

@@ -124,7 +124,6 @@ class Judge:
         Args:
             residual: residual in noise standard deviations.
             spread: variance of the predictive distribution, in noise variances.
-            log_scale: half its logarithm.
             fresh: whether the posterior has no observations yet (D3).
         """
         z: cython.double = min(fabs(residual) / sqrt(spread), MAX_LENGTH)
@@ -141,11 +140,9 @@ class Judge:
         """Learn observation `b` of every case.
 
         Args:
-            belief: posteriors of C levels; they are updated.
             scored: posteriors that score the observation (D4).
             level: (C, B) expected levels.
             density: (C, B, Q) as from `outlier_densities`.
-            b: position in the batch.
             fresh: whether the posteriors have no observations yet (D3).
             out_expected: (C, B) output, expected scores.
             out_at_nodes: (C, B, Q) output, scores at the nodes.
@@ -193,8 +190,6 @@ def write_densities(lengths, log_scale, out):
     """Write log q at some residuals.
 
     Args:
-        lengths: lengths of the residuals under the scale of q.
-        log_scale: log of this scale.
         out: output in the shape of `lengths`.
     """
     for k in range(lengths.shape[0]):
@@ -250,7 +245,6 @@ def expected_course(signal, batch, takeover, judge):
         signal: (C, T) expected levels, T a multiple of `batch`.
         batch: B.
         takeover: the regimes and their prior odds.
-        judge: scores and updates.
     """
     cases, length = signal.shape
     batches = length // batch
@@ -288,8 +282,6 @@ class Entry:
         Args:
             part: (C, B) expected levels.
             densities: (C, B, Q) as from `outlier_densities`.
-            held: scores of the present regime, as from `score_batch`.
-            judge: scores and updates.
         """
         fresh = self.takeover.fresh and self.batches == 0
         expected, at_nodes = judge.score_batch(self.belief, part, densities, fresh)
@@ -331,11 +323,7 @@ class Entry:
 
 
 def probability_of_any(entries):
-    """Return P(some entry was drawn and is ahead): draws are independent, the noise is shared.
-
-    Args:
-        entries: the entries.
-    """
+    """Return P(some entry was drawn and is ahead): draws are independent, the noise is shared."""
     ahead = np.maximum(np.array([entry.ahead() for entry in entries]), 1e-300)
     best = ahead.max(axis=0)
     drawn = np.array([entry.drawn for entry in entries])
@@ -351,7 +339,6 @@ def expected_share(mean, variance):
     """Return E[1 / (1 + exp(-L))] for normal L: the logistic function is nearly a normal cdf.
 
     Args:
-        mean: mean of L.
         variance: variance of L.
     """
     scaled = mean / np.sqrt(1.0 + math.pi * variance / 8.0)
@@ -371,12 +358,10 @@ def burst_log_odds(length, height, batch, rate, prior_var, log_enter):
     reduces the evidence of the new regime. Valid for heights clear of the noise.
 
     Args:
-        length: values in the burst.
         height: their level in noise standard deviations.
         batch: B.
         rate: outlier rate eps.
         prior_var: prior variance of a level, in noise variances.
-        log_enter: log odds of entering a new regime before any evidence.
 
     Example:
         >>> few, many = (burst_log_odds(k, 10.0, 6, 0.02, 100.0, -5.0) for k in (3, 4))
@@ -418,10 +403,8 @@ def prior_odds(visits, alpha_prior, gamma_prior, sticky):
     alpha, gamma and beta are averaged by the Gibbs sweep of the model.
 
     Args:
-        visits: number of batches.
         alpha_prior: (shape, rate) of the Gamma prior of alpha.
         gamma_prior: (shape, rate) of the Gamma prior of gamma.
-        sticky: extra mass of self-transitions.
     """
     prior = Concentration(*alpha_prior, *gamma_prior, sticky)
     random = RandomSource(np.random.default_rng(0))
@@ -444,7 +427,6 @@ def swept_particles(counts, prior, random):
 
     Args:
         counts: (K, K) transition counts.
-        random: `RandomSource`.
     """
     n, regimes = PRIOR_PARTICLES, len(counts)
     p = Particles(n)
@@ -461,25 +443,14 @@ def swept_particles(counts, prior, random):
 
 
 def sweep_all(p, prior, passes, random):
-    """Sweep the structure of every particle several times.
-
-    Args:
-        p: the particles.
-        passes: number of sweeps.
-        random: `RandomSource`.
-    """
+    """Sweep the structure of every particle several times."""
     for i in range(p.alpha.shape[0]):
         for _ in range(passes):
             prior.sweep(p, i, True, random)
 
 
 def log_probability(p, source, target, prior):
-    """Return the log of the average of P(target | source) over the particles.
-
-    Args:
-        p: the particles.
-        source, target: slots.
-    """
+    """Return the log of the average of P(target | source) over the particles."""
     np.asarray(p.current)[:] = source
     for i in range(p.alpha.shape[0]):
         log_transition_row(p, i, prior.sticky)

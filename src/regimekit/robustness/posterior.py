@@ -125,9 +125,6 @@ class BatchPosterior:
         """Return mean (K, m) and root (K, m, m) of all candidates at a moment.
 
         Those of `Moment` are the same unless the batch of an island has ended.
-
-        Args:
-            moment: the moment.
         """
         self._restore(moment)
         self._read(np.ones(self.islands, bool))
@@ -142,9 +139,7 @@ class BatchPosterior:
         """Return the terms R that D8 adds to the scores of n observations, (n,).
 
         Args:
-            g: island.
             first: position of the first observation, from the moment on.
-            n: number of observations.
         """
         if self.emission.scoring.sequential or self.filter.settings.one_noise:
             return np.zeros(n)
@@ -157,9 +152,7 @@ class BatchPosterior:
         influences the other islands only through the centre of the density of outliers.
 
         Args:
-            origin: where to start.
             y: (n, d) observations; NaN means missing.
-            x: n covariates.
 
         Returns:
             The moment after the observations.
@@ -196,9 +189,6 @@ class BatchPosterior:
     def read_batch(self, clean: Any) -> Array:
         """Return the expected observations as (n, d), at most the rest of a batch.
 
-        Args:
-            clean: the observations.
-
         Raises:
             RegimekitError: If shape, length or values are invalid.
         """
@@ -224,10 +214,6 @@ class BatchPosterior:
 
     def read_covariates(self, x: Any, n: int) -> list[Row | None]:
         """Return the covariates of n observations.
-
-        Args:
-            x: the covariates, one row each.
-            n: number of observations.
 
         Raises:
             RegimekitError: If they do not suit the features of the model.

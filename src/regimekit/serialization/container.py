@@ -77,12 +77,7 @@ def write(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> byte
 
 
 def sealed(text: bytes, arrays: Iterable[bytes] = ()) -> bytes:
-    """Return the container of encoded parts.
-
-    Args:
-        text: JSON text of the header.
-        arrays: compressed arrays.
-    """
+    """Return the container of encoded parts."""
     packed = zlib.compress(text)
     return b"".join((MAGIC, bytes([FORMAT]), _SIZES.pack(len(text), len(packed)), packed, *arrays))
 
@@ -148,12 +143,7 @@ def _open_header(data: bytes) -> tuple[bytes, bytes]:
 
 
 def damaged(part: str, error: object) -> SnapshotError:
-    """Return the error for bytes that are not a complete snapshot.
-
-    Args:
-        part: name of the damaged part.
-        error: the reason.
-    """
+    """Return the error for bytes that are not a complete snapshot."""
     return SnapshotError(f"The snapshot ({part}) is truncated or damaged: {error}.")
 
 

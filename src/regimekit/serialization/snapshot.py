@@ -33,11 +33,7 @@ class Snapshot(NamedTuple):
     state: int = 1
 
     def check_state(self, wanted: int) -> None:
-        """Raise SnapshotError if the state has another version than this regimekit reads.
-
-        Args:
-            wanted: version that it reads.
-        """
+        """Raise SnapshotError if the state has another version than this regimekit reads."""
         if self.state != wanted:
             age = "an earlier" if self.state < wanted else "a newer"
             raise SnapshotError(
@@ -60,13 +56,6 @@ def write(
     state: int = 1,
 ) -> bytes:
     """Return the snapshot of a model.
-
-    Args:
-        model: name of the model.
-        settings: its settings as JSON values.
-        values: JSON values of its state.
-        arrays: arrays of its state.
-        state: version of values and arrays.
 
     Raises:
         RegimekitError: if a setting is a function, or if the arrays are larger than those of a
@@ -118,10 +107,6 @@ def write_file(path: Path, data: bytes) -> None:
 
     The temporary file has a unique name, so two processes can write at once. File and folder are on
     the disk when this returns.
-
-    Args:
-        path: the file.
-        data: its new content.
     """
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
     try:

@@ -69,8 +69,6 @@ class StreamAlerts:
         """Return the alerts that rows open or resolve.
 
         Args:
-            start: number of the first row.
-            rows: the observations.
             received: time of arrival in seconds since 1970.
             run: outputs of the model.
         """

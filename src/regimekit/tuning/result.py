@@ -50,11 +50,7 @@ class Log:
             self.path.write_text(complete)
 
     def add(self, trial: Trial) -> Trial:
-        """Store a finished trial and return it.
-
-        Args:
-            trial: the trial.
-        """
+        """Store a finished trial and return it."""
         self.known[key(trial["settings"])] = trial
         if self.path is not None:
             with self.path.open("a") as lines:
@@ -180,11 +176,7 @@ class TuneResult:
 
 
 def best_of(trials: list[Trial]) -> Trial:
-    """Return the complete trial with the lowest value, the earlier one on a tie.
-
-    Args:
-        trials: the trials.
-    """
+    """Return the complete trial with the lowest value, the earlier one on a tie."""
     complete = [trial for trial in trials if trial["state"] == COMPLETE]
     if not complete:
         raise RegimekitError(f"None of {len(trials)} trials succeeded: {trials[-1]['reason']}")

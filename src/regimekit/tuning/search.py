@@ -140,11 +140,7 @@ class Search(ABC):
 
     @abstractmethod
     def ask(self, n: int) -> list[Settings]:
-        """Return the next settings to try.
-
-        Args:
-            n: number of settings.
-        """
+        """Return the next settings to try."""
 
     def tell(self, settings: Settings, value: float | None) -> None:
         """Report the value of a trial.
@@ -284,8 +280,6 @@ def open_search(backend: str, space: Space, seed: int) -> Search:
 
     Args:
         backend: a key of `BACKENDS`.
-        space: the search space.
-        seed: seed of its draws.
     """
     if backend not in BACKENDS:
         raise unknown("backend", backend, BACKENDS)
@@ -318,11 +312,7 @@ def explore(
     it first.
 
     Args:
-        task: model, data and objective.
-        search: optimiser.
         log: log of trials.
-        first: settings to try first.
-        budget: number of trials.
         jobs: number of trials run in parallel.
     """
     used: set[str] = set()

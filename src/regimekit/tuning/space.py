@@ -171,10 +171,8 @@ def default_space(model_name: str, known: Mapping[str, Any], y: Any = (0.0,)) ->
         bocd            hazard 0.0001 .. 0.2, noise, prior_var, all in logs
 
     Args:
-        model_name: name of the model.
-        known: settings of the model.
-        y: observations. Ranges of variances are multiplied by the variance of y, the upper bound
-            of `prior_var` by the mean square of y, each to the nearest power of ten.
+        y: observations. Ranges of variances are multiplied by the variance of y, the upper
+            bound of `prior_var` by the mean square of y, each to the nearest power of ten.
 
     Example:
         >>> import regimekit as rk
@@ -258,11 +256,7 @@ def read_spec(name: str, spec: Any) -> Spec:
 
 
 def plain(value: Any) -> Any:
-    """Return a setting as JSON values, to be logged, compared and sent to a process.
-
-    Args:
-        value: the setting.
-    """
+    """Return a setting as JSON values, to be logged, compared and sent to a process."""
     if isinstance(value, Features):
         return value.to_json()
     if isinstance(value, (np.ndarray, np.generic)):
@@ -273,11 +267,7 @@ def plain(value: Any) -> Any:
 
 
 def key(settings: Settings) -> str:
-    """Return a text that identifies settings.
-
-    Args:
-        settings: values by name.
-    """
+    """Return a text that identifies settings."""
     return json.dumps(settings, sort_keys=True)
 
 

@@ -209,7 +209,6 @@ class Garch(Emission):
 
         Args:
             log_weight: (P, J) log weights of the points.
-            at: index of its entry.
         """
         mean: cython.double = 0.0
         squares: cython.double = 0.0
@@ -256,11 +255,7 @@ class Garch(Emission):
         return score
 
     def assess(self, place, y):
-        """Write two log likelihoods, w^2 and the effective y^2 / sigma^2 of each point.
-
-        Args:
-            y: observation.
-        """
+        """Write two log likelihoods, w^2 and the effective y^2 / sigma^2 of each point."""
         log_kappa: cython.double = 0.5 * log(self.score_scale)
         for j in range(self.size):
             z: cython.double = min(fabs(y) / sqrt(self.work_variance[place, j]), MAX_LENGTH)
@@ -410,11 +405,7 @@ class Garch(Emission):
         return np.full((1, 1), OUTLIER_SCALE**2 * math.exp(self.centre))
 
     def coefficients(self, row):
-        """Return posterior mean (3,) and standard deviation (3,) of (omega, a, b).
-
-        Args:
-            row: row of the regime.
-        """
+        """Return posterior mean (3,) and standard deviation (3,) of (omega, a, b)."""
         share, points = np.exp(np.asarray(self.log_weight)[row]), np.asarray(self.parameters)[row]
         mean = share @ points
         return mean, np.sqrt(share @ (points - mean) ** 2)
@@ -430,9 +421,6 @@ def correction(scoring):
 
     With V = sigma^2 / w^2 and e = d log V / d log sigma^2 (w^2 for imq, 1 inside c and 0 beyond for
     the others), the expected slope of the score is zero if kappa = E[e w^2 z^2] / E[e].
-
-    Args:
-        scoring: weight and score of an observation.
     """
     z = (np.arange(4000) + 0.5) * 0.003
     density = np.exp(-0.5 * z**2) / np.exp(-0.5 * z**2).sum()

@@ -69,12 +69,7 @@ class Steps:
         self.design = np.zeros(0, np.int64)
 
     def resize(self, islands, capacity):
-        """Make room for candidates; the present ones are kept.
-
-        Args:
-            islands: number of islands.
-            capacity: number of candidates of each.
-        """
+        """Make room for candidates; the present ones are kept."""
         for name in ("u", "shrink", "gain", "taken", "raw", "ahead", "passed", "design"):
             setattr(self, name, stretched(np.asarray(getattr(self, name)), islands, capacity))
 
@@ -84,11 +79,7 @@ class Steps:
         self.design[place] = 0
 
     def starts(self, place, design):
-        """Mark the candidate as predicted for this design; return whether it was not before.
-
-        Args:
-            design: number of the design.
-        """
+        """Mark the candidate as predicted for this design; return whether it was not before."""
         if self.design[place] == design:
             return False
         self.design[place] = design
@@ -100,7 +91,6 @@ class Steps:
 
         Args:
             root: (R, m, m) roots of all rows.
-            row: row of the candidate.
             design: (r, m).
         """
         m: cython.Py_ssize_t = design.shape[1]
@@ -122,7 +112,6 @@ class Steps:
         """Pass v = A' f through the steps in place; add f' (mu moved) to `moved`.
 
         Args:
-            first: first step.
             v: (m,).
             moved: (c,) change of the location, for each set of coefficients.
         """
@@ -156,11 +145,7 @@ class Steps:
                 self.ahead[place, j, a] -= along * self.u[place, b, a]
 
     def dot_ahead(self, place, step, j):
-        """Return u' ahead[j] for a step.
-
-        Args:
-            step: index of the step.
-        """
+        """Return u' ahead[j] for a step."""
         if self.u.shape[2] >= WIDE:
             return dot(self.u[place, step], self.ahead[place, j])
         total: cython.double = 0.0
@@ -169,11 +154,7 @@ class Steps:
         return total
 
     def product(self, place, j, k):
-        """Return ahead[j]' ahead[k].
-
-        Args:
-            j, k: rows of the design.
-        """
+        """Return ahead[j]' ahead[k]."""
         if self.ahead.shape[2] >= WIDE:
             return dot(self.ahead[place, j], self.ahead[place, k])
         total: cython.double = 0.0
@@ -205,20 +186,13 @@ class Steps:
         return gain
 
     def move(self, place, j, amount):
-        """Set gain times residual of the latest step.
-
-        Args:
-            j: set of the coefficients.
-            amount: gain times residual.
-        """
+        """Set gain times residual of the latest step."""
         self.gain[place, self.taken[place] - 1, j] = amount
 
     def apply(self, place, row, into, mean, root):
         """Write means and root of a row after the steps.
 
         Args:
-            row: the row that it started from.
-            into: the row to write.
             mean: (R, c, m) means of all rows.
             root: (R, m, m) roots of all rows.
         """
@@ -267,11 +241,7 @@ class RowCovariances:
         self.total, self.lines = np.zeros((2, width, width))
 
     def resize(self, rows):
-        """Make room for rows and discard all covariances.
-
-        Args:
-            rows: number of rows.
-        """
+        """Make room for rows and discard all covariances."""
         self.variance = np.zeros((rows, self.variance.shape[1]))
         self.known = np.zeros(rows, np.int64)
         np.asarray(self.owner)[:] = -1
@@ -314,9 +284,7 @@ class RowCovariances:
         """Return gap' (noise_a A A' + noise_b B B')^-1 gap of two rows.
 
         Args:
-            a: first row.
             noise_a: its noise variance.
-            b: second row.
             noise_b: its noise variance.
             gap: (m,) difference of the means; it is overwritten.
         """
@@ -369,10 +337,6 @@ class LinearEmission(Emission):
 
         A projection that was computed for the same design is continued.
 
-        Args:
-            place: place of the candidate.
-            row: its row.
-
         Returns:
             Whether anything changed.
         """
@@ -420,12 +384,7 @@ class LinearEmission(Emission):
         return 1.0
 
     def squared_noise_gap(self, a, b, s):
-        """Return the squared standardized distance between the log noise variances of two rows.
-
-        Args:
-            a, b: rows.
-            s: set of the coefficients.
-        """
+        """Return the squared standardized distance between the log noise variances of two rows."""
         return 0.0
 
     def coefficient_distance(self, a, b):
@@ -507,11 +466,8 @@ def add_rows(design, j, root, row, out, place):
 
     Args:
         design: (r, m).
-        j: row of the design.
         root: (R, m, m) roots of all rows.
-        row: the row.
         out: (P, r, m).
-        place: place of the candidate.
     """
     m: cython.Py_ssize_t = design.shape[1]
     whole: cython.Py_ssize_t = m - m % 4
@@ -560,9 +516,6 @@ def bounded(residual):
 
     Clipping its length instead would act sooner in regimes with a smaller variance, so an extreme
     outlier would carry information about the regime.
-
-    Args:
-        residual: number.
     """
     return min(max(residual, -MAX_RESIDUAL), MAX_RESIDUAL)
 

@@ -40,11 +40,7 @@ def read_pair(argument: str, value: Any, names: str) -> tuple[float, float]:
 
 
 def read_vector(argument: str, value: Any, size: int) -> Array:
-    """Return a number or a vector as a vector of finite values, (size,).
-
-    Args:
-        size: length.
-    """
+    """Return a number or a vector as a vector of finite values, (size,)."""
     vector = numbers(argument, value)
     if vector.ndim > 1 or vector.size not in (1, size):
         raise RegimekitError(
@@ -56,11 +52,7 @@ def read_vector(argument: str, value: Any, size: int) -> Array:
 
 
 def read_covariance(argument: str, value: Any, size: int) -> Array:
-    """Return a variance, a vector of variances or a matrix as a positive definite matrix.
-
-    Args:
-        size: number of rows and columns.
-    """
+    """Return a variance, a vector of variances or a matrix as a positive definite matrix."""
     given = numbers(argument, value)
     if given.ndim < 2:
         if given.size not in (1, size):

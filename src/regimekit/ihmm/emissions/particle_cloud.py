@@ -61,7 +61,6 @@ class KernelSmoother:
 
         Args:
             points: (n, side) points.
-            redraws: number of earlier redraws.
         """
         np.asarray(self.points)[:] = points
         self.redraw(np.ascontiguousarray(log_weight, np.float64), redraws)
@@ -72,11 +71,7 @@ class KernelSmoother:
         return effective_points(log_weight, 1.0) < MIN_EFFECTIVE_SHARE * self.size
 
     def redraw(self, log_weight, redraws):
-        """Write equally weighted points to `redrawn`.
-
-        Args:
-            redraws: number of earlier redraws.
-        """
+        """Write equally weighted points to `redrawn`."""
         bandwidth: cython.double = self.bandwidth
         tempered: cython.bint = self.temper(log_weight)
         self.write_moments(self.share, self.mean)
@@ -199,7 +194,6 @@ def quasi_normal(index, out_xi):
     """Write an entry of a sequence that fills the four-dimensional normal (Box and Muller).
 
     Args:
-        index: index of the entry.
         out_xi: (4,) output.
     """
     u: cython.double = (0.5 + (index + 1) * STRIDE_1) % 1.0
@@ -218,7 +212,6 @@ def quasi_normal_points(n, side):
     """Return evenly spread standard normal points with mean 0 and covariance I exactly, (n, side).
 
     Args:
-        n: number of points.
         side: number of coordinates, at most 4.
 
     Example:

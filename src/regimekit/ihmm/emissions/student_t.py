@@ -219,8 +219,6 @@ class StudentT(LinearEmission):
         """Write scale factor factor' to out[place].
 
         Args:
-            at: index of the factor.
-            scale: number.
             out: (P, d, d).
         """
         for i in range(self.dim):
@@ -255,7 +253,6 @@ class StudentT(LinearEmission):
         orthonormal basis, so lower lower' is the observed block of Psi.
 
         Args:
-            at: index of the factor.
             location: (P, d) centres.
         """
         n: cython.Py_ssize_t = self.observation.n_seen
@@ -338,11 +335,7 @@ class StudentT(LinearEmission):
             self.residual[a] = total
 
     def add_unexplained(self, place, share):
-        """Add the covariance of the missing coordinates given the observed ones to Psi.
-
-        Args:
-            share: its factor.
-        """
+        """Add the covariance of the missing coordinates given the observed ones to Psi."""
         for a in range(self.dim):
             for b in range(self.dim):
                 self.copy[a, b] = self.work_factor[place, a, b]
@@ -383,7 +376,6 @@ class StudentT(LinearEmission):
         Args:
             dof: (..,) n.
             source: index of both.
-            row: the row to write.
         """
         for i in range(self.dim):
             for j in range(self.dim):
