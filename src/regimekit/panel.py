@@ -334,6 +334,8 @@ def with_seasons(model: str, settings: Mapping[str, Any], seasons: Sequence[int]
     """Add candidate seasons to the settings if the model detects seasons and none are set.
 
     Args:
+        model: name of the model.
+        settings: settings of the model.
         seasons: season lengths that the calendar suggests, in steps.
 
     Returns:
@@ -352,6 +354,8 @@ def make_for_calendar(model: str, settings: Mapping[str, Any], seasons: Sequence
     It warns of named seasons that it does not use, but not of those of the calendar.
 
     Args:
+        model: name of the model.
+        settings: settings of the model.
         seasons: season lengths that the calendar suggests, in steps.
     """
     made = make(model, **with_seasons(model, settings, seasons))

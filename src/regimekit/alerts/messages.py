@@ -98,8 +98,10 @@ def alertmanager_payload(
     alert must be sent again before `until`.
 
     Args:
+        alert: the alert.
         labels: further labels, for example those of a Prometheus series.
         until: end of an open alert in seconds since 1970, if it is not sent again.
+        link: address of the stream's page.
     """
     own = {"alertname": alert.rule, "stream": alert.stream, "severity": alert.severity}
     own |= {"kind": alert.kind, "regimekit_alert": alert.id}

@@ -461,6 +461,8 @@ def read_pair(argument: str, value: Any, second: str) -> tuple[float, float]:
 
     Args:
         argument: name for error messages.
+        value: the pair.
+        second: name of the second number.
     """
     pair = numbers(argument, value).reshape(-1)
     if pair.size != 2:

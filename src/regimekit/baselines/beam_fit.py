@@ -194,6 +194,8 @@ def begin(data: Data, prior: Prior, plan: Sampling, rng: np.random.Generator) ->
     """Return a chain whose path is a few random segments, one regime each.
 
     Args:
+        data: the stream.
+        plan: sizes of the run.
         rng: generator of the draws of the chain.
     """
     length = len(data.y)

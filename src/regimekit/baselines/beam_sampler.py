@@ -75,11 +75,7 @@ class Chain:
         self.resample_parameters()
 
     def sweep(self):
-        """Move the chain once.
-
-        Returns:
-            The log joint density of the new path, and whether the capacity was too small.
-        """
+        """Move the chain once; return the log joint density and whether capacity was too small."""
         self.draw_slices()
         truncated = self.extend(np.min(self.log_slices))
         self.filter_forward()
@@ -191,11 +187,7 @@ class Chain:
             n_sources = self.weigh_reached(t)
 
     def weigh_reached(self, t):
-        """Multiply by the density of y_t and store the reached regimes.
-
-        Returns:
-            Their number.
-        """
+        """Multiply by the density of y_t; store the reached regimes and return their number."""
         top: cython.double = -INF
         reached: cython.Py_ssize_t = 0
         for k in range(self.size):

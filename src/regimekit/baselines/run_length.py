@@ -97,11 +97,7 @@ class Segments:
         )
 
     def are_possible(self, visits):
-        """Return whether the first rows can result from these numbers of observations.
-
-        Args:
-            visits: (n,) number of observations of each row.
-        """
+        """Return whether the first rows can result from `visits` (n,) observations each."""
         n = len(visits)
         return all((np.abs(array[:n]) < MAX_STATISTIC).all() for array in self.arrays())
 
@@ -304,11 +300,7 @@ class RunLengths:
         return [np.asarray(getattr(self, name)) for name in names]
 
     def ahead(self, steps, design):
-        """Return the predictive mixture over the stored starts and a new segment.
-
-        Args:
-            steps: number of observations ahead, from 1.
-        """
+        """Return the mixture `steps` (from 1) ahead over the stored starts and a new segment."""
         log_stay: cython.double = self.log_stay(steps)
         self.segments.set_observation(None, design)
         self.mixture.reserve((self.n + 1) * self.segments.n_components)

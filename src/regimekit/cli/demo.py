@@ -30,7 +30,10 @@ def run_demo(out: Path, n: int, seed: int, model: str, console: Console) -> None
     """Generate a stream, run a model on it, and compare the result with the truth.
 
     Args:
+        out: result folder.
+        n: length of the stream.
         seed: seed of the stream and of the model.
+        model: name of the model.
         console: output.
     """
     whole("--n", n, _MIN_LENGTH, output.REPORT_ROWS)

@@ -115,9 +115,11 @@ def backtest_model(
     """Forecast from many origins of a table, score the forecasts, and write them.
 
     Args:
+        options: table, columns and model.
         horizon: steps to forecast from each origin.
         step: rows between two origins.
         start: rows before the first origin; half of them if None.
+        out: result folder.
         console: output.
     """
     with ResultFolder(out, BACKTESTS, options.inputs, options.request.sql) as folder:
@@ -166,6 +168,8 @@ def tune_model(
     """Search settings on a table and write the best ones.
 
     Args:
+        options: table, columns and model.
+        out: settings file.
         space: JSON file with the search space; the default space if None.
         console: output.
         **search: further arguments of `regimekit.tune`.

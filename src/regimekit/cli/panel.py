@@ -205,7 +205,9 @@ def write_panel_report(
 
     Args:
         folder: folder with run.csv (or run.parquet), events.csv and the snapshots.
+        record: content of run.json.
         path: returns the path to which a file of the report is written.
+        horizon: steps to forecast.
         console: output.
     """
     try:

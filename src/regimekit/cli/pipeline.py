@@ -318,6 +318,9 @@ def read_future(
 
     Args:
         file: table with one row per step, or None.
+        layout: columns of the run.
+        horizon: number of steps.
+        clock: times of the run.
 
     Returns:
         (horizon, k) covariates; None without a file or without covariates.

@@ -100,6 +100,8 @@ def forecast_snapshot(
 
     Args:
         path: snapshot, or folder of a run.
+        horizon: number of steps.
+        level: probability of the intervals.
         future: table with the covariates of these steps.
         out: CSV file; None to print a table.
         console: output.
@@ -141,7 +143,9 @@ def rewrite_report(folder: Path, out: Path | None, horizon: int, console: Consol
     """Write the report of an earlier run again.
 
     Args:
+        folder: folder of the run.
         out: HTML file; report.html in the folder if None.
+        horizon: steps to forecast.
         console: output.
     """
     record = output.read_panel_record(folder)

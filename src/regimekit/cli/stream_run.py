@@ -367,6 +367,8 @@ def run_file(
     """Run one series from the first row of its table to the last.
 
     Args:
+        options: table, columns and model.
+        out: result folder.
         file_format: "csv" or "parquet", of the rows.
         console: output.
 

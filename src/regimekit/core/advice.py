@@ -78,7 +78,9 @@ def remarks(
 
     Args:
         run: a run over a scalar stream; others are not judged.
+        name: name of the model.
         settings: settings of the model; they determine which remedies apply.
+        cures: wording of the remedies.
 
     Returns:
         Messages by key: "timestamp", "outliers", "coverage", "last value".

@@ -79,6 +79,8 @@ def html(title: str, header: Sequence[str], rows: Iterable[Sequence[str]]) -> st
 
     Args:
         title: caption.
+        header: name of each column.
+        rows: cells of each row.
 
     Example:
         >>> html("One", ["a"], [["<1"]])[:20], "&lt;1" in html("One", ["a"], [["<1"]])

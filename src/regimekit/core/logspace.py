@@ -37,11 +37,7 @@ def logaddexp(a, b):
 
 
 def normalize(log_values, n, out_shares):
-    """Write shares proportional to exp of the first `n` `log_values` to `out_shares`.
-
-    Returns:
-        The log of their sum.
-    """
+    """Write shares proportional to exp of the first `n` values; return the log of their sum."""
     total: cython.double = logsumexp(log_values, 0, n)
     for k in range(n):
         out_shares[k] = exp(log_values[k] - total) if total > -INF else 1.0 / n

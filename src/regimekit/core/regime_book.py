@@ -125,6 +125,8 @@ class RegimeBook:
 
         Args:
             y: (d,) observation.
+            step: its step without statistics.
+            time: its index in the stream.
         """
         statistics = self.statistics
         if statistics is None:

@@ -65,7 +65,10 @@ def describe(
     """Return the regimes with the fields that describe their observations.
 
     Args:
+        regimes: regimes in memory.
         statistics: of their observations; None if there are none.
+        labels: names and statuses by id.
+        time_of: time of a row.
     """
     found = []
     facts: dict[int, _Facts] = {}

@@ -14,6 +14,8 @@ def warn_once(emitted: list[str], key: str, message: str, stacklevel: int = 3) -
 
     Args:
         emitted: keys of the warnings emitted so far; `key` is added.
+        key: key of the warning.
+        message: its text.
         stacklevel: as for `warnings.warn`.
     """
     if key not in emitted:

@@ -119,11 +119,7 @@ def fill_crps(y, offset, share, location, spread, dof, out):
 
 
 def mixture_crps(y, share, location, scale, dof):
-    """Return the CRPS of one scalar mixture by integration.
-
-    Args:
-        share, location, scale, dof: (K,) each.
-    """
+    """Return the CRPS of one scalar mixture of K components by integration."""
     part = np.array([share, location, scale, dof], dtype=float)
     integral: TailIntegral = TailIntegral(part.shape[1])
     return integral.crps(y, part, part.shape[1])

@@ -102,7 +102,13 @@ class Mixture:
         return kept / kept.sum(), *rest
 
     def arrays(self, normalize=False, centre=0.0, scale=1.0):
-        """Return copies of share (K,), location (K, d), spread (K, d, d) and dof (K,)."""
+        """Return copies of share (K,), location (K, d), spread (K, d, d) and dof (K,).
+
+        Args:
+            normalize: divide the shares by their sum, in the order of `normalize_shares`.
+            centre, scale: locations are mapped to centre + scale * location, and spreads to
+                scale * spread * scale.
+        """
         n: cython.Py_ssize_t = self.size
         d: cython.Py_ssize_t = self.dim
         block = np.empty(n * (2 + d + d * d))
@@ -205,11 +211,7 @@ def fill_quantiles(level, offset, share, location, spread, dof, out):
 
 
 def fill_cdf(y, offset, share, location, spread, dof, out):
-    """Compute P(Y <= y), coordinate by coordinate; NaN if y is NaN.
-
-    Args:
-        out: (N, d) probabilities.
-    """
+    """Compute P(Y <= y), (N, d), coordinate by coordinate; NaN if y is NaN."""
     part: cython.double[:, ::1] = np.empty((4, max_components(offset)))
     with cython.nogil:
         for j in range(location.shape[1]):
@@ -231,11 +233,7 @@ def load_marginal(share, location, spread, dof, j, start, n, out):
 
 
 def fill_log_densities(y, offset, share, location, spread, dof, out):
-    """Compute the joint log density of the observed coordinates; NaN if there are none.
-
-    Args:
-        out: (N,) log densities.
-    """
+    """Compute the joint log density (N,) of the observed coordinates; NaN if there are none."""
     d: cython.Py_ssize_t = location.shape[1]
     root: cython.double[:, ::1] = np.empty((d, d))
     white: cython.double[::1] = np.empty(d)
@@ -254,11 +252,7 @@ def fill_log_densities(y, offset, share, location, spread, dof, out):
 
 
 def fill_tails(y, offset, share, location, spread, dof, outlier, out):
-    """Compute the two-sided tail probability, without outlier components; NaN for a row of NaN.
-
-    Args:
-        out: (N,) probabilities.
-    """
+    """Compute the two-sided tail probabilities (N,) without outliers; NaN for a row of NaN."""
     d: cython.Py_ssize_t = location.shape[1]
     scratch: cython.double[:, :, ::1] = np.empty((4 if d > 1 else 0, max_components(offset), d))
     root: cython.double[:, ::1] = np.empty((d, d))
@@ -414,6 +408,8 @@ def log_student(z2, log_scale, dof, d):
     """Return the log density of a `d`-variate t.
 
     Args:
+        z2: squared Mahalanobis distance.
+        log_scale: half the log determinant of the scale matrix.
         dof: degrees of freedom.
     """
     if isinf(dof):

@@ -251,12 +251,7 @@ def standardized(x, location, scale):
 
 
 def log_mixture(y, share, location, spread, dof, n, start=0):
-    """Return the log density of a mixture at y; NaN if y is NaN.
-
-    Args:
-        share: probabilities of the components. They need not sum to one.
-        dof: degrees of freedom.
-    """
+    """Return the log density of a mixture at y, whose shares need not sum to 1; NaN if y is NaN."""
     if isnan(y):
         return NAN
     top: cython.double = -INF
@@ -333,6 +328,8 @@ def mixture_quantile(q, part, n):
 
     Args:
         q: probability, strictly between 0 and 1.
+        part: the mixture, after `fill_log_peaks`.
+        n: number of components.
     """
     if q < 0.5:
         return -upper_quantile(q, -1.0, part, n)
@@ -405,11 +402,7 @@ def approximate_tail(x, sign, part, n):
 
 
 def approximate_quantile(p, sign, part, n, low, start, high):
-    """Return an x with P(X > x) near p, from a cheap approximation of the tail.
-
-    Args:
-        p: probability.
-    """
+    """Return an x with P(X > x) near p, from a cheap approximation of the tail."""
     x: cython.double = start
     for _ in range(MAX_START_STEPS):
         above, density = approximate_tail(x, sign, part, n)

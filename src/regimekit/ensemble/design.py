@@ -139,6 +139,9 @@ def make_filter(spec: Spec, dim: int, seed: int, begin: bool = True) -> RegimeFi
     """Return the regime model of a member.
 
     Args:
+        spec: its design.
+        dim: number of coordinates d.
+        seed: of its draws.
         begin: draw its first particles; otherwise its state must be restored.
     """
     return _regime_model(spec, dim, seed)._engine(

@@ -94,6 +94,7 @@ class Hindcast:
         """Compute the forecasts of all members.
 
         Args:
+            periods: seasons in observations, the one that matters most first.
             slow: a long period that is described by waves; 0 for none.
         """
         for name, (a, b, damping) in SMOOTHERS.items():

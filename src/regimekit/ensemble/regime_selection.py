@@ -258,11 +258,7 @@ class RegimeSelection:
         self.set_models(n_models)
 
     def add_model(self, replaced, selected):
-        """Add a model, or replace one; it may be selected at once.
-
-        Args:
-            replaced: index of the model that it replaces; None to append it.
-        """
+        """Append a model, or replace the one at `replaced`; it may be selected at once."""
         memory, ages, n = self.memory, np.asarray(self.ages), self.n_models
         traces = [self.trace(i) for i in range(n + 1)]
         lead = np.asarray(self.lead)
@@ -303,6 +299,8 @@ class RegimeSelection:
 
         Args:
             model: its index; `note` was called for the present observation.
+            time: the present observation.
+            segments: its regimes and their first observations, the oldest first.
         """
         self.chosen = model
         n, first = int(self.trace_length[model]), int(self.trace_start[model])

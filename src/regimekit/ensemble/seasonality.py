@@ -99,6 +99,8 @@ def dominant(values: Array, shortest: int, cycles: int) -> int:
     than .4 before it.
 
     Args:
+        values: the latest observations, none missing.
+        shortest: period, in observations.
         cycles: periods that the values must contain.
 
     Example:

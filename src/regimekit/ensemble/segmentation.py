@@ -484,7 +484,16 @@ class Segmentation:
         return max(level, 0.0) + spread * self.tail_weight * self.square_weight
 
     def beyond_drifts(self, j, g, tau, level, whole, prior):
-        """Return the evidence of a change of level that no drift explains."""
+        """Return the evidence of a change of level that no drift explains.
+
+        Args:
+            j: coordinate.
+            g: index of phi.
+            tau: first row after the change.
+            level: evidence of a change over no change.
+            whole: sum of squared innovations around one level.
+            prior: what is added to sums of squared innovations.
+        """
         n: cython.Py_ssize_t = self.size
         half: cython.double = 0.5 * (n - 1)
         line: cython.double = min(self.smooth_fit(j, g, 0.5 * n, 0.5 * n), whole)

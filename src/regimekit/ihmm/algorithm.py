@@ -25,11 +25,7 @@ class Algorithm(BatchUpdate):
     """One step of Algorithm 1 and the end of a batch; the base classes have one method per line."""
 
     def predict(self, design):
-        """Write the mixture of the next observation to `forecast` (line 4).
-
-        Args:
-            design: (r, m) design of the next observation.
-        """
+        """Write the mixture of the next observation, of design (r, m), to `forecast` (line 4)."""
         self.emission.observation.set_design(design)
         # Line 4: the predictive distribution of every candidate, Eq. (4), form:lg_post_pred, and
         # Eqs. (22) to (24), form:obs_cond_likelihood.
@@ -83,11 +79,7 @@ class Algorithm(BatchUpdate):
             self.note_change()  # Deviation D14: dated to its first observation
 
     def learn(self):
-        """Score and update every candidate, and set `weight` to the posterior mean of w^2.
-
-        Returns:
-            The posterior probability of a change.
-        """
+        """Score and update every candidate, set `weight`; return the probability of a change."""
         seen: cython.bint = self.emission.observation.n_seen > 0
         weight: cython.double = 0.0
         change: cython.double = 0.0

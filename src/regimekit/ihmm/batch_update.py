@@ -46,11 +46,7 @@ class BatchUpdate(WithinBatch):
                 )
 
     def settle_weights(self, g):
-        """Multiply the weights by the evidence and normalize them (line 12).
-
-        Returns:
-            The effective sample size, Eq. (124), form:ess.
-        """
+        """Normalize the weights times the evidence (line 12); return the sample size, Eq. (124)."""
         first: cython.Py_ssize_t = self.clock.first[g]
         n: cython.Py_ssize_t = self.clock.first[g + 1] - first
         # The sum includes the new regime; the paper's sum to L_t is a misprint.
@@ -175,11 +171,7 @@ class BatchUpdate(WithinBatch):
             self.particles.slots[i, last] = row
 
     def stream_level(self):
-        """Write the level from which new regimes start.
-
-        Returns:
-            Whether it differs from that of the prior.
-        """
+        """Write the level of new regimes; return whether it differs from that of the prior."""
         n: cython.Py_ssize_t = self.recent_y.shape[0]
         seen: cython.Py_ssize_t
         above: cython.Py_ssize_t

@@ -65,6 +65,8 @@ def date_change(filtering: Any, old: int, new: int) -> int:
 
     Args:
         filtering: the `RegimeFilter`.
+        old: label reported before.
+        new: label reported now.
     """
     time = filtering.clock.time
     if not filtering.emission.timeless:

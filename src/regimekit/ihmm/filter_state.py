@@ -141,11 +141,7 @@ class FilterState:
             self.pool.lookup[self.candidates.row[g * self.candidates.capacity + k]] = k
 
     def write_pool(self, g, row, into, new_label):
-        """Write the bookkeeping of the successor of a row.
-
-        Args:
-            new_label: label, if the row has none.
-        """
+        """Write the bookkeeping of a row's successor, with `new_label` if the row has none."""
         unborn: cython.bint = self.pool.label[row] == UNBORN
         self.pool.note_write(into)
         self.pool.label[into] = new_label if unborn else self.pool.label[row]

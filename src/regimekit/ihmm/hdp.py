@@ -117,11 +117,7 @@ class Concentration:
         self.draw_beta(p, i, random)
 
     def sweep_all(self, particles, random, sweeps, diagonal=True):
-        """Draw the structure of every particle `sweeps` times, for callers in Python.
-
-        Args:
-            diagonal: whether self-transitions count (D5).
-        """
+        """Draw the structure of every particle `sweeps` times, for callers in Python."""
         self.reserve(particles.start.shape[1] + 1)
         for i in range(particles.alpha.shape[0]):
             for _ in range(sweeps):

@@ -71,11 +71,7 @@ class LabelMatcher:
                 self.weight[i] = exp(self.particles.log_weight[i]) / islands
 
     def present_labels(self):
-        """Write the labels of the present regimes of the particles with their total weights.
-
-        Returns:
-            Their number.
-        """
+        """Write the labels of the present regimes with their weights; return their number."""
         n: cython.Py_ssize_t = 0
         at: cython.Py_ssize_t
         label: cython.Py_ssize_t

@@ -38,8 +38,11 @@ def observe(
     """Learn observations y (T, d) with their covariates.
 
     Args:
+        engine: the filter.
         features: the feature map of its designs.
         past: earlier observations; it is updated.
+        y: observations.
+        rows: covariates of each observation.
         doubt: an observation with a smaller weight is a possible outlier; 0 for none.
 
     Returns:
@@ -80,7 +83,10 @@ def expect(engine: RegimeFilter, features: Features, past: LagBuffer, x: Row | N
     """Return the forecast of the next observation, mixed over both versions of the past.
 
     Args:
+        engine: the filter.
         features: the feature map of its designs.
+        past: earlier observations.
+        x: covariates of the observation.
     """
     if past.pending:
         return _mixed(_predict_both(engine, features, past, x)[1], past.masses)

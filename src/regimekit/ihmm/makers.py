@@ -45,6 +45,8 @@ def make_maker(name: str, emission: type[EmissionSettings], text: str, **default
     """Return the maker of a model: a function with one keyword argument per setting.
 
     Args:
+        name: name of the model.
+        emission: settings dataclass of its emission.
         text: documentation; the list of arguments is added.
         **defaults: defaults that differ from those of the dataclasses.
     """

@@ -142,7 +142,9 @@ class RegimeModel(Model):
         """Learn one observation without building the arrays of a run.
 
         Args:
+            engine: the filter.
             y: (d,) the observation in the units of the filter.
+            design: its features.
             units: target, centre and scale, see `RegimeFilter.step`.
         """
         time = int(engine.clock.time)

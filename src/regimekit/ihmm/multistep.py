@@ -24,7 +24,9 @@ def rows_ahead(engine: RegimeFilter, features: Features, rows: list[Row | None])
     """Return the mixture of the candidates for each of the next observations, without lags.
 
     Args:
+        engine: the filter.
         features: the feature map of its designs.
+        rows: covariates of each observation.
     """
     if not engine.settings.mixture:
         return _from_batch_start(engine, features, rows)
@@ -98,7 +100,10 @@ def paths_ahead(
     """Return mixtures over simulated paths; the draws depend on the state and do not change it.
 
     Args:
+        engine: the filter.
         features: the feature map of its designs.
+        past: earlier observations.
+        rows: covariates of each observation.
     """
     rng = np.random.default_rng([engine.clock.time, 7])
     island, candidate = _first_candidates(engine, rng)

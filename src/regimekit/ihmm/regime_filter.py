@@ -47,11 +47,7 @@ class Outputs(NamedTuple):
 
     @classmethod
     def joined(cls, parts):
-        """Return consecutive outputs as one.
-
-        Args:
-            parts: outputs in the order of time.
-        """
+        """Return consecutive outputs, in the order of time, as one."""
         if len(parts) == 1:
             return parts[0]
         *columns, forecasts, changes = zip(*parts, strict=True)
@@ -100,11 +96,7 @@ class RegimeFilter(Algorithm):
             self.initialize()
 
     def predict_one(self, design, normalize=False, centre=0.0, scale=1.0):
-        """Return the components (share, location, spread, dof) of the next observation.
-
-        Args:
-            design: (r, m) features.
-        """
+        """Return (share, location, spread, dof) of the next observation; `design` is (r, m)."""
         values: cython.double[:, ::1] = np.ascontiguousarray(design, np.float64)
         if not (self.predicted and self.same_design(values)):
             with cython.nogil:
@@ -210,6 +202,7 @@ class RegimeFilter(Algorithm):
         Args:
             y: (T, d) observations; NaN means missing.
             designs: (T, r, m) their designs.
+            stop_below: stop after the first observation whose weight is below this.
 
         Returns:
             The `Outputs` of the observations learnt.
@@ -295,11 +288,7 @@ class RegimeFilter(Algorithm):
         self.begin_batch(g)
 
     def refresh_masses(self, g):
-        """Compute the masses of the candidates of island `g` again.
-
-        Returns:
-            The posterior probability of a change.
-        """
+        """Compute the masses of island `g` again; return the probability of a change."""
         self.prior_masses(g, True)
         return self.posterior_masses(g)
 

@@ -25,11 +25,7 @@ class Resampler:
         self.parents = np.zeros(n, np.int64)
 
     def draw(self, log_weight, first, n, random):
-        """Draw the parents of particles, in ascending order.
-
-        Args:
-            log_weight: (N,) log weights, normalized over the island.
-        """
+        """Draw the parents of particles, in ascending order, from normalized log weights (N,)."""
         for i in range(n):
             if i == 0 or self.scheme != SYSTEMATIC:
                 self.points[i] = random.uniform()
@@ -43,11 +39,7 @@ class Resampler:
         self.select(log_weight, first, n)
 
     def draw_parents(self, log_weight, random):
-        """Return the parents (n,) of n particles, for callers in Python.
-
-        Args:
-            log_weight: (n,) normalized log weights.
-        """
+        """Return n parents by normalized log weights (n,), for callers in Python."""
         self.draw(log_weight, 0, len(log_weight), random)
         return np.array(self.parents[: len(log_weight)])
 
@@ -76,11 +68,7 @@ class Resampler:
 
 
 def effective_sample_size(log_weight, first, n):
-    """Return 1 / sum omega^2, Eq. (124), form:ess.
-
-    Args:
-        log_weight: (N,) log weights.
-    """
+    """Return 1 / sum omega^2 of n normalized log weights, Eq. (124), form:ess."""
     total: cython.double = 0.0
     for i in range(first, first + n):
         total += exp(2.0 * log_weight[i])

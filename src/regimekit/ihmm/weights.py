@@ -82,11 +82,7 @@ class Scoring:
         self.log_density = 0.0
 
     def with_kind(self, kind):
-        """Return the same settings with another weight.
-
-        Args:
-            kind: code of the weight, see `WEIGHTS`.
-        """
+        """Return the same settings with another weight, a code of `WEIGHTS`."""
         return Scoring(
             kind,
             self.threshold,
@@ -116,9 +112,11 @@ class Scoring:
         """Return the score of a regime, the weight to report and w^2 of the update.
 
         Args:
+            log_plain: log density of the observation under the regime alone.
             z: length of the residual under the predictive covariance S.
             length: length of the residual that the weight is a function of (D2).
             log_scale: log det S / 2.
+            dim: number of observed coordinates.
             fresh: whether the regime has no observations yet (D3).
         """
         if self.kind == CONTAMINATION:
@@ -245,7 +243,13 @@ def log_normal(z, log_scale, dim):
 
 
 def log_outlier_density(z, log_scale, dim):
-    """Return log q."""
+    """Return log q.
+
+    Args:
+        z: length of the residual under the scale matrix of q.
+        log_scale: half the log determinant of this matrix.
+        dim: number of observed coordinates.
+    """
     half: cython.double = 0.5 * (OUTLIER_DOF + dim)
     constant: cython.double = lgamma(half) - lgamma(0.5 * OUTLIER_DOF)
     constant -= 0.5 * dim * log(OUTLIER_DOF * 3.141592653589793)

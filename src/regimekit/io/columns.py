@@ -23,6 +23,8 @@ def run_columns(block: ObservationBlock, run: Run, start: int = 0) -> Columns:
     """Return a run as columns: time, observation, forecast, regime, and the rest.
 
     Args:
+        block: T observations.
+        run: their run.
         start: index of the first observation; it numbers the rows of a table without times.
 
     Returns:

@@ -95,6 +95,8 @@ class Source:
 
         Args:
             columns: columns to read; all by default.
+            order: SQL expression to sort by.
+            chunk: rows per chunk.
 
         Raises:
             RegimekitError: if the table cannot be read.

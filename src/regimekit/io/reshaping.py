@@ -70,7 +70,9 @@ def make_long(source: Source, choice: ColumnChoice, decimal: str) -> tuple[Sourc
     """Turn a table with one column per series into a table with one row per series and time.
 
     Args:
+        source: the table.
         choice: columns that the caller names; `columns` names the series, all by default.
+        decimal: decimal sign of text cells.
 
     Returns:
         The long table with the columns time, `SERIES` and `VALUE`, and the choice of columns.
@@ -125,7 +127,9 @@ def check_single_series(
     """Raise an error if the first rows of a table seem to contain several series.
 
     Args:
+        names: column names.
         sample: first rows, one cell per column.
+        layout: detected columns.
 
     Raises:
         RegimekitError: if times repeat or start again, and a column tells the series apart; or if

@@ -20,7 +20,9 @@ def write_sheet(path: Path, sheet: str | None, target: Path) -> str:
     computed value. Empty rows are left out.
 
     Args:
+        path: the workbook.
         sheet: name of the sheet; the only one by default.
+        target: CSV file to write.
 
     Returns:
         The name of the sheet.

@@ -57,10 +57,12 @@ def compare(
     """Run several models on one stream.
 
     Args:
+        models: settings by model name.
         y: (T,) observations; NaN is not observed.
         X: (T, k) covariates.
         season: season length in steps, for the seasonal last value.
         skip: first observations that are not scored, at most half of them.
+        level: probability of the intervals.
         on_start: called with the name of each model before it runs.
 
     Returns:

@@ -163,7 +163,9 @@ def run_with_pit(model: Model, y: Any, X: Any = None, level: float = 0.9) -> tup
     """Run a model over a stream and compute the PIT of its forecasts.
 
     Args:
+        model: any model.
         y: observations (T,) or (T, d).
+        X: covariates, one row per observation.
         level: probability of the interval `lower` .. `upper` of the run.
 
     Returns:

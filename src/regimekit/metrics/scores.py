@@ -352,5 +352,9 @@ def _ratio(total: Array, count: NDArray[Any]) -> Array:
 
 
 def nan_mean(values: Array) -> float:
-    """Return the mean of all values that are not NaN; NaN if there are none."""
+    """Return the mean of all values that are not NaN; NaN if there are none.
+
+    Args:
+        values: array of any shape.
+    """
     return float(_column_means(values.reshape(-1, 1))[0])

@@ -134,12 +134,7 @@ def _to_table(X: Any) -> Table:
 
 
 def plain_numbers(argument: str, given: Any) -> Array:
-    """Convert an array or a list to floats; the error names the first entry that is text.
-
-    Args:
-        argument: name for error messages.
-        given: the values.
-    """
+    """Convert an array or a list to floats; the error names the first entry that is text."""
     try:
         return numbers(argument, given)
     except RegimekitError:

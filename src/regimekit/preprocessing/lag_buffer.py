@@ -223,6 +223,7 @@ class LagBuffer:
         Args:
             clean: (d,) its cleaned value.
             raw: (d,) its value as observed.
+            error: its distance from the forecast in noise scales.
             rate: probability of an outlier.
         """
         size: cython.double = fabs(error)
@@ -252,7 +253,12 @@ class LagBuffer:
         return logaddexp(log_standard(error, _HEAVY_DOF), log(max(n, 1e-300)) + usual) - log1p(n)
 
     def decide(self, log_additive, log_innovational):
-        """Keep the version under which the next value had the larger evidence, and return it."""
+        """Keep the version under which the next value had the larger evidence, and return it.
+
+        Args:
+            log_additive: log density of the next value given the cleaned past.
+            log_innovational: log density of the next value given the raw past.
+        """
         p: cython.double = self.p_innovational
         odds: cython.double = log(max(p, 1e-300)) - log1p(-min(p, 1.0 - 1e-15))
         odds += log_innovational - log_additive
@@ -329,11 +335,7 @@ class LagBuffer:
         return min(max(value, low - margin), high + margin)
 
     def within_reach(self, version, location):
-        """Return locations, clipped to a margin around the range of the past.
-
-        Args:
-            location: (k, d).
-        """
+        """Return locations (k, d), clipped to a margin around the range of the past."""
         self.find_range(version)
         return np.array(
             [[self.bounded(version, j, row[j]) for j in range(self.dim)] for row in location]
@@ -399,11 +401,7 @@ def sort_order(values, first, n, order):
 
 
 def median_of(values, weight, first, n, order):
-    """Return the weighted median of values[first : first + n].
-
-    Args:
-        order: scratch.
-    """
+    """Return the weighted median of values[first : first + n]; `order` is scratch."""
     sort_order(values, first, n, order)
     i: cython.Py_ssize_t
     total: cython.double = 0.0

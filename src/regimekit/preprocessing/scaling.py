@@ -221,11 +221,7 @@ class Standardizer:
         return max(1.0, 1.4826 * float(np.median(seen))) if seen.size else 1.0
 
     def forecast(self, inside):
-        """Return a forecast in the user's units.
-
-        Args:
-            inside: the forecast in units.
-        """
+        """Return a forecast in the user's units."""
         return inside.rescaled(np.asarray(self.centre), np.asarray(self.reported_scale))
 
     def set_reported_scale(self):
@@ -451,11 +447,7 @@ class CovariateScaler:
             out[i] = min(max(value, -_MAX_COVARIATE), _MAX_COVARIATE)
 
     def scaled(self, raw):
-        """Return standardized covariates, (.., k).
-
-        Args:
-            raw: (.., k) covariates.
-        """
+        """Return standardized covariates, (.., k)."""
         z = (raw - np.asarray(self.centre)) / np.asarray(self.scale)
         return np.clip(z, -_MAX_COVARIATE, _MAX_COVARIATE)
 

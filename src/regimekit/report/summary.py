@@ -27,10 +27,14 @@ def sentences(
     """Describe data, regimes, changes, outliers and forecasts, one sentence each.
 
     Args:
+        run: the run.
+        labels: time labels of the observations.
         frequency: name of the step between observations, "" if it is not known.
         entries: regimes, sorted by number of observations (`regimes.cards`).
+        names: names of regimes by id.
         scores: errors of the model and of the last value.
         inside: coverage of the limits of the run.
+        level: probability of these limits.
 
     Returns:
         The sentences, as plain text.

@@ -189,6 +189,8 @@ def sparkline(values: Array, width: int = 160, height: int = 28) -> list[str]:
 
     Args:
         values: (T,) observations; at most `width` of them are drawn.
+        width: width of the chart.
+        height: height of the chart.
 
     Example:
         >>> sparkline(np.array([0.0, 1.0, np.nan, 1.0]), 6, 2)

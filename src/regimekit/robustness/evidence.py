@@ -124,6 +124,7 @@ class Judge:
         Args:
             residual: residual in noise standard deviations.
             spread: variance of the predictive distribution, in noise variances.
+            log_scale: half its logarithm.
             fresh: whether the posterior has no observations yet (D3).
         """
         z: cython.double = min(fabs(residual) / sqrt(spread), MAX_LENGTH)
@@ -140,9 +141,11 @@ class Judge:
         """Learn observation `b` of every case.
 
         Args:
+            belief: posteriors of C levels; they are updated.
             scored: posteriors that score the observation (D4).
             level: (C, B) expected levels.
             density: (C, B, Q) as from `outlier_densities`.
+            b: position in the batch.
             fresh: whether the posteriors have no observations yet (D3).
             out_expected: (C, B) output, expected scores.
             out_at_nodes: (C, B, Q) output, scores at the nodes.
@@ -187,11 +190,7 @@ class Judge:
 
 
 def write_densities(lengths, log_scale, out):
-    """Write log q at some residuals.
-
-    Args:
-        out: output in the shape of `lengths`.
-    """
+    """Write log q at some residuals to `out`, of the same shape."""
     for k in range(lengths.shape[0]):
         out[k] = log_outlier_density(lengths[k], log_scale, 1)
 
@@ -358,10 +357,12 @@ def burst_log_odds(length, height, batch, rate, prior_var, log_enter):
     reduces the evidence of the new regime. Valid for heights clear of the noise.
 
     Args:
+        length: values in the burst.
         height: their level in noise standard deviations.
         batch: B.
         rate: outlier rate eps.
         prior_var: prior variance of a level, in noise variances.
+        log_enter: log odds of entering a new regime before any evidence.
 
     Example:
         >>> few, many = (burst_log_odds(k, 10.0, 6, 0.02, 100.0, -5.0) for k in (3, 4))

@@ -139,7 +139,9 @@ class BatchPosterior:
         """Return the terms R that D8 adds to the scores of n observations, (n,).
 
         Args:
+            g: island.
             first: position of the first observation, from the moment on.
+            n: number of observations.
         """
         if self.emission.scoring.sequential or self.filter.settings.one_noise:
             return np.zeros(n)
@@ -152,7 +154,9 @@ class BatchPosterior:
         influences the other islands only through the centre of the density of outliers.
 
         Args:
+            origin: where to start.
             y: (n, d) observations; NaN means missing.
+            x: n covariates.
 
         Returns:
             The moment after the observations.

@@ -68,6 +68,9 @@ def unpack_state(
 
     Args:
         state: a new object with the sizes of the packed one.
+        values: the scalars.
+        arrays: the arrays.
+        prefix: put before all names.
         schema: its fields, by default `FIELDS` of its class.
 
     Raises:

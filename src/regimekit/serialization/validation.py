@@ -253,6 +253,8 @@ def affordable(argument: str, elements: float, most: float = 2.0**27) -> None:
 
     Args:
         argument: name for error messages.
+        elements: numbers needed.
+        most: largest valid number of them.
     """
     if elements > most:
         raise RegimekitError(

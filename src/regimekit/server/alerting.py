@@ -69,6 +69,8 @@ class StreamAlerts:
         """Return the alerts that rows open or resolve.
 
         Args:
+            start: number of the first row.
+            rows: the observations.
             received: time of arrival in seconds since 1970.
             run: outputs of the model.
         """

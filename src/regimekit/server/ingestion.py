@@ -80,6 +80,10 @@ class Ingestion:
         """Create the queues.
 
         Args:
+            pool: runs the models.
+            unit_of_work: stores the results.
+            limits: limits of pending observations.
+            metrics: counters to update.
             on_stored: called with the id of a stream after each commit.
         """
         self._pool, self._unit_of_work, self._limits = pool, unit_of_work, limits

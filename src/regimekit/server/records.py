@@ -215,9 +215,12 @@ def stream_change(
     """Convert a run to the rows to store.
 
     Args:
+        stream: id of the stream.
         start: sequence number of the first observation.
+        batch: the observations.
         received: time of arrival in seconds since 1970.
         run: outputs of the model.
+        regime: regime before the first observation.
     """
     change = StreamChange(stream, start, start + len(batch), received)
     rows = zip(batch, output_rows(run), vector_rows(run), strict=True)

@@ -87,7 +87,9 @@ def signature(secret: str, moment: int, body: bytes) -> str:
     """Return the value of the Regimekit-Signature header.
 
     Args:
+        secret: secret of the webhook.
         moment: time of sending in seconds since 1970.
+        body: body of the message.
     """
     content = f"{moment}.".encode() + body
     digest = hmac.new(secret.encode(), content, hashlib.sha256).hexdigest()

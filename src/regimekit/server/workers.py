@@ -242,6 +242,8 @@ def run_worker(pipe: Connection, config: Config, memory_bytes: int) -> None:
     """Answer lists of calls until the pipe is closed (the main function of a worker process).
 
     Args:
+        pipe: connection to the service.
+        config: settings of the service.
         memory_bytes: largest memory of the process, or 0 for no limit.
     """
     if memory_bytes:

@@ -280,6 +280,8 @@ def open_search(backend: str, space: Space, seed: int) -> Search:
 
     Args:
         backend: a key of `BACKENDS`.
+        space: the search space.
+        seed: seed of its draws.
     """
     if backend not in BACKENDS:
         raise unknown("backend", backend, BACKENDS)
@@ -312,7 +314,11 @@ def explore(
     it first.
 
     Args:
+        task: model, data and objective.
+        search: optimiser.
         log: log of trials.
+        first: settings to try first.
+        budget: number of trials.
         jobs: number of trials run in parallel.
     """
     used: set[str] = set()

@@ -171,8 +171,10 @@ def default_space(model_name: str, known: Mapping[str, Any], y: Any = (0.0,)) ->
         bocd            hazard 0.0001 .. 0.2, noise, prior_var, all in logs
 
     Args:
-        y: observations. Ranges of variances are multiplied by the variance of y, the upper
-            bound of `prior_var` by the mean square of y, each to the nearest power of ten.
+        model_name: name of the model.
+        known: settings of the model.
+        y: observations. Ranges of variances are multiplied by the variance of y, the upper bound
+            of `prior_var` by the mean square of y, each to the nearest power of ten.
 
     Example:
         >>> import regimekit as rk

@@ -105,11 +105,7 @@ class Observation:
         self.lower = np.zeros((dim, dim))
 
     def set_design(self, design):
-        """Copy the features.
-
-        Args:
-            design: (r, m).
-        """
+        """Copy the features, (r, m)."""
         changed: cython.bint = False
         for j in range(self.design.shape[0]):
             for a in range(self.design.shape[1]):
@@ -120,11 +116,7 @@ class Observation:
             self.number += 1
 
     def set_value(self, y):
-        """Copy the observation and list its observed coordinates.
-
-        Args:
-            y: (d,); NaN means missing.
-        """
+        """Copy the observation (d,), NaN where missing, and list its observed coordinates."""
         n: cython.Py_ssize_t = 0
         for j in range(self.y.shape[0]):
             self.y[j] = y[j]
@@ -518,13 +510,7 @@ class PythonEmission(Emission):
 
 
 def padded(array, axis, length):
-    """Return a copy of an array with zeros appended along one axis.
-
-    Args:
-        array: the array.
-        axis: the axis.
-        length: its new length.
-    """
+    """Return a copy of an array with zeros appended along one axis."""
     shape = list(array.shape)
     shape[axis] = length
     longer = np.zeros(shape, array.dtype)

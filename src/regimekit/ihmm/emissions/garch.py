@@ -325,11 +325,7 @@ class Garch(Emission):
             self.smoother.points[j, 3] = log(self.variance[row, j])
 
     def write_points(self, points, row):
-        """Write the points of a row from coordinates x, limited so that a + b < 1.
-
-        Args:
-            points: (J, 4) coordinates.
-        """
+        """Write the points of a row from coordinates (J, 4), limited so that a + b < 1."""
         for j in range(self.size):
             level: cython.double = exp(
                 self.centre + limited(points[j, 0] - self.centre, MAX_LEVEL_SHIFT)

@@ -163,11 +163,7 @@ class Steps:
         return total
 
     def add_ahead(self, place, noise):
-        """Learn one scalar whose A' f is row 0 of `ahead`, and return the gain.
-
-        Args:
-            noise: its noise variance.
-        """
+        """Learn one scalar whose A' f is row 0 of `ahead`, and return the gain."""
         return self.add(place, self.ahead[place, 0], noise)
 
     def add(self, place, v, noise):
@@ -262,11 +258,7 @@ class RowCovariances:
         self.known[row] = 1
 
     def place(self, root, row, taken):
-        """Return where the covariance of a row is stored; a new one never replaces that at `taken`.
-
-        Args:
-            taken: place that must not be replaced, or -1.
-        """
+        """Return where a row's covariance is stored; a new one never replaces that at `taken`."""
         for k in range(N_COVARIANCES):
             if self.owner[k] == row:
                 return k

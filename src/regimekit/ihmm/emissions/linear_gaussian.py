@@ -176,11 +176,7 @@ class LinearGaussian(LinearEmission):
         return score
 
     def whiten(self, place, at_start):
-        """Write residuals and A' F' of the observed coordinates, whitened by R.
-
-        Args:
-            at_start: whether those of the row at the start of the batch (D4 off).
-        """
+        """Write residuals and A' F' whitened by R; of the row `at_start` if D4 is off."""
         n: cython.Py_ssize_t = self.observation.n_seen
         for j in range(n):
             at: cython.Py_ssize_t = self.observation.seen[j]
@@ -230,11 +226,7 @@ class LinearGaussian(LinearEmission):
         return min(sqrt(squared), MAX_LENGTH), log_det
 
     def learn_lines(self, place, noise):
-        """Learn the whitened coordinates one by one.
-
-        Args:
-            noise: variance of the whitened noise.
-        """
+        """Learn the whitened coordinates, of variance `noise`, one by one."""
         first: cython.Py_ssize_t = self.steps.taken[place]
         for j in range(self.observation.n_seen):
             self.moved[0] = 0.0

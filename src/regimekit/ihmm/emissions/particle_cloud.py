@@ -57,11 +57,7 @@ class KernelSmoother:
         self.root = np.zeros((side, side))
 
     def resample(self, points, log_weight, redraws):
-        """Return the result of `redraw`, for callers in Python.
-
-        Args:
-            points: (n, side) points.
-        """
+        """Return `redraw` of points (n, side), for callers in Python."""
         np.asarray(self.points)[:] = points
         self.redraw(np.ascontiguousarray(log_weight, np.float64), redraws)
         return np.array(self.redrawn)
@@ -157,11 +153,7 @@ class KernelSmoother:
                     self.root[a, b] = 0.0
 
     def draw_systematically(self, offset):
-        """Write the points at the positions (i + offset) / n of the cumulative shares.
-
-        Args:
-            offset: number in [0, 1).
-        """
+        """Write the points at the shares (i + offset) / n, with `offset` in [0, 1)."""
         j: cython.Py_ssize_t = 0
         cumulative: cython.double = self.share[0]
         for i in range(self.size):
@@ -172,12 +164,7 @@ class KernelSmoother:
 
 
 def effective_points(log_weight, power):
-    """Return the effective number of points under their weights raised to a power.
-
-    Args:
-        log_weight: (n,) log weights.
-        power: exponent.
-    """
+    """Return the effective number of points under their weights raised to a power."""
     top: cython.double = log_weight[0]
     for j in range(log_weight.shape[0]):
         top = max(top, log_weight[j])
@@ -191,11 +178,7 @@ def effective_points(log_weight, power):
 
 
 def quasi_normal(index, out_xi):
-    """Write an entry of a sequence that fills the four-dimensional normal (Box and Muller).
-
-    Args:
-        out_xi: (4,) output.
-    """
+    """Write an entry (4,) of a sequence that fills the four-dimensional normal (Box and Muller)."""
     u: cython.double = (0.5 + (index + 1) * STRIDE_1) % 1.0
     v: cython.double = (0.5 + (index + 1) * STRIDE_2) % 1.0
     radius: cython.double = sqrt(-2.0 * log(max(u, 1e-300)))

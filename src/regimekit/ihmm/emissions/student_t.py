@@ -216,11 +216,7 @@ class StudentT(LinearEmission):
         self.write_spread(self.factor, row, scale, self.predictive.start_spread, place)
 
     def write_spread(self, factor, at, scale, out, place):
-        """Write scale factor factor' to out[place].
-
-        Args:
-            out: (P, d, d).
-        """
+        """Write scale factor factor' to out[place], (d, d)."""
         for i in range(self.dim):
             for j in range(i + 1):
                 total: cython.double = 0.0
@@ -351,11 +347,7 @@ class StudentT(LinearEmission):
             self.rank_one(place, self.column)
 
     def rank_one(self, place, x):
-        """Replace the factor by that of factor factor' + x x', by rotations.
-
-        Args:
-            x: (d,); it is overwritten.
-        """
+        """Make the factor that of factor factor' + x x', by rotations; overwrite x (d,)."""
         for j in range(self.dim):
             length: cython.double = hypot(self.work_factor[place, j, j], x[j])
             cosine: cython.double = self.work_factor[place, j, j] / length

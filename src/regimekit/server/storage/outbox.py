@@ -37,7 +37,9 @@ def add_webhook(
     """Create a webhook; return its id and the secret that signs its messages.
 
     Args:
+        connection: a write transaction.
         prefix: beginning of the keys of the streams to report.
+        url: address of the receiver.
         kinds: kinds of events and alert messages to send; empty for the usual ones.
         message_format: one of `alerts.messages.FORMATS`.
         severity: lowest severity of the alerts to send.
@@ -190,6 +192,9 @@ def record_attempt(
     """Store the result of a delivery attempt.
 
     Args:
+        connection: a write transaction.
+        delivery: id of the message.
+        attempts: number of attempts so far.
         due: time of the next attempt in seconds since 1970, or None for no further attempt.
         error: why the attempt failed, or None if the message was delivered.
     """

@@ -151,6 +151,8 @@ def list_events(
     """Return events in the order of detection.
 
     Args:
+        connection: a transaction.
+        stream: id of the stream.
         since: sequence number of the first observation at which they were detected.
         kind: only this kind; with a leading minus, every other kind; None for all.
         limit: largest number of events to return.

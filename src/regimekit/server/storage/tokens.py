@@ -59,6 +59,8 @@ def add(connection: Connection, name: str, scopes: list[tuple[str, str]], rate: 
     """Create a token.
 
     Args:
+        connection: a write transaction.
+        name: a unique name.
         scopes: pairs (permission, prefix).
         rate: requests per second; 0 means no limit.
 
