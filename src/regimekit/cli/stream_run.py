@@ -46,7 +46,7 @@ REMEDIES = Cures(
     "pass --model auto",
 )
 REPORT_HORIZON = 24  # steps that a report forecasts if --horizon is not given
-_MIN_CODES = 3  # equal outliers after which their value is taken for a code
+_MIN_CODES = 2  # equal observations after which their value may be a code
 BLOCK_ROWS = 512  # observations per block; Ctrl-C waits for the end of a block
 
 
@@ -270,13 +270,18 @@ class StreamRun:
         """Return a sentence for each value that looks like a code for "not measured"."""
         if not self.observations:
             return []
-        run = self.recent.run()
-        values, counts = np.unique(run.y[run.outlier], return_counts=True)
+        y = self.recent.run().y
+        values, counts = np.unique(y[np.isfinite(y)], return_counts=True)
+        nines = np.array([set(f"{abs(value):g}") == {"9"} for value in values], dtype=bool)
+        others = values[~nines]
+        if not others.size:
+            return []
+        low, high = 2 * others[0] - others[-1], 2 * others[-1] - others[0]
         return [
-            f"{n} outliers are equal to {value:g}. If it means that nothing was measured, pass "
-            f"--missing {value:g}."
-            for value, n in zip(values, counts, strict=True)
-            if n >= _MIN_CODES and set(f"{abs(value):g}") == {"9"}
+            f"{n} observations are equal to {value:g}, far from all others. If this means that "
+            f"nothing was measured, pass --missing {value:g}."
+            for value, n in zip(values[nines], counts[nines], strict=True)
+            if n >= _MIN_CODES and not low <= value <= high
         ]
 
     def _summary(self, notes: list[str]) -> dict[str, Any]:
@@ -482,7 +487,8 @@ def print_summary(summary: dict[str, Any], console: Console) -> None:
     counts = ", ".join(
         count(summary[f"{what}s"], what) for what in ("observation", "regime", "change", "outlier")
     )
-    console.info(f"{counts}, {summary['ms_per_observation']:.2g} ms per observation")
+    cost = format_number(float(f"{summary['ms_per_observation']:.2g}"))
+    console.info(f"{counts}, {cost} ms per observation")
     console.info(f"results in {summary['out']}: {', '.join(summary['files'])}")
 
 

@@ -125,6 +125,9 @@ def _parse_number(cell: Any, decimal: str, unit: str) -> float:
         return float(cell)
     # Spreadsheets write the Unicode minus sign.
     text = cell.strip().replace("\u2212", "-")
+    # Accountants write negative numbers in parentheses.
+    if text[:1] == "(" and text[-1:] == ")" and text[1:2] not in "+-":
+        text = f"-{text[1:-1]}"
     if unit and (split := split_unit(text)) and split[1] in (unit, ""):
         text = split[0]
     if decimal == "," and ("," in text or _POINT_GROUPS.fullmatch(text)):
@@ -159,8 +162,8 @@ def detect_decimal_sign(cells: Iterable[Any], separator: str) -> str:
     Returns:
         "." or ",".
     """
-    texts = [c.strip() for c in cells if isinstance(c, str) and "," in c]
-    commas = [t for t in texts if _DECIMAL_COMMA.fullmatch(t)]
+    splits = [split_unit(c) for c in cells if isinstance(c, str) and "," in c]
+    commas = [split[0] for split in splits if split and _DECIMAL_COMMA.fullmatch(split[0])]
     if not commas or (separator == "," and all(_COMMA_GROUPS.fullmatch(t) for t in commas)):
         return "."
     return ","

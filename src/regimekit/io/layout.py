@@ -274,6 +274,8 @@ def _detect_target(
         if name not in choice.columns
         and is_numeric(column, decimal, units.get(name, ""), choice.missing)
     ]
+    if len(free) > 1 and are_row_numbers(table, free[0]):
+        del free[0]
     usual = [name for name in free if name.lower() in _TARGET_NAMES]
     if len(free) == 1 or len(usual) == 1:
         return (usual or free)[0]
@@ -296,6 +298,16 @@ def is_numeric(
     given = [cell for cell in column if not cells.is_missing(cell)]
     numeric = sum(cells.is_number(cell, decimal, unit, missing) for cell in given)
     return numeric > _NUMERIC_SHARE * len(given)
+
+
+def are_row_numbers(table: dict[str, list[Any]], name: str) -> bool:
+    """Return whether a column is the first one of its table and counts the rows from 0 or 1."""
+    column = table[name]
+    if name != next(iter(table)) or not all(cells.is_number(cell) for cell in column[:2]):
+        return False
+    first = cells.parse_number(column[0])
+    numbers = range(int(first), int(first) + len(column)) if first in (0, 1) else ()
+    return [str(cell).strip() for cell in column] == [str(n) for n in numbers]
 
 
 def _is_counter(name: str, column: list[Any]) -> bool:

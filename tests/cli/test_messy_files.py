@@ -1,0 +1,95 @@
+"""Files that instruments, spreadsheets and accountants write."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cli_helpers import FAST, Regimekit, hourly, rows_of
+
+
+@pytest.mark.parametrize("title", ["Station 12, River X\nexported 2024-05-01\n\n", "Report\n;;\n"])
+def test_lines_above_the_header_are_skipped(
+    title: str, regimekit: Regimekit, tmp_path: Path
+) -> None:
+    (tmp_path / "a.csv").write_text(title + "time,flow\n" + "".join(hourly(range(9))))
+    said = regimekit("run", "a.csv", *FAST)
+    assert said.code == 0, said.err
+    lines = title.count("\n")
+    assert f"a.csv: skipped {lines} lines before the header." in said.out
+    assert "target:   flow" in said.out and "hourly" in said.out
+    (tmp_path / "a.csv").write_text(title + "time,flow\n" + "".join(hourly(range(9))) + "x,1\n")
+    assert f"(line {lines + 11})" in regimekit("run", "a.csv", *FAST).err
+
+
+def test_a_row_of_units_is_skipped(regimekit: Regimekit, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("time,flow\n[UTC],[m3/s]\n" + "".join(hourly(range(9))))
+    said = regimekit("run", "a.csv", *FAST)
+    assert said.code == 0, said.err
+    assert "a.csv: skipped the row below the header, [UTC], [m3/s]." in said.out
+    assert [float(row["y"]) for row in rows_of(tmp_path / "out/run.csv")] == list(range(9))
+
+
+def test_a_first_row_that_is_no_unit_is_not_skipped(regimekit: Regimekit, tmp_path: Path) -> None:
+    rows = "".join(hourly(range(9)))
+    (tmp_path / "a.csv").write_text("time,flow\n2023-12-31 23:00:00,broken\n" + rows)
+    assert "'broken' is not a number" in regimekit("run", "a.csv", *FAST).err
+
+
+@pytest.mark.parametrize(
+    "header, clock",
+    [("Date,Time", "{:02d}:00"), ("date,hour", "{}"), ("Date,Time", "{:02d}:00:00")],
+)
+def test_date_and_clock_in_two_columns(
+    header: str, clock: str, regimekit: Regimekit, tmp_path: Path
+) -> None:
+    rows = [f"{1 + h // 24}/15/2024,{clock.format(h % 24)},{h}\n" for h in range(24)]
+    (tmp_path / "a.csv").write_text(f"{header},flow\n" + "".join(rows))
+    said = regimekit("run", "a.csv", *FAST)
+    assert said.code == 0, said.err
+    assert f"The columns {header.replace(',', ', ')} form the time." in said.out
+    assert "hourly" in said.out
+    assert rows_of(tmp_path / "out/run.csv")[5]["time"] == "2024-01-15 05:00:00"
+
+
+def test_row_numbers_are_no_target(regimekit: Regimekit, tmp_path: Path) -> None:
+    rows = [f"{n},{line}" for n, line in enumerate(hourly([5, 3, 4, 5, 3, 4, 6]))]
+    (tmp_path / "a.csv").write_text(",time,flow\n" + "".join(rows))
+    said = regimekit("run", "a.csv", *FAST)
+    assert "target:   flow" in said.out, said.err
+
+
+def test_windows_1252(regimekit: Regimekit, tmp_path: Path) -> None:
+    rows = "".join(f"0{day}.01.2024;{day},5 €\n" for day in range(1, 9))
+    (tmp_path / "a.csv").write_text(f"Datum;Umsatz – netto\n{rows}", encoding="cp1252")
+    said = regimekit("run", "a.csv", *FAST)
+    assert said.code == 0, said.err
+    assert "in Windows-1252" in said.out
+    assert "target:   Umsatz – netto" in said.out and "the unit '€'" in said.out
+
+
+def test_negative_numbers_in_parentheses(regimekit: Regimekit, tmp_path: Path) -> None:
+    rows = [f"2024-0{m},{cell}\n" for m, cell in enumerate(('"1,200"', "(291)", '"(1,250.5)"'), 1)]
+    (tmp_path / "a.csv").write_text("month,profit\n" + "".join(rows))
+    said = regimekit("run", "a.csv", *FAST)
+    assert said.code == 0, said.err
+    values = [float(row["y"]) for row in rows_of(tmp_path / "out/run.csv")]
+    assert values == [1200, -291, -1250.5]
+
+
+def test_a_code_at_the_start_is_named_though_it_is_no_outlier(
+    regimekit: Regimekit, tmp_path: Path
+) -> None:
+    values = [*np.random.default_rng(0).normal(size=4), -9999, -9999, *range(30)]
+    (tmp_path / "a.csv").write_text("time,flow\n" + "".join(hourly(values)))
+    assert "pass --missing -9999" in regimekit("run", "a.csv").out
+    ordinary = [float(v) for v in np.arange(9960, 10040)] + [9999.0, 9999.0]
+    (tmp_path / "b.csv").write_text("time,flow\n" + "".join(hourly(ordinary)))
+    assert "--missing" not in regimekit("run", "b.csv", "--out", "b").out
+
+
+def test_one_row_is_counted_as_one(regimekit: Regimekit, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("time,y\n2024-01-01,3.5\n")
+    said = regimekit("run", "a.csv")
+    assert "1 row read" in said.out and "e+" not in said.out
