@@ -38,8 +38,7 @@ def test_a_first_row_that_is_no_unit_is_not_skipped(regimekit: Regimekit, tmp_pa
 
 
 @pytest.mark.parametrize(
-    "header, clock",
-    [("Date,Time", "{:02d}:00"), ("date,hour", "{}"), ("Date,Time", "{:02d}:00:00")],
+    "header, clock", [("Date,Time", "{:02}:00"), ("date,hour", "{}"), ("Date,Time", "{:02}:00:00")]
 )
 def test_date_and_clock_in_two_columns(
     header: str, clock: str, regimekit: Regimekit, tmp_path: Path
@@ -62,11 +61,12 @@ def test_row_numbers_are_no_target(regimekit: Regimekit, tmp_path: Path) -> None
 
 def test_windows_1252(regimekit: Regimekit, tmp_path: Path) -> None:
     rows = "".join(f"0{day}.01.2024;{day},5 €\n" for day in range(1, 9))
-    (tmp_path / "a.csv").write_text(f"Datum;Umsatz – netto\n{rows}", encoding="cp1252")
+    dash = "\N{EN DASH}"
+    (tmp_path / "a.csv").write_text(f"Datum;Umsatz {dash} netto\n{rows}", encoding="cp1252")
     said = regimekit("run", "a.csv", *FAST)
     assert said.code == 0, said.err
     assert "in Windows-1252" in said.out
-    assert "target:   Umsatz – netto" in said.out and "the unit '€'" in said.out
+    assert f"target:   Umsatz {dash} netto" in said.out and "the unit '€'" in said.out
 
 
 def test_negative_numbers_in_parentheses(regimekit: Regimekit, tmp_path: Path) -> None:

@@ -370,9 +370,11 @@ def _find_header(path: Path, options: dict[str, Any]) -> dict[str, Any]:
     best, place = len(first) // 2, {}
     for separator in ",;\t|":
         widths = [len(row) for row in csv.reader(first, delimiter=separator)]
-        same = list(itertools.takewhile(lambda width: width == widths[-1] > 1, reversed(widths)))
-        if best < len(same) < len(first) == len(widths):
-            best, place = len(same), {"delim": separator, "skip": len(first) - len(same)}
+        others = (line for line, width in enumerate(widths, 1) if width != widths[-1])
+        above = max(others, default=0)
+        # A cell with a line end would make rows and lines differ.
+        if widths[-1] > 1 and len(widths) == len(first) and best < len(first) - above < len(first):
+            best, place = len(first) - above, {"delim": separator, "skip": above}
     return place
 
 

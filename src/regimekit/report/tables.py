@@ -67,7 +67,7 @@ def plain_scores(run: Run, y: Array) -> tuple[dict[str, float], int]:
 
 def score_table(scores: Mapping[str, Any], model: str) -> dict[str, Any]:
     """Arrange scores as a table of forecasters by metrics, with the best of each column marked."""
-    grid = _grid(scores, model)
+    grid = score_grid(scores, model)
     used = [metric for metric in METRICS if any(metric in row for row in grid.values())]
     best = {metric: _best(metric, grid) for metric in used}
     rows = [
@@ -80,7 +80,7 @@ def score_table(scores: Mapping[str, Any], model: str) -> dict[str, Any]:
 
 def better_reference(scores: Mapping[str, Any], model: str) -> str:
     """Return a sentence if a reference forecaster has a lower error than the model, else ""."""
-    grid = _grid(scores, model)
+    grid = score_grid(scores, model)
     ours = grid.pop(model, {})
     for metric in ("rmse", "mae"):
         rivals = {name: row[metric] for name, row in grid.items() if metric in row}
@@ -93,8 +93,8 @@ def better_reference(scores: Mapping[str, Any], model: str) -> str:
     return ""
 
 
-def _grid(scores: Mapping[str, Any], model: str) -> dict[str, dict[str, float]]:
-    """Scores by forecaster and metric, from names such as `rmse_last_value` or nested mappings."""
+def score_grid(scores: Mapping[str, Any], model: str) -> dict[str, dict[str, float]]:
+    """Return scores by forecaster and metric, from names such as `rmse_last_value` or nested."""
     if scores and all(isinstance(part, Mapping) for part in scores.values()):
         return {str(n).replace("_", " "): dict(part) for n, part in scores.items()}
     grid: dict[str, dict[str, float]] = {model: {}}
@@ -144,7 +144,9 @@ def changes(run: Run, labels: list[str]) -> dict[str, Any]:
                     "id": event.regime,
                 }
             )
-    return {"rows": rows, "n": len(reported), "left_out": len(reported) - len(rows)}
+    n = len(reported)
+    kept = len(run.changepoints)
+    return {"rows": rows, "n": n, "kept": kept, "left_out": n - len(rows)}
 
 
 def largest_outliers(run: Run, labels: list[str]) -> list[dict[str, Any]]:
