@@ -145,16 +145,7 @@ def follow_stream(
     idle: float | None,
     console: Console,
 ) -> None:
-    """Follow a file or standard input until it ends, is idle for too long, or Ctrl-C.
-
-    Args:
-        options: table, columns and model.
-        out: result folder; None to print the lines.
-        checkpoint_every: observations between two checkpoints.
-        resume: whether to continue after the last checkpoint in `out`.
-        idle: seconds without a row after which to stop; None for no limit.
-        console: output.
-    """
+    """Follow a file or standard input until it ends, is idle for too long, or Ctrl-C."""
     whole("--snapshot-every", checkpoint_every)
     _check(options, out, resume)
     with Interrupt() as interrupt:

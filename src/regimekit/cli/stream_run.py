@@ -361,12 +361,6 @@ def run_file(
 ) -> tuple[StreamRun, dict[str, Any]]:
     """Run one series from the first row of its table to the last.
 
-    Args:
-        options: table, columns and model.
-        out: result folder.
-        file_format: "csv" or "parquet", of the rows.
-        console: output.
-
     Returns:
         The run and its summary.
     """
@@ -382,14 +376,7 @@ def run_file(
 
 
 def resume_run(out: Path, file: str | None, sql: str | None, console: Console) -> None:
-    """Continue an earlier run with the rows that it has not processed.
-
-    Args:
-        out: folder of the run.
-        file: table with more rows; None for the table of the run.
-        sql: SQL query of the table; the stored query is never executed.
-        console: output.
-    """
+    """Continue an earlier run with the rows that it has not processed."""
     run, chunks, file_format = _restore(out, file, sql)
     before = run.observations
     options = run.pipeline.options
