@@ -248,23 +248,10 @@ class StreamRun:
             found += self.warnings
             if not self.scores.table():
                 found.append("Too few rows to score the forecasts.")
-        found += self._unused_seasons() + self._missing_codes()
+        found += self._missing_codes()
         if self.interrupted:
             found.append(f"Interrupted after {self.reader.rows} rows; their results are written.")
         return found
-
-    def _unused_seasons(self) -> list[str]:
-        """Return a sentence for each season of --season that the model did not adopt."""
-        adopted = getattr(self.model, "found_seasons", None)
-        if adopted is None or "features" in self.pipeline.options.settings:
-            return []
-        given = [int(season) for season in self.pipeline.options.seasons]
-        return [
-            f"--season {season} was not used: the rows show no season of that length, or fewer "
-            "than two of them."
-            for season in given
-            if season not in adopted
-        ]
 
     def _missing_codes(self) -> list[str]:
         """Return a sentence for each value that looks like a code for "not measured"."""
