@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import numpy as np
+import openpyxl
 import pytest
 from cli_helpers import FAST, Regimekit, hourly, rows_of
 
@@ -93,3 +96,63 @@ def test_one_row_is_counted_as_one(regimekit: Regimekit, tmp_path: Path) -> None
     (tmp_path / "a.csv").write_text("time,y\n2024-01-01,3.5\n")
     said = regimekit("run", "a.csv")
     assert "1 row read" in said.out and "e+" not in said.out
+
+
+def days(form: str, cell: str) -> str:
+    first = datetime(2024, 1, 1)
+    return "".join(f"{first + timedelta(days=d):{form}}{cell.format(d)}\n" for d in range(20))
+
+
+READABLE = {
+    "years of two digits": "date,y\n" + days("%m/%d/%y", ",{}"),
+    "years of two digits, German": "date;y\n" + days("%d.%m.%y", ";{},5"),
+    "named zone": "date,y\n" + days("%Y-%m-%d %H:%M:%S UTC", ",{}"),
+    "weekday": "date,y\n" + days('"%a, %d %b %Y"', ",{}"),
+    "spaces between thousands": "date\ty\n" + days("%d/%m/%Y", "\t{} 500.5"),
+    "narrow spaces, decimal comma": "date;y\n" + days("%d/%m/%Y", ";{}\u202f500,5"),
+    "apostrophes between thousands": "date;y\n" + days("%d.%m.%Y", ";{}'500.5"),
+    "words for missing": "date,y\n" + days("%Y-%m-%d", ",{}") + "2024-01-21,#N/A\n2024-01-22,--\n",
+    "line with the separator": "sep=;\ndate;y\n" + days("%Y-%m-%d", ";{}"),
+    "title with separators": "Sales report,\n,\ndate,y\n" + days("%Y-%m-%d", ",{}"),
+    "aligned columns": "date        y\n" + days("%Y-%m-%d", "  {:5.2f}"),
+}
+
+
+@pytest.mark.parametrize("kind", READABLE)
+def test_usual_notations_are_read(kind: str, regimekit: Regimekit, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(READABLE[kind], encoding="utf-8")
+    said = regimekit("run", "a.csv", *FAST)
+    assert said.code == 0, said.err
+    assert "target:   y" in said.out and "daily" in said.out
+    rows = rows_of(tmp_path / "out/run.csv")
+    assert rows[19]["time"].startswith("2024-01-20 00:00:00") and 19 <= float(rows[19]["y"]) < 2e4
+    assert all(row["y"] == "" for row in rows[20:])
+
+
+def test_a_sheet_with_a_title_and_a_clock(regimekit: Regimekit, tmp_path: Path) -> None:
+    book = openpyxl.Workbook()
+    book.active.append(["Sales report"])
+    book.active.append(["Date", "Clock", "Amount"])
+    for hour in range(30):
+        moment = datetime(2024, 1, 1) + timedelta(hours=hour)
+        book.active.append([moment.date(), moment.time(), 10 + hour % 3])
+    book.save(tmp_path / "a.xlsx")
+    said = regimekit("run", "a.xlsx", *FAST)
+    assert said.code == 0, said.err
+    assert "target:   Amount" in said.out and "hourly" in said.out
+
+
+@pytest.mark.parametrize(
+    "name, content",
+    [
+        ("a.json", json.dumps({"data": [{"t": n, "v": n} for n in range(400)]})),
+        (
+            "a.csv",
+            ",".join(f"c{n}" for n in range(300)) + "\n" + 5 * (",".join(["1"] * 300) + "\n"),
+        ),
+    ],
+)
+def test_errors_are_short(name: str, content: str, regimekit: Regimekit, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(content)
+    said = regimekit("run", name, *FAST)
+    assert said.code == 2 and len(said.err) < 400

@@ -337,8 +337,11 @@ def _open_csv(path: Path, name: str, options: dict[str, Any]) -> Source:
                 return _open_recoded(path, name, "cp1252", "Windows-1252")
         if len(found["Columns"]) == 1:
             _check_cell_counts(path, name, found["Columns"][0]["name"], options)
-            if place := _find_header(path, options):
-                found = _sniff(path, options | place)
+        separators = found["Delimiter"] if len(found["Columns"]) > 1 else ",;\t|"
+        if place := _find_header(path, options, separators):
+            found = _sniff(path, options | place)
+    if len(found["Columns"]) == 1 and (aligned := _open_aligned(path, name, options)):
+        return aligned
     separator, header, skipped = found["Delimiter"], found["HasHeader"], found["SkipRows"]
     options |= {"delim": separator, "header": header, "skip": skipped, "all_varchar": True}
     options |= {"buffer_size": _CSV_BUFFER}
@@ -347,7 +350,8 @@ def _open_csv(path: Path, name: str, options: dict[str, Any]) -> Source:
     source = _describe(name, f"read_csv({quote_path(path)}{_arguments(options)})")
     source.notes.append(_describe_csv(source, options))
     if skipped:
-        source.notes.append(f"{name}: skipped {skipped} lines before the header.")
+        lines = "1 line" if skipped == 1 else f"{skipped} lines"
+        source.notes.append(f"{name}: skipped {lines} before the header.")
     source.separator, source.csv_options = separator, options
     source.first_line = 1 + int(header) + int(skipped)
     return _without_units(source, path) if header else source
@@ -359,23 +363,42 @@ def _text_lines(path: Path, options: dict[str, Any]) -> Any:
     return (gzip.open if "compression" in options else open)(path, **text)
 
 
-def _find_header(path: Path, options: dict[str, Any]) -> dict[str, Any]:
+def _find_header(path: Path, options: dict[str, Any], separators: str) -> dict[str, Any]:
     """Return separator and position of a table that begins below other lines; {} if none does.
 
-    Instruments write such lines with their name and settings. The table is the end of the first
-    lines in which each has the same number of cells.
+    Instruments write such lines with their name and settings, spreadsheets with a title. The table
+    is the end of the first lines in which each has the same number of cells; its first line has
+    more than one name, and no number.
     """
     with _text_lines(path, options) as lines:
         first = [line.rstrip("\r\n") for line in itertools.islice(lines, _HEADER_LINES)]
     best, place = len(first) // 2, {}
-    for separator in ",;\t|":
-        widths = [len(row) for row in csv.reader(first, delimiter=separator)]
-        others = (line for line, width in enumerate(widths, 1) if width != widths[-1])
-        above = max(others, default=0)
+    for separator in separators:
+        rows = list(csv.reader(first, delimiter=separator))
+        above = max((n for n, row in enumerate(rows, 1) if len(row) != len(rows[-1])), default=0)
+        while above < len(rows) and sum(cell.strip() != "" for cell in rows[above]) < 2:
+            above += 1
         # A cell with a line end would make rows and lines differ.
-        if widths[-1] > 1 and len(widths) == len(first) and best < len(first) - above < len(first):
+        found = len(rows) == len(first) and best < len(first) - above
+        if found and not any(cell.strip() and cells.is_number(cell) for cell in rows[above]):
             best, place = len(first) - above, {"delim": separator, "skip": above}
-    return place
+    return place if place.get("skip") else {}
+
+
+def _open_aligned(path: Path, name: str, options: dict[str, Any]) -> Source | None:
+    """Copy a table whose columns are separated by any number of spaces; None if it has one."""
+    with _text_lines(path, options) as lines:
+        first = [line.split() for line in itertools.islice(lines, _HEADER_LINES) if line.strip()]
+        if len({len(row) for row in first}) != 1 or len(first[0]) < 2:
+            return None
+        lines.seek(0)
+        scratch = TemporaryFolder()
+        copy = scratch.path / "table.csv"
+        with copy.open("w", encoding="utf-8", newline="") as target:
+            csv.writer(target).writerows(line.split() for line in lines)
+    found = _open_csv(copy, name, {})
+    found.notes[0], found.scratch = f"{name} has columns separated by spaces.", scratch
+    return found
 
 
 def _without_units(source: Source, path: Path) -> Source:

@@ -9,7 +9,7 @@ from typing import Any
 
 from regimekit.core.exceptions import RegimekitError
 from regimekit.io import cell_parsing as cells
-from regimekit.io.layout import ColumnChoice, Layout, are_row_numbers, is_numeric
+from regimekit.io.layout import ColumnChoice, Layout, are_row_numbers, is_numeric, shortened
 from regimekit.io.reader import Source, quote_name, quote_text
 from regimekit.preprocessing.time_column import format_time
 from regimekit.preprocessing.time_index import instant
@@ -17,9 +17,8 @@ from regimekit.preprocessing.time_index import instant
 SERIES, VALUE = "series", "value"  # columns of a wide table after it was made long
 _MAX_REPEATS = 0.2  # share of rows that may repeat the time of another row
 _MAX_KEYS = 0.5  # different values of a key per row, at most
-_LISTED = 5  # series that a note names
 _DATE_COLUMNS = ("year", "month", "day", "hour")
-_DATE_AND_CLOCK = (("date", "day", "datum"), ("time", "hour", "zeit", "uhrzeit"))
+_DATE_AND_CLOCK = (("date", "day", "datum"), ("time", "hour", "clock", "zeit", "uhrzeit"))
 
 
 def join_date_columns(source: Source, choice: ColumnChoice) -> tuple[Source, ColumnChoice]:
@@ -108,10 +107,8 @@ def make_long(source: Source, choice: ColumnChoice, decimal: str) -> tuple[Sourc
     ]
     relation = f"({' UNION ALL '.join(parts)})"
     names = ((time,) if time else ()) + (SERIES, VALUE)
-    listed = ", ".join(series[:_LISTED])
-    if len(series) > _LISTED:
-        listed += f", .. ({len(series) - _LISTED} more)"
-    notes = [*source.notes, f"Each of the {len(series)} columns {listed} is a series."]
+    note = f"Each of the {len(series)} columns {shortened(series)} is a series."
+    notes = [*source.notes, note]
     long = replace(source, relation=relation, names=names, notes=notes)
     return long, choice._replace(target=VALUE, by=SERIES, time=time or "none", columns=())
 
