@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import sys
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -139,6 +141,7 @@ def test_a_sheet_with_a_title_and_a_clock(regimekit: Regimekit, tmp_path: Path) 
     book.save(tmp_path / "a.xlsx")
     said = regimekit("run", "a.xlsx", *FAST)
     assert said.code == 0, said.err
+    assert "skipped 1 line before the header" in said.out
     assert "target:   Amount" in said.out and "hourly" in said.out
 
 
@@ -156,3 +159,29 @@ def test_errors_are_short(name: str, content: str, regimekit: Regimekit, tmp_pat
     (tmp_path / name).write_text(content)
     said = regimekit("run", name, *FAST)
     assert said.code == 2 and len(said.err) < 400
+
+
+def test_utf16_from_standard_input(
+    regimekit: Regimekit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = ("date\ty\n" + days("%Y-%m-%d", "\t{}")).encode("utf-16")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
+    said = regimekit("run", "-", *FAST)
+    assert said.code == 0, said.err
+    assert len(rows_of(tmp_path / "out/run.csv")) == 20
+
+
+@pytest.mark.parametrize(
+    "content, reason",
+    [
+        ("date,time,y\n" + days("%Y-%m-%d,%H:%M", ",{}"), "the columns date, time"),
+        ("time,sensor,y\n" + 9 * "2024-01-01,a,1\n2024-01-01,b,2\n", "several series"),
+        ("time;y €\n2024-01-01;1\n2024-01-02;2\n", "in UTF-8 or Latin-1"),
+    ],
+)
+def test_follow_refuses_what_it_would_misread(
+    content: str, reason: str, regimekit: Regimekit, tmp_path: Path
+) -> None:
+    (tmp_path / "a.csv").write_text(content, encoding="cp1252")
+    said = regimekit("run", "a.csv", "--follow", "--idle", "0.1", *FAST)
+    assert said.code == 2 and reason in said.err and not said.out

@@ -26,10 +26,12 @@ from regimekit.core.model import Model
 from regimekit.core.registry import REGISTRY, from_bytes, make
 from regimekit.io import Observation, ObservationReader, TimeColumn, detect_layout
 from regimekit.io.reader import STDIN
+from regimekit.io.reshaping import check_single_series, date_columns, join_date_columns
 from regimekit.io.tail import LineFormat, Tail, detect_line_format, first_lines
 from regimekit.serialization.snapshot import write_file
 
 LINES, CHECKPOINT = "follow.jsonl", "follow.checkpoint"
+_MIN_SAMPLE = 10  # rows from which several series can be told from repeated deliveries
 Lines = Iterator[tuple[bytes, int]]
 
 
@@ -238,7 +240,16 @@ def _start(
     if not first:
         raise RegimekitError(f"{name} has no rows.")
     line_format, source = detect_line_format([line for line, _ in first], name)
-    layout = detect_layout(source.names, source.sample(), options.choice, source.separator)
+    joined, choice = join_date_columns(source, options.choice)
+    if joined is not source:
+        raise RegimekitError(
+            f"--follow needs the time in one column; {name} has it in the columns "
+            f"{', '.join(date_columns(source.names))}. Pass --time none to use the rows in order."
+        )
+    sample = source.sample()
+    layout = detect_layout(source.names, sample, choice, source.separator)
+    if len(sample) >= _MIN_SAMPLE:
+        check_single_series(source.names, sample, layout)
     for line in (*source.notes, f"target: {layout.target}; time: {layout.time or 'none'}"):
         console.warn(line)
     model = make(options.model_name, **options.model_settings(layout.covariates))

@@ -292,7 +292,8 @@ def open_stream(stream: BinaryIO | io.RawIOBase, name: str) -> Source:
         shutil.copyfileobj(stream, target)
     with copy.open("rb") as content:
         source = _open_flat(copy, content.read(_HEAD_BYTES), name)
-    source.scratch = scratch
+    # A recoded copy has a folder of its own.
+    source.scratch = source.scratch or scratch
     return source
 
 
@@ -443,8 +444,8 @@ def _check_cell_counts(path: Path, name: str, header: str, options: dict[str, An
     if line:
         raise RegimekitError(
             f"{name} has {width} columns in its header {header!r}, but line {line} has "
-            "more or fewer cells. Correct the line; a cell that contains the separator needs "
-            "quotation marks."
+            "more or fewer cells. Correct or remove the line; a cell that contains the separator "
+            "needs quotation marks."
         )
 
 
@@ -552,7 +553,7 @@ def _open_workbook(path: Path, request: TableRequest) -> Source:
     if not copy.stat().st_size:
         raise RegimekitError(f"The sheet {sheet!r} of {path.name} is empty.")
     source = _open_csv(copy, path.name, {})
-    source.notes = [f"{path.name} is a spreadsheet; its sheet {sheet!r} is read."]
+    source.notes[0] = f"{path.name} is a spreadsheet; its sheet {sheet!r} is read."
     source.first_line, source.scratch = 0, scratch
     return source
 
