@@ -31,7 +31,7 @@ from regimekit.io.tail import LineFormat, Tail, detect_line_format, first_lines
 from regimekit.serialization.snapshot import write_file
 
 LINES, CHECKPOINT = "follow.jsonl", "follow.checkpoint"
-_MIN_SAMPLE = 10  # rows from which several series can be told from repeated deliveries
+_MIN_SAMPLE = 10  # rows that distinguish several series from repeated deliveries
 Lines = Iterator[tuple[bytes, int]]
 
 

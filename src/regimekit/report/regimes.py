@@ -88,10 +88,10 @@ def _differences(summary: str) -> str:
     """Return what a summary says besides values and visits, which the table has in hindsight.
 
     Example:
-        >>> _differences("only rows 3 to 9, typically 5.1 (4 to 6), half the spread of regime 0")
-        'half the spread of regime 0'
+        >>> _differences("only rows 3 to 9, typically 5.1 (4 to 6), the level of regime 0")
+        'the same level as regime 0'
     """
-    parts = summary.split(", ")
+    parts = summary.replace("the level of", "the same level as").split(", ")
     return ", ".join(p for p in parts if not p.startswith("only ") and "typically " not in p)
 
 
