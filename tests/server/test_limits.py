@@ -26,6 +26,7 @@ from waiting import PATIENCE, free_port, wait
 from regimekit.server.config import Config, Limits
 from regimekit.server.model_cache import ModelCache
 from regimekit.server.records import Observation, ObservationBatch
+from regimekit.server.request_parsing import BodyError, parse_body
 from regimekit.server.storage import streams
 from regimekit.server.storage.database import database, write_transaction
 from regimekit.server.workers import Worker
@@ -120,6 +121,30 @@ def test_a_client_that_leaves_is_no_error(server: Any) -> None:
 
     wait(lambda: 499 in statuses(), "the request in the log")
     assert max(statuses()) < 500 and "Traceback" not in server.log.read_text()[log:]
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "reason"),
+    [
+        ("application/json", b"[" + b"0," * 20_000 + b"0]", "at most 10000 rows"),
+        ("application/json", b"[" + b"0," * 4_000_000 + b"0]", "at most 1000000 values"),
+        ("application/json", b"[" + b"{}," * 20_000 + b"{}]", "at most 10000 rows"),
+        ("application/json", (b"[" * 150 + b"]" * 150 + b",") * 20_000, "at most 1000000 values"),
+        ("application/json", b'{"y":[' + b"0," * 100_000 + b"0]}", "at most 64 entries"),
+        ("application/json", b'{"y":0,"x":{%s}}', "at most 64 entries"),
+        ("application/json", b'[{"y":0,%s}]', "at most 64 entries"),
+        ("application/x-ndjson", b'{"y":0,"x":{%s}}', "at most 64 entries"),
+        ("text/csv", b"y\n" + b"1\n" * 20_000, "at most 10000 rows, got more than 10000"),
+        ("text/csv", b"a," * 100_000, "unique column names"),
+    ],
+)
+def test_bodies_with_many_values_cost_little(kind: str, body: bytes, reason: str) -> None:
+    """Limits of number apply before values are validated, since every error needs memory."""
+    if b"%s" in body:
+        body %= b",".join(b'"%d":""' % i for i in range(10_000))
+    with pytest.raises(BodyError, match=reason) as error:
+        parse_body(body, kind, Limits())
+    assert len(str(error.value)) < 500
 
 
 def test_half_open_connections_end(tmp_path: Path) -> None:
