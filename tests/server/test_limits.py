@@ -102,7 +102,22 @@ def test_two_hosts_are_refused(server: Any) -> None:
     assert b" 400 " in send_raw(server, head + b"Connection: close\r\n\r\n")[:20]
 
 
-@pytest.mark.parametrize("name", ["Via", "X-Forwarded-Proto", "X-Forwarded-For", "CF-Ray"])
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        *((name, 200) for name in ("localhost", "LOCALHOST:80", "127.0.0.1:8000", "[::1]:80")),
+        *((name, 401) for name in ("", "[", "[::1", "a b", "127.0.0.1.evil", "localhost, evil")),
+        *((name, 401) for name in ("evil@localhost", "localhost/x", "127.0.0.1#", "localhost:x")),
+    ],
+)
+def test_only_a_plain_local_host_is_local(server: Any, host: str, status: int) -> None:
+    head = f"GET /streams HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
+    assert b" %d " % status in send_raw(server, head.encode())[:20]
+
+
+@pytest.mark.parametrize(
+    "name", ["Via", "X-Forwarded-Proto", "X-Forwarded-For", "X-Forwarded-Ssl", "CF-Ray"]
+)
 def test_forwarded_requests_need_a_token(server: Any, name: str) -> None:
     assert server.client.get("/streams").status_code == 200
     assert server.client.get("/streams", headers={name: "1.1 proxy"}).status_code == 401
