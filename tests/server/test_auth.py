@@ -163,6 +163,17 @@ def test_tokens_are_long_and_different(tmp_path: Path) -> None:
         ("64:ff9b::a00:1", False),
         ("2002:7f00:1::", False),
         ("::", False),
+        ("192.0.0.192", False),
+        ("192.88.99.1", False),
+        ("168.63.129.16", False),
+        ("64:ff9b:1::808:808", False),
+        ("fec0::1", False),
+        ("4000::1", False),
+        ("5f00::1", False),
+        ("100:0:0:1::1", False),
+        ("3fff::1", False),
+        ("2001:470:1::5efe:7f00:1", False),
+        ("2001:470:1::200:5efe:c0a8:101", False),
     ],
 )
 def test_private_addresses_also_when_embedded(address: str, public: bool) -> None:
