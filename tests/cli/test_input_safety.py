@@ -76,6 +76,26 @@ def test_a_crafted_record_names_no_files_outside_its_folder(
     assert victim.read_text() == "mine"
 
 
+@pytest.mark.parametrize("name", ["models/a.regimekit", "reports/a.html"])
+def test_a_linked_folder_of_a_crafted_result_is_refused(
+    regimekit: Regimekit, tmp_path: Path, name: str
+) -> None:
+    (tmp_path / "p.csv").write_text("s,y\n" + "".join(f"{k},{i}\n" for k in "ab" for i in range(9)))
+    assert regimekit("run", "p.csv", *FEW, "--by", "s", "--out", "o").code == 0
+    other, folder = tmp_path / "other", tmp_path / "o" / Path(name).parent
+    folder.mkdir(exist_ok=True)
+    folder.rename(other)
+    mine = other / Path(name).name
+    mine.write_text("mine")
+    folder.symlink_to(other)
+    for command in (("run", "p.csv", *FEW, "--target", "y"), ("run", "p.csv", *FEW, "--by", "s")):
+        said = regimekit(*command, "--out", "o")
+        assert said.code == 2 and "a link to another folder" in said.err
+        assert mine.read_text() == "mine"
+    assert regimekit("report", "o").code == 2
+    assert mine.read_text() == "mine"
+
+
 def test_further_inputs_are_never_overwritten(regimekit: Regimekit, tmp_path: Path) -> None:
     write_table(tmp_path / "y.csv")
     assert regimekit("run", "y.csv", *FEW, "--out", "o").code == 0

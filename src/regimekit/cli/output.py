@@ -102,6 +102,7 @@ class ResultFolder:
         if folder.is_file():
             raise RegimekitError(f"--out {folder} is a file. Name a folder.")
         self.folder, self._kind = folder, kind
+        check_not_linked(folder)
         self._earlier = _listed_files(folder / kind.record)
         for target in (folder / name for name in (*kind.names, kind.record)):
             if target.exists():
@@ -212,6 +213,16 @@ def _listed_files(record: Path) -> set[Path]:
     return {
         Path(name) for name in names if any(p.fullmatch(name) for p in (own, page, _MODEL_FILE))
     }
+
+
+def check_not_linked(folder: Path) -> None:
+    """Raise an error if a result would be written or deleted in another folder."""
+    for name in (MODELS, REPORTS):
+        if (folder / name).is_symlink():
+            raise RegimekitError(
+                f"--out {folder} contains {name}, a link to another folder. Choose another folder, "
+                "or remove the link."
+            )
 
 
 def check_not_input(target: Path, inputs: Iterable[str | Path | None], named: bool = False) -> None:
