@@ -13,8 +13,8 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -162,36 +162,61 @@ def test_bodies_with_many_values_cost_little(kind: str, body: bytes, reason: str
     assert len(str(error.value)) < 500
 
 
-def test_half_open_connections_end(tmp_path: Path) -> None:
-    """Of many silent connections few are accepted, and those end."""
+@contextmanager
+def limited_service(folder: Path, limits: str) -> Iterator[Callable[[], socket.socket]]:
+    """Start a service with these limits; give a function that connects to it."""
     code = (
         "import sys, regimekit.server.app as app\n"
         "from regimekit.server.config import Config, Limits\n"
-        "limits = Limits(connections=20, header_seconds=6.0)\n"
-        f"app.run(Config(db='sqlite:///{tmp_path}/x.db', port=int(sys.argv[1]), workers=1, "
+        f"limits = Limits({limits})\n"
+        f"app.run(Config(db='sqlite:///{folder}/x.db', port=int(sys.argv[1]), workers=1, "
         "limits=limits))\n"
     )
     port = free_port()
-    script = tmp_path / "serve.py"
+    script = folder / "serve.py"
     script.write_text("if __name__ == '__main__':\n" + textwrap.indent(code, "    "))
     process = subprocess.Popen([sys.executable, script, str(port)], stderr=subprocess.DEVNULL)
     held: list[socket.socket] = []
 
-    def connection() -> socket.socket:
+    def connect() -> socket.socket:
         assert process.poll() is None
-        return socket.create_connection(("127.0.0.1", port), timeout=120)
+        held.append(socket.create_connection(("127.0.0.1", port), timeout=120))
+        return held[-1]
 
     try:
-        held.append(wait(connection, "the service", errors=OSError))
-        held += [connection() for _ in range(40)]
-        answers = [one.recv(200)[:12] for one in held]
-        assert answers.count(b"HTTP/1.1 503") >= 20 and b"HTTP/1.1 408" in answers
-        assert set(answers) == {b"HTTP/1.1 503", b"HTTP/1.1 408"}
+        wait(connect, "the service", errors=OSError)
+        yield connect
     finally:
         for one in held:
             one.close()
         process.terminate()
         process.wait(PATIENCE)
+
+
+def test_half_open_connections_end(tmp_path: Path) -> None:
+    """Of many silent connections few are accepted, and those end."""
+    with limited_service(tmp_path, "connections=20, header_seconds=6.0") as connect:
+        answers = [one.recv(200)[:12] for one in [connect() for _ in range(40)]]
+    assert answers.count(b"HTTP/1.1 503") >= 20 and b"HTTP/1.1 408" in answers
+    assert set(answers) == {b"HTTP/1.1 503", b"HTTP/1.1 408"}
+
+
+def test_connections_of_clients_that_do_not_read_end(tmp_path: Path) -> None:
+    request = b"GET /openapi.json HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+    with limited_service(tmp_path, "send_seconds=1.0") as connect:
+        connection = connect()
+        connection.settimeout(5.0)
+
+        def ended() -> bool:
+            try:
+                connection.sendall(request * 100)
+            except TimeoutError:
+                return False
+            except ConnectionError:
+                return True
+            return False
+
+        wait(ended, "the end of the connection", seconds=60.0)
 
 
 # One stream must not stop others.
