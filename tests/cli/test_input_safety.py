@@ -314,6 +314,24 @@ def test_a_fifo_without_a_writer_is_refused(
     assert regimekit("run", "/dev/zero", *FEW).code == 2
 
 
+def test_a_snapshot_is_no_pipe_and_no_device(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("pipe", "/dev/zero"):
+        words = [sys.executable, "-m", "regimekit.cli", "inspect", name]
+        done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 2 and "a device or a pipe" in done.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk_of_the_output_is_one_line(tmp_path: Path) -> None:
+    write_table(tmp_path / "y.csv")
+    with Path("/dev/full").open("w") as full:
+        words = command("run", "y.csv", *FEW, "--json")
+        done = subprocess.run(words, cwd=tmp_path, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 2 and "No space left" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_a_fifo_is_read_to_its_end(regimekit: Regimekit, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
 

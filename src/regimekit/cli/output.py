@@ -360,6 +360,8 @@ def read_saved_run(path: Path) -> SavedRun:
             raise RegimekitError(f"{path.parent} contains no {MODEL}; it is not a folder of a run.")
     elif not path.exists():
         raise RegimekitError(f"{path} does not exist.")
+    elif not path.is_file():
+        raise RegimekitError(f"{path} is a device or a pipe, not a file.")
     model = load(path)
     record = path.parent / RECORD
     has_record = path.name == MODEL and record.is_file()
