@@ -7,6 +7,7 @@ import hashlib
 import hmac
 import json
 import shutil
+import socket
 import ssl
 import subprocess
 import threading
@@ -19,7 +20,7 @@ from typing import Any
 import httpx
 import pytest
 from typer.testing import CliRunner
-from waiting import wait
+from waiting import PATIENCE, wait
 
 from regimekit import cli
 from regimekit import datasets as data
@@ -188,6 +189,27 @@ def test_a_name_of_a_private_address_is_rejected() -> None:
         # In a thread of its own: a browser may keep this one's event loop running.
         apart.submit(lambda: asyncio.run(resolve("localhost", 80, allow_private=False))).result()
     assert is_loopback("localhost") and is_loopback("[::1]") and not is_loopback("0.0.0.0")
+
+
+def test_slow_name_servers_delay_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    answered = threading.Event()
+
+    def slow(*_: Any, **__: Any) -> list[Any]:
+        assert answered.wait(PATIENCE)
+        return [(0, 0, 0, "", ("8.8.8.8", 443))]
+
+    async def other_work() -> int:
+        waiting = [asyncio.create_task(resolve("slow.example", 443, False)) for _ in range(100)]
+        await asyncio.sleep(0)
+        try:
+            return await asyncio.wait_for(asyncio.to_thread(lambda: 1), 30)
+        finally:
+            answered.set()
+            await asyncio.gather(*waiting)
+
+    monkeypatch.setattr(socket, "getaddrinfo", slow)
+    with ThreadPoolExecutor(1) as apart:
+        assert apart.submit(lambda: asyncio.run(other_work())).result() == 1
 
 
 class Receiver(BaseHTTPRequestHandler):

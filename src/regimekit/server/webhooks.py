@@ -19,7 +19,9 @@ import smtplib
 import socket
 import ssl
 import time
+from concurrent.futures import ThreadPoolExecutor
 from email.message import EmailMessage
+from functools import partial
 from typing import Any
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 
@@ -51,6 +53,8 @@ _INTERNAL = [
     for n in ("192.0.0.0/24", "192.88.99.0/24", "168.63.129.16/32", "3fff::/20")
 ]
 _ISATAP = (0x00005EFE, 0x02005EFE)  # before an IPv4 address in the last 32 bits
+# Threads of their own: name servers that do not answer must not delay anything else.
+_RESOLVERS = ThreadPoolExecutor(8, thread_name_prefix="resolve")
 _log = logging.getLogger("regimekit.server.webhooks")
 
 
@@ -81,7 +85,8 @@ async def resolve(host: str, port: int, allow_private: bool) -> str:
         OSError: if the host cannot be resolved.
     """
     loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    query = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
+    found = await loop.run_in_executor(_RESOLVERS, query)
     addresses = [str(info[4][0]) for info in found]
     if not allow_private:
         for address in addresses:
