@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import signal
 import sqlite3
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from waiting import PATIENCE, free_port, wait
+from postgres import postgres_server
+from waiting import wait
 
 from regimekit import RegimekitError
 from regimekit.alerts import Rule
@@ -27,36 +24,13 @@ SMALL = {"particles": 20, "noise": 0.16}
 Y = np.concatenate(
     [np.random.default_rng(0).normal(0, 0.4, 150), np.random.default_rng(1).normal(6, 0.4, 50)]
 )
-_POSTGRES = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
 
 
 @pytest.fixture(scope="module")
 def postgres() -> Iterator[str]:
-    if not _POSTGRES:
-        pytest.skip("Postgres is not installed (Debian: postgresql)")
-    pytest.importorskip("psycopg", reason="psycopg is not installed")
-    port = free_port()
-    owner = "postgres" if os.getuid() == 0 else None
-    folder, tools = Path(tempfile.mkdtemp(prefix="regimekit-sql-")), _POSTGRES[-1].parent
-    if owner:
-        shutil.chown(folder, owner)
-    quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    quiet |= {"user": owner, "cwd": "/"}
-    initdb = [tools / "initdb", "-D", folder / "data", "-A", "trust", "-U", "regimekit"]
-    subprocess.run(initdb, check=True, **quiet)
-    serve = [tools / "postgres", "-D", folder / "data", "-p", str(port), "-k", folder]
-    process = subprocess.Popen([*serve, "-c", "listen_addresses=127.0.0.1"], **quiet)
-    url = f"postgresql://regimekit@127.0.0.1:{port}/postgres"
-
-    def connected() -> bool:
-        with Database(url).transaction():
-            return True
-
-    wait(connected, "Postgres", errors=RegimekitError)
-    yield url
-    process.send_signal(signal.SIGINT)
-    process.wait(PATIENCE)
-    shutil.rmtree(folder, ignore_errors=True)
+    # Compared with ids of the first epoch, those of a later one would all count as old.
+    with postgres_server(epoch=1) as url:
+        yield url
 
 
 @pytest.fixture(params=["sqlite", "duckdb", "postgresql"])

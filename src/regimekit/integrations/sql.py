@@ -298,9 +298,11 @@ class TableFollower:
         if last is not None:
             condition, parameters = f"{key} > {self.database.placeholders(1)}", [last]
         if self.database.kind == "postgresql":
-            # A transaction in progress may still add rows with smaller keys.
-            oldest = "pg_snapshot_xmin(pg_current_snapshot())::text::bigint"
-            condition += f" AND xmin::text::bigint < {oldest}"
+            # A transaction in progress may still add rows with smaller keys, so skip the rows of
+            # transactions that began after the oldest one in progress. Ids wrap around; ages do
+            # not, but they are negative for some very old rows.
+            oldest = "xid(pg_snapshot_xmin(pg_current_snapshot()))"
+            condition += f" AND age(xmin) NOT BETWEEN 0 AND age({oldest})"
         query = f"SELECT {columns} FROM {quote(config.table)} WHERE {condition} ORDER BY {key}"
         return list(connection.execute(f"{query} LIMIT {_BATCH}", parameters).fetchall())
 
