@@ -186,6 +186,35 @@ def test_rows_of_a_transaction_in_progress_are_not_skipped(postgres: str) -> Non
     assert follower.run_once() == 2
 
 
+def test_a_series_without_new_rows_is_stale(db: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    create(db, "load6")
+    add(db, "load6", 0, Y[:20], "a", step=2)
+    add(db, "load6", 1, Y[:20], "b", step=2)
+    now = [1000.0]
+    monkeypatch.setattr("regimekit.integrations.sql.time.time", lambda: now[0])
+    chosen = config(db, "load6", by="sensor", rules=(Rule("silent", "stale", seconds=60.0),))
+    follower = TableFollower(chosen)
+    follower.run_once()
+    now[0] = 1050.0
+    add(db, "load6", 100, Y[20:21], "b")
+    follower.run_once()
+    follower.check_clock()
+    statement = "SELECT series, rule, resolution FROM load6_alerts"
+    assert query(db, statement) == []
+    now[0] = 1061.0
+    follower.check_clock()
+    assert query(db, statement) == [("a", "silent", None)]
+    # Another process does not take its start for a row.
+    now[0] = 1070.0
+    again = TableFollower(chosen)
+    again.check_clock()
+    assert query(db, statement) == [("a", "silent", None)]
+    add(db, "load6", 102, Y[20:22], "a", step=2)
+    again.run_once()
+    again.check_clock()
+    assert query(db, statement) == [("a", "silent", "rows arrive again")]
+
+
 @pytest.mark.parametrize(
     ("db_url", "message"), [("mysql://x", "--db"), ("sqlite:////no/such.db", "exist")]
 )

@@ -30,6 +30,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from regimekit.alerts import Alert, Rule
+from regimekit.alerts.rules import STALE
 from regimekit.core.exceptions import RegimekitError
 from regimekit.integrations._common import require
 from regimekit.integrations.monitor import Monitor, Output
@@ -189,6 +190,7 @@ class TableFollower:
         """
         self.config, self.database = config, Database(config.db)
         self._monitors: dict[str, Monitor] = {}
+        self._started = time.time()
         with self.database.transaction() as connection:
             self._check_columns(connection)
             self._create_tables(connection)
@@ -278,16 +280,21 @@ class TableFollower:
         Returns:
             The number of rows.
         """
+        with self._transaction() as connection:
+            rows = self._new_rows(connection)
+            if rows:
+                self._process(connection, rows)
+        return len(rows)
+
+    @contextmanager
+    def _transaction(self) -> Iterator[Any]:
         try:
             with self.database.transaction() as connection:
-                rows = self._new_rows(connection)
-                if rows:
-                    self._process(connection, rows)
+                yield connection
         except BaseException:
             # The models in memory may be ahead of the database.
             self._monitors.clear()
             raise
-        return len(rows)
 
     def _new_rows(self, connection: Any) -> list[Any]:
         config, key = self.config, quote(self.config.key)
@@ -329,6 +336,7 @@ class TableFollower:
         values = [_number(row[config.target], config.target) for row in rows]
         times = [None if config.time is None else seconds(row[config.time]) for row in rows]
         outputs, alerts, events = monitor.process(values, times)
+        monitor.arrived = time.time()
         forecasts = [
             (row[config.key], name, *_output_row(output))
             for row, output in zip(rows, outputs, strict=True)
@@ -336,15 +344,6 @@ class TableFollower:
         database.insert(connection, self._name("forecasts"), forecasts)
         occurred = [(name, e.time, e.since, e.kind, e.regime, e.previous) for e in events]
         database.insert(connection, self._name("events"), occurred)
-        columns = "id series rule kind severity summary start_row_number start_time"
-        columns += " resolved_row_number resolved_time resolution"
-        database.upsert(
-            connection,
-            self._name("alerts"),
-            columns.split(),
-            1,
-            [_alert_row(name, alert) for alert in _latest(alerts)],
-        )
         labels = f"SELECT regime FROM {quote(self._name('regimes'))} WHERE series = "
         labels += database.placeholders(1)
         listed = {int(row[0]) for row in connection.execute(labels, [name]).fetchall()}
@@ -352,8 +351,30 @@ class TableFollower:
         database.insert(
             connection, self._name("regimes"), [(name, regime, "", "unknown") for regime in new]
         )
+        self._store(connection, name, monitor, alerts)
+
+    def _store(self, connection: Any, name: str, monitor: Monitor, alerts: list[Alert]) -> None:
+        # Of an alert that opened and resolved, the last state.
+        rows = {alert.id: _alert_row(name, alert) for alert in alerts}
+        columns = "id series rule kind severity summary start_row_number start_time"
+        columns += " resolved_row_number resolved_time resolution"
+        self.database.upsert(
+            connection, self._name("alerts"), columns.split(), 1, list(rows.values())
+        )
         state = (name, monitor.rows, monitor.to_bytes())
-        database.upsert(connection, self._name("models"), ("series", "n_rows", "state"), 1, [state])
+        columns = "series n_rows state"
+        self.database.upsert(connection, self._name("models"), columns.split(), 1, [state])
+
+    def check_clock(self) -> None:
+        """Open and resolve the alerts of series without new rows."""
+        if not any(rule.kind == STALE for rule in self.config.rules):
+            return
+        with self._transaction() as connection:
+            query = f"SELECT series FROM {quote(self._name('models'))}"
+            for (name,) in connection.execute(query).fetchall():
+                monitor = self._monitor(connection, name)
+                if alerts := monitor.check_clock(time.time(), self._started):
+                    self._store(connection, name, monitor, alerts)
 
     def _monitor(self, connection: Any, name: str) -> Monitor:
         if name in self._monitors:
@@ -382,6 +403,7 @@ class TableFollower:
             if rows:
                 _log.info("%d rows processed", total)
             else:
+                self.check_clock()
                 stop.wait(self.config.poll)
         return total
 
@@ -391,11 +413,6 @@ class TableFollower:
         while rows := self.process_batch():
             total += rows
         return total
-
-
-def _latest(alerts: list[Alert]) -> list[Alert]:
-    """Return the last state of each alert."""
-    return list({alert.id: alert for alert in alerts}.values())
 
 
 def _alert_row(name: str, alert: Alert) -> tuple[Any, ...]:
