@@ -23,7 +23,7 @@ class Server:
         self.db, self.options, self.log = db, options, log
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
-        self.client = httpx.Client(base_url=self.url, timeout=60, trust_env=False)
+        self.client = httpx.Client(base_url=self.url, timeout=PATIENCE, trust_env=False)
 
     def start(self, wait: bool = True) -> Server:
         command = [

@@ -121,7 +121,7 @@ class Service:
     async def _store_model(self, model: StoredModel) -> None:
         await asyncio.sleep(_EVICTION_DELAY)
         try:
-            await asyncio.wrap_future(self.unit_of_work.submit(model))
+            await self.unit_of_work.submit(model)
         except Exception:
             _log.exception("a snapshot was not stored; its stream will be replayed")
 

@@ -307,9 +307,7 @@ class WorkerProcess:
         Raises:
             WorkerLostError: if the process ends or hangs.
         """
-        future: asyncio.Future[Any] = self._loop.create_future()
-        self._calls.put((Call(method, arguments), future))
-        return await future
+        return await self._calls.put(Call(method, arguments))
 
     async def close(self, kill: bool) -> None:
         """End the process, after the queued calls or at once."""
@@ -323,40 +321,28 @@ class WorkerProcess:
         self._pipe.close()
         self._process.join(10)
 
-    def _exchange(self, work: list[tuple[Call, asyncio.Future[Any]]]) -> None:
+    def _exchange(self, calls: list[Call]) -> list[Any]:
         try:
             if not self._started:
                 self._receive(_TIMEOUT)
                 self._started = True
-            self._pipe.send([call for call, _ in work])
+            self._pipe.send(calls)
             reply: Reply = self._receive(self._timeout)
         except (EOFError, OSError):
             self._process.kill()
             self._end()
             if not self._closing:
                 self._start()
-            lost = WorkerLostError("The worker process of this stream ended. Send it again.")
-            for _, future in work:
-                self._loop.call_soon_threadsafe(_complete, future, lost)
-            return
-        for (_, future), answer in zip(work, reply.answers, strict=True):
-            self._loop.call_soon_threadsafe(_complete, future, answer)
+            text = "The worker process of this stream ended. Send it again."
+            return [WorkerLostError(text) for _ in calls]
         for evicted in reply.evicted:
             self._loop.call_soon_threadsafe(self._on_evicted, evicted)
+        return reply.answers
 
     def _receive(self, timeout: float) -> Any:
         if not self._pipe.poll(timeout):
             raise EOFError
         return self._pipe.recv()
-
-
-def _complete(future: asyncio.Future[Any], answer: Any) -> None:
-    if future.done():
-        return
-    if isinstance(answer, WorkerLostError):
-        future.set_exception(answer)
-    else:
-        future.set_result(answer)
 
 
 class WorkerPool:
