@@ -6,6 +6,7 @@ import json
 import sqlite3
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -156,14 +157,14 @@ def test_a_failed_transaction_leaves_nothing(db: str, monkeypatch: pytest.Monkey
     create(db, "load4")
     add(db, "load4", 0, Y[:40])
     follower = TableFollower(config(db, "load4"))
-    original: Callable[..., None] = Database.upsert
+    original: Callable[..., None] = Database.insert
 
-    def failing(self: Database, connection: Any, table: str, *rest: Any) -> None:
+    def failing(self: Database, connection: Any, table: str, *rest: Any, **more: Any) -> None:
         if table.endswith("_models"):
             raise RuntimeError("disk full")
-        original(self, connection, table, *rest)
+        original(self, connection, table, *rest, **more)
 
-    monkeypatch.setattr(Database, "upsert", failing)
+    monkeypatch.setattr(Database, "insert", failing)
     with pytest.raises(RuntimeError, match="disk full"):
         follower.run_once()
     monkeypatch.undo()
@@ -171,6 +172,38 @@ def test_a_failed_transaction_leaves_nothing(db: str, monkeypatch: pytest.Monkey
     assert follower.run_once() == 40
     found = query(db, "SELECT yhat FROM load4_forecasts ORDER BY row_key")
     assert [row[0] for row in found] == pytest.approx(expected(Y[:40]), rel=1e-9)
+
+
+def test_a_restart_of_the_database_is_waited_for(
+    postgres: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import psycopg
+
+    create(postgres, "load7")
+    add(postgres, "load7", 0, Y[:20])
+    follower = TableFollower(config(postgres, "load7", poll=0.01))
+    connect, stop, failures = psycopg.connect, threading.Event(), iter(range(2))
+
+    def failing(*given: Any, **more: Any) -> Any:
+        if next(failures, None) is not None:
+            raise psycopg.OperationalError("the database system is shutting down")
+        if follower._monitors:
+            stop.set()
+        return connect(*given, **more)
+
+    monkeypatch.setattr(psycopg, "connect", failing)
+    assert follower.run(stop) == 20
+
+
+def test_an_existing_view_is_kept(db: str) -> None:
+    """It may have been extended, or others may depend on it."""
+    create(db, "load8")
+    TableFollower(config(db, "load8"))
+    with Database(db).transaction() as connection:
+        connection.execute("DROP VIEW load8_monitored")
+        connection.execute("CREATE VIEW load8_monitored AS SELECT 7 AS own")
+    TableFollower(config(db, "load8"))
+    assert query(db, "SELECT own FROM load8_monitored") == [(7,)]
 
 
 def test_rows_of_a_transaction_in_progress_are_not_skipped(postgres: str) -> None:

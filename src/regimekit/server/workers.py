@@ -17,7 +17,7 @@ import resource
 import signal
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
@@ -348,15 +348,16 @@ class WorkerProcess:
 class WorkerPool:
     """All worker processes; streams are assigned by id."""
 
-    def __init__(self, config: Config, store: Callable[[StoredModel], asyncio.Task[None]]) -> None:
+    def __init__(self, config: Config, store: Callable[[StoredModel], Awaitable[None]]) -> None:
         """Start the processes.
 
         Args:
             config: settings of the service.
-            store: starts a task that stores an evicted model.
+            store: stores an evicted model.
         """
         self._store = store
-        self._storing: dict[int, asyncio.Task[None]] = {}
+        self._storing: dict[int, asyncio.Future[None]] = {}  # latest task per stream
+        self._unfinished: set[asyncio.Future[None]] = set()
         self._valid: set[str] = set()
         self._workers = [WorkerProcess(config, self._evicted) for _ in range(config.workers)]
         # Settings of new streams are tried in a process of their own, so that they cannot delay
@@ -379,10 +380,12 @@ class WorkerPool:
         return await worker.call(method, stream, *arguments)
 
     def _evicted(self, model: StoredModel) -> None:
-        task = self._storing[model.stream] = self._store(model)
+        task = self._storing[model.stream] = asyncio.ensure_future(self._store(model))
+        self._unfinished.add(task)
+        task.add_done_callback(self._unfinished.discard)
         task.add_done_callback(lambda done: self._forget(model.stream, done))
 
-    def _forget(self, stream: int, task: asyncio.Task[None]) -> None:
+    def _forget(self, stream: int, task: asyncio.Future[None]) -> None:
         if self._storing.get(stream) is task:
             del self._storing[stream]
 
@@ -408,5 +411,6 @@ class WorkerPool:
         await asyncio.gather(*(worker.call(method) for worker in self._workers))
 
     async def close(self, kill: bool = False) -> None:
-        """End the processes, after the queued calls or at once."""
+        """End the processes, after the queued calls or at once; then store what they evicted."""
         await asyncio.gather(*(worker.close(kill) for worker in (*self._workers, self._trial)))
+        await asyncio.gather(*self._unfinished)
