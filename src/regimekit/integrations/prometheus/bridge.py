@@ -25,7 +25,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.exposition import ThreadingWSGIServer, make_wsgi_app
 
 from regimekit.alerts import Alert
-from regimekit.alerts.messages import alertmanager_payload
+from regimekit.alerts.messages import ALERT_LIFETIME, alertmanager_payload
 from regimekit.core.exceptions import RegimekitError
 from regimekit.integrations.monitor import STATUS_CODES, Monitor, Output, scaled_score
 from regimekit.integrations.prometheus.client import (
@@ -42,7 +42,6 @@ from regimekit.serialization.snapshot import write_file
 
 _MAX_POINTS = 5000  # per series and request; Prometheus allows 11 000
 _WRITE_SAMPLES = 5000  # per request
-_ALERT_LIFETIME = 300.0  # seconds after which Alertmanager resolves an alert without a message
 _NO_OUTPUT = {"__name__"}
 _HELP = {
     "yhat": "Median of the forecast of the latest row.",
@@ -394,13 +393,12 @@ class Bridge:
     def _send_alerts(self) -> None:
         """Send open alerts at intervals, and resolved ones until Alertmanager has them."""
         address, now = self.config.alertmanager, self._clock()
-        if address is None or now - self._alerts_sent < _ALERT_LIFETIME / 5:
+        if address is None or now - self._alerts_sent < ALERT_LIFETIME / 5:
             return
         active = [pair for state in self.queries for pair in state.open_alerts()]
         resolved = self._resolved
         entries = [
-            alertmanager_payload(alert, labels, now + _ALERT_LIFETIME)
-            for alert, labels in [*active, *resolved]
+            alertmanager_payload(alert, labels, now) for alert, labels in [*active, *resolved]
         ]
         try:
             if entries:
