@@ -139,7 +139,7 @@ class Monitor:
             now: present time in seconds since 1970.
             started: begin of the watch; the time before it does not count as silence.
         """
-        if self.arrived is None:
+        if self.arrived is None or not self.rows:
             return []
         return self.engine.update_clock(now, self.arrived, self.rows - 1, started)
 
