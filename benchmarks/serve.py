@@ -195,8 +195,8 @@ def measured(process: Any, url: str, keys: list[str], rows: int, given: Any) -> 
         f"      computing per row: {1e3 * front / done:.2f} ms in front, "
         f"{1e3 * workers / done:.2f} ms in workers; "
         f"{1e3 * committed / done:.2f} ms in transactions; by the service's clock "
-        f"{100 * within / requests:.1f} % of the requests within 25 ms; {megabytes(server):.0f} MB; "
-        f"load {os.getloadavg()[0]:.1f}"
+        f"{100 * within / requests:.1f} % of the requests within 25 ms; "
+        f"{megabytes(server):.0f} MB; load {os.getloadavg()[0]:.1f}"
     )
 
 
