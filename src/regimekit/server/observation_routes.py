@@ -112,7 +112,7 @@ async def post_observations(key: StreamKey, request: Request) -> JSONResponse:
     else:
         rows = parse_body(content, kind, limits)
     future = service.ingestion.submit(stream, rows)
-    # Not `wait_for`: the rows are stored even if nobody waits for the answer.
+    # `wait_for` would cancel the future, but the rows are stored even if the client has left.
     await asyncio.wait([future], timeout=limits.answer_seconds)
     if not future.done():
         raise HTTPException(
