@@ -7,7 +7,7 @@
     python -m benchmarks inside           a long stream, every model
 
 Times are processor times on one core. Ratios within a run are comparable, times of different runs
-are not. `--build` also measures how long the kernels take to compile.
+are not. `--build` also measures the compile time of the kernels.
 """
 
 from __future__ import annotations
@@ -96,7 +96,13 @@ def table_of_goals(rounds: int, build: bool) -> list[goals.Measurement]:
 
 
 def beside_others(write: bool, rounds: int, build: bool) -> None:
-    """Print goals and the comparison with other packages; write them if asked to."""
+    """Print goals and the comparison with other packages.
+
+    Args:
+        write: whether to write them to benchmarks/RESULTS.md.
+        rounds: repetitions of each measurement.
+        build: whether to measure the compile time.
+    """
     costs = speed.compare(rounds, _progress)
     rows = [*speed.run_goals(costs), *table_of_goals(rounds, build), *speed.other(rounds)]
     try:

@@ -1,16 +1,16 @@
-"""Alert fatigue on the series of the Numenta Anomaly Benchmark: how many alerts, how many true.
+"""Alert fatigue on the Numenta Anomaly Benchmark: number of alerts, and of true ones.
 
     python -m benchmarks.alerts [--cache FOLDER] [--model auto] [--generated] [--only NAME]
 
 Each series runs once through the model with default settings; its anomaly scores and regimes are
-stored in the cache. The default rules of `regimekit.alerts` are applied row by row, as the service
-does. The goal: at most one alert per true window plus 2 per 10 000 rows. docs/alerts.md says on
-which series the default settings were chosen. With `--generated` the series are 48 generated ones
-of 5000 rows: backgrounds of six kinds with two events each, and two kinds that often burst or
-switch without any event that deserves an alert.
+stored in the cache. The default rules of `regimekit.alerts` are applied row by row, as in the
+service. The goal: at most one alert per true window plus 2 per 10 000 rows. docs/alerts.md lists
+the series on which the default settings were chosen. With `--generated` the series are 48 generated
+ones of 5000 rows: backgrounds of six kinds with two events each, and two kinds with frequent bursts
+or switches without any event that requires an alert.
 
 The score of the benchmark itself (standard profile, windows found with one threshold for all
-series) follows, for the anomaly score of each row as it is, with the published figures.
+series) is computed from the anomaly score of each row and printed with the published figures.
 
 The folder REGIMEKIT_DATA/nab has the series and `combined_windows.json`.
 """
@@ -42,7 +42,7 @@ RULES = {
     "anomaly": [Rule("anomaly", "anomaly")],
     "regime change": [Rule("change", "regime change")],
     "both": [Rule("anomaly", "anomaly"), Rule("change", "regime change")],
-    # For comparison: alerts need the same evidence however many there were.
+    # For comparison: alerts need the same evidence, however many there were before.
     "both, no budget": [
         Rule("anomaly", "anomaly", budget=0),
         Rule("change", "regime change", budget=0),
@@ -135,7 +135,7 @@ def numenta() -> Iterator[tuple[str, np.ndarray, list[Window]]]:
 
 
 def scores(name: str, y: np.ndarray, model: str, cache: Path) -> dict[str, np.ndarray]:
-    """Run the model, or read the stored result."""
+    """Return the outputs of the model, from the cache if they are stored."""
     file = cache / f"{model}-{name.replace('/', '-')}.npz"
     if not file.exists():
         with warnings.catch_warnings():

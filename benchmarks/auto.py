@@ -4,7 +4,8 @@
 
 For each stream: CRPS over that of the best of five simple forecasters chosen in hindsight, the same
 over the best member in hindsight, coverage of 50, 80, 90 and 95 % intervals, regimes and changes
-reported. Of real series the rows after the first 40 % are scored; choices were made on the others.
+reported. Of real series the rows after the first 40 % are scored; settings were chosen on the
+others.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ def real(rows: int) -> dict[str, Stream]:
 
 
 def scored(model: Any, y: np.ndarray, first: int) -> tuple[float, list[float], np.ndarray]:
-    """CRPS, coverage at each level, regimes."""
+    """Return CRPS, coverage at each level, and regimes."""
     forecasts, regimes = [], []
     for value in y:
         forecasts.append(model.predict())
@@ -92,7 +93,7 @@ def scored(model: Any, y: np.ndarray, first: int) -> tuple[float, list[float], n
 
 
 def best_simple(y: np.ndarray, first: int) -> tuple[float, str]:
-    """The best of the simple forecasters in hindsight; they know the scale."""
+    """Return CRPS and name of the best simple forecaster in hindsight; the scale is given."""
     sd = float(np.nanstd(np.diff(y))) or 1.0
     offset = float(np.nanmedian(y))
     found = []

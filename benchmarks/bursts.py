@@ -1,10 +1,10 @@
-"""How many bursts open a regime: the table of docs/robustness.md.
+"""Share of bursts that open a regime: the table of docs/robustness.md.
 
     python -m benchmarks.bursts [--runs 60]
 
-A regime of variance 1 has lasted for 20 batches; then come `length` observations `height`
-standard deviations away, at every place in the batch in turn, and two ordinary batches. A burst
-counts when a regime other than the present one is reported at any moment.
+A regime of variance 1 has lasted for 20 batches; then come `length` observations `height` standard
+deviations away, at every position in the batch in turn, and two ordinary batches. A burst counts if
+another regime than the present one is reported at any time.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def opens(
     prior_var: float,
     threshold: float | None = None,
 ) -> bool:
-    """Whether run k reports another regime than the present one."""
+    """Return whether run k reports another regime than the present one."""
     model: Any = rk.from_bytes(_warm(batch, prior_var, threshold, k % 4))
     model.engine.random = RandomSource(np.random.default_rng([k, 1]))
     present = model.reporter.names[model.engine.clock.reported]
@@ -64,7 +64,7 @@ def opens(
 
 
 def table(batches: tuple[int, ...] = (4, 6, 8), runs: int = RUNS) -> Iterator[str]:
-    """Openings out of the runs, as lines of Markdown."""
+    """Yield the numbers of bursts that open a regime, as lines of Markdown."""
     heads = [f"{height:g} sd" for height in HEIGHTS]
     yield _row(["B", "weight", "prior_var", "length", *heads])
     yield _row(["---"] * 9)

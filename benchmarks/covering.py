@@ -18,9 +18,7 @@ from regimekit import datasets as data
 
 ROWS, FIRST = 1200, 100
 LARGEST = "largest error of the four, in points"
-CODES = (
-    "rare counts",
-)  # values that are a few codes have no middle: an interval of 50 % does not exist
+CODES = ("rare counts",)  # a series of a few distinct codes has no interval of 50 %
 SERIES = {
     "well-log": lambda: data.load("well_log").y,
     "order flow, 60 ticks": lambda: data.load("ofi_es", bucket=60).y,

@@ -1,8 +1,8 @@
 """`python -m benchmarks.dated [--seeds 20] [--out FILE]`: gain from a given season.
 
-Months of five years, with and without a season of twelve, by an `auto` with this season (as the
-dates of a series tell it) and by one that is not. CRPS of the one-step forecasts after the first
-year: below 1 the one with the season is better.
+Months of five years, with and without a season of twelve, by an `auto` with this season (from the
+dates of a series) and by one without it. CRPS of the one-step forecasts after the first year: below
+1 the one with the season is better.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ STREAMS: dict[str, Made] = {
 
 
 def months(made: Made, seed: int) -> Array:
-    """One stream."""
+    """Return one stream."""
     rng, t = np.random.default_rng(seed), np.arange(MONTHS)
     noise, profile = rng.standard_normal(MONTHS), rng.standard_normal(YEAR)
     return made(t.astype(float), (profile - profile.mean())[t % YEAR], noise)
 
 
 def follow(model: Auto, y: Array) -> float:
-    """CRPS after the first year."""
+    """Return the CRPS after the first year."""
     forecasts = []
     for value in y:
         forecasts.append(model.predict())

@@ -1,21 +1,22 @@
 """The paper's algorithm as a dense array program in JAX: N particles x K slots, padded.
 
-What a careful person would write for an accelerator: float64, one `jit` of one `lax.scan` over the
-batches, no Python inside. Every particle owns its regimes' means and covariances; a slot beyond
-those in use is computed and masked. It is `rule="paper"` of the engine (docs/deviations.md), for
-y of one coordinate:
+A careful implementation for an accelerator: float64, one `jit` of one `lax.scan` over the batches,
+no Python inside. Every particle stores its regimes' means and covariances; a slot beyond those in
+use is computed and masked. It is `rule="paper"` of the engine (docs/deviations.md), for y of one
+coordinate:
 
     score   sum over the batch of w^2 log N(y; f mu, S), w^2 = 1 / (1 + r^2 / (R c^2)), statistics
             of the beginning of the batch; S of its b-th observation has b R
-    weigh   by the evidence of the batch alone, as line 6 prints
+    weigh   by the evidence of the batch alone, as in line 6
     learn   the chosen slot alone, unless particles are resampled: then all are copied
-    sweep   as many as the batch has observations, self-transitions left out from the second on
+    sweep   as many as the batch has observations, without self-transitions from the second on
 
-Where a dense program would be slow for no good reason, the cheapest comparable way was taken. Gamma
-draws are Marsaglia and Tsang's, all of a sweep in one loop. Tables are drawn per dish, from a
-binomial with the exact mean and variance of their number (`draw_tables`). `python -m
-benchmarks.same_law` shows that forecasts have the engine's distribution.
-Pruning moves one regime, resampling and pruning are done only where some particle needs it.
+Where a dense program would be slow without need, the cheapest comparable way was taken. Gamma draws
+are Marsaglia and Tsang's, all of a sweep in one loop. Tables are drawn per dish, from a binomial
+with the exact mean and variance of their number (`draw_tables`). `python -m benchmarks.same_law`
+shows that forecasts have the engine's distribution.
+
+Pruning moves one regime; resampling and pruning are done only if some particle needs it.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class Settings(NamedTuple):
 
 
 class State(NamedTuple):
-    """(N, ..) each: slot n of a particle with n regimes is the one not opened yet."""
+    """State of the particles, (N, ..) each; slot n of a particle with n regimes is unopened."""
 
     mean: jax.Array  # (N, K, m)
     cov: jax.Array  # (N, K, m, m)
@@ -64,7 +65,7 @@ class State(NamedTuple):
 
 
 class Outputs(NamedTuple):
-    """What comes out for every observation, (B,) per batch."""
+    """Outputs for every observation, (B,) per batch."""
 
     mean: jax.Array
     variance: jax.Array
@@ -74,7 +75,7 @@ class Outputs(NamedTuple):
 
 
 def begin(key: jax.Array, s: Settings, width: int) -> State:
-    """s_0 = 1, L_0 = 1, N_0 = 0, beta_0 ~ SB(gamma); every unopened regime has its own mean."""
+    """Return the initial state: s_0 = 1, L_0 = 1, N_0 = 0, beta_0 ~ SB(gamma), own prior means."""
     k_gamma, k_stick, k_mean = jax.random.split(key, 3)
     size, slots = s.particles, s.slots
     alpha, gamma = jnp.maximum(jax.random.exponential(k_gamma, (2, size)), LEAST)
@@ -101,7 +102,7 @@ def begin(key: jax.Array, s: Settings, width: int) -> State:
 
 
 def forecast(state: State, s: Settings, y: jax.Array, x: jax.Array) -> tuple[jax.Array, ...]:
-    """Mixture of every particle's present regime as the batch began; a noise more for each step."""
+    """Return the mixture of the regimes at the start of the batch, with b R at the b-th step."""
     rows = jnp.arange(s.particles)
     mean, cov = state.mean[rows, state.current], state.cov[rows, state.current]
     location = mean @ x.T  # (N, B)
@@ -116,7 +117,7 @@ def forecast(state: State, s: Settings, y: jax.Array, x: jax.Array) -> tuple[jax
 
 
 def score(state: State, s: Settings, y: jax.Array, x: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """(N, K) score of the batch under every slot, and (N, K, B) weights w^2."""
+    """Return the (N, K) score of the batch under every slot, and (N, K, B) weights w^2."""
     residual = y - jnp.einsum("nki,bi->nkb", state.mean, x)
     steps = 1.0 + jnp.arange(s.batch)
     spread = jnp.einsum("nkij,bi,bj->nkb", state.cov, x, x) + steps * s.noise
@@ -126,7 +127,7 @@ def score(state: State, s: Settings, y: jax.Array, x: jax.Array) -> tuple[jax.Ar
 
 
 def log_transition(state: State) -> jax.Array:
-    """(N, K) log P(l | s); minus infinity beyond the regime not opened yet."""
+    """Return (N, K) log P(l | s); -inf beyond the regime not opened yet."""
     rows = jnp.arange(state.n.size)
     counts = state.counts[rows, state.current, :-1]
     weight = counts + state.alpha[:, None] * jnp.exp(state.log_beta[:, :-1])
@@ -138,7 +139,7 @@ def log_transition(state: State) -> jax.Array:
 def learn(
     state: State, s: Settings, choice: jax.Array, w2: jax.Array, y: jax.Array, x: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """(N, m), (N, m, m): the chosen slots after the batch; a regime's first is unweighted."""
+    """Return (N, m), (N, m, m): the chosen slots after the batch; a first batch is unweighted."""
     rows = jnp.arange(s.particles)
     mean, cov = state.mean[rows, choice], state.cov[rows, choice]
     fresh = state.visits[rows, choice] == 0
@@ -167,9 +168,10 @@ def open_regimes(state: State, opened: jax.Array, key: jax.Array) -> State:
 
 
 def prune(state: State, s: Settings) -> State:
-    """At K regimes: of the least visited, never the present one, forget the least recently seen.
+    """At K regimes, remove the least recently visited of the least visited ones.
 
-    The last regime takes its place: the order of slots means nothing.
+    The present regime is never removed. The last one takes the free slot, because their order has
+    no meaning.
     """
     rows, slots = jnp.arange(s.particles), jnp.arange(s.slots)
     full = state.n >= s.slots
@@ -207,7 +209,7 @@ def prune(state: State, s: Settings) -> State:
 
 
 def draw_prospects(state: State, s: Settings, opened: jax.Array, key: jax.Array) -> State:
-    """A mean of its own for every regime not opened yet."""
+    """Draw a separate mean for every regime not opened yet."""
     width = state.mean.shape[2]
     rows = jnp.arange(s.particles)
     at = jnp.where(opened, state.n, s.slots)  # out of bounds: dropped
@@ -218,7 +220,7 @@ def draw_prospects(state: State, s: Settings, opened: jax.Array, key: jax.Array)
 
 
 def log_gamma_draws(key: jax.Array, shape: jax.Array) -> jax.Array:
-    """Log of Gamma(shape, 1) draws, minus infinity where shape is 0 (Marsaglia and Tsang)."""
+    """Return logs of Gamma(shape, 1) draws, -inf where shape is 0 (Marsaglia and Tsang)."""
     boosted = jnp.where(shape < 1.0, shape + 1.0, shape)
     d = boosted - 1.0 / 3.0
     c = 1.0 / jnp.sqrt(9.0 * d)
@@ -241,7 +243,7 @@ def log_gamma_draws(key: jax.Array, shape: jax.Array) -> jax.Array:
 
 
 def digamma_pair(x: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """psi(x) and psi'(x), within 1e-4 for x >= 1."""
+    """Return psi(x) and psi'(x), within 1e-4 for x >= 1."""
     y = x + 1.5
     first = jnp.log(y) + 1.0 / (24.0 * y * y) - 1.0 / x - 1.0 / (x + 1.0)
     second = 1.0 / y - 1.0 / (12.0 * y**3) + 1.0 / x**2 + 1.0 / (x + 1.0) ** 2
@@ -249,7 +251,7 @@ def digamma_pair(x: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 
 def table_moments(counts: jax.Array, share: jax.Array) -> tuple[jax.Array, ...]:
-    """(N, K) for the column of every regime: first tables, and sums of p_j and p_j^2 of the others.
+    """Return (N, K) first tables of each column, and sums of p_j and p_j^2 of the others.
 
     The j-th customer of a cell after the first opens a table with probability a / (a + j).
     """
@@ -262,10 +264,10 @@ def table_moments(counts: jax.Array, share: jax.Array) -> tuple[jax.Array, ...]:
 
 
 def draw_tables(key: jax.Array, counts: jax.Array, share: jax.Array) -> jax.Array:
-    """(N, K) tables that serve each dish: one for every filled cell, and a binomial of the rest.
+    """Return (N, K) tables per dish: one for every filled cell, and a binomial of the rest.
 
-    All that a sweep needs are these sums over a column. A sum of many independent Bernoullis is
-    nearly binomial with the same mean (sum p_j) and variance (sum p_j (1 - p_j)).
+    A sweep needs only these sums over a column. A sum of many independent Bernoullis is nearly
+    binomial with the same mean (sum p_j) and variance (sum p_j (1 - p_j)).
     """
     filled, expected, squares = table_moments(counts, share)
     p = jnp.clip(squares / jnp.maximum(expected, 1e-300), 1e-9, 1.0 - 1e-9)
@@ -287,7 +289,7 @@ def draw_tables(key: jax.Array, counts: jax.Array, share: jax.Array) -> jax.Arra
 
 
 def sweep(state: State, key: jax.Array, diagonal: jax.Array) -> State:
-    """One Gibbs pass over tables, alpha, gamma, beta of every particle."""
+    """Return the state after one Gibbs pass over tables, alpha, gamma and beta of all particles."""
     slots = state.mean.shape[1]
     k_tables, k_pair, k_beta, k_uniform = jax.random.split(key, 4)
     counts = state.counts[:, :-1, :-1] * jnp.where(jnp.eye(slots, dtype=bool), diagonal, 1)
@@ -314,7 +316,7 @@ def sweep(state: State, key: jax.Array, diagonal: jax.Array) -> State:
 
 
 def refresh(state: State, s: Settings, key: jax.Array) -> State:
-    """As many sweeps as the batch has observations; only these parts of the state are carried."""
+    """Return the state after as many sweeps as the batch has observations."""
 
     def one(b: jax.Array, parts: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
         now = state._replace(alpha=parts[0], gamma=parts[1], log_beta=parts[2])
@@ -326,7 +328,7 @@ def refresh(state: State, s: Settings, key: jax.Array) -> State:
 
 
 def draw_beta(key: jax.Array, at_dish: jax.Array, n: jax.Array, gamma: jax.Array) -> jax.Array:
-    """beta ~ Dir(m_.1, .., m_.L, gamma), in logs."""
+    """Return draws of beta ~ Dir(m_.1, .., m_.L, gamma), in logs."""
     slots = at_dish.shape[1]
     places = jnp.arange(slots + 1)
     padded = jnp.pad(at_dish, ((0, 0), (0, 1)))
@@ -337,7 +339,7 @@ def draw_beta(key: jax.Array, at_dish: jax.Array, n: jax.Array, gamma: jax.Array
 
 
 def resample(state: State, log_nu: jax.Array, w2: jax.Array, key: jax.Array) -> tuple:
-    """Multinomial copies of the likely particles."""
+    """Return multinomial copies of the particles by weight."""
     size = state.n.size
     total = jnp.cumsum(jnp.exp(state.log_weight))
     points = jax.random.uniform(key, (size,)) * total[-1]
@@ -348,7 +350,7 @@ def resample(state: State, log_nu: jax.Array, w2: jax.Array, key: jax.Array) -> 
 
 
 def commit(state: State, s: Settings, inputs: tuple[jax.Array, ...]) -> tuple[State, Outputs]:
-    """One batch: forecast, score, weigh, resample, assign, learn, prune, structure."""
+    """Process one batch: forecast, score, weigh, resample, assign, learn, prune, structure."""
     y, x, key, time = inputs
     keys = jax.random.split(key, 4)
     mean, variance, log_score = forecast(state, s, y, x)
@@ -400,7 +402,7 @@ def assign(
 
 @partial(jax.jit, static_argnames="s")
 def _run(y: jax.Array, x: jax.Array, seed: jax.Array, s: Settings) -> Outputs:
-    """y (T / B, B) and x (T / B, B, m)."""
+    """Run over y (T / B, B) and x (T / B, B, m)."""
     first, rest = jax.random.split(jax.random.key(seed))
     keys = jax.random.split(rest, y.shape[0])
     times = jnp.arange(y.shape[0])
@@ -414,7 +416,14 @@ def _step(s: Settings, state: State, inputs: tuple) -> tuple[State, Outputs]:
 
 
 def run(y: np.ndarray, X: np.ndarray, settings: Settings, seed: int = 0) -> Outputs:
-    """The stream y (T,) with features X (T, m), T a multiple of the batch; results as arrays."""
+    """Run over a stream and return the outputs as arrays.
+
+    Args:
+        y: (T,) observations, T a multiple of the batch.
+        X: (T, m) features.
+        settings: settings of the model.
+        seed: seed of the draws.
+    """
     batches = len(y) // settings.batch
     used = batches * settings.batch
     shaped = y[:used].reshape(batches, -1), X[:used].reshape(batches, settings.batch, -1)

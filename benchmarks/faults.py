@@ -1,15 +1,15 @@
-"""`python -m benchmarks.faults [--seeds 6] [--out FILE]`: what is left in `auto` after a fault.
+"""`python -m benchmarks.faults [--seeds 6] [--out FILE]`: effect of a fault on `auto` afterwards.
 
-`python -m benchmarks.faults starts [--first 10] [--seeds 200] [--models ..]`: how many of those
-random starts of each kind a model with default settings does not recover from. A start is followed
+`python -m benchmarks.faults starts [--first 10] [--seeds 200] [--models ..]`: from how many of
+those random starts of each kind a model with default settings does not recover. A start is followed
 by 200 ordinary values, 2 +- 0.3 (0 +- 0.3 for `garch_ihmm`, whose mean is zero). A model has
 recovered if its 90 % interval covers at least 80 % of the last 100 of them and has a median width
 of at most five times the ideal one; its mean, if the median error is below two noise sds.
 
-For twelve observations a sensor lies: as far off as the row says, or a thousand times too large.
-That is as long as two batches, so it may be taken for a regime, and remembered. What counts comes
-after: errors of mean and median over those of the same model on the clean stream, from twelve
-observations after the fault to the end, and how wide the intervals are beside the clean ones.
+A sensor is faulty for twelve observations: off by the distance in the row, or by a factor of a
+thousand. That is as long as two batches, so it may open a regime that is stored. The later rows are
+scored, from twelve observations after the fault to the end: errors of mean and median over those of
+the same model on the clean stream, and the width of the intervals beside the clean ones.
 """
 
 from __future__ import annotations

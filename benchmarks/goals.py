@@ -1,8 +1,8 @@
-"""What the library should cost, and what it costs: the goals of `make bench`.
+"""Goals for the costs of the library, and measured costs, for `make bench`.
 
 Every function measures one or several rows of the table. Times per observation are processor times
-of one core; a busy machine makes them longer by up to a half, so compare them with the rows of
-other packages in the same run.
+of one core; other load on the machine increases them by up to a half, so compare them with the rows
+of other packages in the same run.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ RUN_GOALS = {(1, 1): 0.04, (1, 6): 0.03, (13, 6): 0.06, (100, 2): 0.25}  # ms, b
 
 
 class Measurement(NamedTuple):
-    """One measured quantity.
+    """One measured quantity and its goal.
 
     Attributes:
         what: the work.
@@ -221,7 +221,7 @@ def build_time() -> Measurement:
     return Measurement("translating and compiling all kernels", seconds, "s")
 
 
-# Processor time of a child and of all its own, as the child itself sees it.
+# Processor time of a child and of its own children, measured in the child.
 CHILD = """
 import json, os, subprocess, sys
 before = os.times()

@@ -22,7 +22,7 @@ from paper.settings import FIRST, of
 from paper.streams import stream
 
 SEEDS = 16
-LEARNT = 1700  # rows of well-log that the search of the first edition saw
+LEARNT = 1700  # rows of well-log in the search of the first edition
 KNOWN: dict[str, Any] = {"noise": 1.0, "prior_var": 100.0}
 LEVELS = ((3, 1.0), (3, 3.0), (10, 1.0), (10, 4.0))
 RULES: dict[str, dict[str, Any]] = {
@@ -34,7 +34,7 @@ RULES: dict[str, dict[str, Any]] = {
 
 
 def levels(seed: int, k: int, sd: float, n: int = 1500) -> tuple[Array, Array, Array]:
-    """Observations, their means, and the regimes."""
+    """Return observations, their means, and the regimes."""
     rng = np.random.default_rng([7, seed, k, int(10 * sd)])
     level, regimes = rng.normal(0.0, sd, k), np.zeros(n, int)
     for t in range(1, n):
@@ -62,7 +62,7 @@ def of_iid(rule: dict[str, Any], seed: int, noise: str) -> tuple[float, ...]:
 
 
 def of_iid_with_noise(rule: dict[str, Any], seed: int) -> tuple[float, ...]:
-    """t noise of variance 1.125, given as 0.25 as in the paper."""
+    """Return the scores with t noise of variance 1.125, given as 0.25 as in the paper."""
     source = rk.datasets.iid_regimes(seed, noise="t")
     run = rk.br_ihmm(noise=0.25, prior_var=4.0, seed=seed, **rule).run(source.y)
     rand = rk.metrics.adjusted_rand(run.path, source.regimes)
@@ -70,7 +70,7 @@ def of_iid_with_noise(rule: dict[str, Any], seed: int) -> tuple[float, ...]:
 
 
 def of_well_log(model: rk.Model, y: Array, changes: list[int]) -> tuple[float, ...]:
-    """PPV, TPR and delay of all rows, the same of the later rows, and the number of regimes."""
+    """Return PPV, TPR and delay of all rows and of the later rows, and the number of regimes."""
     run, scores = model.run(y), []
     for first in (0, LEARNT):
         known, truth = run.regime[first:], [t - first for t in changes if t > first]
@@ -80,7 +80,7 @@ def of_well_log(model: rk.Model, y: Array, changes: list[int]) -> tuple[float, .
 
 
 def rows(seeds: range) -> Iterator[str]:
-    """The lines of both tables."""
+    """Yield the lines of both tables."""
     yield "| stream | rule | regimes / true | adjusted Rand | RMSE on clean values |"
     yield "|---|---|---|---|---|"
     asked: dict[str, Callable[..., tuple[float, ...]]]

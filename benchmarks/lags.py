@@ -1,8 +1,8 @@
 """`python -m benchmarks.lags [--seeds 20] [--out FILE]`: single models with cleaned and raw lags.
 
 An AR(1) with coefficient .9 gets a spike of 1000 standard deviations, which must not be a covariate
-of the next observation, or an innovation of 20, which must. And on streams in which large errors
-are spikes, jumps or neither: the CRPS with D13 over that with raw lags.
+of the next observation, or an innovation of 20, which must. On streams whose large errors are
+spikes, jumps or neither, it compares the CRPS with D13 to that with raw lags.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def recursion(steps: Array, phi: float) -> Array:
 
 
 def shocks(settings: dict[str, Any], seed: int) -> dict[str, float]:
-    """How far a spike moves the next forecast, and whether a jump is followed."""
+    """Return how far a spike moves the next forecast, and whether a jump is followed."""
     y = recursion(np.random.default_rng(seed).standard_normal(TRAINED + 10), 0.9)
     found = {}
     for name, rule in (("", {}), (", raw lags", RAW)):

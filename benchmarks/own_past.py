@@ -1,6 +1,6 @@
 """Anomaly scores calibrated against the past of their own stream: tried, not in the library.
 
-    python -m benchmarks.own_past [--cache FOLDER]
+    python -m benchmarks.own_past [--cache FOLDER] [--first N]
 
 The forecasts of some streams are wrong in the tails, so one threshold on the anomaly score gives
 many alerts on one stream and none on another. Five scores are compared, from the anomaly scores of
@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import argparse
 import heapq
+import itertools
 import math
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -33,7 +34,7 @@ from benchmarks.public import nab
 from regimekit.alerts import Rule
 
 N_LARGEST = 20  # past surprises that determine the tail
-PRIOR = 5.0  # observations that the mean excess of right forecasts is worth
+PRIOR = 5.0  # observations that the mean excess of right forecasts counts as
 MAX_SURPRISE = 16 * math.log(10)  # nats: the spacing of scores near 1
 MAX_EXCESS = 8.0  # mean excesses; one observation does not change the tail by more
 ROWS = 5  # in the weighted sum, effectively
@@ -136,14 +137,16 @@ def counted(series: list[Found], score: list[Array], rules: list[Rule]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cache", type=Path, default=Path("build/alerts"))
-    cache = parser.parse_args().cache
-    cache.mkdir(parents=True, exist_ok=True)
+    parser.add_argument("--first", type=int, help="number of series of each source")
+    given = parser.parse_args()
+    given.cache.mkdir(parents=True, exist_ok=True)
+    numenta = list(itertools.islice(alerts.numenta(), given.first))
+    generated = list(itertools.islice(alerts.generated(), given.first))
     series: list[Found] = [
-        (y, windows, alerts.scores(name, y, "auto", cache))
-        for source in (alerts.numenta(), alerts.generated())
-        for name, y, windows in source
+        (y, windows, alerts.scores(name, y, "auto", given.cache))
+        for name, y, windows in (*numenta, *generated)
     ]
-    n = len(list(alerts.numenta()))
+    n = len(numenta)
     parts = {"even": range(0, n, 2), "odd": range(1, n, 2), "generated": range(n, len(series))}
     change = Rule("change", "regime change")
     columns = ("even, best", "odd, best", "odd, of even", "odd, of generated", "all, best")

@@ -1,18 +1,18 @@
-"""Other packages on the same streams: what each costs per observation, or why it is not measured.
+"""Other packages on the same streams: cost per observation, or why it is not measured.
 
     regimekit         br_ihmm with default settings (contamination, islands), through `run`
     auto              regimekit's `auto().run`, on levels
     paper's rule      br_ihmm with the paper's rule, which the dense version computes too
     dense JAX         `dense_jax`, 30 slots padded, as the paper's algorithm is usually written
-    dense, trimmed    the same with as many slots as this stream was seen to need, known in advance
+    dense, trimmed    the same with the number of slots that this stream needs, given in advance
     reference         tests/ihmm/reference.py, the paper's rule in plain Python
-    particles         a bootstrap filter of that package, told levels, noise and transitions
+    particles         a bootstrap filter of that package with known levels, noise and transitions
     river             Holt-Winters and SNARIMAX: point forecasts, no regimes
     statsforecast     AutoETS, fitted once to the whole series (not a forecast), or again before
                       each of the last observations
 
-A peer is a function of the case that returns what to time, a function of nothing. Preparing it
-(imports, compilation) is not timed.
+A peer is a function of the case that returns the function to time. Its preparation (imports,
+compilation) is not timed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import numpy as np
 
 import regimekit as rk
 
-NOISE = 0.01  # variance: under the paper's score larger noises open regimes without end
+NOISE = 0.01  # variance: with larger ones the paper's score opens ever more regimes
 PARTICLES = 100
 PAPER = "paper"
 Job = Callable[[], Any]
@@ -42,7 +42,7 @@ class Case(NamedTuple):
 
 
 def make_case(width: int, batch: int, n: int) -> Case:
-    """Three linear regimes that take turns every 100 values; one value in fifty is far off."""
+    """Return three linear regimes that alternate every 100 values, with 2 % of outliers."""
     rng = np.random.default_rng(width)
     regime = (np.arange(n) // 100) % 3
     X = np.column_stack([np.ones(n), rng.standard_normal((n, width - 1))])
@@ -87,7 +87,7 @@ def trimmed(case: Case) -> Job:
     from benchmarks import dense_jax
 
     told = dense_jax.run(case.y, case.X, _dense_settings(case, 30))
-    return _dense(case, min(30, int(told.most.max()) + 2))  # one not opened, one to spare
+    return _dense(case, min(30, int(told.most.max()) + 2))  # one not opened, one in reserve
 
 
 def _dense_settings(case: Case, slots: int) -> Any:
@@ -130,7 +130,7 @@ def reference(case: Case) -> Job:
 
 
 def particles(case: Case) -> Job:
-    """Two regimes of known level in a bootstrap filter: the easiest problem with regimes."""
+    """Return two regimes of known level in a bootstrap filter: the easiest problem with regimes."""
     if case.width != 1:
         raise ImportError("levels only")
     import particles
@@ -210,7 +210,7 @@ def ets_refitted(case: Case) -> Job:
     return run
 
 
-# Name, what prepares it, how many times fewer observations it is given.
+# Name, function that prepares it, divisor of the number of observations.
 PEERS: tuple[tuple[str, Callable[[Case], Job], int], ...] = (
     ("regimekit", regimekit, 1),
     ("regimekit auto", auto, 1),

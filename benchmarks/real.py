@@ -1,7 +1,7 @@
 """`python -m benchmarks.real [--only NAME ..] [--out FILE]`: default `auto` on real series.
 
-Forecasts are made one step ahead and nothing is tuned. All rows but the first are scored: before
-it nothing is known, not even the order of magnitude. Errors are in standard deviations of the
+Forecasts are made one step ahead and nothing is tuned. All rows except the first are scored,
+because before it not even the order of magnitude is known. Errors are in standard deviations of the
 series, as in the paper: electricity over all rows that are used, well-log over its first 1700 rows.
 The series are those of `regimekit.datasets`.
 """
@@ -25,7 +25,7 @@ def load(hours: int | None = HOURS) -> Array:
 
 
 def error(y: Array, mean: Array, keep: NDArray[np.bool_] | None = None) -> float:
-    """RMSE in standard deviations of the series, of the rows to keep."""
+    """Return the RMSE in standard deviations of the series, of the rows to keep."""
     scored = np.arange(len(y)) > 0
     if keep is not None:
         scored &= keep
@@ -49,7 +49,7 @@ def lags_found(seed: int) -> dict[str, float]:
 
 
 def spoilt(seed: int) -> dict[str, float]:
-    """1 % of the loads 10 sd off; errors on the other hours."""
+    """Return scores with 1 % of the loads 10 sd off; errors on the other hours."""
     y, rng = load(), np.random.default_rng(9)
     hit = rng.random(y.size) < OUTLIERS
     seen = y + np.where(hit, 10 * np.std(y) * rng.choice([-1, 1], y.size), 0.0)
@@ -64,7 +64,7 @@ def spoilt(seed: int) -> dict[str, float]:
 
 
 def weather(seed: int) -> dict[str, float]:
-    """The paper's four covariates of the weather as they are, and the time of day and year."""
+    """Return scores with the paper's four weather covariates, and the time of day and year."""
     loaded = rk.data.load("electricity")
     chosen = loaded.select(*loaded.columns[:4])
     y, f = load(None), rk.features

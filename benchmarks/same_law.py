@@ -1,4 +1,4 @@
-"""Whether the dense version computes what the engine computes: forecasts over many seeds.
+"""Comparison of the forecasts of the dense version and of the engine over many seeds.
 
     python -m benchmarks.same_law
 
@@ -29,7 +29,7 @@ class Agreement(NamedTuple):
 
 
 def compare(width: int, batch: int, seeds: int = 150, n: int = 48) -> list[Agreement]:
-    """Both versions on one stream; 20 particles, up to 6 regimes, so that pruning happens too."""
+    """Return the agreement of both versions on one stream, with few regimes, to cover pruning."""
     y, X = _stream(width, n)
     dense = _dense_runs(y, X, batch, seeds)
     ours = _our_runs(y, X, batch, seeds)
@@ -78,13 +78,13 @@ def _our_runs(y: np.ndarray, X: np.ndarray, batch: int, seeds: int) -> np.ndarra
 
 def _distance(name: str, width: int, batch: int, a: np.ndarray, b: np.ndarray) -> Agreement:
     error = np.sqrt(a.var(axis=0, ddof=1) / len(a) + b.var(axis=0, ddof=1) / len(b))
-    random = error > 1e-9  # the very first forecasts may not be
+    random = error > 1e-9  # the first forecasts may be deterministic
     z = np.abs(a.mean(axis=0) - b.mean(axis=0))[random] / error[random]
     return Agreement(name, width, batch, float(z.max()), float(np.sqrt((z**2).mean())))
 
 
 def check(seeds: int = 150) -> list[Agreement]:
-    """Every comparison; raises where the two differ by more than chance."""
+    """Return every comparison; raise an error if the two differ by more than chance."""
     found = [*compare(1, 1, seeds), *compare(2, 3, seeds)]
     for one in found:
         if one.largest > LIMIT or one.typical > 1.5:

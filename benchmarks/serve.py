@@ -1,12 +1,12 @@
-"""What the service carries: rows per second and waiting times, and what bounds them.
+"""Throughput of the service: rows per second and waiting times, and their limits.
 
     python -m benchmarks.serve [--streams 1000] [--warm 1] [--seconds 20] [--model NAME] [--db URL]
         [--rate 800] [--serve "--memory 10000 --memory-mb 1800"]
 
-Streams are made, then clients send as fast as they are answered, one observation per
-request, then more. The waiting time is from sending to the acknowledgement, which comes after
-the observation and its outputs are durable. With `--rate`, so many requests are due per second,
-whether or not earlier ones are answered, and the waiting time begins when a request is due.
+Streams are created, then clients send at the rate of the responses, one observation per request,
+then more. The waiting time is from sending to the acknowledgement, which comes after the
+observation and its outputs are durable. With `--rate`, requests are due at this rate, whether or
+not earlier ones are answered, and the waiting time begins when a request is due.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def start(db: str, options: str = "") -> tuple[subprocess.Popen[bytes], str]:
 
 
 class Client:
-    """One connection that sends JSON: httpx would need more of the two cores than the service."""
+    """One connection that sends JSON: httpx would use more of the two cores than the service."""
 
     def __init__(self, url: str) -> None:
         self.host = url.removeprefix("http://")
@@ -157,14 +157,14 @@ async def load(
 
 
 def cpu_seconds(process: psutil.Process) -> tuple[float, float]:
-    """What the front and the workers have computed so far; waiting for a core is not in it."""
+    """Return the CPU time of the front and of the workers so far."""
     front = process.cpu_times()
     workers = [child.cpu_times() for child in process.children(recursive=True)]
     return front.user + front.system, sum(times.user + times.system for times in workers)
 
 
 def megabytes(process: psutil.Process) -> float:
-    """Memory of the front and the workers; pages that they share count once."""
+    """Return the memory of the front and the workers; shared pages count once."""
     own = [process, *process.children(recursive=True)]
     return sum(one.memory_full_info().pss for one in own) / 2**20
 
@@ -176,7 +176,7 @@ def commit_seconds(url: str) -> float:
 
 
 def measured(process: Any, url: str, keys: list[str], rows: int, given: Any) -> None:
-    """One load, with what it cost on either side."""
+    """Measure one load, with its cost on either side."""
     server = psutil.Process(process.pid)
     before, committed = cpu_seconds(server), commit_seconds(url)
     done = asyncio.run(

@@ -1,12 +1,12 @@
-"""How many bytes a model's snapshot takes, and how long it takes to load.
+"""Size of the snapshot of a model, and time to load it.
 
     python -m benchmarks.snapshots                  print it
-    python -m benchmarks.snapshots docs/spark.md    put it between the marks of that file
+    python -m benchmarks.snapshots docs/spark.md    write it between the marks of that file
 
-Each model is run over a stream of 3000 observations with regimes that return, and looked at at its
-end. `dense` is what its rows would take if each of its N particles held K matrices of its own: N K
-(m + m^2) doubles, with the K regimes that a particle knows on average. Times are processor time,
-the least of many repeats, in a process that has loaded such a model already.
+Each model runs over a stream of 3000 observations with recurring regimes, and is measured at its
+end. `dense` is the size of its rows if each of its N particles stored K matrices of its own: N K (m
++ m^2) doubles, with the K regimes that a particle stores on average. Times are processor time, the
+minimum of many repetitions, in a process that has loaded such a model before.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ REPEATS = 60
 
 
 class Sizes(NamedTuple):
-    """A model's line: its words, regimes, bytes dense and packed, seconds to load, begin, dump."""
+    """Line of a model: words, regimes, bytes dense and packed, seconds to load, begin, dump."""
 
     words: str
     regimes: float
@@ -40,13 +40,13 @@ class Sizes(NamedTuple):
 
 
 def levels(rng: np.random.Generator) -> np.ndarray:
-    """Four levels that return, noise 0.5."""
+    """Return four levels that return, noise 0.5."""
     level = rng.choice([0.0, 5.0, -4.0, 9.0], N // 100)
     return np.asarray(np.repeat(level, 100) + 0.5 * rng.standard_normal(N))
 
 
 def regressions(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Ten regimes of ten coefficients that return in turn, noise 0.5."""
+    """Return ten recurring regimes of ten coefficients, noise 0.5."""
     x = rng.standard_normal((N, WIDTH - 1))
     coefficients = 3 * rng.standard_normal((REGIMES, WIDTH))
     regime = np.arange(N) // SEGMENT % REGIMES
@@ -55,7 +55,7 @@ def regressions(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
 
 
 def models() -> Iterator[tuple[str, Any]]:
-    """Words and a model that has learnt."""
+    """Yield a description and a fitted model."""
     rng = np.random.default_rng(0)
     y, (target, x) = levels(rng), regressions(rng)
     variances = {"noise": 0.25, "prior_var": 25.0}
@@ -77,7 +77,7 @@ def models() -> Iterator[tuple[str, Any]]:
 
 
 def dense(data: bytes) -> tuple[float, float]:
-    """Regimes that a particle knows, and bytes of their matrices if each particle had its own."""
+    """Return the regimes of a particle, and the bytes of matrices that are not shared."""
     _, arrays = container.read(data)
     if "particles.n_regimes" not in arrays:
         return float("nan"), float("nan")
@@ -86,7 +86,7 @@ def dense(data: bytes) -> tuple[float, float]:
 
 
 def measure(words: str, model: Any) -> Sizes:
-    """Bytes and times of one model."""
+    """Return bytes and times of one model."""
     data = model.to_bytes()
     x = np.zeros(WIDTH - 1) if "coefficients" in words else None
     first: Callable[[], Any] = lambda: rk.from_bytes(data).predict(x)  # noqa: E731
@@ -98,7 +98,7 @@ def measure(words: str, model: Any) -> Sizes:
 
 
 def table(lines: list[Sizes]) -> str:
-    """All of it in Markdown."""
+    """Return all lines as a Markdown table."""
     head = ["| model | regimes | kB dense | kB | ms to load | and to forecast | ms to dump |"]
     rows = [
         f"| {s.words} | {s.regimes:.1f} | {s.dense / 1000:.1f} | {s.packed / 1000:.1f} | "
@@ -109,7 +109,7 @@ def table(lines: list[Sizes]) -> str:
 
 
 def put(text: str, found: str) -> str:
-    """`text` with the table between its marks."""
+    """Return `text` with the table between its marks."""
     before, rest = text.split(BEGIN)
     return f"{before}{BEGIN}\n{found}\n{END}{rest.split(END)[1]}"
 

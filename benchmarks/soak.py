@@ -1,12 +1,11 @@
-"""`make soak`: a long stream with ever-new regimes, to see that time and memory stay flat.
+"""`make soak`: a long stream with ever-new regimes, as a test of constant time and memory.
 
     python -m benchmarks.soak --observations 1000000
 
-Every segment has a level of its own, drawn again within the reach of the model's prior and never
-used again, so a model that forgets nothing would grow without end. One line per twentieth:
-processor time per observation (what else the machine does is not the point), resident memory, size
-of the snapshot, regimes known now and opened in it. The last lines compare the last tenth with the
-first.
+Every segment has its own level, drawn within the reach of the model's prior and never used again,
+so a model that removes nothing would grow without limit. One line per twentieth: processor time per
+observation, resident memory, size of the snapshot, regimes known now and opened in it. The last
+lines compare the last tenth with the first.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ import psutil
 import regimekit as rk
 from regimekit.core.model import Model
 
-_SEGMENT = 200  # observations of a regime before the next, never seen one
+_SEGMENT = 200  # observations of a regime before the next new one
 _SD = 0.5  # of the noise
 _REACH = 50.0  # standard deviation of the levels
 _BLOCKS = 20
@@ -30,7 +29,7 @@ _KNOWN = {"noise": _SD**2, "prior_var": _REACH**2}  # for models with known nois
 
 
 class Block(NamedTuple):
-    """What a block of observations cost, and what was known after it."""
+    """Costs of a block of observations, and the regimes known after it."""
 
     observations: int
     seconds: float
@@ -50,7 +49,7 @@ class Block(NamedTuple):
 
 
 def stream(length: int, block: int, seed: int = 0) -> Iterator[np.ndarray]:
-    """Blocks of a stream with a new level every `_SEGMENT` observations, and 1 % spikes."""
+    """Yield blocks of a stream with a new level every `_SEGMENT` observations, and 1 % spikes."""
     rng = np.random.default_rng(seed)
     levels = rng.normal(0.0, _REACH, length // _SEGMENT + 1)
     for start in range(0, length, block):
@@ -60,7 +59,7 @@ def stream(length: int, block: int, seed: int = 0) -> Iterator[np.ndarray]:
 
 
 def soaked(model: Model, y: np.ndarray, process: psutil.Process) -> Block:
-    """Run a block, then weigh the process and the model."""
+    """Run a block, then measure the process and the model."""
     begun = time.process_time()
     run = model.run(y)
     seconds = time.process_time() - begun
@@ -70,7 +69,7 @@ def soaked(model: Model, y: np.ndarray, process: psutil.Process) -> Block:
 
 
 def compared(blocks: list[Block]) -> str:
-    """The last tenth against the first: figures that do not depend on the machine."""
+    """Return the last tenth relative to the first, which does not depend on the machine."""
     tenth = max(1, len(blocks) // 10)
     first, last = blocks[:tenth], blocks[-tenth:]
     slower = np.mean([b.each for b in last]) / np.mean([b.each for b in first])

@@ -1,14 +1,14 @@
-"""The plan for a million keys on Spark, computed from what one key costs here.
+"""The plan for a million keys on Spark, computed from the measured cost of one key.
 
     python -m benchmarks.spark_plan                  print it
-    python -m benchmarks.spark_plan docs/spark.md    put it between the marks of that file
+    python -m benchmarks.spark_plan docs/spark.md    write it between the marks of that file
 
 A visit of a key with k new rows reads its bytes, learns the rows and writes its bytes:
 
     visit = load + k row + dump           cores = keys visit / (60 k seconds / rows a minute) / use
     written a minute = keys bytes / k     (every key is visited once in k minutes)
 
-Times are processor time, the least of several repeats: other work on a machine only ever adds.
+Times are processor time, the minimum of several repetitions, because other load only adds to it.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from regimekit.integrations.spark import GroupJob
 
 BEGIN, END = "<!-- plan: begin -->", "<!-- plan: end -->"
 KEYS = 1_000_000
-USE = 0.6  # of a core, the rest for Spark and for bad minutes
-CORE_HOUR, GB_MONTH = 0.05, 0.02  # prices in one's currency; put in your own
-KEPT = 2  # checkpoints of the state that are kept
+USE = 0.6  # of a core, the rest for Spark and for peaks
+CORE_HOUR, GB_MONTH = 0.05, 0.02  # prices in any currency
+KEPT = 2  # stored checkpoints of the state
 ROWS = (1, 5, 15, 60)
 WARM_UP, REPEATS = 600, 40
 
@@ -40,7 +40,7 @@ WARM_UP, REPEATS = 600, 40
 class Costs(NamedTuple):
     """One key: its least and most bytes, the seconds to load and dump them and to learn a row.
 
-    `start` are the seconds of a fresh Python process up to its first model.
+    `start` is the time of a new Python process up to its first model, in seconds.
     """
 
     model: str
@@ -62,7 +62,7 @@ def least(action: Callable[[], Any], repeats: int = REPEATS) -> float:
 
 
 def snapshots(name: str) -> list[bytes]:
-    """A key's bytes along three streams: levels that return, heavy tails, nothing but noise."""
+    """Return the bytes of a key along three streams: recurring levels, heavy tails, noise alone."""
     noise = np.random.default_rng(0).standard_normal(WARM_UP)
     streams = (
         rk.data.regime_stream(seed=0, n=WARM_UP).y,
@@ -79,7 +79,7 @@ def snapshots(name: str) -> list[bytes]:
 
 
 def start_seconds(name: str, repeats: int = 3) -> float:
-    """Processor time of what a Spark worker does before its first key, less that of Python."""
+    """Return the processor time of a Spark worker before its first key, without that of Python."""
 
     def seconds(code: str) -> float:
         before = os.times()
@@ -94,7 +94,7 @@ def start_seconds(name: str, repeats: int = 3) -> float:
 
 
 def measure(name: str) -> Costs:
-    """The size of a key depends on its stream and its moment; the largest met is what is timed."""
+    """Return the costs of a key; the largest of several sizes is timed."""
     found = snapshots(name)
     packed = max(found, key=len)
     model, plan = rk.from_bytes(packed), GroupJob(("k",), "t", "v", (), name, {}, 0.9)
@@ -110,7 +110,7 @@ def measure(name: str) -> Costs:
 
 
 def plan_table(costs: Costs, keys: int = KEYS) -> str:
-    """The measured figures and what they come to, in Markdown."""
+    """Return the measured figures and the plan, in Markdown."""
     lines = [
         f"One key of `{costs.model}`, looked at every 50 rows along three streams of {WARM_UP}: "
         f"{costs.least_size / 1000:.1f} to {costs.size / 1000:.1f} kB of state. The largest, which "
@@ -147,7 +147,7 @@ def plan_table(costs: Costs, keys: int = KEYS) -> str:
 
 
 def put(text: str, table: str) -> str:
-    """`text` with `table` between its marks."""
+    """Return `text` with `table` between its marks."""
     before, rest = text.split(BEGIN)
     return f"{before}{BEGIN}\n{table}\n{END}{rest.split(END)[1]}"
 

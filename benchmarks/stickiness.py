@@ -1,7 +1,7 @@
 """`python -m benchmarks.stickiness [--seeds 5]`: a batch B against a finite bias kappa.
 
-Both say that regimes last. A batch decides once for B observations; kappa adds to the odds of
-staying at every decision. Streams: the iid regimes with bursts, Gaussian and t noise, seeds 0 .. 4.
+Both make regimes last. A batch decides once for B observations; kappa adds to the odds of staying
+at every decision. Streams: the iid regimes with bursts, Gaussian and t noise, seeds 0 .. 4.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SETTINGS = [(b, kappa) for b in (1, 3, 6) for kappa in (0.0, 10.0, 100.0)]
 
 
 def cell(batch: int, kappa: float, noise: str, seed: int) -> tuple[float, ...]:
-    """(regimes, switches per true switch, adjusted Rand, RMSE on clean values) of one run."""
+    """Return regimes, switches per true switch, adjusted Rand, and RMSE on clean values."""
     stream = rk.data.iid_regimes(seed, noise=noise)
     run = rk.br_ihmm(batch=batch, sticky=kappa, prior_var=4.0, seed=seed).run(stream.y)
     true = max(rk.evaluate.switches(stream.regimes), 1)
@@ -34,7 +34,7 @@ def cell(batch: int, kappa: float, noise: str, seed: int) -> tuple[float, ...]:
 
 
 def rows(seeds: int) -> Iterator[list[str]]:
-    """One row of means over the seeds per setting and noise."""
+    """Yield one row of means over the seeds per setting and noise."""
     cells = [(b, k, noise) for b, k in SETTINGS for noise in ("gauss", "t")]
     tasks = [(*one, s) for one in cells for s in range(seeds)]
     results = iter(Parallel(n_jobs=2)(delayed(cell)(*task) for task in tasks))

@@ -1,8 +1,7 @@
-"""Processor seconds on one core: what else the machine does is not the point.
+"""Processor seconds on one core, which do not depend on other load.
 
-All threads of the process count, so a job that spread over several cores would gain nothing. Jobs
-are taken in turns and the best of several rounds is kept, so that one busy moment does not decide
-a ratio.
+All threads of the process count, so a job on several cores has no advantage. Jobs take turns and
+the best of several rounds counts, so that one busy moment does not determine a ratio.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ ONE_CORE = {
 
 
 def one_core() -> None:
-    """Libraries that are imported from here on keep to one thread."""
+    """Restrict libraries that are imported later to one thread."""
     os.environ.update(ONE_CORE)
 
 
 def best(jobs: Mapping[str, Callable[[], Any]], rounds: int = 5) -> dict[str, float]:
-    """Processor seconds of each job, best of `rounds`, taken in turns."""
+    """Return the processor seconds of each job, best of `rounds`, taken in turns."""
     found = dict.fromkeys(jobs, float("inf"))
     for _ in range(rounds):
         for name, job in jobs.items():

@@ -1,8 +1,8 @@
 """`python -m benchmarks.untuned [--seeds 20] [--only NAME ..]`: the rule's targets, nothing tuned.
 
-Every row is one question put to a model that knows only its units (or, where the row says
-so, the noise): means over seeds 0 .. n - 1, what was wanted, and whether it was reached. With
-`--out FILE` the table is written as Markdown, with versions.
+Every row is one question to a model with given units (or, if the row states it, given noise): means
+over seeds 0 .. n - 1, the goal, and whether it was reached. With `--out FILE` the table is written
+as Markdown, with versions.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from scipy import stats
 import regimekit as rk
 from regimekit.preprocessing.scaling import measure
 
-BY_HAND = "<!-- by hand -->"  # what follows it in a page is not generated
+BY_HAND = "<!-- by hand -->"  # the text after it in a page is not generated
 
 Array = NDArray[np.float64]
 UNITS = {"prior_var": 100.0, "noise_shape": 5.0, "noise_scale": 5.0}  # noise about 1, unknown
@@ -29,7 +29,7 @@ RUN_THRESHOLD = 2  # as in the paper's tables
 
 
 class Goal(NamedTuple):
-    """A measure, and what is wanted of its mean."""
+    """A measure, and a goal for its mean."""
 
     measure: str
     value: float
@@ -48,17 +48,17 @@ class Question(NamedTuple):
     stream: str
     ask: Callable[[int], dict[str, float]]
     goals: tuple[Goal, ...]
-    runs: int | None = None  # where other than asked for: real series have one run per seed of ours
+    runs: int | None = None  # number of runs if not as requested, for real series
 
 
 def in_units(y: Array) -> tuple[Array, float, float]:
-    """The stream in units from differences of its first 100 rows; centre and scale."""
+    """Return the stream in units from differences of its first 100 rows, centre and scale."""
     centre, scale, _ = measure(y[:100, None])
     return (y - centre[0]) / scale[0], float(centre[0]), float(scale[0])
 
 
 def alarms(y: Array, model: rk.models.RegimeModel) -> dict[str, float]:
-    """What a stream without any change sets off."""
+    """Return the alarms of a stream without any change."""
     run = model.run(y)
     known = run.path[run.path >= 0]
     return {
@@ -98,7 +98,7 @@ def iid(noise: str) -> Callable[[int], dict[str, float]]:
             "regimes (3 true)": float(rk.evaluate.n_regimes(run.path)),
             "adjusted Rand": rk.evaluate.adjusted_rand(run.path, stream.regimes),
             "RMSE over the oracle's": error / rk.evaluate.rmse(stream.clean, reference.mean),
-            "the same of a filter that knows all but the path": rk.evaluate.rmse(
+            "the same of a filter with all parameters known except the path": rk.evaluate.rmse(
                 stream.clean, filter_with_known_parameters(stream, noise)
             )
             / rk.evaluate.rmse(stream.clean, reference.mean),
@@ -109,8 +109,10 @@ def iid(noise: str) -> Callable[[int], dict[str, float]]:
 
 
 def filter_with_known_parameters(stream: rk.data.Dataset, noise: str) -> Array:
-    """One-step means of the filter that knows levels, noise, outliers' rate and how long regimes
-    last: what an online method can hope for where the oracle also knows when regimes change."""
+    """Return one-step means of a filter with known levels, noise, outlier rate and durations.
+
+    It is a bound for online methods; the times of the changes are given to the oracle only.
+    """
     levels = np.asarray(stream.info["means"])
     law = stats.norm(0.0, 0.5) if noise == "gauss" else stats.t(3, scale=np.sqrt(3 / 8))
     rate, stay = float(np.mean(stream.outliers)), 0.995  # as generated
@@ -157,7 +159,7 @@ def well_log(seed: int) -> dict[str, float]:
 
 
 def well_specified(seed: int) -> dict[str, float]:
-    """Levels N(0, 10) that change at any moment, noise N(0, 1) known to the model."""
+    """Return scores on levels N(0, 10) that change at any time, with known noise N(0, 1)."""
     rng = np.random.default_rng(seed)
     levels = rng.normal(0.0, np.sqrt(10.0), 3)
     state = np.cumsum(rng.random(1500) < 0.02) % 3
@@ -233,7 +235,7 @@ QUESTIONS = {
 
 
 def answer(question: Question, seeds: int) -> Iterator[str]:
-    """One row of the table per measure."""
+    """Yield one row of the table per measure."""
     runs = question.runs or seeds
     found = Parallel(n_jobs=2)(delayed(question.ask)(seed) for seed in range(runs))
     goals = {goal.measure: goal for goal in question.goals}
@@ -247,7 +249,14 @@ def answer(question: Question, seeds: int) -> Iterator[str]:
 
 
 def ask_all(questions: dict[str, Question], module: str, title: str, seeds: int) -> None:
-    """The command line of a table of questions; `module` and `title` are for its page."""
+    """Run the command line of a table of questions.
+
+    Args:
+        questions: questions by name.
+        module: module for the page.
+        title: title of the page.
+        seeds: default number of seeds.
+    """
     options = argparse.ArgumentParser(prog=f"python -m {module}", description=title)
     options.add_argument("--seeds", type=int, default=seeds)
     options.add_argument("--only", nargs="*", choices=list(questions), default=list(questions))
@@ -267,11 +276,11 @@ def ask_all(questions: dict[str, Question], module: str, title: str, seeds: int)
 
 
 def write_page(path: Path, made: str) -> None:
-    """Write a page; what follows the line `BY_HAND` in the present one stays."""
+    """Write a page; the text after the line `BY_HAND` in the present one is kept."""
     before = path.read_text("utf-8") if path.exists() else ""
     _, mark, kept = before.partition(BY_HAND)
     path.write_text(f"{made}\n{mark}{kept}" if mark else made, "utf-8")
 
 
 if __name__ == "__main__":
-    ask_all(QUESTIONS, "benchmarks.untuned", "The rule on streams that nobody tuned for", 20)
+    ask_all(QUESTIONS, "benchmarks.untuned", "The rule on streams without tuning", 20)

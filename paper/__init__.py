@@ -1,14 +1,15 @@
 """The paper's tables and figures, one file for each or for a closely related group.
 
-It uses the library as anybody would and is not part of the wheel; `regimekit reproduce` runs it.
+It uses the public interface of the library and is not part of the wheel; `regimekit reproduce` runs
+it.
 
-streams     the data, ready to run          settings   the variants that are compared
-parts       what to run, and its key        tuning     one search for every model and rule
-state       which source decides it         plan       how many runs of what, how long
-outcomes    runs it and scores it           store      keeps it, in one checkout and the next
-probes      questions of another kind       runner     runs and writes, resumes
-tables      cells, tables, items            output     the pages
-replay      whether older runs still hold
+    streams     the data, ready to run          settings   the variants that are compared
+    parts       one run, and its key            tuning     one search for every model and rule
+    state       hash of the source              plan       number and cost of the runs
+    outcomes    runs a part and scores it       store      cache and ledger of outcomes
+    probes      questions other than runs       runner     runs parts, writes items, resumes
+    tables      cells, tables, items            output     the pages
+    replay      confirms runs of older source
 """
 
 from __future__ import annotations

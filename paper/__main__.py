@@ -15,7 +15,7 @@ COMMANDS = {
 
 
 def main(arguments: list[str]) -> None:
-    """Run the command named first, with the rest."""
+    """Run the command that is the first argument."""
     if not arguments or arguments[0] not in COMMANDS:
         sys.exit(f"python -m paper: name one of {', '.join(COMMANDS)}; {__doc__}")
     COMMANDS[arguments[0]](arguments[1:])

@@ -1,4 +1,4 @@
-"""What each piece of our rule contributes: removed one by one, from both editions."""
+"""The contribution of each part of the default rule: one removed at a time, from both editions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from regimekit.ihmm import published
 from regimekit.plotting import PALETTE, pyplot
 
 WHOLE = "nothing taken away"
-DATES = "changes where they were known"  # the same runs, by other labels
+DATES = "changes where they were known"  # the same runs with other labels
 _SCORES = (
     "rmse",
     "oracle_ratio",
@@ -29,11 +29,11 @@ _SCORES = (
     "delay",
     "delay_online",
 )
-_KNOWN = {"adjusted_rand", "ppv", "tpr", "delay"}  # scores that also exist by what was known
+_KNOWN = {"adjusted_rand", "ppv", "tpr", "delay"}  # also computed from the labels known at the time
 
 
 def taken_from_second(stream: str) -> dict[str, Any]:
-    """What to change for each piece, so that all others stay as they are."""
+    """Return the changed settings that remove each part of the second edition, by name."""
     chosen = settings.of(stream, "br_ihmm", SECOND)
     islands = max(1, min(int(chosen.get("batch", 6)), published.PARTICLES // 10))
     others = {"islands": islands, "gamma_prior": [1.0, 10.0]}
@@ -50,7 +50,7 @@ def taken_from_second(stream: str) -> dict[str, Any]:
 
 
 def taken_from_first(stream: str) -> dict[str, Any]:
-    """Each of the nine as in the paper."""
+    """Return the changed settings that set each of the nine as in the paper, by name."""
     base: Mapping[str, str] = settings.start(stream, "br_ihmm", FIRST)["rule"]
     alone = {f"D{k}": {"rule": {**base, f"D{k}": "paper"}} for k in range(1, 10)}
     return {WHOLE: {}} | alone | {"all nine": {"rule": "paper"}}
@@ -60,7 +60,7 @@ TAKEN = {FIRST: taken_from_first, SECOND: taken_from_second}
 
 
 def _parts(plan: Plan, stream: str, edition: str, piece: str) -> list[Part]:
-    """Tuned settings throughout: only the piece changes."""
+    """Return the runs without one part, with the tuned settings of the whole rule."""
     return plan.parts(stream, "br_ihmm", edition, TAKEN[edition](stream)[piece], short=True)
 
 
@@ -87,11 +87,11 @@ def _ablation(results: Results, edition: str) -> Made:
     columns = ["stream", "taken away", *(measure(name) for name in _SCORES)]
     columns[2] = "RMSE, of uncontaminated values where they are known"
     caption = (
-        "Each dot is a stream: its error without one piece of the rule over its error with all "
-        "of them. Above the line the piece improves the result there."
+        "Each dot is a stream: its error without one part of the rule over its error with all "
+        "of them. Above the line the part improves the result."
     )
     table = (
-        "Each row is the whole rule without one piece of it; compare it with the first row of its "
+        "Each row is the whole rule without one part of it; compare it with the first row of its "
         "stream. Scores that need the truth are there where it is known. "
         + untuned((stream, "br_ihmm", edition) for stream in STARTS)
     )
@@ -100,7 +100,7 @@ def _ablation(results: Results, edition: str) -> Made:
 
 
 def _draw(results: Results, edition: str) -> Any:
-    """Error without a piece over that with all, stream by stream."""
+    """Return a figure of the error without a part over that of the whole rule, by stream."""
     figure, ax = pyplot().subplots(figsize=(11, 4), layout="constrained")
     pieces = [piece for piece in TAKEN[edition](next(iter(STARTS))) if piece != DATES]
     drawn = 0
@@ -154,9 +154,9 @@ ITEMS = (
         "ablation",
         "The first edition with each deviation from the paper switched back",
         "our own (docs/deviations.md, D1 to D9)",
-        _SHARED + "D8 touches forecasts beyond one step only and cannot show here; D4 and D5 "
-        "differ only where B > 1. Switching back all nine also changes resampling from systematic "
-        "to multinomial. docs/deviations.md says what follows for the defaults.",
+        _SHARED + "D8 changes only forecasts of several steps, which these scores do not contain; "
+        "D4 and D5 differ only where B > 1. Switching back all nine also changes resampling from "
+        "systematic to multinomial. docs/deviations.md has the consequences for the defaults.",
         partial(_ablation, edition=FIRST),
         partial(_all, edition=FIRST),
     ),

@@ -1,4 +1,4 @@
-"""Where we say that we are ahead: paired differences, seed by seed, with intervals."""
+"""Scores in which our models are better: paired differences by seed, with intervals."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Claim(NamedTuple):
 
     stream: str
     score: str
-    lower: bool = True  # is better
+    lower: bool = True  # whether lower values are better
     bocd: tuple[str, ...] = ("bocd", "least_squares")
 
 
@@ -35,7 +35,7 @@ CLAIMS = (
 
 
 def _pairs(claim: Claim) -> list[tuple[str, str, str]]:
-    """(our variant, rival, its variant): tuned against tuned, untuned against untuned."""
+    """Return (our variant, rival, its variant): tuned against tuned, untuned against untuned."""
     tuned = [(SECOND, "br_ihmm", variant) for variant in (PRINTED, PAPER, FIRST)]
     for rival in ("wolf_ihmm", "ihmm", *claim.bocd):
         tuned += [(SECOND, rival, v) for v in VARIANTS[rival] if v in (PAPER, SECOND)]
@@ -91,8 +91,8 @@ ITEMS = (
         "our own: paired differences of the tables",
         "A difference is br_ihmm's score less the rival's with the same seed, averaged; the "
         "interval is Student's over seeds, at 95 % each, without a correction for their number. "
-        "On a generated stream a seed draws stream and model anew, so the interval refers to such "
-        "streams. On a real series only the model's draws differ, so it refers to that series "
+        "On a generated stream each seed draws a new stream and model, so the interval refers to "
+        "such streams. On a real series only the model's draws differ, so it refers to that series "
         "alone; a rival that draws nothing enters as one number.",
         _ahead,
         _needed,

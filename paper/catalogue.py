@@ -1,4 +1,4 @@
-"""Every item by name: what most hangs on first, then the order of the paper, then our own."""
+"""Every item by name: the most important first, then in the order of the paper, then our own."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ ALL = "all"
 
 
 def choose(names: Sequence[str]) -> list[Item]:
-    """The items named; all of them for "all".
+    """Return the items with these names.
 
     Example:
         >>> [item.name for item in choose(["pif", "iid_t"])]

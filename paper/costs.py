@@ -1,8 +1,8 @@
-"""How long a run of each kind takes, from one that is measured: `python -m paper costs`.
+"""The time of a run of each kind, from a measured one: `python -m paper costs`.
 
-Writes `costs.json`: seconds of one core per 1000 rows with 100 particles, or of one answer of a
-probe. The plan counts seeds by it, and `regimekit reproduce all --estimate` says what is left to
-run. What is there already is not measured again; remove the file to start again.
+Writes `costs.json`: seconds of one core per 1000 rows with 100 particles, or per answer of a probe.
+The plan derives the number of seeds from it, and `regimekit reproduce all --estimate` the time of
+the remaining runs. Kinds in the file are not measured again; delete the file to start again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ITERATIONS = 20
 
 
 def kinds() -> dict[str, Part]:
-    """One run of each kind that any item needs."""
+    """Return one run of each kind that any item needs, by kind."""
     found: dict[str, Part] = {}
     for item in ITEMS.values():
         for part in item.parts(Plan(runs=1)):
@@ -36,7 +36,7 @@ def kinds() -> dict[str, Part]:
 
 
 def measure(part: Part) -> float:
-    """Seconds per 1000 rows with 100 particles, from a run of the first rows; or of an answer."""
+    """Return seconds per 1000 rows with 100 particles, from the first rows, or per answer."""
     if part.stream in PROBES:
         begin = time.process_time()
         run_part(part)
@@ -54,7 +54,7 @@ def measure(part: Part) -> float:
 
 
 def main(arguments: Sequence[str] = ()) -> None:
-    """Measure every kind that was not and keep it; with `--list`, name these kinds."""
+    """Measure and store every kind without a time; with `--list`, print these kinds."""
     found = dict(costs())
     if "--list" in arguments:
         print(*(name for name in kinds() if name not in found), sep="\n")

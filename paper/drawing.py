@@ -1,4 +1,4 @@
-"""Panels that the figures share: a curve per model above, the regimes it found below."""
+"""Panels that the figures share: a curve per model above, its inferred regimes below."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from regimekit.plotting import PALETTE, pyplot
 from regimekit.results import NO_REGIME
 
 Array = NDArray[np.float64]
-DRAWN = (PRINTED, FIRST, SECOND)  # a column of a figure for each
+DRAWN = (PRINTED, FIRST, SECOND)  # columns of a figure
 
 
 class Track(NamedTuple):
@@ -27,14 +27,14 @@ class Track(NamedTuple):
     colour: str
     source: Stream
     columns: dict[str, Any]
-    first_row: int  # the first that no search has seen
+    first_row: int  # the first row that no search has used
 
 
 Panel = Callable[[Any, Track], None]
 
 
 def track(results: Results, lines: Sequence[Line], index: int, variant: str) -> Track | None:
-    """The first run of a line under a variant; None where the line has none."""
+    """Return the first run of a line under a variant, or None if there is none."""
     line = lines[index]
     if line.only and variant == SECOND:
         variant = line.only
@@ -53,14 +53,14 @@ def by_variant(
     title: str,
     backdrop: Panel | None = None,
 ) -> Any:
-    """A figure with a column per variant and a row per panel; the y label is the panel's name.
+    """Return a figure with a column per variant and a row per panel.
 
     Args:
-        results: of the item.
+        results: results of the item.
         lines: the models, in the order of the legend.
-        panels: what to draw for each model, by label.
-        title: above the figure.
-        backdrop: drawn once in every panel, behind the models.
+        panels: functions that draw a model, by label.
+        title: title of the figure.
+        backdrop: function that is called once per panel, before the models.
     """
     figure, axes = grid(len(panels), len(DRAWN), title)
     for column, variant in zip(axes.T, DRAWN, strict=True):
@@ -79,7 +79,7 @@ def by_variant(
 
 
 def stacked(results: Results, lines: Sequence[Line], panel: Panel, heading: str) -> Any:
-    """A figure with a column per variant and a row per model; places without a run stay empty."""
+    """Return a figure with a column per variant and a row per model."""
     figure, axes = grid(len(lines), len(DRAWN), heading)
     for column, variant in zip(axes.T, DRAWN, strict=True):
         for index, ax in enumerate(column):
@@ -105,7 +105,7 @@ def grid(
     share: str = "row",
     across: bool = True,
 ) -> tuple[Any, Any]:
-    """A figure and its axes (n_rows, n_columns); x is shared, across or by column, y as said."""
+    """Return a figure and its axes (n_rows, n_columns)."""
     figure, axes = pyplot().subplots(
         n_rows,
         n_columns,
@@ -120,12 +120,12 @@ def grid(
 
 
 def forecast(ax: Any, run: Track) -> None:
-    """One-step forecasts."""
+    """Draw the one-step forecasts of a run."""
     ax.plot(run.columns["mean"], lw=0.9, color=run.colour, label=run.label)
 
 
 def regimes(ax: Any, run: Track) -> None:
-    """The regimes of a run as a row of colours; each further model gets a row below."""
+    """Draw the regimes of a run as a row of colours; each further model gets a row below."""
     row = len(ax.collections)
     _colours(ax, run, -float(row), 60.0, ax.transData)
     ax.text(0.01, 0.35 - row, run.label, fontsize=7, transform=ax.get_yaxis_transform())
@@ -134,13 +134,13 @@ def regimes(ax: Any, run: Track) -> None:
 
 
 def training(ax: Any, run: Track) -> None:
-    """A dotted line where the rows end that a search has seen."""
+    """Draw a dotted line at the end of the rows that a search has used."""
     if run.first_row:
         ax.axvline(run.first_row, color="0.5", lw=0.8, ls=":")
 
 
 def _colours(ax: Any, run: Track, height: float, size: float, transform: Any) -> None:
-    """A tick in its regime's colour for every observation, regimes counted by appearance."""
+    """Draw a tick in the colour of its regime, by order of appearance, for every observation."""
     numbers = by_appearance(run.columns["path"])
     seen = np.flatnonzero(~np.isnan(numbers))
     shades = [PALETTE[int(j) % len(PALETTE)] for j in numbers[seen]]
@@ -149,14 +149,14 @@ def _colours(ax: Any, run: Track, height: float, size: float, transform: Any) ->
 
 
 def strip(ax: Any, run: Track) -> None:
-    """Regimes as a strip of colours along the bottom, true changepoints as ticks at the top."""
+    """Draw regimes as colours along the bottom and true changepoints as ticks at the top."""
     _colours(ax, run, 0.03, 30.0, ax.get_xaxis_transform())
     for t in run.source.data.changepoints:
         ax.axvline(t, ymin=0.94, color="black", lw=0.8)
 
 
 def observed(ax: Any, run: Track) -> None:
-    """The data themselves; the true outliers as crosses."""
+    """Draw the observations, and the true outliers as crosses."""
     y = run.source.data.y
     ax.plot(y, ".", ms=2, color="0.7", zorder=0)
     if run.source.data.outliers is not None:
@@ -165,7 +165,7 @@ def observed(ax: Any, run: Track) -> None:
 
 
 def shade(ax: Any, source: Stream) -> None:
-    """True regimes but the first as shaded stretches, true outliers as ticks at the bottom."""
+    """Draw true regimes except the first as shaded spans, true outliers as ticks at the bottom."""
     data = source.data
     if data.regimes is not None:
         edges = np.r_[0, np.flatnonzero(np.diff(data.regimes)) + 1, len(data)]
@@ -179,7 +179,11 @@ def shade(ax: Any, source: Stream) -> None:
 
 
 def by_appearance(path: NDArray[Any]) -> Array:
-    """Regimes as 0, 1, 2, .. in the order in which they appear; NaN before the first."""
+    """Return regimes as 0, 1, 2, .. in the order of appearance; NaN before the first.
+
+    Args:
+        path: (T,) labels.
+    """
     order = {
         r: float(j) for j, r in enumerate(r for r in dict.fromkeys(path.tolist()) if r != NO_REGIME)
     }

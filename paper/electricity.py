@@ -1,4 +1,4 @@
-"""Hourly electricity demand: the rolling error, the raw series, the forecasts; all as zooms."""
+"""Hourly electricity demand: the rolling error, the raw series and the forecasts, in detail."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from regimekit.plotting import PALETTE
 
 _LOCKDOWN = 1085 * 24  # hours from 2017-03-18, the first row, to 2020-03-07, where load falls
 _DAY, _WEEK = 24, 7 * 24
-_MONTHS = SHOWN["electricity"]  # 60 days before and after
+_MONTHS = SHOWN["electricity"]  # 60 days before and after the change
 _FORTNIGHT = (_LOCKDOWN - _WEEK, _LOCKDOWN + _WEEK)
 _WEEKS = {  # first hour of a week that begins on a Saturday, as the series does
     "January 2018": 42 * _WEEK,
@@ -29,7 +29,7 @@ def _lines(*scores: str) -> list[Line]:
 
 
 def _zoomed(figure: Any, results: Results, span: tuple[int, int]) -> Any:
-    """The figure cut to these hours; a quick run has not come so far."""
+    """Return the figure restricted to these hours; a quick run may end before them."""
     if not results.plan.quick:
         for ax in figure.axes:
             ax.set_xlim(*span)
@@ -115,7 +115,7 @@ def _panel(ax: Any, run: Track) -> None:
     ax.plot(y, lw=1, color="0.6")
     ax.fill_between(hours, outputs["lower"], outputs["upper"], color=run.colour, alpha=0.2, lw=0)
     ax.plot(outputs["mean"], lw=0.9, color=run.colour)
-    ax.set_ylim(y.min() - 1.0, y.max() + 0.5)  # a forecast far off the data leaves the picture
+    ax.set_ylim(y.min() - 1.0, y.max() + 0.5)  # distant forecasts are cut off
     drawing.strip(ax, run)
 
 

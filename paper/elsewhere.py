@@ -1,4 +1,4 @@
-"""Goals measured by other commands, read from their pages: speed, size, real series."""
+"""Goals that other commands measure, read from their pages: speed, size, real series."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Goal(NamedTuple):
     words: str
     value: float
     at_least: bool = False
-    table: int = 0  # of those that have the row
+    table: int = 0  # index among the tables with this row
 
     def met(self, found: float) -> bool:
         return found >= self.value if self.at_least else found <= self.value
@@ -58,7 +58,7 @@ GOALS = (
 
 
 def rows() -> list[list[Value]]:
-    """All of them as rows of the table of targets; a page that is not here gives none."""
+    """Return all goals as rows of the table of targets; a page that does not exist has none."""
     return [row for goal in GOALS if (row := _row(goal))] + _rows_of_page(REAL)
 
 
@@ -72,7 +72,7 @@ def _row(goal: Goal) -> list[Value] | None:
 
 
 def _rows_of_page(page: str) -> list[list[Value]]:
-    """Rows of a page that lists goals: stream, measure, wanted, mean, runs, met."""
+    """Return the rows of a page with a table of goals: stream, measure, wanted, mean, runs, met."""
     lines = [cells for table in tables(page) for cells in table[1:] if len(cells) == 6 and cells[2]]
     return [
         [_AUTO, stream, measure, wanted, Cell(float(mean), None, int(runs)), met]
@@ -81,7 +81,14 @@ def _rows_of_page(page: str) -> list[list[Value]]:
 
 
 def look_up(page: str, row: str, column: str, table: int = 0) -> float | None:
-    """A number by the names of its row and column; without a column the row's last."""
+    """Return a number from a table of a page, or None.
+
+    Args:
+        page: path of the page.
+        row: name of the row.
+        column: name of the column; the last column if it is empty.
+        table: index among the tables with this row.
+    """
     found = [one for one in tables(page) if any(cells[0] == row for cells in one[1:])]
     if len(found) <= table:
         return None
@@ -93,7 +100,7 @@ def look_up(page: str, row: str, column: str, table: int = 0) -> float | None:
 
 
 def tables(page: str) -> list[list[list[str]]]:
-    """The Markdown tables of a page: lines of cells, the heads first; none without the page."""
+    """Return the Markdown tables of a page as lines of cells, headers first."""
     path = ROOT / page
     text = path.read_text("utf-8") if path.exists() else ""
     blocks = re.findall(r"(?:^\|.*\|$\n?)+", text, re.MULTILINE)

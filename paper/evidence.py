@@ -1,14 +1,14 @@
 """All evidence by one command: `python -m paper evidence [--plan | --quick] [--only STAGE ..]`.
 
-    --plan     print the stages, what each of them makes, what is due, and core minutes
+    --plan     print the stages, their pages, which are due, and core minutes
     --quick    run every stage at its smallest size into out/evidence/quick; no page changes
-    neither    run what is due; a call that was stopped is continued by the next one
+    neither    run the stages that are due; an interrupted call is continued by the next one
 
-Three stages keep records of their own and continue where they were stopped: `tune`, `tables` and
-`public`. Any other stage is due if the source that decides its outcome, or its command, is not the
-one of the last complete run, which `docs/measured/evidence.json` records with its core minutes.
-What a stage prints is in out/evidence/STAGE.txt. Stages marked *by hand* quote their output in a
-page between sentences, so it has to be copied there.
+Three stages have their own records and resume from them: `tune`, `tables` and `public`. Any other
+stage is due if the source that determines its outcome, or its command, differs from that of the
+last complete run, which `docs/measured/evidence.json` records with its core minutes. The output of
+a stage is in out/evidence/STAGE.txt. Stages marked *by hand* are quoted in the text of a page, so
+their output has to be copied there.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _HORIZONS = "-m benchmarks.horizons --series held_out --origins"
 
 @dataclass(frozen=True)
 class Stage:
-    """A part of the evidence.
+    """One part of the evidence.
 
     Attributes:
         name: name on the command line.
@@ -64,19 +64,19 @@ class Stage:
 
     @property
     def state(self) -> str:
-        """A short name of source and command; empty if the stage keeps its own records."""
+        """A hash of source and command; empty if the stage has its own records."""
         if not self.sources:
             return ""
         files = [file for name in self.sources for file in sorted(ROOT.glob(name))]
         code = [file for file in files if file.suffix == ".py"]
         pages = [file.read_text("utf-8") for file in files if file not in code]
-        models = ["regimekit.core.registry"] if pages else []  # that their snippets make
+        models = ["regimekit.core.registry"] if pages else []  # models that their snippets make
         content = [state(models, files=code), self.command, *pages]
         return sha256("\n".join(content).encode()).hexdigest()[:12]
 
 
 def _asked(name: str, page: str, first: str, minutes: float, module: str = "") -> Stage:
-    """A page that `benchmarks.untuned.ask_all` writes."""
+    """Return the stage of a page that `benchmarks.untuned.ask_all` writes."""
     command = f"-m benchmarks.{module or name} --out"
     sources = (f"benchmarks/{module or name}.py", "benchmarks/untuned.py")
     quick = f"{command} {{out}}/{name}.md --seeds 1 --only {shlex.quote(first)}"
@@ -181,6 +181,15 @@ STAGES = (
         by_hand=True,
     ),
     Stage(
+        "own_past",
+        "docs/measured/anomaly-score.md",
+        "-m benchmarks.own_past",
+        "-m benchmarks.own_past --first 2 --cache {out}/alerts",
+        8.0,
+        ("benchmarks/own_past.py", "benchmarks/alerts.py", "benchmarks/public/nab.py"),
+        by_hand=True,
+    ),
+    Stage(
         "public",
         "docs/benchmarks.md",
         "-m benchmarks.public --page docs/benchmarks.md",
@@ -244,14 +253,18 @@ _NAMES = [stage.name for stage in STAGES]
 
 
 def recorded(path: Path | None = None) -> dict[str, dict[str, object]]:
-    """State and core minutes of the last complete run of each stage."""
+    """Return state and core minutes of the last complete run of each stage.
+
+    Args:
+        path: the record; by default that of the repository.
+    """
     path = path or RECORD
     found: dict[str, dict[str, object]] = json.loads(path.read_text()) if path.exists() else {}
     return found
 
 
 def due(stage: Stage, kept: Mapping[str, Mapping[str, object]]) -> bool:
-    """Whether a stage has to be run; one with records of its own always is, and does what is left.
+    """Return whether a stage has to be run; one with its own records always is.
 
     Example:
         >>> stage = Stage("one", "README.md", "-c pass", "-c pass", 1.0, ("paper/evidence.py",))
@@ -262,7 +275,7 @@ def due(stage: Stage, kept: Mapping[str, Mapping[str, object]]) -> bool:
 
 
 def minutes(stage: Stage, kept: Mapping[str, Mapping[str, object]]) -> float:
-    """About how many core minutes are left: of `tune` and `tables` for what is due in them."""
+    """Return the estimated core minutes of what is due in a stage."""
     if not due(stage, kept):
         return 0.0
     if stage.name == "tune":
@@ -282,7 +295,12 @@ def minutes(stage: Stage, kept: Mapping[str, Mapping[str, object]]) -> float:
 
 
 def plan(stages: Sequence[Stage], console: Console) -> float:
-    """Print the stages with what is due and its cost; return the core minutes."""
+    """Print the stages that are due with their costs, and return the core minutes.
+
+    Args:
+        stages: the stages.
+        console: where to print.
+    """
     kept, total = recorded(), 0.0
     table = Table("stage", "makes", "due", "core minutes", "estimated from", box=None)
     for stage in stages:
@@ -301,7 +319,7 @@ def plan(stages: Sequence[Stage], console: Console) -> float:
 
 
 def docs_size() -> float:
-    """Size of the files in the folder docs, in MB."""
+    """Return the size of the files in the folder docs, in MB."""
     files = (path for path in (ROOT / "docs").rglob("*") if path.is_file())
     return sum(p.stat().st_size for p in files if "__pycache__" not in p.parts) / 1e6
 
@@ -309,7 +327,7 @@ def docs_size() -> float:
 def run(
     stages: Sequence[Stage], out: Path, jobs: int, quick: bool, console: Console
 ) -> dict[str, int]:
-    """Run stages; record those that are complete; return exit codes by name.
+    """Run stages, record those that are complete, and return exit codes by name.
 
     Args:
         stages: what to run, in this order.
@@ -339,7 +357,7 @@ def run(
 
 
 def _call(stage: Stage, folder: Path, jobs: int, quick: bool) -> tuple[int, float]:
-    """Run a stage; return its exit code and the core minutes that it took."""
+    """Run a stage, and return its exit code and core minutes."""
     program = PEERS if stage.peers and (ROOT / PEERS).exists() else sys.executable
     words = (stage.quick if quick else stage.command).format(jobs=jobs, out=folder.resolve())
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -358,7 +376,7 @@ def _call(stage: Stage, folder: Path, jobs: int, quick: bool) -> tuple[int, floa
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Print the plan, or run what is due."""
+    """Print the plan, or run the stages that are due."""
     parser = argparse.ArgumentParser(prog="python -m paper evidence")
     parser.add_argument("--plan", action="store_true", help="print stages and cost, run nothing")
     parser.add_argument("--quick", action="store_true", help="every stage at its smallest size")

@@ -43,7 +43,7 @@ ON_MSFT = " (on MSFT: another series)"
 
 
 def _printed(table: dict[tuple[str, str], str], stream: str, model: str) -> str:
-    """The paper's number; on order flow it belongs to another series, and says so."""
+    """Return the paper's number, marked if it is for another series (order flow)."""
     number = table.get((stream, model), "")
     return number + ON_MSFT if number and stream == "ofi" else number
 
@@ -64,7 +64,7 @@ def _forecast_lines(streams: tuple[str, ...]) -> list[Line]:
 
 
 def _against_truth(stream: str) -> list[Line]:
-    """What the outliers' own size hides: errors on the uncontaminated values."""
+    """Return lines with errors on the uncontaminated values, in which outliers do not dominate."""
     lines = [Line(stream, model, "rmse") for model in (*ONLINE, *_OTHERS)]
     lines += [Line(stream, model, "oracle_ratio") for model in (*ONLINE, "student_t_ihmm", "auto")]
     lines.append(trivial(stream, "rmse_last_value", "last value"))
@@ -80,9 +80,9 @@ def _runtime_lines() -> list[Line]:
 def _forecast(streams: tuple[str, ...]) -> Callable[[Results], Made]:
     def make(results: Results) -> Made:
         caption = (
-            "The root mean square error of one-step forecasts, lower is better, and how much of "
-            "the observed values the 90 % interval covers, which should be 0.9. Real series are "
-            "scored after their training part; a measure over all rows says so."
+            "The root mean square error of one-step forecasts, lower is better, and the coverage "
+            "of the 90 % interval, which should be 0.9. Real series are scored after their "
+            "training part; a score over all rows is marked."
         )
         return Made([comparison(results, _forecast_lines(streams), caption)])
 
@@ -103,7 +103,7 @@ ITEMS = (
         "600 √(0.01 / 3) = 34.6 into the RMSE of a perfect forecast. We print that error and, "
         "beside it, the error on the uncontaminated values with the oracle's (the same filter "
         "with known regimes and outliers). The signal has a standard deviation of 100 "
-        "([protocol](protocol.md) says why). Every run draws its own stream; the paper's "
+        "(reasons: [protocol](protocol.md)). Every run draws its own stream; the paper's "
         "deviation of 0.003 can only be that of runs over one stream. *beam_ihmm* has seen the "
         "whole stream before its first output; its error is not a forecast's, and it uses the R "
         "and Sigma_0 that tuning found for ihmm. *bocd*: the paper gives no settings; it is tuned "
@@ -115,16 +115,16 @@ ITEMS = (
         "forecast_real",
         "Forecast errors on electricity and order flow",
         "Table `tab:forecast_results`",
-        "*Electricity.* Scored are the hours after the first 12 000, as the training part has "
-        "been seen by the search; all hours stand below. R is not stated; 0.02 is taken for the "
-        "printed settings (`unstated_noise` varies it, `baseline_noise` says what the baselines "
-        "imply). The features have no lag, so the last value, which they do not use, is the "
-        "forecast to beat. *Order flow.* The paper's MSFT series is not public. Ours is 60-tick "
-        "sums of E-mini S&P 500 ticks: compare the models on it with each other, never with the "
-        "paper's 0.616. The paper's BOCD row is from Tsaknaki et al. (2025), which is not "
-        "implemented: `bocd` with the same features stands in for it. The printed settings fix "
-        "the lag's coefficient at rho; tuned models learn it. Both series are standardised over "
-        "all rows as in the paper, for every model alike. *beam_ihmm* and *bocd*: as on "
+        "*Electricity.* Scored are the hours after the first 12 000, as the training part has been "
+        "seen by the search; scores of all hours are below. R is not stated; we take 0.02 for the "
+        "printed settings (`unstated_noise` varies it, `baseline_noise` has the values that the "
+        "baselines imply). The features have no lag, so the last value, which they do not use, is "
+        "the forecast to beat. *Order flow.* The paper's MSFT series is not public. Ours is "
+        "60-tick sums of E-mini S&P 500 ticks: compare the models on it with each other, never "
+        "with the paper's 0.616. The paper's BOCD row is from Tsaknaki et al. (2025), which is not "
+        "implemented: `bocd` with the same features stands in for it. The printed settings fix the "
+        "lag's coefficient at rho; tuned models learn it. Both series are standardised over all "
+        "rows as in the paper, for every model alike. *beam_ihmm* and *bocd*: as on "
         "[forecast](forecast.md).",
         _forecast(GIVEN),
         parts_of(_forecast_lines(GIVEN)),

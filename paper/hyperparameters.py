@@ -1,4 +1,4 @@
-"""The tables of hyper-parameters: what the paper prints, what each search could find and found."""
+"""The tables of hyperparameters: printed values, search ranges, and values found."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LISTED = {
 }
 
 
-_PRINTED = "The values that the paper prints, and what is taken for R, which it does not state."
+_PRINTED = "The values that the paper prints, and our value of R, which it does not state."
 _FOUND = "What each search found; a value in brackets was not searched for."
 
 
@@ -47,7 +47,7 @@ def _printed_rows() -> list[list[Value]]:
 
 
 def _found_rows() -> list[list[Value]]:
-    """A row per search, a column per setting that any of them searched."""
+    """Return a row per search and a column per setting that any of them searched."""
     rows: list[list[Value]] = []
     for search in tuning.searches():
         kept = settings.tuned(search.stream, search.model, search.variant)
@@ -86,7 +86,7 @@ def _hyperparameters(_: Results) -> Made:
     return Made(
         [
             Table(["stream", "hyper-parameter", *ONLINE], _printed_rows(), _PRINTED),
-            Table(["setting", "from", "to", "scale"], space, f"What is searched. {tuning.TERMS}"),
+            Table(["setting", "from", "to", "scale"], space, f"Search ranges. {tuning.TERMS}"),
             Table(found, _found_rows(), _FOUND),
         ]
     )

@@ -1,4 +1,4 @@
-"""Levels that return with bursts of outliers: the opening figure and the two noises."""
+"""Recurring levels with bursts of outliers: the first figure, and the two noise distributions."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _drawn(stream: str, models: tuple[str, ...]) -> list[Line]:
 
 
 def _panel(ax: Any, run: Track) -> None:
-    """Forecast with two standard deviations on either side, the regimes below."""
+    """Draw forecasts with two standard deviations on either side, and the regimes below."""
     drawing.observed(ax, run)
     mean, sd = run.columns["mean"], run.columns["sd"]
     ax.fill_between(
@@ -60,12 +60,11 @@ _CAPTION = (
 
 
 _TABLE = (
-    "What is found of three levels that return, beside the truth in the last rows: regimes and "
-    "switches between them, the error of forecasts of the values without outliers and its ratio "
-    "to that of an oracle that knows regimes and outliers, the agreement of found and true "
-    "regimes (adjusted Rand index, 1 is perfect), PPV and TPR (1 without false alarms, without "
-    "misses), the delay of changes in observations, and how much of the values the 90 % interval "
-    "holds."
+    "Results on three recurring levels, with the truth in the last rows: regimes and switches "
+    "between them, the error of forecasts of the values without outliers and its ratio to that of "
+    "an oracle with known regimes and outliers, the agreement of found and true regimes (adjusted "
+    "Rand index, 1 is perfect), PPV and TPR (1 without false alarms, without misses), the delay of "
+    "changes in observations, and the coverage of the 90 % interval."
 )
 
 

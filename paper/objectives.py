@@ -1,7 +1,7 @@
-"""What a search should aim at: forecasts alone, or forecasts and regimes.
+"""Objectives of a search: forecasts alone, or forecasts and regimes.
 
-The same search of `br_ihmm` under the default rule, on the training part, by three objectives; the
-settings found are then scored on what no search has seen. No label is used in a search.
+`br_ihmm` under the default rule is tuned on the training part by three objectives; the settings
+found are scored on rows that no search has used. No search uses labels.
 """
 
 from __future__ import annotations
@@ -29,7 +29,12 @@ Answer = dict[str, float]
 
 
 def ask(question: str, seed: int) -> Answer:
-    """Search by an objective with this seed; score what it finds, as means over test runs."""
+    """Search by an objective with this seed, and return the scores of the result over test runs.
+
+    Args:
+        question: stream and objective.
+        seed: seed of the search.
+    """
     name, aim = question.split(", ")
     settings = {} if aim == DEFAULTS else _found(name, aim, seed)
     found = [_score(name, settings, test) for test in range(TESTS)]
@@ -51,7 +56,7 @@ def _found(name: str, aim: str, seed: int) -> dict[str, Any]:
 
 
 def _score(name: str, settings: dict[str, Any], test: int) -> Answer:
-    """Scores of the rows that no search has seen, by what was known in time."""
+    """Return scores of the rows that no search has used, by what was known at the time."""
     source = stream(name, test)
     given = {"features": source.features} | settings
     run = rk.make("br_ihmm", seed=test, **given).run(source.data.y, source.data.X)

@@ -28,13 +28,13 @@ def _lines() -> list[Line]:
 def _cumulative(ax: Any, run: Track) -> None:
     late = slice(run.first_row, None)
     errors = evaluate.cumulative_rmse(run.source.target[late], run.columns["mean"][late])
-    first = min(50, errors.size // 5)  # the first few errors would set the scale
+    first = min(50, errors.size // 5)  # the first errors would determine the scale
     at = run.first_row + np.arange(first, errors.size)
     ax.plot(at, errors[first:], lw=1, color=run.colour, label=run.label)
 
 
 def _outliers(ax: Any, run: Track) -> None:
-    """Beyond 1.5 inter-quartile ranges from the quartiles."""
+    """Mark values beyond 1.5 inter-quartile ranges from the quartiles."""
     y = run.source.data.y
     low, high = np.quantile(y, [0.25, 0.75])
     reach = 1.5 * (high - low)

@@ -1,4 +1,4 @@
-"""What a run gives: scores of the rows that no search has seen, and what the figures draw of it."""
+"""Outcome of a run: scores of rows that no search has used, and the columns for figures."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from regimekit.core.registry import REGISTRY
 
 Array = NDArray[np.float64]
 COLUMNS = ("mean", "sd", "lower", "upper", "regime", "path", "regime_probability")
-# Figures draw the run with this seed, of each stream these columns ..
+# Figures show the run with this seed, these columns of each stream,
 KEPT_SEED = 0
 DRAWN = {
     **dict.fromkeys(("synthetic", "synthetic_small_signal", "well_log"), ("mean", "path")),
@@ -28,18 +28,18 @@ DRAWN = {
     "ofi": ("mean",),
     "garch": ("sd", "path", "regime_probability"),
 }
-# .. and of electricity these hours: 60 days before and after 7 March 2020, and the error's window.
+# and these hours of electricity: 60 days around 7 March 2020, and the window of the error.
 SHOWN = {"electricity": (24_600, 27_480)}
-WINDOW = 100  # observations that a rolling error looks back on
-RUN_THRESHOLD = 2  # minority runs shorter than this are misses, not false alarms (`run_threshold`)
+WINDOW = 100  # observations in the window of a rolling error
+RUN_THRESHOLD = 2  # shorter minority runs are misses, not false alarms
 RUN_THRESHOLDS = (1, 2, 5, 10, 20)
-ALL_ROWS = "_all"  # ends the name of a score over all rows, those that a search saw included
-_DIGITS = 7  # of a score: more would be noise, and fill the files
+ALL_ROWS = "_all"  # suffix of a score over all rows, with those of a search
+_DIGITS = 7  # of a score
 
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What a part gave: scores by name, the columns figures need, the state of the source."""
+    """Outcome of a part: scores by name, the columns for figures, the state of the source."""
 
     scores: dict[str, float]
     columns: dict[str, NDArray[Any]]
@@ -47,7 +47,7 @@ class Outcome:
 
 
 def run_part(part: Part) -> Outcome:
-    """Run a part, from nothing; a setting that its model does not know is an error."""
+    """Run a part; a setting that its model does not have raises an error."""
     if part.stream in PROBES:
         answer = PROBES[part.stream].ask(part.model, part.seed)
         return Outcome(_rounded(answer), {}, code_state(part))
@@ -66,7 +66,12 @@ def run_part(part: Part) -> Outcome:
 
 
 def drawn_of(stream: str, columns: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """What the figures draw, as short as a picture needs it; rows that none shows are NaN."""
+    """Return the columns for figures with reduced precision; rows that no figure shows are NaN.
+
+    Args:
+        stream: name of the stream.
+        columns: columns of the run.
+    """
     found: dict[str, NDArray[Any]] = {"path": columns["path"].astype(np.int32)}
     first, last = SHOWN.get(stream, (0, columns["path"].size))
     seen = slice(max(0, first - WINDOW), last)
@@ -84,21 +89,26 @@ def _rounded(scores: dict[str, float]) -> dict[str, float]:
 
 
 def _own(model: str, source: Stream, seed: int) -> dict[str, Any]:
-    """The stream's features and the run's seed, for a model that has a use for them."""
+    """Return the stream's features and the run's seed, for models that take them."""
     given = {"features": source.features.to_json(), "seed": seed}
     known = regimekit.make(model).settings()
     return {name: value for name, value in given.items() if name in known}
 
 
 def _warm_up(name: str, settings: dict[str, Any], source: Stream) -> None:
-    """Compile, or load, the kernels on a few rows, so that `seconds` is the run's own time."""
+    """Run a few rows first, so that loading code is not part of `seconds`."""
     few = source.head(8).data
     brief = settings | ({} if REGISTRY[name].online else {"iterations": 2})
     regimekit.make(name, **brief).run(few.y, few.X)
 
 
 def all_scores(source: Stream, columns: dict[str, NDArray[Any]]) -> dict[str, float]:
-    """Every score of the rows that no search has seen, and of all rows under `.._all`."""
+    """Return every score of the rows that no search has used, and of all rows under `.._all`.
+
+    Args:
+        source: the stream.
+        columns: columns of the run.
+    """
     whole = _scores(source, columns)
     first = source.held_out
     kept = {name: column[first:] for name, column in columns.items()}
@@ -142,12 +152,17 @@ def _scores(source: Stream, columns: dict[str, NDArray[Any]]) -> dict[str, float
 
 
 def log_error(estimate: Array, true: Array) -> float:
-    """Root mean square of the log ratio of variances."""
+    """Return the root mean square of the log ratio of variances.
+
+    Args:
+        estimate: (T,) estimated variances.
+        true: (T,) true variances.
+    """
     return float(np.sqrt(np.mean(np.log(estimate / true) ** 2)))
 
 
 def _segmentation(labels: NDArray[Any], truth: Iterable[int], label: str) -> dict[str, float]:
-    """The paper's regime statistics; `path` is its protocol, `regime` what was known in time."""
+    """Return the paper's regime statistics, by `path` (its protocol) or by `regime` (as known)."""
     suffix = "" if label == "path" else "_online"
     truth = list(truth)
     match = evaluate.match_regimes(labels, truth, RUN_THRESHOLD)
@@ -156,7 +171,7 @@ def _segmentation(labels: NDArray[Any], truth: Iterable[int], label: str) -> dic
 
 
 def _by_threshold(labels: NDArray[Any], truth: list[int]) -> dict[str, float]:
-    """PPV and TPR with other run thresholds, where changes are known."""
+    """Return PPV and TPR with other run thresholds, for streams with known changes."""
     found: dict[str, float] = {}
     for n in RUN_THRESHOLDS if truth else ():
         match = evaluate.match_regimes(labels, truth, n)

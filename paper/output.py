@@ -1,4 +1,4 @@
-"""What is written: for each item JSON, Markdown and a picture; an index over all of them."""
+"""The files of each item (JSON, Markdown and a picture), and an index of all items."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ from regimekit import plotting as plot
 from regimekit.core.exceptions import RegimekitError
 from regimekit.core.registry import REGISTRY
 
-TARGETS = "targets"  # the item whose table stands in the index too
+TARGETS = "targets"  # the item whose table is in the index too
 _NOTE = ("<!-- note: begin -->", "<!-- note: end -->")
 _PACKAGES = ("numpy", "scipy")
 _QUICK = (
     "Made with `--quick`: few rows, few particles, one run. It shows that everything runs; "
-    "its numbers say nothing about the models."
+    "its numbers are not results."
 )
 
 
 class Written(NamedTuple):
-    """What came of an item."""
+    """The files of an item, and its gaps."""
 
     name: str
     runs: int
-    absent: dict[str, str]  # why, by model and stream
+    absent: dict[str, str]  # reasons by model and stream
     figure: str  # its file name, or why there is none
 
 
 def write(item: Item, results: Results, parts: Sequence[Part], out: Path) -> Written:
-    """Write an item's files to `out`."""
+    """Write the files of an item."""
     made = item.make(results)
     figure, drawn = _draw(item, made, out)
     groups = _groups(results, parts)
@@ -72,9 +72,12 @@ def write(item: Item, results: Results, parts: Sequence[Part], out: Path) -> Wri
 
 
 def write_index(out: Path) -> Path:
-    """A page of links to every item whose results are in `out`, with the table of targets.
+    """Write a page with links to all items in a folder, and with the table of targets.
 
-    A note that somebody put between the two marks of an earlier index is kept.
+    A note between the two marks of an earlier index is kept.
+
+    Returns:
+        The page.
     """
     from paper.catalogue import ITEMS
 
@@ -93,7 +96,7 @@ def write_index(out: Path) -> Path:
 
 
 def _note(index: Path) -> str:
-    """What stands between the marks, marks included; nothing where there are none."""
+    """Return the note between the marks, with the marks, or ""."""
     page = index.read_text() if index.exists() else ""
     if _NOTE[0] not in page or _NOTE[1] not in page:
         return ""
@@ -101,7 +104,7 @@ def _note(index: Path) -> str:
 
 
 def versions() -> dict[str, Any]:
-    """What the numbers were computed with."""
+    """Return the versions of the packages that computed the numbers."""
     found: dict[str, Any] = {
         "regimekit": regimekit.__version__,
         "python": platform.python_version(),
@@ -111,11 +114,11 @@ def versions() -> dict[str, Any]:
 
 
 def _draw(item: Item, made: Made, out: Path) -> tuple[str, bool]:
-    """The figure's file name, or why there is none; and whether there is one."""
+    """Return the file name of the figure, or why there is none, and whether there is one."""
     if made.draw is None:
         return "", False
     path = out / f"{item.name}.png"
-    temporary = path.with_name(f".{path.name}.part.png")  # so that no picture is ever half there
+    temporary = path.with_name(f".{path.name}.part.png")  # replaced atomically
     try:
         plot.save(made.draw(), temporary)
         os.replace(temporary, path)
@@ -125,7 +128,7 @@ def _draw(item: Item, made: Made, out: Path) -> tuple[str, bool]:
 
 
 def _groups(results: Results, parts: Sequence[Part]) -> list[dict[str, Any]]:
-    """The variants that were run: settings, and the seeds that gave an outcome."""
+    """Return the variants that were run: settings, and the seeds with an outcome."""
     groups: dict[str, dict[str, Any]] = {}
     for part in parts:
         shared: dict[str, Any] = {
@@ -147,7 +150,7 @@ def _groups(results: Results, parts: Sequence[Part]) -> list[dict[str, Any]]:
 
 
 def _section(content: dict[str, Any], tables: list[str], groups: list[dict[str, Any]]) -> str:
-    """An item's page below its title."""
+    """Return the page of an item below its title."""
     sentences = [f"Source: {content['source']}.", _runs(groups), _confirmed(content["confirmed"])]
     parts = [" ".join(filter(None, sentences))]
     if content["quick"] and groups:
@@ -171,7 +174,7 @@ def _runs(groups: list[dict[str, Any]]) -> str:
 
 
 def _confirmed(found: Sequence[str]) -> str:
-    """Which runs replays have carried over, from which state to which (`model:made:state`)."""
+    """Return which runs replays have carried over, as `model:made:state`."""
     if not found:
         return ""
     origins = ["{} (made by {}, confirmed for {})".format(*one.split(":")) for one in found]
@@ -193,8 +196,8 @@ def _preface(out: Path, names: Sequence[str]) -> str:
         "score: of a real series only the rows after the training part count, and a generated "
         "stream is tuned on seeds that no table uses. A cell is mean ± standard deviation over "
         "seeds (n runs done); seeds count from 0 and, with all settings, are in the JSON file of "
-        "the same name, and every run is a line of a CSV file in the folder `runs`. Where "
-        "something could not be run the cell says why.",
+        "the same name, and every run is a line of a CSV file in the folder `runs`. A "
+        "cell without a result contains the reason.",
         "Made with " + "; ".join(made_with) + ".",
     ]
     if older := [f"`{content['name']}`" for content in contents if outdated(content["sources"])]:
@@ -203,8 +206,8 @@ def _preface(out: Path, names: Sequence[str]) -> str:
         )
     if carried := [f"`{content['name']}`" for content in contents if content.get("confirmed")]:
         lines.append(
-            "With runs that an older state of the source made and replays confirmed, as each page "
-            f"says: {', '.join(carried)}."
+            "Some runs were made by an older state of the source and confirmed by replays; each "
+            f"page lists them: {', '.join(carried)}."
         )
     if small := [f"`{content['name']}`" for content in contents if _small_signal(content)]:
         lines.append(
@@ -218,13 +221,17 @@ def _preface(out: Path, names: Sequence[str]) -> str:
 
 
 def _small_signal(content: dict[str, Any]) -> bool:
-    """Whether a page has runs on the synthetic stream from before its signal was 100."""
+    """Return whether a page has runs on the earlier synthetic stream, whose signal is not 100."""
     streams = {group["stream"] for group in content["variants"]}
     return "synthetic" in streams and content.get("signal_sd") != SIGNAL_SD
 
 
 def outdated(sources: Sequence[str]) -> bool:
-    """Whether any of the models or probes has changed since (`model:state`)."""
+    """Return whether any of the models or probes has changed since (`model:state`).
+
+    Args:
+        sources: models or probes, with the state that made their runs.
+    """
     for source in sources:
         name, _, state = source.partition(":")
         asked = [Part(name, "")] if name in PROBES else []  # `auto` is a probe and a model
@@ -239,7 +246,7 @@ def _versions_line(found: dict[str, Any]) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """JSON without NaN: what is not a finite number is null."""
+    """Return JSON without NaN: numbers that are not finite are null."""
     if isinstance(value, dict):
         return {key: _plain(entry) for key, entry in value.items()}
     if isinstance(value, (list, tuple)):

@@ -1,8 +1,8 @@
-"""One run of one model on one stream, or one answer to a probe: what to run, and its key.
+"""One run of one model on one stream, or one answer of a probe, and its key.
 
-Tables and figures ask for parts. The outcome of a part goes by a key of all that it depends on:
-the settings, the stream's data, the source that decides what the model does (`state`), and the
-source that scores it.
+Tables and figures request parts. The key of an outcome is a hash of all that it depends on: the
+settings, the data of the stream, the source that determines the model (`state`), and the source
+that scores it.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _SCORED_BY = (_HERE / "outcomes.py", _HERE / "streams.py")
 
 @dataclass(frozen=True)
 class Part:
-    """What to run.
+    """One run of a model, or one answer of a probe.
 
     Attributes:
         stream: name of the stream, or of a probe.
         model: name of the model, or of the probe's question.
         settings: of the model, as JSON values.
         seed: of the model, and of a generated stream.
-        rows: only the first so many rows; None for all.
+        rows: number of first rows; None for all.
         degree: power of the electricity covariates.
         pending: the search for its settings is still to be done, so it waits.
     """
@@ -49,22 +49,28 @@ class Part:
 
     @property
     def key(self) -> str:
-        """A short name that any change of what the outcome depends on changes."""
+        """Hash of all that the outcome depends on."""
         return key_of(self, data_state(self), code_state(self))
 
     def load(self) -> Stream:
-        """The stream it runs on."""
+        """Return its stream."""
         return stream(self.stream, self.seed, self.degree).head(self.rows)
 
 
 def key_of(part: Part, data: str, code: str) -> str:
-    """The key of a part that was run on these data by this code."""
+    """Return the key of a part.
+
+    Args:
+        part: the part.
+        data: state of its data.
+        code: state of its source.
+    """
     text = json.dumps([asdict(part), data, code], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:20]
 
 
 def data_state(part: Part) -> str:
-    """A short name of the data a part reads; nothing where they cannot be had."""
+    """Return a hash of the data of a part; "" if they are not available."""
     return "" if part.stream in PROBES else _data(part.stream, part.seed, part.degree)
 
 
@@ -77,7 +83,7 @@ def _data(name: str, seed: int, degree: int) -> str:
 
 
 def code_state(part: Part) -> str:
-    """A short name of the source that a part's outcome depends on."""
+    """Return a hash of the source that the outcome of a part depends on."""
     if part.stream in PROBES:
         asked = PROBES[part.stream]
         modules = tuple(REGISTRY[name].module for name in asked.models)

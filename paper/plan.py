@@ -1,12 +1,12 @@
-"""How much to run: how many seeds of what, how long it takes, and what `--quick` cuts off.
+"""Number of seeds of each run, estimated times, and the reduced sizes of `--quick`.
 
-All models have the same seeds, so that differences are paired: as many as `SEEDS` says of the
-stream, twenty where a run takes under a minute. Five has what takes longer, and `auto` on a given
-series, where little changes with its seed; two has what takes longer still. What draws nothing on a
-given series has one, and so has the sampler that has seen all of it, as in the paper. Sweeps and
-ablations take the first 1000 rows of the synthetic stream, and of electricity the first 4000 hours
-after its training part. `runs` caps all of it; a later call with a higher cap, or with more in
-`SEEDS`, adds what is missing.
+All models have the same seeds, so that differences are paired: the number in `SEEDS` for the
+stream, twenty if a run takes less than a minute. Longer runs have five, and so has `auto` on a
+given series, where its results hardly vary with the seed; still longer runs have two. A model
+without random draws on a given series has one, and so has the offline sampler, as in the paper.
+Sweeps and ablations use the first 1000 rows of the synthetic stream, and the first 4000 hours of
+electricity after its training part. `runs` limits all numbers; a later call with a larger limit, or
+with more seeds in `SEEDS`, adds the missing runs.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ SEEDS = {
     "objective": 1,
 }
 MINUTE, LONG = 60.0, 100.0  # seconds
-PAIR = 2  # runs of what takes long
-SHORT_ROWS = {"synthetic": 1000, "electricity": 16_000}  # in a sweep
+PAIR = 2  # runs of the slowest models
+SHORT_ROWS = {"synthetic": 1000, "electricity": 16_000}  # rows in a sweep
 GIVEN = ("electricity", "ofi", "well_log")
 DRAWS_NOTHING = ("bocd", "dsm_bocd", "least_squares", "last_value")
 OFFLINE = "beam_ihmm"
@@ -72,16 +72,16 @@ _QUICK = {
     **dict.fromkeys(("bocd", "dsm_bocd"), ("max_run_lengths", 15)),
     "beam_ihmm": ("iterations", 20),
 }
-_SLOW_ROWS = {"auto": 40, "dsm_bocd": 60}  # of a quick run
+_SLOW_ROWS = {"auto": 40, "dsm_bocd": 60}  # rows of a quick run
 _QUICK_ANSWERS = ("first_far_off", "4", "last_value")
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How much to run.
+    """Number and size of the runs.
 
     Attributes:
-        runs: at most so many seeds of anything.
+        runs: largest number of seeds.
         quick: few rows, few particles, one seed: shows that everything runs, proves nothing.
     """
 
@@ -96,14 +96,14 @@ class Plan:
         changes: dict[str, Any] | None = None,
         short: bool = False,
     ) -> list[Part]:
-        """The runs of one variant, one per seed.
+        """Return the runs of one variant, one per seed.
 
         Args:
-            stream: by name.
-            model: by name.
+            stream: name of the stream.
+            model: name of the model.
             variant: one of `settings.TITLES`.
             changes: settings to change.
-            short: one of many points, on fewer rows.
+            short: whether it is one of many points, on fewer rows.
 
         Example:
             >>> [p.seed for p in Plan(runs=2).parts("iid_t", "br_ihmm", "second")]
@@ -117,29 +117,29 @@ class Plan:
         return [replace(first, seed=seed) for seed in range(self.count(first))]
 
     def probe(self, name: str, question: str) -> list[Part]:
-        """The answers to a question, one per seed; when quick only to the quickest."""
+        """Return the answers to a question, one per seed; a quick plan has only fast questions."""
         if self.quick and question not in _QUICK_ANSWERS:
             return []
         seeds = 1 if self.quick else SEEDS[name]
         return [Part(name, question, seed=seed) for seed in range(seeds)]
 
     def count(self, part: Part) -> int:
-        """How many seeds a variant is run with."""
+        """Return the number of seeds of a variant."""
         if part.stream in GIVEN and part.model in (*DRAWS_NOTHING, OFFLINE):
             return 1
         if seconds(part) > LONG:
             return min(self.runs, PAIR)
-        steady = part.stream in GIVEN and part.model == "auto"  # little changes with its seed
+        steady = part.stream in GIVEN and part.model == "auto"  # results hardly vary
         many = not steady and seconds(part) < MINUTE
         return min(self.runs, SEEDS[part.stream] if many else FEW)
 
     def grid(self, values: tuple[int, ...]) -> tuple[int, ...]:
-        """The values of a sweep; every third one when quick."""
+        """Return the values of a sweep; every third one in a quick plan."""
         return values[::3] if self.quick else values
 
 
 def seconds(part: Part) -> float:
-    """About how long one run takes on one core, from one that was measured."""
+    """Return the estimated time of one run on one core."""
     if part.stream in PROBES:
         return costs().get(kind(part), _UNMEASURED)
     rows = ROWS[part.stream]
@@ -148,12 +148,12 @@ def seconds(part: Part) -> float:
 
 
 def row_seconds(part: Part) -> float:
-    """About how long a row takes with 100 particles."""
+    """Return the estimated time of a row with 100 particles."""
     return costs().get(kind(part), _UNMEASURED) / 1000
 
 
 def kind(part: Part) -> str:
-    """What decides how long a row takes: stream, model, whether D9 is corrected, which edition."""
+    """Return what determines the time of a row: stream, model, D9 on or off, edition."""
     rule = part.settings.get("rule", "default")
     drawn = rule == "paper" or (isinstance(rule, dict) and rule.get("D9") == "paper")
     words = [part.stream, part.model]
@@ -165,13 +165,13 @@ def kind(part: Part) -> str:
 
 @lru_cache
 def costs() -> dict[str, float]:
-    """Seconds by kind, as measured: per 1000 rows of a run, of one answer of a probe."""
+    """Return measured seconds by kind: per 1000 rows of a run, or per answer of a probe."""
     found: dict[str, float] = json.loads(COSTS.read_text()) if COSTS.exists() else {}
     return found
 
 
 def _shrunk(part: Part) -> Part:
-    """The part with what `--quick` cuts off."""
+    """Return the part at the size of a quick plan."""
     chosen = part.settings
     cut = _QUICK.get(part.model)
     less = {cut[0]: min(chosen.get(cut[0], cut[1]), cut[1])} if cut else {}

@@ -1,11 +1,11 @@
-"""Questions that are no run of one model along one stream: asked once per seed, answers kept.
+"""Questions other than runs of a model along a stream: one answer per seed, stored.
 
-untuned   the rule on streams that nobody tuned for (`benchmarks.untuned`)
+untuned   the rule on streams that nothing was tuned for (`benchmarks.untuned`)
 auto      `auto` beside the best simple forecaster in hindsight (`benchmarks.auto`)
 bursts    whether a burst of half a batch opens a regime (`benchmarks.bursts`)
-protocol  readings of the paper's text on its synthetic stream (`readings`)
-objective what a search aims at (`objectives`)
-stress   state of a model after faulty measurements (`stress`)
+protocol  interpretations of the paper's text on its synthetic stream (`readings`)
+objective objectives of a search (`objectives`)
+stress    state of a model after faulty measurements (`stress`)
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from regimekit.ihmm import published
 Answer = dict[str, float]
 _ROOT = Path(__file__).parents[1]
 AUTO_ROWS = 700
-BURST_HEIGHTS = (6.0, 20.0, 1e6)  # nearer ones of that length may pass for a regime
+BURST_HEIGHTS = (6.0, 20.0, 1e6)  # nearer bursts of that length may open a regime
 BURST_PRIORS = (4.0, 100.0)
 
 
-# The models know the noise of the stream, not how it will be contaminated.
+# The noise of the stream is given to the models, the contamination is not.
 BATCH = 6
 _KNOWN = {"noise": stress.NOISE_SD**2, "prior_var": 4.0}
 _GUESSED = {"prior_var": 4.0, "noise_shape": 5.0, "noise_scale": 5.0 * stress.NOISE_SD**2}
@@ -53,11 +53,11 @@ def _seeded(name: str) -> stress.Maker:
 
 
 class Probe(NamedTuple):
-    """What is asked, and the source beside this file that the answers depend on."""
+    """A function that answers a question, and the source that its answers depend on."""
 
     ask: Callable[[str, int], Answer]
-    source: Path  # what it imports from the library is followed
-    models: tuple[str, ...] = ()  # that it makes by name
+    source: Path  # its imports from the library are followed
+    models: tuple[str, ...] = ()  # models that it makes by name
 
 
 def _untuned(name: str, seed: int) -> Answer:

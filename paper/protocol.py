@@ -1,4 +1,4 @@
-"""The page on the paper's synthetic experiment: its scale, and what its own text gives there."""
+"""The page on the paper's synthetic experiment: its scale, and results of the paper's own text."""
 
 from __future__ import annotations
 
@@ -81,8 +81,8 @@ def _readings_table(results: Results) -> Table:
         cells = [results.cell(_parts_of(results.plan, name), score) for score in _MEASURES]
         rows.append([question.words, *cells])
     caption = (
-        "Signal 100. R 1, Sigma_0 1 and 100 particles unless a row says otherwise. PPV and TPR by "
-        "the paper's matching; under *listing* by its listing as printed, in which a change is "
+        "Signal 100. R 1, Sigma_0 1 and 100 particles unless a row states otherwise. PPV and TPR "
+        "by the paper's matching; under *listing* by its listing as printed, in which a change is "
         "never missed (docs/deviations.md); under *labels* each true regime is compared with the "
         "one label that fits it best, averaged over the regimes."
     )

@@ -1,8 +1,8 @@
-"""Questions about the paper's synthetic experiment: its scale, and readings of its text.
+"""Questions about the paper's synthetic experiment: its scale, and interpretations of its text.
 
-The text leaves out the law of the features, R, N and how predicted labels are compared, and its
-main algorithm and its appendix differ in one line. Each choice is a question of its own, asked
-with few seeds: `QUESTIONS` names them, `paper.probes` stores the answers.
+The text does not state the distribution of the features, R, N and how predicted labels are
+compared, and its main algorithm and its appendix differ in one line. Each choice is a separate
+question with few seeds: `QUESTIONS` lists them, `paper.probes` stores the answers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Answer = dict[str, float]
 SCALES = (10.0, 100.0)  # signal standard deviation: features N(0, 1), and ten times those
 RUN_THRESHOLD = 2
 BEAM_ITERATIONS = 1000  # as in the paper
-BEAM_SEGMENTS = (10, 30, 200)  # that the chain starts with; 10 is the default
+BEAM_SEGMENTS = (10, 30, 200)  # initial segments of the chain; 10 is the default
 BEAM_PRINTED = 2.9  # RMSE
 FIT_ROWS, FIT_PARTICLES = 800, 30
 FIT_SCALES, FIT_NOISE = (50.0, 75.0, 100.0, 125.0, 150.0), (1.0, 100.0, 10_000.0)
@@ -38,7 +38,7 @@ SEEDS = {"argument": 10, "fixed": 100, "fit": 2, "reading": 5, "ours": 10, "slow
 
 
 class Question(NamedTuple):
-    """What is asked, in words, once per seed."""
+    """A question in words, and the function that answers it for a seed."""
 
     words: str
     seeds: int
@@ -48,7 +48,11 @@ class Question(NamedTuple):
 def label_rates(found: NDArray[Any], truth: NDArray[Any]) -> tuple[float, float]:
     """Return PPV and TPR of labels compared one by one, averaged over the true regimes.
 
-    Each true regime is given one found label, by the best assignment; other labels are misses.
+    Each true regime is assigned one found label, by the best assignment; other labels are misses.
+
+    Args:
+        found: (T,) labels.
+        truth: (T,) true regimes.
 
     Example:
         >>> label_rates(np.array([7, 7, 7, 9]), np.array([0, 0, 1, 1]))
@@ -70,6 +74,10 @@ def listed_rates(found: NDArray[Any], truth: Sequence[int]) -> tuple[float, floa
 
     It never updates the majority label of the segment before, so every segment counts as found.
 
+    Args:
+        found: (T,) labels.
+        truth: true changepoints.
+
     Example:
         >>> listed_rates(np.array([7, 7, 7, 7, 9, 7]), [3])
         (1.0, 0.8333333333333334)
@@ -84,7 +92,7 @@ def listed_rates(found: NDArray[Any], truth: Sequence[int]) -> tuple[float, floa
 
 
 def scores(data: Dataset, run: Any) -> Answer:
-    """The paper's measures of a run, by its matching and by comparing labels."""
+    """Return the paper's measures of a run, by its matching and by comparing labels."""
     match = evaluate.match_regimes(run.path, data.changepoints, RUN_THRESHOLD)
     listed = listed_rates(np.asarray(run.path), data.changepoints)
     ppv, tpr = label_rates(np.asarray(run.path), np.asarray(data.regimes))
@@ -125,13 +133,13 @@ def _bocd(seed: int) -> Answer:
 
 
 def _fixed(seed: int) -> Answer:
-    """Another seed of the filter on the stream of seed 0."""
+    """Return the scores with another seed of the filter on the stream of seed 0."""
     data = rk.data.synthetic_regression(0)
     return scores(data, rk.paper("synthetic", "br_ihmm", seed, **OURS).run(data.y, data.X))
 
 
 def _in_sample(data: Dataset, path: NDArray[Any]) -> float:
-    """RMSE of the fit of every row by the coefficients of its state, R 1 and Sigma_0 1."""
+    """Return the in-sample RMSE given the states, with R = 1 and Sigma_0 = 1."""
     X, fitted = np.asarray(data.X), np.empty(len(data))
     for k in np.unique(path):
         own = path == k
@@ -141,7 +149,7 @@ def _in_sample(data: Dataset, path: NDArray[Any]) -> float:
 
 
 def _beam(seed: int) -> Answer:
-    """The offline sampler, and what the RMSE of an in-sample fit is if the states are known."""
+    """Return the scores of the offline sampler, and the in-sample RMSE given the true states."""
     data = rk.data.synthetic_regression(seed)
     assert data.outliers is not None and data.regimes is not None
     features = rk.features.columns()
@@ -165,7 +173,7 @@ def _beam(seed: int) -> Answer:
 
 
 def _fit(signal: float, noise: float, seed: int) -> Answer:
-    """The printed rows at one signal scale and R, on the first rows with few particles."""
+    """Return the printed rows at one signal scale and R, on the first rows with few particles."""
     data = rk.data.synthetic_regression(seed, n=FIT_ROWS, signal_sd=signal)
     given = {"noise": noise, "particles": FIT_PARTICLES}
     found: Answer = {"zero": evaluate.rmse(data.y, np.zeros(len(data)))}
@@ -208,5 +216,5 @@ QUESTIONS: dict[str, Question] = {
 
 
 def ask(name: str, seed: int) -> Answer:
-    """The answer to a question, for `paper.probes`."""
+    """Return the answer to a question, for `paper.probes`."""
     return QUESTIONS[name].ask(seed)

@@ -1,8 +1,8 @@
-"""How near the paper's rule comes to the printed numbers, and what it takes to get there.
+"""Distance of the paper's rule from the printed numbers, and the corrections that close it.
 
-`attempt` runs the paper's text with ever more freedom in what the paper leaves unstated.
-`corrections` corrects the nine places of the text: each alone, then all of them. Then it
-removes one after the other, each time the least important, as long as the gap to the printed
+`attempt` runs the paper's text with increasing freedom in what the paper leaves unstated.
+`corrections` corrects the nine places of the text: each alone, then all of them. Then it removes
+one correction after the other, each time the least important, as long as the gap to the printed
 numbers stays closed. The result is a minimal set: none of it can be omitted.
 """
 
@@ -18,24 +18,32 @@ from paper.tables import Item, Made, Results, Table, Value, measure, untuned
 
 MODEL = "br_ihmm"
 NINE = tuple(f"D{k}" for k in range(1, 10))
-_OWN_STEPS = ("D12", "D14", "D15")  # as in the text throughout
+_OWN_STEPS = ("D12", "D14", "D15")  # as in the text in all runs
 _TRIED = (PRINTED, BASELINE_R, PAPER_R, PAPER, HINDSIGHT)
 Corrected = tuple[str, ...]
 
 
 class Goal(NamedTuple):
-    """A number that the paper prints for `br_ihmm`; it scores all rows, so do we here."""
+    """A number that the paper prints for `br_ihmm`, a score over all rows."""
 
     score: str
     value: float
     at_least: bool = False
 
     def distance(self, mean: float | None) -> float:
-        """How far from it on either side, relative to it; infinite without runs."""
+        """Return the relative distance from it on either side; infinite without runs.
+
+        Args:
+            mean: mean over runs.
+        """
         return float("inf") if mean is None else abs(mean - self.value) / self.value
 
     def gap(self, mean: float | None) -> float:
-        """How far short of it, relative to it; 0 where it is as good or better."""
+        """Return the relative shortfall; 0 if the mean is as good or better.
+
+        Args:
+            mean: mean over runs.
+        """
         if mean is None:
             return float("inf")
         short = self.value - mean if self.at_least else mean - self.value
@@ -49,19 +57,19 @@ GOALS: dict[str, tuple[Goal, ...]] = {
     "iid_gauss": (Goal("regimes", 3.0),),
 }
 _SEARCHED = ("synthetic", "electricity", "well_log")  # R is stated for the iid streams
-NEAR = 0.02  # a gap of so little counts as closed: what is printed is rounded and one stream's
-SEEDS = 3  # of so many sets
+NEAR = 0.02  # a smaller gap counts as closed: printed numbers are rounded
+SEEDS = 3  # per set
 _ALONE: tuple[Corrected, ...] = ((), *((d,) for d in NINE), NINE)
 
 
 def gap(results: Results, stream: str, parts: list[Part]) -> float:
-    """Sum over the printed numbers of how far short the runs are of them."""
+    """Return the sum of the shortfalls from the printed numbers."""
     cells = [results.cell(parts, goal.score + ALL_ROWS) for goal in GOALS[stream]]
     return sum(goal.gap(cell.mean) for goal, cell in zip(GOALS[stream], cells, strict=True))
 
 
 def _distance(results: Results, stream: str, variant: str) -> float:
-    """Sum over the printed numbers of how far the runs are from them, better or worse."""
+    """Return the sum of the distances from the printed numbers, better or worse."""
     parts = results.plan.parts(stream, MODEL, variant)
     means = [(goal, results.cell(parts, goal.score + ALL_ROWS).mean) for goal in GOALS[stream]]
     return sum(goal.distance(mean) for goal, mean in means)
@@ -96,7 +104,7 @@ def _attempt(results: Results) -> Made:
 
 
 class Baseline(NamedTuple):
-    """The numbers that the paper prints for `ihmm` and `wolf_ihmm` on a stream, and values of R."""
+    """Numbers that the paper prints for `ihmm` and `wolf_ihmm` on a stream, and values of R."""
 
     scores: tuple[str, ...]
     printed: dict[str, tuple[float, ...]]
@@ -149,7 +157,7 @@ def _baseline(results: Results) -> Made:
 
 
 def corrected_parts(plan: Plan, stream: str, corrected: Corrected) -> list[Part]:
-    """A few runs of the paper's rule with some of the nine corrected, R as searched."""
+    """Return a few runs of the paper's rule with some of the nine corrected, R as searched."""
     rule = dict.fromkeys((*NINE, *_OWN_STEPS), "paper") | dict.fromkeys(corrected, "default")
     changes: dict[str, Any] = {"rule": rule, "weight": "imq", "resampling": "multinomial"}
     variant = PRINTED if stream == "iid_gauss" else PAPER_R
@@ -157,7 +165,7 @@ def corrected_parts(plan: Plan, stream: str, corrected: Corrected) -> list[Part]
 
 
 def path(results: Results, stream: str) -> list[Corrected]:
-    """The course from all nine down, as far as the runs go; the last set is the smallest yet."""
+    """Return the sets of corrections from all nine down, as far as there are runs."""
     course: list[Corrected] = [NINE]
     if _unknown(results, stream, NINE):
         return course
@@ -186,12 +194,12 @@ def _gap(results: Results, stream: str, corrected: Corrected) -> float:
 
 
 def _corrections_first(plan: Plan) -> list[Part]:
-    """The text, each of the nine corrected alone, and all of them."""
+    """Return the runs of the text, of each of the nine corrected alone, and of all of them."""
     return [part for stream in GOALS for s in _ALONE for part in corrected_parts(plan, stream, s)]
 
 
 def _corrections_more(results: Results) -> list[Part]:
-    """The next round of taking away; none when it is only to be seen that it runs."""
+    """Return the runs of the next removal; none in a quick plan."""
     if results.plan.quick:
         return []
     tries = [(s, one) for s in GOALS for one in _without_one(path(results, s)[-1])]
@@ -271,9 +279,9 @@ ITEMS = (
         "our own (docs/deviations.md, D1 to D9)",
         "The printed settings, with R as the search of `attempt` found it; three seeds each, all "
         "rows scored, of the synthetic stream the first 1000 and of electricity the first 16 000. "
-        "Taking away is greedy, so a set as small may do elsewhere. Where even all nine leave a "
-        "gap, what is sought is the smallest set that comes as near. D8 touches forecasts beyond "
-        "one step only. Resampling stays multinomial throughout.",
+        "Removal is greedy, so there may be other sets of the same size. If all nine leave a gap, "
+        "the smallest set with the same gap is searched. D8 changes only forecasts of several "
+        "steps. Resampling stays multinomial throughout.",
         _corrections,
         _corrections_first,
         _corrections_more,

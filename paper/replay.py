@@ -1,21 +1,20 @@
-"""Whether stale runs would come out the same today: `python -m paper replay [--only ..]`.
+"""Whether stale runs give the same results today: `python -m paper replay [--only ..]`.
 
-Any change of the code that decides an outcome makes its runs stale, also one that changes no
-number. A replay runs the first `--seeds` of every group of stale runs (runs that differ in the seed
-alone) with the present source, and compares all that the ledger has of them, times excepted, to
-the last stored digit. If nothing differs the rest of the group is carried over: it counts for the
-present state, and its lines name beside it the state that made them. If anything differs the new
-runs take the place of the old ones, and the rest stays stale: `regimekit reproduce` makes it again.
-Tuned settings are carried over if the chosen ones still score the same, to the bit, on the rows
-that their search saw.
+Any change of the code that determines an outcome makes its runs stale, even if no number changes. A
+replay runs the first `--seeds` of every group of stale runs (runs that differ only in the seed)
+with the present source, and compares all that the ledger stores of them, except times, to the last
+stored digit. If nothing differs, the rest of the group is carried over: it counts for the present
+state, and its lines record the state that made them. If anything differs, the new runs replace the
+old ones, and the rest stays stale: `regimekit reproduce` runs it again. Tuned settings are carried
+over if the chosen ones have the same score, to the bit, on the rows of their search.
 
-What is equal for one seed over thousands of rows is strong evidence that the arithmetic is the
-same, and no proof: other seeds may go where that one never went, and the ledger has seven digits of
-a score, so that what is smaller, and grows nowhere, is not seen. Times are not compared at all.
+Equality for one seed over thousands of rows is strong evidence that the arithmetic is the same, but
+no proof: other seeds may take other branches, and the ledger has seven digits of a score, so
+smaller differences that do not grow are not detected. Times are not compared.
 
-A replay comes before `reproduce`, which drops what is stale of a stream as soon as it adds to it.
-It may be interrupted: runs are kept as they come, and the same command goes on from there.
-`--estimate` only says how long it takes.
+Run a replay before `reproduce`, which removes the stale runs of a stream when it adds to it. A
+replay can be interrupted: runs are stored when they finish, and the same command continues.
+`--estimate` only prints how long it takes.
 """
 
 from __future__ import annotations
@@ -39,14 +38,14 @@ from paper.store import PARTS, RUNS, Cache, Ledger, Line, side_by_side, variant,
 from paper.tuning import Search, once_more, once_more_path, searches
 from regimekit.core.exceptions import RegimekitError
 
-TIMES = ("seconds", "cpu_seconds")  # no two runs agree in them
+TIMES = ("seconds", "cpu_seconds")  # different in every run
 CONFIRMED, CHANGED, LEFT = "confirmed", "changed", "left as it is"
 _EVERY = tuple(SEEDS)  # streams and probes
 Tell = Callable[[str], None]
 
 
 class Verdict(NamedTuple):
-    """What became of a group of runs, or of a search."""
+    """Result of a replay of a group of runs, or of a search."""
 
     name: str
     kind: str  # CONFIRMED, CHANGED or LEFT
@@ -55,7 +54,7 @@ class Verdict(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Runs that differ in the seed alone, by seed; some of them are stale."""
+    """Runs that differ only in the seed, by seed; some of them are stale."""
 
     lines: tuple[Line, ...]
 
@@ -72,10 +71,10 @@ class Group(NamedTuple):
         return f"{self.part.stream} {self.part.model} {settings}{rows}"
 
     def not_replayed(self) -> str:
-        """Why a replay could not speak for all of the group; "" if it can.
+        """Return why a replay cannot represent the whole group; "" if it can.
 
-        Runs of several states come from an earlier replay that found the group changed: what the
-        older ones say was refuted, whichever of their seeds may agree.
+        Runs of several states come from an earlier replay that found the group changed, so the
+        results of the older ones are refuted, whichever of their seeds agree.
         """
         if len({line.outcome.source for line in self.lines}) > 1:
             return "changed before: its runs come from several states of the source"
@@ -87,7 +86,7 @@ class Group(NamedTuple):
 
 
 def stale_groups(ledger: Ledger, streams: Iterable[str] = _EVERY) -> dict[str, list[Group]]:
-    """By stream the groups of the ledger that hold stale runs."""
+    """Return the groups with stale runs, by stream."""
     found: dict[str, dict[tuple[Any, ...], list[Line]]] = {}
     for line in ledger.lines():
         if line.part.stream in streams:
@@ -107,17 +106,17 @@ def stale_groups(ledger: Ledger, streams: Iterable[str] = _EVERY) -> dict[str, l
 def replay(
     out: Path, streams: Iterable[str] = _EVERY, seeds: int = 1, jobs: int = 1, tell: Tell = print
 ) -> list[Verdict]:
-    """Replay the stale runs of a folder of results, and enter into its ledger what came of it.
+    """Replay the stale runs of a folder of results, and write the verdicts to its ledger.
 
-    The ledger is written once for each stream, when all replays of it are done. Until then they
-    are kept where `reproduce` keeps its runs, and finds them.
+    The ledger is written once per stream, after all its replays. Until then runs are stored in the
+    cache of `reproduce`.
 
     Args:
         out: folder of the results.
-        streams: of these alone, probes included.
-        seeds: how many of each group are run again.
-        jobs: replays side by side, each in a process.
-        tell: takes a line for each replay.
+        streams: names of streams and probes.
+        seeds: number of runs of each group that are run again.
+        jobs: number of processes.
+        tell: function that is called with a line per replay.
     """
     ledger, cache = Ledger(out / RUNS), Cache(out / PARTS)
     chosen = stale_groups(ledger, set(streams))
@@ -134,7 +133,13 @@ def replay(
 
 
 def due(groups: Iterable[Group], cache: Cache, seeds: int) -> list[Part]:
-    """The runs that a replay of these groups still has to make."""
+    """Return the runs that a replay of these groups still has to make.
+
+    Args:
+        groups: the groups.
+        cache: cache of outcomes.
+        seeds: number of runs per group.
+    """
     asked = [group.lines[:seeds] for group in groups if not group.not_replayed()]
     return [line.part for lines in asked for line in lines if not cache.has(line.part)]
 
@@ -147,7 +152,7 @@ def _settle(
     failures: dict[str, str],
     seeds: int,
 ) -> list[Verdict]:
-    """Judge the groups of a stream, and enter what is new or confirmed into the ledger."""
+    """Compare the groups of a stream, and write new or confirmed runs to the ledger."""
     verdicts: list[Verdict] = []
     exchanged: dict[str, Line] = {}
     for group in groups:
@@ -168,7 +173,7 @@ def _settle(
 
 
 def _anew(line: Line, outcome: Outcome | None) -> Line | None:
-    """What a replay gave, with columns where the ledger had them."""
+    """Return the line of a replayed run, with columns if the ledger had them."""
     if outcome is None:
         return None
     columns = outcome.columns if line.outcome.columns else {}
@@ -176,7 +181,7 @@ def _anew(line: Line, outcome: Outcome | None) -> Line | None:
 
 
 def _apart(lines: Iterable[Line], made: dict[str, Line | None], failures: dict[str, str]) -> str:
-    """In what the replays of a group differ from its lines; "" if in nothing."""
+    """Return how the replays of a group differ from its lines; "" if they do not."""
     gaps: list[float] = []
     for line in lines:
         now = made[line.key]
@@ -187,7 +192,10 @@ def _apart(lines: Iterable[Line], made: dict[str, Line | None], failures: dict[s
 
 
 def differences(old: Outcome, new: Outcome) -> dict[str, float]:
-    """Names of the stored numbers that are not the same to the bit, with how far they are apart.
+    """Return the stored numbers that differ, by name, with their relative difference.
+
+    Args:
+        old, new: outcomes.
 
     Example:
         >>> old = Outcome({"rmse": 0.5, "mae": 0.25, "seconds": 3.0}, {})
@@ -195,7 +203,7 @@ def differences(old: Outcome, new: Outcome) -> dict[str, float]:
         {'mae': 0.5}
     """
     before, after = _numbers(old), _numbers(new)
-    # A ledger that has each score once gives it back for all rows too, whatever the score.
+    # A ledger stores equal scores once and returns them for all rows too.
     doubled = {name for name in before if name.removesuffix(ALL_ROWS) in after} - set(after)
     found = {}
     for name in sorted((set(before) | set(after)) - doubled):
@@ -207,7 +215,7 @@ def differences(old: Outcome, new: Outcome) -> dict[str, float]:
 
 
 def _numbers(outcome: Outcome) -> dict[str, Any]:
-    """All that is stored of an outcome but its times."""
+    """Return all stored values of an outcome except its times."""
     scores = {
         name: np.float64(value)
         for name, value in outcome.scores.items()
@@ -222,7 +230,7 @@ def _same(old: Any, new: Any) -> bool:
 
 
 def _gap(old: Any, new: Any) -> float:
-    """The largest relative difference of two numbers or arrays; infinite if there is none."""
+    """Return the largest relative difference of two numbers or arrays; infinite if undefined."""
     if old.shape != new.shape:
         return math.inf
     a, b = np.float64(old), np.float64(new)
@@ -235,13 +243,13 @@ def _gap(old: Any, new: Any) -> float:
 
 
 def stale_searches(streams: Iterable[str] = _EVERY) -> list[Search]:
-    """The searches whose settings come from another state of the source."""
+    """Return the searches whose settings come from another state of the source."""
     asked = [search for search in searches() if search.stream in set(streams) and tuned(*search)]
     return [search for search in asked if search.state not in ("", tuned(*search)["state"])]
 
 
 def replay_search(search: Search) -> Verdict:
-    """Score what a search chose once more; what scores the same is carried over."""
+    """Score the result of a search again; if the score is the same, it is carried over."""
     kept, name = tuned(*search), f"settings of {' '.join(search)}"
     if reason := not_comparable(search):
         return Verdict(name, LEFT, why=reason)
@@ -260,17 +268,17 @@ def replay_search(search: Search) -> Verdict:
 
 
 def not_comparable(search: Search) -> str:
-    """Why one trial cannot speak for a search; "" if it can."""
+    """Return why one trial cannot represent a search; "" if it can."""
     kept = tuned(*search)
     if kept.get("terms") != search.terms:
         return "it was searched on other data or on other terms"
     if kept["value"] == 0:
-        return "a gap of 0 says that goals are reached, not by how much: nothing to compare"
+        return "a gap of 0 means that all goals are reached, so there is no value to compare"
     return ""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Replay what is asked for and stale, and say what came of it."""
+    """Replay the requested stale runs, and print the verdicts."""
     given = _given(arguments)
     if given.estimate:
         _tell_estimate(given.out, given.only, given.seeds)
@@ -294,7 +302,7 @@ def _searched(chosen: Sequence[Search], jobs: int) -> list[Verdict]:
 
 
 def summary(verdicts: Sequence[Verdict]) -> list[str]:
-    """How many are confirmed; one by one what is not."""
+    """Return lines with the number of confirmed groups, and each of the others."""
     confirmed = [verdict for verdict in verdicts if verdict.kind == CONFIRMED]
     carried = sum(verdict.carried for verdict in confirmed)
     asked = f"{len(confirmed)} of {len(verdicts)} groups and tuned settings"
@@ -327,7 +335,7 @@ def _given(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--only", nargs="+", choices=_EVERY, default=_EVERY, help="of these")
     parser.add_argument("--seeds", type=_positive, default=1, help="of each group to run again")
     parser.add_argument("--jobs", type=_positive, default=1, help="replays side by side")
-    parser.add_argument("--estimate", action="store_true", help="only say how long it takes")
+    parser.add_argument("--estimate", action="store_true", help="only print the estimated time")
     return parser.parse_args(arguments)
 
 

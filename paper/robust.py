@@ -1,4 +1,4 @@
-"""What is promised, measured: the stress suite, bursts and the table to choose B from."""
+"""Measured robustness: the stress suite, bursts, and the table for choosing B."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _parts(plan: Plan) -> list[Part]:
 
 
 def _trials(results: Results, name: str, kind: str) -> list[stress.Trial]:
-    """The trials of a model under one contamination, from the answers that were kept."""
+    """Return the trials of a model under one contamination, from the stored answers."""
     parts = [p for p in results.plan.probe("stress", name) if not results.why_not(p)]
     trials = []
     for part in parts:

@@ -1,4 +1,4 @@
-"""Runs what the items need, keeps it, and writes each item as soon as its parts are there."""
+"""Run the parts that items need, store outcomes, and write each item when it is complete."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from regimekit.core.exceptions import RegimekitError
 def reproduce(
     items: Sequence[Item], out: Path, plan: Plan, jobs: int = 1, progress: bool = False
 ) -> list[output.Written]:
-    """Run the items' parts and write their tables and figures.
+    """Run the parts of items and write their tables and figures.
 
-    A part whose outcome is kept in `out` is not run again, so an interrupted call resumes. An
-    item is written as soon as its parts are there, with the settings as they are at that time.
+    A part with an outcome in `out` is not run again, so an interrupted call resumes. An item is
+    written when its parts are complete, with the settings of that time.
 
     Args:
-        items: what to make.
+        items: the items.
         out: folder of the results.
-        plan: how much to run.
-        jobs: parts run side by side, each in a process.
-        progress: show a progress bar with the time left.
+        plan: number and size of the runs.
+        jobs: number of processes.
+        progress: show a progress bar with the remaining time.
     """
     cache = _cache(out, plan)
     absent: dict[str, str] = {}
@@ -54,12 +54,12 @@ def reproduce(
 
 
 def _cache(out: Path, plan: Plan) -> Cache:
-    """What is kept in a folder of results; a quick run proves nothing and enters no ledger."""
+    """Return the cache of a folder of results; quick runs are not written to the ledger."""
     return Cache(out / PARTS, None if plan.quick else Ledger(out / RUNS))
 
 
 def _enter(cache: Cache, parts: Sequence[Part], results: Results) -> None:
-    """Enter what an item rests on into the ledger."""
+    """Write the runs of an item to the ledger."""
     if cache.ledger is not None:
         done = [(part, found) for part in parts if (found := cache.get(part))]
         cache.ledger.keep(done, results.drawn)
@@ -74,7 +74,7 @@ def _completed(
     jobs: int,
     bar: _Bar,
 ) -> Results:
-    """Run what an item needs, and what it turns out to need; `parts` is extended by that."""
+    """Run the parts of an item, and those found to be needed, which are added to `parts`."""
 
     def again(part: Part) -> Outcome | None:
         run_into(part, cache.folder)
@@ -96,14 +96,15 @@ def _completed(
 
 
 def estimate(items: Sequence[Item], out: Path, plan: Plan) -> list[tuple[str, int, float]]:
-    """For each item: its name, the runs that are due, and about how many core minutes they take.
+    """Return the name of each item, the number of runs that are due, and their core minutes.
 
-    What an item shares with one before it is counted there; what it will turn out to need is not.
+    Runs that an item shares with an earlier one are counted there; runs that are found to be needed
+    later are not counted.
     """
     cache, counted = _cache(out, plan), set[str]()
     rows = []
     for item in items:
-        asked = [replace(part, pending=False) for part in item.parts(plan)]  # it will be searched
+        asked = [replace(part, pending=False) for part in item.parts(plan)]  # after its search
         due = _due(asked, cache, {})
         mine = [part for key, part in due.items() if key not in counted]
         counted |= set(due)
@@ -116,7 +117,7 @@ def _distinct(parts: Iterable[Part]) -> list[Part]:
 
 
 def _due(parts: Iterable[Part], cache: Cache, absent: dict[str, str]) -> dict[str, Part]:
-    """What is neither kept nor impossible; why it is impossible is noted in `absent`."""
+    """Return the parts without an outcome that can be run; reasons for others go to `absent`."""
     due = {}
     for part in parts:
         if reason := impossible(part):
@@ -127,7 +128,7 @@ def _due(parts: Iterable[Part], cache: Cache, absent: dict[str, str]) -> dict[st
 
 
 def impossible(part: Part) -> str:
-    """Why a part cannot be run: a model that is not here, data that cannot be had."""
+    """Return why a part cannot be run (model or data not available); "" if it can."""
     if part.stream in PROBES:
         return ""
     if part.pending:
@@ -146,7 +147,7 @@ def _missing_data(name: str) -> str:
 
 
 def execute(parts: list[Part], folder: Path, jobs: int) -> Iterator[tuple[Part, str]]:
-    """Run parts, the longest first; each with why it failed, as they come in."""
+    """Run parts, the longest first; yield each with the reason of its failure, or ""."""
     ordered = sorted(parts, key=seconds, reverse=True)
     if jobs == 1 or len(ordered) < 2:
         for part in ordered:
@@ -156,7 +157,7 @@ def execute(parts: list[Part], folder: Path, jobs: int) -> Iterator[tuple[Part, 
 
 
 class _Bar:
-    """Progress in seconds of expected work, so that the time left means something."""
+    """Progress in seconds of expected work, so that the remaining time is meaningful."""
 
     def __init__(self, due: dict[str, Part], shown: bool) -> None:
         from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn

@@ -1,17 +1,16 @@
-"""Every setting of every experiment: what the paper prints, what a search found, what is given.
+"""Every setting of every experiment: printed by the paper, found by a search, or given.
 
-A model is compared in up to five variants, which are the columns of the tables:
+A model is compared in up to five variants, the columns of the tables:
 
-    printed   the paper's rule with the values that it prints, R guessed where it is not stated
+    printed   the paper's rule with the printed values, R guessed where it is not stated
     paper     the paper's rule, tuned
     first     the first edition of our rule (weight IMQ, D1 to D9), tuned
-    second    the second edition (contamination, islands, D12, D13), tuned; a model on which no
-              rule bears stands here too
-    untuned   the model's own defaults, default settings
+    second    the second edition (contamination, islands, D12, D13), tuned; also models that have
+              no rule
+    untuned   the default settings of the model
 
-Tuned are all of them by one search (`tuning`); `tuned/<stream>-<model>-<variant>.json` holds what
-it found. Before there is such a file a run under that variant waits; a quick one, which proves
-nothing, takes the starting values.
+All of them are tuned by the same search (`tuning`); `tuned/<stream>-<model>-<variant>.json` has its
+result. Before this file exists, a run of the variant waits; a quick run takes the starting values.
 """
 
 from __future__ import annotations
@@ -54,10 +53,10 @@ TUNED = Path(__file__).parent / "tuned"
 _CACHED_FILES: dict[Path, dict[str, Any]] | None = (
     None  # files of `TUNED` read inside `cached_files`
 )
-_EDITION_ONE = {"D12": "paper"}  # the rest as regimekit
-LAGGED = ("ofi",)  # streams whose features look back on y: there D13 bears on the rule
+_EDITION_ONE = {"D12": "paper"}  # the others as in the default rule
+LAGGED = ("ofi",)  # streams with lags as features, on which D13 acts
 
-# What makes a variant the one it is. Resampling, islands and kappa follow from it by default.
+# Settings that define a variant. The defaults of resampling, islands and kappa follow from them.
 _RULES: dict[str, Settings] = {
     PAPER: {"rule": "paper"},
     PAPER_R: {"rule": "paper"},
@@ -83,7 +82,7 @@ VARIANTS: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Start:
-    """Where a search begins on a stream, whatever the model: what is left out is its default."""
+    """Start of a search on a stream, for every model; other settings are defaults."""
 
     noise: float = 1.0
     prior_var: float = 1.0
@@ -101,13 +100,13 @@ STARTS: dict[str, Start] = {
 
 
 def start(stream: str, model: str, variant: str) -> Settings:
-    """Settings of a variant before it is tuned.
+    """Return the settings of a variant before it is tuned.
 
     Example:
         >>> start("iid_t", "br_ihmm", "second")["rule"]
         'default'
     """
-    if variant == UNTUNED:  # a GARCH particle carries a cloud of coefficients beside
+    if variant == UNTUNED:  # a GARCH particle also stores a cloud of coefficients
         return {"particles": 50} if model == "garch_ihmm" else {}
     if variant == PAPER_R:
         return printed(stream, model)
@@ -129,7 +128,7 @@ def start(stream: str, model: str, variant: str) -> Settings:
 
 
 def of(stream: str, model: str, variant: str) -> Settings:
-    """Settings of a variant: printed, found by the search, or the defaults."""
+    """Return the settings of a variant: printed, found by the search, or the defaults."""
     if variant not in TITLES:
         raise unknown("variant", variant, TITLES)
     if variant == PRINTED:
@@ -138,14 +137,14 @@ def of(stream: str, model: str, variant: str) -> Settings:
         given = printed(stream, model)
         return given | {"noise": BASELINE_NOISE.get(stream, given["noise"])}
     found: Settings = tuned(stream, model, variant).get("best", {})
-    if model == "beam_ihmm":  # nothing online to tune by: it uses the settings found for ihmm
+    if model == "beam_ihmm":  # it has no online forecasts and uses the settings found for ihmm
         searched = of(stream, "ihmm", SECOND)
         found = {name: searched[name] for name in ("noise", "prior_var")}
     return start(stream, model, variant) | found
 
 
 def degree(stream: str, model: str, variant: str) -> int:
-    """Power p of the electricity covariates; of no meaning elsewhere."""
+    """Return the power p of the electricity covariates; not used on other streams."""
     if stream != "electricity":
         return 2
     if variant in (PRINTED, PAPER_R, BASELINE_R):
@@ -154,7 +153,11 @@ def degree(stream: str, model: str, variant: str) -> int:
 
 
 def part(stream: str, model: str, variant: str, changes: Settings | None = None) -> Part:
-    """One run of a variant, with `changes` to its settings.
+    """Return one run of a variant.
+
+    Args:
+        stream, model, variant: names.
+        changes: settings to change.
 
     Example:
         >>> part("iid_t", "br_ihmm", "printed", {"batch": 9}).settings["batch"]
@@ -171,7 +174,7 @@ def part(stream: str, model: str, variant: str, changes: Settings | None = None)
 
 
 def title(model: str, variant: str) -> str:
-    """A variant in words; on some models no rule bears.
+    """Return a variant in words; some models have no rule.
 
     Example:
         >>> title("br_ihmm", "second"), title("bocd", "second")
@@ -182,12 +185,12 @@ def title(model: str, variant: str) -> str:
 
 
 def tuned_path(stream: str, model: str, variant: str) -> Path:
-    """Where what a search found is kept."""
+    """Return the file with the result of a search."""
     return TUNED / f"{stream}-{model}-{variant}.json"
 
 
 def tuned(stream: str, model: str, variant: str) -> dict[str, Any]:
-    """What a search found, as `tuning` wrote it; nothing where there was none."""
+    """Return the result of a search as `tuning` wrote it; {} if there is none."""
     path = tuned_path(stream, model, variant)
     if _CACHED_FILES is None:
         return _found(path)
@@ -198,7 +201,7 @@ def tuned(stream: str, model: str, variant: str) -> dict[str, Any]:
 
 @contextmanager
 def cached_files() -> Iterator[None]:
-    """While an item is made, settings stay as they were first read, though a search may go on."""
+    """Read settings files once while an item is made, although a search may replace them."""
     global _CACHED_FILES
     _CACHED_FILES = {}
     try:
@@ -208,7 +211,7 @@ def cached_files() -> Iterator[None]:
 
 
 def unsearched(stream: str, model: str, variant: str) -> bool:
-    """Whether the search for its settings is still to be done."""
+    """Return whether the search for the settings of a variant has not been done."""
     if model == "beam_ihmm":  # it uses the settings found for ihmm
         model, variant = "ihmm", SECOND
     return variant not in (PRINTED, BASELINE_R, UNTUNED) and not tuned(stream, model, variant)
@@ -220,6 +223,6 @@ def _found(path: Path) -> dict[str, Any]:
 
 
 def _family(model: str) -> Settings:
-    """What all models with particles share in the experiments."""
+    """Return the settings that all models with particles share in the experiments."""
     shared = {"particles": PARTICLES, "max_regimes": MAX_REGIMES}
     return shared if model in WITH_PARTICLES else {}

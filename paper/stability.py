@@ -1,6 +1,6 @@
-"""How far a bounded influence bounds the loss of accuracy, which the paper leaves open.
+"""Relation between influence and loss of accuracy, an open question of the paper.
 
-The paper asks for |R_c - R| <= C sqrt(PIF), with R the error of the forecasts and R_c the error
+The paper asks whether |R_c - R| <= C sqrt(PIF), with R the error of the forecasts and R_c the error
 after one contaminated observation. Both sides are measured here on its iid levels.
 """
 
@@ -23,6 +23,11 @@ NOISE_SD = 0.5
 
 def measure(name: str, size: float, seed: int) -> tuple[float, float]:
     """Return the joint PIF of one outlier and the change of the RMSE of the forecasts after it.
+
+    Args:
+        name: name of the model.
+        size: size of the outlier in standard deviations of the noise.
+        seed: seed of stream and model.
 
     Example:
         >>> pif, change = measure("br_ihmm", 1000.0, seed=0)

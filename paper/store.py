@@ -1,15 +1,13 @@
-"""Outcomes on disk, so that nothing is run twice: while it runs, and from one checkout to the next.
+"""Outcomes on disk, so that no run is repeated: a cache, and a ledger that is committed.
 
-`Cache`    a file per run in `.parts`, written all or nothing as soon as the run is done; not
-           committed.
-`Ledger`   the runs that the written pages rest on, to be committed beside them: for each stream
-           a CSV file with a line per run (`runs/<stream>.csv`), and what the figures draw
-           (`runs/<stream>.npz`).
+    Cache    a file per run in `.parts`, written atomically when the run is done; not committed
+    Ledger   the runs of the written pages, committed beside them: for each stream a CSV file with a
+             line per run (`runs/<stream>.csv`), and the columns for figures (`runs/<stream>.npz`)
 
-Both go by the key of a part. A line of the ledger says on which data and by which state of the
-source it was run, so that it is found again as long as both are the same, and is stale otherwise.
-A line that a replay has carried over (`replay`) says by `source` which state it is confirmed for,
-and by `made` which state really computed it.
+Both are indexed by the key of a part. A line of the ledger records the data and the state of the
+source of its run. As long as both are the same it is found again, otherwise it is stale. In a line
+that a replay has carried over (`replay`), `source` is the state that it is confirmed for, and
+`made` the state that computed it.
 """
 
 from __future__ import annotations
@@ -35,28 +33,28 @@ from regimekit.core.exceptions import RegimekitError
 from regimekit.core.warnings import RegimekitWarning
 
 RUNS = "runs"  # folder of the ledger, inside the folder of results
-PARTS = ".parts"  # folder of what is not committed
+PARTS = ".parts"  # folder of the cache, which is not committed
 _IDENTITY = ("model", "settings", "seed", "rows", "degree", "data", "source")
-_MADE = "made"  # a column that ledgers from before there were replays do not have
+_MADE = "made"  # a column that ledgers without replays do not have
 
 
 @dataclass(frozen=True, eq=False)
 class Kept(Outcome):
     """An outcome in the ledger, which an older state than `source` may have made.
 
-    It stands here and not in `outcomes`, whose meaning is part of every state.
+    It is not defined in `outcomes`, whose source is part of every state.
     """
 
-    made: str = ""  # nothing where `source` made it
+    made: str = ""  # "" if `source` made it
 
 
 def made_by(outcome: Outcome) -> str:
-    """The state of the source that really computed an outcome."""
+    """Return the state of the source that computed an outcome."""
     return (outcome.made if isinstance(outcome, Kept) else "") or outcome.source
 
 
 class Cache:
-    """Outcomes in a folder, one file each; what is not there may be in a ledger."""
+    """Outcomes in a folder, one file each; missing ones may be in a ledger."""
 
     def __init__(self, folder: Path, ledger: Ledger | None = None) -> None:
         self.folder = folder
@@ -64,12 +62,12 @@ class Cache:
         folder.mkdir(parents=True, exist_ok=True)
 
     def has(self, part: Part) -> bool:
-        """Whether the outcome of a part is here."""
+        """Return whether the outcome of a part is stored."""
         kept = self.ledger is not None and self.ledger.has(part)
         return kept or self._path(part).exists()
 
     def get(self, part: Part) -> Outcome | None:
-        """The outcome of a part if it is here; a file that is damaged goes, and counts as none."""
+        """Return the outcome of a part if it is stored; a damaged file is deleted."""
         path = self._path(part)
         try:
             return _outcome(path) if path.exists() else self._kept(part)
@@ -78,7 +76,7 @@ class Cache:
             return self._kept(part)
 
     def put(self, part: Part, outcome: Outcome) -> None:
-        """Keep an outcome."""
+        """Store an outcome."""
         arrays: dict[str, Any] = {"scores": np.array(json.dumps(outcome.scores))}
         arrays |= outcome.columns | {"source": np.array(outcome.source)}
         write(self._path(part), _packed(arrays))
@@ -91,7 +89,7 @@ class Cache:
 
 
 class Line(NamedTuple):
-    """A run in the ledger: what was run, on which data, what it gave."""
+    """A run in the ledger: part, data and outcome."""
 
     part: Part
     data: str
@@ -99,49 +97,54 @@ class Line(NamedTuple):
 
     @property
     def key(self) -> str:
-        """The key that the part had when it was run."""
+        """The key of the part when it was run."""
         return key_of(self.part, self.data, self.outcome.source)
 
     @property
     def made(self) -> str:
-        """The state of the source that really computed it."""
+        """The state of the source that computed it."""
         return made_by(self.outcome)
 
     def carried(self, source: str) -> Line:
-        """The line as confirmed for a state; the one that made it stays beside."""
+        """Return the line as confirmed for a state; the state that made it is kept."""
         found = self.outcome
         return self._replace(outcome=Kept(found.scores, found.columns, source, self.made))
 
     def stale(self) -> bool:
-        """Whether source or data have changed since; data that are not here have not."""
+        """Whether source or data have changed since; data that are not available have not."""
         here = data_state(self.part)
         changed = bool(here or self.part.stream in PROBES) and here != self.data
         return changed or self.outcome.source != code_state(self.part)
 
 
 class Ledger:
-    """The runs that the pages rest on, one CSV file per stream, with the columns that are drawn."""
+    """The runs of the pages, one CSV file per stream, with the columns for figures."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._lines: dict[str, dict[str, Line]] = {}  # by stream and key, once they were asked for
+        self._lines: dict[str, dict[str, Line]] = {}  # by stream and key, after the first request
 
     def has(self, part: Part) -> bool:
-        """Whether the outcome of a part is here."""
+        """Return whether the outcome of a part is stored."""
         return part.key in self._of(part.stream)
 
     def get(self, part: Part) -> Outcome | None:
-        """The outcome of a part if it is here."""
+        """Return the outcome of a part if it is stored."""
         line = self._of(part.stream).get(part.key)
         return None if line is None else line.outcome
 
     def lines(self) -> list[Line]:
-        """All that is here, stale or not."""
+        """Return all lines, stale or not."""
         streams = sorted(path.stem for path in self.folder.glob("*.csv"))
         return [line for stream in streams for line in self._of(stream).values()]
 
     def keep(self, outcomes: Iterable[tuple[Part, Outcome]], drawn: Iterable[str]) -> None:
-        """Add outcomes; of those whose keys are in `drawn` the columns too. Stale ones go."""
+        """Add outcomes, and remove stale ones.
+
+        Args:
+            outcomes: parts with their outcomes.
+            drawn: keys of those whose columns are stored too.
+        """
         shown = set(drawn)
         added: dict[str, list[Line]] = {}
         for part, outcome in outcomes:
@@ -153,13 +156,22 @@ class Ledger:
             self._write(stream, self._merged(stream, lines))
 
     def exchange(self, stream: str, lines: Mapping[str, Line]) -> None:
-        """Put lines in the place of those with these keys; all others stay, stale or not."""
-        self._lines.pop(stream, None)  # another process may have written meanwhile
+        """Replace lines by key; all others are kept, stale or not.
+
+        Args:
+            stream: name of the stream.
+            lines: new lines by key.
+        """
+        self._lines.pop(stream, None)  # another process may have changed the file
         left = {key: line for key, line in self._of(stream).items() if key not in lines}
         self._write(stream, left | {line.key: line for line in lines.values()})
 
     def prune(self, needed: Iterable[Part]) -> None:
-        """Drop what no page rests on any more; further seeds of what one rests on stay."""
+        """Remove lines that no page needs; further seeds of needed ones are kept.
+
+        Args:
+            needed: parts that pages need.
+        """
         wanted = {variant(part) for part in needed}
         for path in self.folder.glob("*.csv"):
             lines = self._of(path.stem)
@@ -168,7 +180,7 @@ class Ledger:
                 self._write(path.stem, left)
 
     def _merged(self, stream: str, lines: list[Line]) -> dict[str, Line]:
-        """What another process may have written meanwhile, and these."""
+        """Return these lines and those that another process has written in the meantime."""
         self._lines.pop(stream, None)
         found = {key: line for key, line in self._of(stream).items() if not line.stale()}
         for line in lines:
@@ -191,7 +203,7 @@ class Ledger:
             for name, column in line.outcome.columns.items()
         }
         pictures = self.folder / f"{stream}.npz"
-        if drawn:  # before the lines, so that whoever finds a line finds what is drawn of it
+        if drawn:  # before the lines, so that every line has its columns
             write(pictures, _packed(drawn))
         write(self.folder / f"{stream}.csv", _sheet(lines.values()).encode())
         if not drawn:
@@ -199,7 +211,7 @@ class Ledger:
 
 
 def write(path: Path, content: bytes) -> None:
-    """Write a file all or nothing, whatever happens to the process."""
+    """Write a file atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     with temporary.open("wb") as target:
@@ -210,9 +222,13 @@ def write(path: Path, content: bytes) -> None:
 
 
 def run_into(part: Part, folder: Path) -> tuple[Part, str]:
-    """Run a part into the cache in `folder`; the part, and why it failed ("" if it did not)."""
+    """Run a part into a cache.
+
+    Returns:
+        The part, and why it failed ("" if it did not).
+    """
     try:
-        with warnings.catch_warnings():  # words for the owner of a stream, thousands of times
+        with warnings.catch_warnings():  # warnings for users, repeated thousands of times
             warnings.simplefilter("ignore", RegimekitWarning)
             Cache(folder).put(part, run_part(part))
     except (RegimekitError, ArithmeticError, np.linalg.LinAlgError) as error:
@@ -221,26 +237,26 @@ def run_into(part: Part, folder: Path) -> tuple[Part, str]:
 
 
 def side_by_side(jobs: int, work: Callable[..., Any], asked: list[tuple[Any, ...]]) -> Any:
-    """What `work` gives for each of the arguments, as it comes, from so many processes."""
+    """Yield the results of a function for each tuple of arguments, in order of completion."""
     try:
         import joblib
     except ImportError:
         raise RegimekitError("jobs above 1 needs joblib: pip install 'regimekit[bench]'.") from None
-    # One thread of linear algebra per process: more would fight over the same cores.
+    # One thread of linear algebra per process, because the processes use all cores.
     with joblib.parallel_config(backend="loky", inner_max_num_threads=1):
         run = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1)
         yield from run(joblib.delayed(work)(*one) for one in asked)
 
 
 def _outcome(path: Path) -> Outcome:
-    """What a file of the cache holds."""
+    """Return the outcome in a file of the cache."""
     with path.open("rb") as source, np.load(source, allow_pickle=False) as stored:
         columns = {name: stored[name] for name in stored.files if name not in ("scores", "source")}
         return Outcome(json.loads(str(stored["scores"])), columns, str(stored["source"]))
 
 
 def _packed(arrays: Mapping[str, NDArray[Any]]) -> bytes:
-    """A compressed archive without times, so that the same arrays give the same bytes."""
+    """Return a compressed archive without times, so that equal arrays give equal bytes."""
     memory = io.BytesIO()
     with zipfile.ZipFile(memory, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         for name, array in arrays.items():
@@ -253,7 +269,7 @@ def _packed(arrays: Mapping[str, NDArray[Any]]) -> bytes:
 
 
 def _sheet(lines: Iterable[Line]) -> str:
-    """Lines as CSV, the runs of a variant together; a score that is the same over all rows once."""
+    """Return lines as CSV, sorted by variant; equal scores over all rows are written once."""
     ordered = sorted(lines, key=lambda line: _order(line.part))
     names = sorted({name for line in ordered for name in line.outcome.scores})
     if all(_all_seen(line.outcome.scores) for line in ordered):
@@ -269,13 +285,13 @@ def _sheet(lines: Iterable[Line]) -> str:
 
 
 def variant(part: Part) -> tuple[Any, ...]:
-    """What a run is of: the same for runs that differ in the seed alone."""
+    """Return the fields of a part except its seed."""
     chosen = json.dumps(part.settings, sort_keys=True)
     return part.stream, part.model, chosen, part.rows or 0, part.degree
 
 
 def _order(part: Part) -> tuple[Any, ...]:
-    """What a run is of, and its seed."""
+    """Return the fields of a part with its seed last."""
     return *variant(part), part.seed
 
 
@@ -300,7 +316,7 @@ def _digits(value: float) -> str:
 
 
 def _all_seen(scores: Mapping[str, float]) -> bool:
-    """Whether scores over all rows are those of the rows that count."""
+    """Return whether scores over all rows are those of the scored rows."""
     return all(
         repr(value) == repr(scores.get(name.removesuffix(ALL_ROWS)))
         for name, value in scores.items()
@@ -309,7 +325,7 @@ def _all_seen(scores: Mapping[str, float]) -> bool:
 
 
 def _read(folder: Path, stream: str) -> list[Line]:
-    """The lines of a stream with their columns; none where there is no file."""
+    """Return the lines of a stream with their columns; [] without a file."""
     path = folder / f"{stream}.csv"
     if not path.exists():
         return []
@@ -339,7 +355,7 @@ def _line(stream: str, row: dict[str, str], drawn: Mapping[str, dict[str, Any]])
 
 
 def _columns(path: Path) -> dict[str, dict[str, Any]]:
-    """Columns by key and name."""
+    """Return columns by key and name."""
     found: dict[str, dict[str, Any]] = {}
     if path.exists():
         with np.load(path, allow_pickle=False) as stored:

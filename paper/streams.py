@@ -1,7 +1,8 @@
-"""The streams of the paper's experiments, by name, ready to run.
+"""The streams of the paper's experiments by name, ready to run.
 
-A stream knows what its forecasts are scored against and which rows a search may see. Generated
-ones take a seed; real ones ignore it. Settings that the paper leaves out are chosen here, once.
+A stream defines the values that forecasts are scored against and the rows that a search may use.
+Generated streams take a seed; real ones ignore it. Settings that the paper leaves out are chosen
+here.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from regimekit.preprocessing.features import Features
 
 Array = NDArray[np.float64]
 
-SIGNAL_SD = 100.0  # of the synthetic stream; `paper.protocol` says why not 10
+SIGNAL_SD = 100.0  # of the synthetic stream (`paper.protocol`)
 OFI_BUCKET = 60  # ticks per bucket: 8333 sums, beside the paper's 8273
 
 
@@ -38,36 +39,41 @@ class Truth(NamedTuple):
 
 @dataclass(frozen=True)
 class Stream:
-    """A data set with the features the paper regresses it on."""
+    """A dataset with the features that the paper regresses it on."""
 
     name: str
     data: Dataset
     features: Features
-    train: int  # rows that a search may see
+    train: int  # rows that a search may use
     generated: bool
-    truth: Truth | None = None  # for the oracle, where the stream is generated
+    truth: Truth | None = None  # for the oracle, if the stream is generated
 
     @property
     def target(self) -> Array:
-        """What forecasts are scored against: the uncontaminated values where they are known."""
+        """Values that forecasts are scored against: uncontaminated ones where they are known."""
         return self.data.y if self.data.clean is None else self.data.clean
 
     @property
     def held_out(self) -> int:
-        """The first row that is scored: a search has seen none from there on.
+        """The first scored row: no search has used rows from there on.
 
-        A generated stream is tuned on other seeds, so all of it is held out.
+        Generated streams are tuned on other seeds, so all their rows are scored.
         """
         return 0 if self.generated else self.train
 
     def head(self, n: int | None) -> Stream:
-        """The first n rows only; where the training part is no shorter, half of them are it."""
+        """Return the first rows; if the training part is not shorter, it is half of them."""
         if n is None or n >= len(self.data):
             return self
         return replace(self.rows(0, n), train=self.train if self.train < n else n // 2)
 
     def rows(self, start: int, stop: int | None = None) -> Stream:
-        """These rows only; changepoints are counted from the first of them."""
+        """Return some rows; changepoints count from the first of them.
+
+        Args:
+            start: first row.
+            stop: row after the last one.
+        """
         d, stop = self.data, len(self.data) if stop is None else stop
         kept = slice(start, stop)
         cut = replace(
@@ -83,7 +89,7 @@ class Stream:
         return replace(self, data=cut, train=max(0, self.train - start))
 
     def digest(self) -> str:
-        """A short name of all that a run reads of it, so that an edited stream is another one."""
+        """Return a hash of all that a run reads of the stream."""
         d = self.data
         identity = [self.name, self.train, self.generated, self.truth, d.changepoints]
         digest = hashlib.sha256(json.dumps([identity, self.features.to_json()]).encode())
@@ -93,7 +99,12 @@ class Stream:
 
 
 def stream(name: str, seed: int = 0, degree: int = 2) -> Stream:
-    """A stream by name; `degree` is the power of the electricity covariates.
+    """Return a stream.
+
+    Args:
+        name: name of the stream.
+        seed: seed of a generated stream.
+        degree: power of the electricity covariates.
 
     Example:
         >>> stream("iid_gauss", seed=1).data.y.shape
@@ -111,13 +122,13 @@ def stream(name: str, seed: int = 0, degree: int = 2) -> Stream:
 
 @lru_cache(maxsize=32)
 def made(name: str, seed: int, degree: int) -> Stream:
-    """The same, made once for what it depends on."""
+    """Return the output of `stream`, cached."""
     return _MAKERS[name](seed, degree)
 
 
 @cache
 def refusal(name: str, degree: int) -> str:
-    """Why a real stream cannot be had, asked once: a download that fails may take its time."""
+    """Return why a real stream is not available, or ""; cached, because downloads fail slowly."""
     try:
         made(name, 0, degree)
     except RegimekitError as error:
@@ -126,7 +137,7 @@ def refusal(name: str, degree: int) -> str:
 
 
 def names() -> list[str]:
-    """The streams by name."""
+    """Return the names of the streams."""
     return list(_MAKERS)
 
 
@@ -155,7 +166,7 @@ def _well_log(_: int, __: int) -> Stream:
 
 
 def _electricity(_: int, degree: int) -> Stream:
-    """The paper's four covariates of the weather, standardised over all rows as the paper does."""
+    """Return the paper's four weather covariates, standardised over all rows as in the paper."""
     loaded = data.load("electricity")
     chosen = loaded.select(*loaded.columns[:4])
     scaled = standardise(chosen)
@@ -163,9 +174,9 @@ def _electricity(_: int, degree: int) -> Stream:
 
 
 def _ofi(_: int, __: int) -> Stream:
-    """y_t = rho y_{t-1} - (1 - rho) theta + e, the paper's model of order flow.
+    """Return order flow with y_t = rho y_{t-1} - (1 - rho) theta + e, the model of the paper.
 
-    Under the printed settings the lag's coefficient is held at rho (`published.ofi_prior`).
+    Under the printed settings the coefficient of the lag is fixed at rho (`published.ofi_prior`).
     """
     scaled = standardise(data.load("ofi_es", bucket=OFI_BUCKET))
     design = features.intercept() + features.lags(1)

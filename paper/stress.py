@@ -1,8 +1,8 @@
 """Stress suite: the state of a model after faulty measurements.
 
-A stream of three levels that return is contaminated inside a regime that is well known. The
-forecasts are scored from two batches after its end: the model must still be in the right regime and
-recognise earlier regimes that return.
+A stream of three recurring levels is contaminated inside a known regime. The forecasts are scored
+from two batches after the contamination: the model must still be in the right regime and recognize
+earlier regimes that return.
 
     excess = (mean over seeds of RMSE after it) / (mean over seeds of RMSE without it) - 1
     opened = regimes reported as new from its first observation until two batches after its last,
@@ -10,7 +10,7 @@ recognise earlier regimes that return.
     during = the excess of the rows in between
 
 The RMSE is of one-step forecasts against clean values, over the same observations, by the same
-model with the same seed: numerator and denominator differ by the contamination alone.
+model with the same seed, so numerator and denominator differ only by the contamination.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from regimekit.results import OPENED
 Array = NDArray[np.float64]
 Maker = Callable[[int], Model]
 
-LEVELS = (-1.0, 1.0, 3.0)  # 0 is none of them: a window of zeros is a lie
+LEVELS = (-1.0, 1.0, 3.0)  # not 0, so that a window of zeros is a fault
 NOISE_SD = 0.5
 _PATH = ((0, 30), (1, 20), (2, 60), (0, 20), (1, 15), (2, 15))  # level, half batches
 _START = 40  # batches; 15 of them in the regime that is contaminated
 _SETTLING = 2  # batches
-_SPARSE = 8  # an interval costs more than the rest of a forecast: every eighth is looked at
-_OFFSETS = np.geomspace(0.5, 1e12, 60)  # what the adversary tries, in standard deviations
+_SPARSE = 8  # every eighth interval is checked, because intervals are slow
+_OFFSETS = np.geomspace(0.5, 1e12, 60)  # candidates of the adversary, in standard deviations
 
 
 class Stage(NamedTuple):
@@ -99,7 +99,12 @@ class Stress:
     rows: tuple[Cell, ...]
 
     def cell(self, model: str, kind: str) -> Cell:
-        """One cell by its labels."""
+        """Return the cell of a model and a contamination.
+
+        Args:
+            model: label of the model.
+            kind: name of the contamination.
+        """
         for row in self.rows:
             if (row.model, row.kind) == (model, kind):
                 return row
@@ -115,15 +120,16 @@ def stress(
     burst: int = 3,
     size: float = 10.0,
 ) -> Stress:
-    """Run every model through every contamination.
+    """Run every model on every contamination.
 
     Args:
-        models: makers by label: each takes a seed and returns a fresh model.
-        kinds: names from `KINDS`; all of them by default.
-        seeds: one stream and one model each. As many as a multiple of the batch meet every
-            position of a switch within a batch equally often.
-        batch: B of the models that have one; all lengths are measured in it.
-        burst: observations in a short burst; `regimekit.sensitivity` says which are ignored.
+        models: makers by label: each takes a seed and returns a new model.
+        kinds: keys of `KINDS`; all of them by default.
+        seeds: one stream and one model each. A multiple of the batch has every position of a
+            switch within a batch equally often.
+        batch: B of the models that have one; the unit of all lengths.
+        burst: observations in a short burst; `regimekit.sensitivity` computes which are
+            ignored.
         size: height of spikes, bursts and drift, in standard deviations of the noise.
 
     Example:
@@ -149,11 +155,17 @@ def stress(
 
 
 def stage(seed: int, *, batch: int = 6, burst: int = 3, size: float = 10.0) -> Stage:
-    """The stream of one seed: levels -1, 1 and 3, noise of standard deviation 0.5.
+    """Return the stream of one seed: levels -1, 1 and 3, noise of standard deviation 0.5.
 
-    The third level is contaminated after 15 batches of it; then the stream goes on in it, returns
-    to the first, to the second and to the third: 80 batches in all. Every switch falls `seed`
-    modulo `batch` observations later than with seed 0.
+    The third level is contaminated after 15 batches of it; then the stream continues there, returns
+    to the first, to the second and to the third: 80 batches in all. Every switch is `seed` modulo
+    `batch` observations later than with seed 0.
+
+    Args:
+        seed: seed of the stream.
+        batch: B.
+        burst: observations in a short burst.
+        size: height of spikes, bursts and drift, in standard deviations of the noise.
 
     Example:
         >>> from paper.stress import stage
@@ -178,7 +190,7 @@ class Recipe:
         kind: what `contaminate` calls it.
         place: `points` (six, scattered over six batches), `bursts` (three short ones) or `block`.
         batches: length of a block.
-        settings: what else `contaminate` should know.
+        settings: further arguments of `contaminate`.
     """
 
     kind: str
@@ -204,18 +216,18 @@ def _positions(place: str, scene: Stage, rng: np.random.Generator) -> list[int]:
     step = {"points": scene.batch, "bursts": 2 * scene.batch}.get(place)
     if step is None:
         return [scene.start]
-    room = max(step - (scene.burst if place == "bursts" else 1), 1)  # they never touch
+    room = max(step - (scene.burst if place == "bursts" else 1), 1)  # the windows do not touch
     count = 6 * scene.batch // step
     return [scene.start + step * k + int(rng.integers(room)) for k in range(count)]
 
 
 def _duplicated(scene: Stage, model: Model) -> Contaminated:
-    length = 2 * scene.batch + scene.batch // 2  # batches after it are cut elsewhere than before
+    length = 2 * scene.batch + scene.batch // 2  # shifts later batches by half a batch
     return duplicate(scene.y, range(scene.start, scene.start + length))
 
 
 def _adversarial_points(scene: Stage, model: Model) -> Contaminated:
-    """A short burst, each point of it the most influential one given those before."""
+    """Return a short burst; each value is the most influential one given those before."""
     mind, chosen = model.copy(), scene.y.copy()
     for t in range(scene.start, scene.start + scene.burst):
         values = _tried(scene.y[t])
@@ -225,7 +237,7 @@ def _adversarial_points(scene: Stage, model: Model) -> Contaminated:
 
 
 def _adversarial_batch(scene: Stage, model: Model) -> Contaminated:
-    """As many observations as a batch has, all replaced by the one most influential value."""
+    """Return a whole batch replaced by the single most influential value."""
     chosen, span = scene.y.copy(), slice(scene.start, scene.start + scene.batch)
     values = _tried(scene.y[scene.start])
     chosen[span] = values[np.nanargmax(_influence(model, values, scene.y[span], "all"))]
@@ -237,10 +249,9 @@ def _tried(around: float) -> Array:
 
 
 def _influence(model: Model, values: Array, clean: Array, position: Any = 0) -> Array:
-    """Influence of each value on what the model believes by the end of its batch.
+    """Return the influence of each value on the posterior at the end of its batch.
 
-    Outside the infinite HMM family no posterior is at hand, and the shift of the next forecast
-    stands in.
+    For models without such a posterior it is the shift of the next forecast.
     """
     engine = getattr(model, "engine", None)
     if engine is None:
@@ -282,7 +293,7 @@ class _Record(NamedTuple):
 
     mean: Array
     finite: bool
-    opened: list[int]  # when a regime was reported as new
+    opened: list[int]  # times at which a regime was reported as new
     n_bytes: int
 
     def opened_by(self, time: int) -> int:
@@ -290,7 +301,7 @@ class _Record(NamedTuple):
 
 
 class Trial(NamedTuple):
-    """One model on one contaminated stream, beside itself on the clean one."""
+    """One model on one contaminated stream, and on the clean one."""
 
     during: float = np.nan
     rmse: float = np.nan
@@ -303,7 +314,13 @@ class Trial(NamedTuple):
 
 
 def trials(maker: Maker, scene: Stage, kinds: list[str]) -> dict[str, Trial]:
-    """Every kind from the same state: what comes before the contamination is run once."""
+    """Return the trials of every kind from the same state; the clean start is run once.
+
+    Args:
+        maker: maker of the model.
+        scene: the stream.
+        kinds: keys of `KINDS`.
+    """
     model = maker(scene.seed)
     for y in scene.y[: scene.start]:
         model.update(y)
@@ -342,19 +359,25 @@ def _record(model: Model, y: Array) -> _Record:
 
 
 def _rmse(record: _Record, y: Array, split: int) -> tuple[float, float]:
-    """Of the rows before `split` and of those from it on."""
+    """Return the RMSE of the rows before `split` and of those from it on."""
     error = np.abs(record.mean / 2 - y / 2)
     return _root_mean_square(error[:split]), _root_mean_square(error[split:])
 
 
 def _root_mean_square(half: Array) -> float:
-    """Of twice these; scaled before they are squared: 1e300 is an error like any other."""
+    """Return the root mean square of twice these, scaled first, because errors may be 1e300."""
     top = max(float(half.max()), np.finfo(float).tiny)
     return 2 * (top * float(np.sqrt(np.square(half / top).mean())))
 
 
 def cell_of(label: str, kind: str, trials: list[Trial]) -> Cell:
-    """Trials of one model under one contamination, put together."""
+    """Return the cell of the trials of one model under one contamination.
+
+    Args:
+        label: label of the model.
+        kind: key of `KINDS`.
+        trials: one trial per seed.
+    """
     n = len(trials)
     during, rmse, calm, usual = (
         float(sum(getattr(trial, name) / n for trial in trials)) for name in Trial._fields[:4]
@@ -374,11 +397,11 @@ def cell_of(label: str, kind: str, trials: list[Trial]) -> Cell:
 
 
 def format_cell(cell: Cell, figure: str) -> str:
-    """A cell as a table shows it.
+    """Return a cell as text for a table.
 
     Args:
-        cell: what came of a model under a contamination.
-        figure: `excess` (and after the slash the regimes opened) or `during`.
+        cell: the cell.
+        figure: `excess` (and the opened regimes after the slash) or `during`.
     """
     if figure not in ("excess", "during"):
         raise unknown("figure", figure, ("excess", "during"))

@@ -1,7 +1,7 @@
-"""The first lines of the index: what reproduces, what does not, where we are ahead and where not.
+"""The first lines of the index: which results are reproduced, and which models are better.
 
-Every sentence is made from the JSON files of the pages that it links; a sentence whose page has
-not been made is left out.
+Every sentence is made from the JSON files of the pages that it links; a sentence whose page does
+not exist is left out.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def summary(out: Path, old: Callable[[str], bool]) -> str:
 
 
 def _marked(line: str, old: Callable[[str], bool]) -> str:
-    """The line with a remark at the links to pages that an older source made."""
+    """Return the line with a remark at links to pages that an older source made."""
     found = set(re.findall(r"\]\((\w+)\.md\)", line))
     return line + " *Older source.*" if any(old(name) for name in found) else line
 
@@ -51,7 +51,7 @@ def _content(out: Path, name: str) -> dict[str, Any]:
 
 
 def _rows(content: dict[str, Any], table: int = 0) -> list[dict[str, Any]]:
-    """The rows of a table by the names of its columns."""
+    """Return the rows of a table by the names of its columns."""
     if not content:
         return []
     found = content["tables"][table]
@@ -59,7 +59,7 @@ def _rows(content: dict[str, Any], table: int = 0) -> list[dict[str, Any]]:
 
 
 def _found(content: dict[str, Any], column: str) -> list[dict[str, Any]]:
-    """The rows of the first table that has a column of this name."""
+    """Return the rows of the first table that has a column of this name."""
     tables = content.get("tables", [])
     at = next((i for i, table in enumerate(tables) if column in table["columns"]), None)
     return [] if at is None else _rows(content, at)
@@ -137,7 +137,7 @@ def _claims(out: Path) -> list[str]:
 
 
 def _with_baseline_noise(out: Path, stream: str, measure: str) -> Any:
-    """The cell of `attempt` for R from the baselines; None if it is not there."""
+    """Return the cell of `attempt` for R from the baselines; None if it does not exist."""
     for row in _rows(_content(out, "attempt")):
         if (row["stream"], row["measure"]) == (stream, measure):
             return row.get(_BASELINE)

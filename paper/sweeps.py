@@ -1,4 +1,6 @@
-"""One thing varied: the batch size, and what the paper does not state (noise, run threshold)."""
+"""Sweeps of one setting: batch size, and those that the paper does not state (noise, run
+threshold).
+"""
 
 from __future__ import annotations
 
@@ -25,19 +27,25 @@ _NOISY = {"synthetic": "rmse", "electricity": "rmse_observed", "well_log": "look
 
 
 class Sweep(NamedTuple):
-    """A sweep over batch sizes: on which stream, and the score beside the delay."""
+    """A sweep over batch sizes: its stream, and the score beside the delay."""
 
     stream: str
     score: str
     batches: tuple[int, ...]
 
     def parts(self, plan: Plan, variant: str, batch: int) -> list[Part]:
-        """The runs with one batch size."""
+        """Return the runs with one batch size.
+
+        Args:
+            plan: number and size of the runs.
+            variant: name of the variant.
+            batch: B.
+        """
         return plan.parts(self.stream, "br_ihmm", variant, {"batch": batch}, short=True)
 
 
 def batch_item(name: str, title: str, source: str, note: str, sweep: Sweep) -> Item:
-    """The item of a sweep over batch sizes."""
+    """Return the item of a sweep over batch sizes."""
 
     def needed(plan: Plan) -> list[Part]:
         sizes = plan.grid(sweep.batches)
@@ -73,7 +81,7 @@ def _made(results: Results, sweep: Sweep, title: str) -> Made:
 
 
 def _draw(rows: list[list[Value]], sweep: Sweep, title: str) -> Any:
-    """Delay on the left axis, the error on the right one, as the paper has it."""
+    """Return a figure with the delay on the left axis and the error on the right one."""
     figure, axes = pyplot().subplots(1, len(DRAWN), figsize=(14, 3.6), layout="constrained")
     figure.suptitle(title, x=0.01, ha="left", fontsize=11)
     for index, (ax, variant) in enumerate(zip(axes, DRAWN, strict=True)):
@@ -135,7 +143,7 @@ def _regime_lines() -> list[Line]:
 
 
 def _thresholds(results: Results) -> Made:
-    """No runs of its own: the labels of the tables of regimes, matched with other thresholds."""
+    """Return a table of the labels of other items, matched with other thresholds."""
     rows: list[list[Value]] = []
     for line in _regime_lines():
         for variant in line.variants():

@@ -44,7 +44,7 @@ def _rolling(ax: Any, run: Track) -> None:
 
 
 def _distance(ax: Any, run: Track) -> None:
-    """Features are N(0, I): E (x'(a - b))^2 = |a - b|^2, so forecasts show the distance."""
+    """Draw the distance of the coefficients: features are N(0, I), so E (x'd)^2 = |d|^2."""
     data = run.source.data
     assert data.X is not None and data.regimes is not None
     true = np.einsum("td,td->t", data.X, data.info["theta"][data.regimes])
@@ -102,9 +102,9 @@ ITEMS = (
         "Regime statistics on the synthetic stream",
         "Tables `tab:cp_stats`, `tab:app_cp_stats`",
         "PPV and TPR follow the paper's matching algorithm; the length from which a run of "
-        "another regime is a false alarm is not stated, 2 is taken (`run_threshold` says why, and "
-        "what else would come out). The algorithm as printed "
-        "never updates the regime of the segment before; we update it. A change that is never "
+        "another regime is a false alarm is not stated, we take 2 (`run_threshold` has the "
+        "reason, and results for other values). The algorithm as printed never updates "
+        "the regime of the segment before; we update it. A change that is never "
         "followed by another one costs the observations to the end of the stream, which the "
         "paper leaves open. With batches, the first observations of a true regime can belong to "
         "the batch that began before it. The paper's delay counts from a true change to the next "
@@ -119,8 +119,9 @@ ITEMS = (
         "Rolling error, coefficients and regimes on the synthetic stream",
         "Figures `fig:toy_linear`, `fig:app_toy_linear`",
         "The paper averages 100 runs over one stream; one run (seed 0) is drawn here, because "
-        "an average of regime labels says little. The distance of the coefficients is read off "
-        "the forecasts: with features N(0, I) the mean square of x'(a - b) is |a - b|².",
+        "an average of regime labels is not meaningful. The distance of the coefficients is "
+        "computed from the forecasts: with features N(0, I) the mean square of x'(a - b) is "
+        "|a - b|².",
         _synthetic,
         parts_of(_figure_lines()),
     ),
@@ -129,9 +130,8 @@ ITEMS = (
         "Batch sizes on the synthetic stream",
         "Figure `fig:diff_batch_sizes`",
         "The paper finds the smallest error at B = 2 and a delay that grows with B. Its forecast "
-        "is blind for the whole batch (D7 under its rule), so the error must grow with B; under "
-        "our rule the forecast hears the part of the batch that has arrived, so it "
-        "need not.",
+        "does not use the batch (D7 under its rule), so the error must grow with B; under our rule "
+        "the forecast uses the part of the batch that has arrived, so the error need not grow.",
         sweeps.Sweep("synthetic", "rmse", BATCHES),
     ),
 )

@@ -1,4 +1,4 @@
-"""What an experiment hands back: cells that know how many runs they rest on, tables, items."""
+"""Results of an experiment: cells with their number of runs, tables, items."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ MEASURES = {
 
 
 def measure(score: str) -> str:
-    """A score in words; one over all rows says that a search saw some of them."""
+    """Return a score in words; for one over all rows it adds that a search used some of them."""
     if score.endswith(ALL_ROWS):
         return f"{MEASURES[score.removesuffix(ALL_ROWS)]}, all rows (a search saw the first)"
     return MEASURES[score]
 
 
 class Cell(NamedTuple):
-    """Mean and standard deviation of a score over runs, or why there is none."""
+    """Mean and standard deviation of a score over runs, or why there are none."""
 
     mean: float | None
     sd: float | None
@@ -79,14 +79,14 @@ class Cell(NamedTuple):
         return f"{self.mean:.4g} ± {self.sd:.2g} (n {self.runs})"
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON values."""
+        """Return the cell as JSON values."""
         if self.mean is None:
             return {"absent": self.absent}
         return {"mean": self.mean, "sd": self.sd, "runs": self.runs}
 
 
 class Difference(NamedTuple):
-    """Mean over seeds of one variant's score less another's, with an interval."""
+    """Mean over seeds of the difference of one score between two variants, with an interval."""
 
     mean: float
     half: float  # of the interval; infinite for a single pair
@@ -99,7 +99,11 @@ class Difference(NamedTuple):
         return f"{self.mean:+.3g} [{low:+.3g}, {high:+.3g}] (n {self.pairs})"
 
     def verdict(self, lower_is_better: bool) -> str:
-        """Whether the first is ahead; undecided where the interval contains 0."""
+        """Return whether the first is better; undecided if the interval contains 0.
+
+        Args:
+            lower_is_better: direction of the score.
+        """
         if abs(self.mean) <= self.half:
             return "undecided"
         return "ahead" if (self.mean < 0) == lower_is_better else "behind"
@@ -117,12 +121,12 @@ class Table:
     caption: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON values."""
+        """Return the table as JSON values."""
         rows = [[_plain(value) for value in row] for row in self.rows]
         return {"caption": self.caption, "columns": list(self.columns), "rows": rows}
 
     def markdown(self) -> str:
-        """As a Markdown table."""
+        """Return the table as Markdown."""
         lines = [_row([_text(name) for name in self.columns]), _row(["---"] * len(self.columns))]
         lines += [_row([_text(value) for value in row]) for row in self.rows]
         caption = f"{self.caption}\n\n" if self.caption else ""
@@ -130,7 +134,7 @@ class Table:
 
 
 class Results:
-    """Outcomes of the parts that were run, and why the others were not."""
+    """Outcomes of the parts that were run, and the reasons of the missing ones."""
 
     def __init__(
         self,
@@ -140,25 +144,25 @@ class Results:
         again: Callable[[Part], Outcome | None] = lambda _: None,
     ):
         self.plan = plan
-        self.drawn: set[str] = set()  # keys of the outcomes that were asked for their columns
+        self.drawn: set[str] = set()  # keys of the outcomes whose columns were requested
         self._outcomes = outcomes
         self._absent = absent
-        self._again = again  # runs a part whose scores are here and whose columns are not
+        self._again = again  # runs a part with scores and without columns
 
     def why_not(self, part: Part) -> str:
-        """Why a part has no outcome; "" if it has one."""
+        """Return why a part has no outcome; "" if it has one."""
         if part.key in self._outcomes:
             return ""
         return self._absent.get(part.key, "not run")
 
     def outcome(self, part: Part) -> Outcome:
-        """What a part gave, or a RegimekitError that says why it has not been run."""
+        """Return the outcome of a part; without one, raise a RegimekitError with the reason."""
         if part.key not in self._outcomes:
             raise RegimekitError(self.why_not(part))
         return self._outcomes[part.key]
 
     def columns(self, part: Part) -> dict[str, Any]:
-        """What is drawn of a run; where only its scores were kept it is run once more."""
+        """Return the columns of a run for figures; a run with scores alone is repeated."""
         outcome = self.outcome(part)
         self.drawn.add(part.key)
         if not outcome.columns:
@@ -166,12 +170,12 @@ class Results:
         return outcome.columns
 
     def sources(self, parts: Sequence[Part]) -> list[str]:
-        """Each model with the state of the source that its outcomes come from."""
+        """Return each model with the state of the source of its outcomes."""
         named = [(_source(part), self._outcomes.get(part.key)) for part in parts]
         return sorted({f"{name}:{outcome.source}" for name, outcome in named if outcome})
 
     def confirmed(self, parts: Sequence[Part]) -> list[str]:
-        """Each model with the state that made runs and the one that replays confirmed them for."""
+        """Return each model with the state that made runs and the state that replays confirmed."""
         named = [(_source(part), self._outcomes.get(part.key)) for part in parts]
         return sorted(
             {
@@ -182,7 +186,7 @@ class Results:
         )
 
     def scores(self, parts: Sequence[Part], score: str) -> dict[int, float]:
-        """A score by seed, where it was computed and is finite."""
+        """Return a score by seed, where it was computed and is finite."""
         found = {}
         for part in parts:
             outcome = self._outcomes.get(part.key)
@@ -192,7 +196,7 @@ class Results:
         return found
 
     def paired(self, ours: Sequence[Part], rival: Sequence[Part], score: str) -> Difference | None:
-        """Ours less the rival's, seed by seed; a rival that draws nothing is the same for all."""
+        """Return our score minus the rival's by seed; a rival without draws is the same for all."""
         mine, other = self.scores(ours, score), self.scores(rival, score)
         if len(rival) == 1 and other:
             other = dict.fromkeys(mine, next(iter(other.values())))
@@ -206,7 +210,7 @@ class Results:
         return Difference(float(values.mean()), half, int(values.size))
 
     def cell(self, parts: Sequence[Part], score: str) -> Cell:
-        """A score over the runs of one variant."""
+        """Return a score over the runs of one variant."""
         done = [part for part in parts if part.key in self._outcomes]
         if not done:
             return Cell(None, None, 0, self.why_not(parts[0]) if parts else "not run")
@@ -222,36 +226,42 @@ def _source(part: Part) -> str:
 
 
 class Line(NamedTuple):
-    """A row of a comparison: one score of one model on one stream, and what the paper prints."""
+    """A row of a comparison: one score of one model on one stream, and the printed number."""
 
     stream: str
     model: str
     score: str
     paper: str = ""
     label: str = ""  # in place of the model's name
-    only: str = ""  # the one variant it has a value under, where it is not the model's own
+    only: str = ""  # the only variant with a value; "" for those of the model
 
     def variants(self) -> tuple[str, ...]:
-        """The variants it is run under."""
+        """The variants of the model."""
         return (self.only,) if self.only else VARIANTS[self.model]
 
     def parts(self, plan: Plan, variant: str) -> list[Part]:
-        """The runs of a variant."""
+        """Return the runs of a variant."""
         return plan.parts(self.stream, self.model, variant)
 
     @property
     def name(self) -> str:
-        """How a reader knows it."""
+        """Name in tables."""
         return self.label or self.model
 
 
 def trivial(stream: str, score: str, label: str) -> Line:
-    """A score of the stream alone, found beside those of a model that is run anyway."""
+    """Return the line of a score of the stream alone, stored with the scores of another model."""
     return Line(stream, "last_value", score, label=label, only=UNTUNED)
 
 
 def comparison(results: Results, lines: Sequence[Line], caption: str = "") -> Table:
-    """The paper's numbers beside ours: untuned and tuned in columns of their own."""
+    """Return the table of the paper's numbers and ours, untuned and tuned in separate columns.
+
+    Args:
+        results: the results.
+        lines: the rows.
+        caption: caption of the table.
+    """
     rows: list[list[Value]] = []
     for line in lines:
         cells = {v: results.cell(line.parts(results.plan, v), line.score) for v in line.variants()}
@@ -269,7 +279,11 @@ def _unsearched(lines: Sequence[Line]) -> str:
 
 
 def untuned(asked: Iterable[tuple[str, str, str]]) -> str:
-    """A warning where a column says tuned and the search is to be done, or was by other source."""
+    """Return a warning if a search for tuned settings is missing, or was done by another source.
+
+    Args:
+        asked: (stream, model, variant) of each.
+    """
     from paper.tuning import outdated
 
     named = list(dict.fromkeys(asked))
@@ -284,7 +298,7 @@ def untuned(asked: Iterable[tuple[str, str, str]]) -> str:
 
 
 def parts_of(lines: Sequence[Line]) -> Callable[[Plan], list[Part]]:
-    """What a comparison needs to have run."""
+    """Return a function of the plan that returns the runs of a comparison."""
 
     def needed(plan: Plan) -> list[Part]:
         return [part for line in lines for v in line.variants() for part in line.parts(plan, v)]
@@ -293,7 +307,7 @@ def parts_of(lines: Sequence[Line]) -> Callable[[Plan], list[Part]]:
 
 
 class Made(NamedTuple):
-    """Tables, a function that draws the figure (it may raise a RegimekitError), what it shows."""
+    """Tables, a function that draws the figure (it may raise a RegimekitError), and its caption."""
 
     tables: Sequence[Table]
     draw: Callable[[], Any] | None = None
@@ -301,12 +315,12 @@ class Made(NamedTuple):
 
 
 def no_parts(_: Plan) -> list[Part]:
-    """For items that run no model."""
+    """Return no runs, for items that run no model."""
     return []
 
 
 def no_more(_: Results) -> list[Part]:
-    """For items that know from the beginning what they need."""
+    """Return no further runs, for items that have all of them from the start."""
     return []
 
 
@@ -321,7 +335,7 @@ class Item:
         note: why the paper's numbers and ours differ.
         make: tables and figure from the results.
         parts: the runs it needs.
-        more: the runs it turns out to need, given what there is; asked until there are none.
+        more: further runs given the results so far; called until there are none.
     """
 
     name: str
@@ -334,7 +348,7 @@ class Item:
 
 
 def _plain(value: Value) -> Any:
-    """As JSON values."""
+    """Return a value as JSON values."""
     if isinstance(value, Cell):
         return value.to_json()
     return value._asdict() if isinstance(value, Difference) else value

@@ -1,4 +1,4 @@
-"""What we set out to reach, in one place: what was wanted, what came out, over how many runs."""
+"""All targets in one table: goal, result, and number of runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from paper.tables import Cell, Item, Made, Results, Table, Value, measure, untun
 
 PER_TRUE = "switches per true switch"
 RULE, AUTO, TUNED_RULE = "the rule, nothing tuned", "auto, default settings", "the rule, tuned"
-_COVERED = (0.86, 0.94)  # of the 90 % interval, in every row
+_COVERED = (0.86, 0.94)  # coverage of the 90 % interval in every row
 _AUTO_STREAMS = (
     "local level",
     "arma",
@@ -43,19 +43,19 @@ class Target(NamedTuple):
     model: str = "br_ihmm"
 
     def met(self, cell: Cell) -> str:
-        """Whether the mean over runs is on the right side; nothing without runs."""
+        """Return whether the mean over runs meets the goal; "" without runs."""
         if cell.mean is None:
             return ""
         reached = cell.mean >= self.value if self.at_least else cell.mean <= self.value
         return "yes" if reached else "no"
 
     def parts(self, plan: Plan) -> list[Part]:
-        """The runs it rests on."""
+        """Return its runs."""
         return plan.parts(self.stream, self.model, self.variant)
 
     @property
     def variant(self) -> str:
-        """How the model is set."""
+        """Variant of the model, in words."""
         return UNTUNED if self.about == AUTO else SECOND
 
     @property
@@ -121,7 +121,7 @@ def _tally(rows: list[list[Value]]) -> str:
 
 
 def _untuned(results: Results) -> list[list[Value]]:
-    """The questions of `benchmarks.untuned`, with its goals."""
+    """Return the rows of `benchmarks.untuned`, with its goals."""
     from benchmarks.untuned import QUESTIONS
 
     rows: list[list[Value]] = []
@@ -137,7 +137,7 @@ def _untuned(results: Results) -> list[list[Value]]:
 
 
 def _bursts(results: Results) -> list[list[Value]]:
-    """Bursts of half a batch, clear of the regime, are ignored at a risk of 5 %."""
+    """Return the rows of bursts of half a batch, which are ignored at a risk of 5 %."""
     rows: list[list[Value]] = []
     for batch in ("4", "6", "8"):
         cell = results.cell(results.plan.probe("bursts", batch), "opened")

@@ -1,4 +1,4 @@
-"""Two known regimes and no learning: the influence, the preference, the heavy tails."""
+"""Two known regimes without learning: influence, preference, heavy tails."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from regimekit.plotting import PALETTE, pyplot
 
 # The score of each rule: the paper's, the unit-free one (D1), the density of the second edition.
 SCORES = {"paper": "paper's rule", "default": "first edition", "second": "second edition"}
-OUTLIER_RATE = 0.05  # the model's own first guess
+OUTLIER_RATE = 0.05  # the first guess of the model
 
 _OFFSETS = np.linspace(-1.5, 1.5, 301)
 _FAR = (1.5, 100.0, 1e6)
@@ -31,7 +31,7 @@ _NEW, _OLD = 5, 1000  # degrees of freedom of a new and of an old regime
 
 
 def _curves() -> list[tuple[str, dict[str, Any]]]:
-    """The settings of each curve of the influence figure."""
+    """Return the settings of each curve of the influence figure."""
     curves: list[tuple[str, dict[str, Any]]] = []
     for c2 in _C2:
         plain = {"batch": 1, "threshold": c2**0.5, "weigh_regimes": False}
@@ -42,9 +42,13 @@ def _curves() -> list[tuple[str, dict[str, Any]]]:
 
 
 def contamination(y: Any, means: tuple[float, ...], sds: tuple[float, ...]) -> Any:
-    """Score of y (G, B) under each regime (G, B, K): it is the regime's, or one broad density's.
+    """Return scores of y (G, B) under each regime, (G, B, K), as the density of regime or outliers.
 
-    The broad density is centred at regime 0, where the forecast is, and is the same for all.
+    The density of outliers is centred at regime 0, where the forecast is, and is the same for all.
+
+    Args:
+        y: (G, B) observations.
+        means, sds: of the regimes.
 
     Example:
         >>> near, far = contamination(np.array([[1.0], [1e6]]), (0.0, 1.0), (0.5, 0.5))[:, 0]
@@ -59,7 +63,15 @@ def contamination(y: Any, means: tuple[float, ...], sds: tuple[float, ...]) -> A
 
 
 def pif(offsets: Any, rule: str, batch: int, threshold: float, weigh_regimes: bool = True) -> Any:
-    """State PIF of one observation moved away from regime 0, under one of the scores."""
+    """Return the state PIF of one observation moved away from regime 0, under one of the scores.
+
+    Args:
+        offsets: (G,) distances from regime 0.
+        rule: a key of `SCORES`.
+        batch: B.
+        threshold: c.
+        weigh_regimes: whether the score is weighted.
+    """
     if rule != "second" or not weigh_regimes:
         known = "paper" if rule == "paper" else "default"
         return influence.sandbox_pif(
@@ -85,9 +97,8 @@ def _pif(_: Results) -> Made:
         rows.append(row)
     names = [f"at {offset:g}, {title}" for title in SCORES.values() for offset in _FAR]
     caption = (
-        "How much one observation changes what the model believes about the regime (its posterior "
-        "influence, on a log scale, lower is more robust) as it moves away from where it should "
-        "be. Solid curves "
+        "How much one observation changes the posterior of the regime (its posterior influence, on "
+        "a log scale, lower is more robust) as it moves away from its expected value. Solid curves "
         "have c² = 1, dashed ones c² = 4; the second edition has no c, so they coincide. Without "
         "batches the curve never stops growing."
     )
@@ -107,7 +118,7 @@ def _draw_pif() -> Any:
             style = "-" if index < len(_BATCHES) + 1 else "--"
             colour = PALETTE[index % (len(_BATCHES) + 1)]
             ax.semilogy(_OFFSETS, curve, style, lw=1, color=colour, label=label)
-        ax.set_ylim(1e-10, 10)  # longer batches hear so little of one observation
+        ax.set_ylim(1e-10, 10)  # the influence in longer batches is small
         ax.set_title(heading, loc="left", fontsize=9)
         ax.set_xlabel("offset")
     axes[0, 0].set_ylabel("state PIF")
@@ -116,7 +127,7 @@ def _draw_pif() -> Any:
 
 
 def _moved(y: Any, path: list[int], sd: float, rule: str) -> Any:
-    """Log score of a path for a batch at 0 whose first one is y, minus that of staying at 0."""
+    """Return the log score of a path minus that of staying at 0, for a batch y, 0, 0, .."""
     batches = np.zeros((np.size(y), len(path)))
     batches[:, 0] = y
     if rule == "second":
@@ -169,7 +180,10 @@ def _draw_preference() -> Any:
 
 
 def t_difference(y: Any) -> Any:
-    """Log density of a new regime, t(5), minus that of an old one, t(1000).
+    """Return the log density of a new regime, t(5), minus that of an old one, t(1000).
+
+    Args:
+        y: values.
 
     Example:
         >>> bool(t_difference(50.0) > t_difference(5.0) > 0 > t_difference(0.0))

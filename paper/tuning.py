@@ -1,19 +1,17 @@
 """The same search for every model and rule: `python -m paper tune [--streams ..] [--models ..]`.
 
-Everybody gets the same ranges, objective, number of trials, training rows, particles and optimiser;
-models differ only in which of the settings they have. Of a real series only the training part is
-seen, of a generated one other seeds than any table uses. No label is used. The objective is the
-CRPS of one-step forecasts of the observed values; on streams whose tables score regimes alone
+All searches have the same ranges, objective, number of trials, training rows, particles and
+optimiser; models differ only in which of the settings they have. Of a real series only the training
+part is used, of a generated one other seeds than in the tables. No label is used. The objective is
+the CRPS of one-step forecasts of the observed values; on streams whose tables score regimes alone
 (`REGIME_STREAMS`) it is the log score plus a cost of every switch, because settings tuned by CRPS
 switch too often. There are two exceptions. *paper* tunes as the paper does: by
 `bayesian-optimization`, for the look-ahead MAE on well-log and the RMSE elsewhere (`AIMS`).
-*hindsight* searches for the printed numbers of the paper on the very stream that is scored
-(`recovery`).
+*hindsight* searches for the printed numbers of the paper on the stream that is scored (`recovery`).
 
-A search that was done by the same source, on the same terms, is not done again; `--again` does it
-all the same, and `--estimate` only says how long the rest takes. Trials are kept as they come, so
-that a search that was cut off takes up where it stopped. `--jobs` searches run side by side, each
-as it would alone: what is found does not depend on their number.
+A search that was done by the same source on the same terms is not repeated, except with `--again`;
+`--estimate` only prints the remaining time. Trials are stored when they finish, so an interrupted
+search resumes. `--jobs` searches run in parallel; their number does not change the results.
 """
 
 from __future__ import annotations
@@ -60,10 +58,10 @@ from regimekit.tuning.search import OBJECTIVES, Objective
 
 BUDGET = 40
 PARTICLES = 50  # enough to rank settings; experiments run with more
-SKIP = 100  # first rows that are learnt and not scored
-TRAINING_SEEDS = {"synthetic": (10_000,)}  # of generated streams, joined ..
-_USUAL_SEEDS = (10_000, 10_001, 10_002)  # .. where nothing else is said
-ROWS = {"electricity": 6_000, "synthetic": 1_000}  # the last so many of the training part, for time
+SKIP = 100  # first rows that update the model and are not scored
+TRAINING_SEEDS = {"synthetic": (10_000,)}  # of generated streams, joined
+_USUAL_SEEDS = (10_000, 10_001, 10_002)  # of the other generated streams
+ROWS = {"electricity": 6_000, "synthetic": 1_000}  # last rows of the training part, to save time
 DEGREES = (1, 2)  # of the electricity covariates
 RANGES: dict[str, tuple[Any, ...]] = {
     "batch": ("int", 1, 24, "log"),
@@ -88,7 +86,7 @@ TERMS = (
     "as the paper does: by bayesian-optimization, for the look-ahead MAE on well-log and the RMSE "
     "elsewhere."
 )
-# What the paper tunes by: the look-ahead MAE on well-log, else its primary objective.
+# Objectives of the paper: the look-ahead MAE on well-log, else PAPER_AIM.
 AIMS = {"well_log": "lookahead_mae"}
 PAPER_AIM = "rmse"
 REGIME_STREAMS = ("iid_gauss", "iid_t", "well_log")
@@ -97,7 +95,7 @@ _PAPER_R_STREAMS = ("synthetic", "electricity", "well_log")
 
 
 class Search(NamedTuple):
-    """Whose settings are searched, on what."""
+    """A search: stream, model and variant."""
 
     stream: str
     model: str
@@ -128,7 +126,7 @@ class Search(NamedTuple):
 
     @property
     def state(self) -> str:
-        """A short name of source, data and terms that decide what is found; "" without data."""
+        """Hash of source, data and terms that determine the result; "" without data."""
         try:
             seen = _seen(self.stream, self.variant == HINDSIGHT)
         except RegimekitError:
@@ -139,7 +137,7 @@ class Search(NamedTuple):
 
     @property
     def terms(self) -> str:
-        """A short name of data and terms alone: what no replay of one trial could confirm."""
+        """Hash of data and terms alone, which a replay of one trial cannot confirm."""
         try:
             return _named([_seen(self.stream, self.variant == HINDSIGHT), *self._terms()])
         except RegimekitError:
@@ -166,20 +164,20 @@ class Search(NamedTuple):
         return "bayesopt" if self.variant == PAPER else "optuna"
 
     def minutes(self, budget: int) -> float:
-        """About how long it takes on one core, from a run that was measured."""
+        """Return the estimated time on one core."""
         seen = training_part(stream(self.stream), self.variant == HINDSIGHT)
         trial = settings.part(*self)
         share = PARTICLES / published.PARTICLES if self.model in WITH_PARTICLES else 1.0
         return budget * row_seconds(trial) * len(seen.y) * share / 60
 
     def done(self, budget: int = BUDGET) -> bool:
-        """Whether it was done by this source, on these terms and data, with as many trials."""
+        """Return whether it was done by this source, on these terms, with as many trials."""
         kept = tuned(*self)
         return kept.get("state") == self.state and kept.get("trials", 0) >= budget
 
 
 def searches() -> list[Search]:
-    """All of them, those that most hangs on first."""
+    """Return all searches, the most important first."""
     ours = [("br_ihmm", SECOND), ("br_ihmm", PAPER), ("br_ihmm", FIRST)]
     rivals = [(model, variant) for model in ONLINE[1:] for variant in (PAPER, SECOND)]
     rivals += [("student_t_ihmm", SECOND), ("student_t_ihmm", FIRST)]
@@ -193,7 +191,7 @@ def searches() -> list[Search]:
 
 
 def outdated(stream: str, model: str, variant: str) -> bool:
-    """Whether the settings that were found for a variant come from another state of the source."""
+    """Return whether the settings found for a variant come from another state of the source."""
     search = Search(stream, model, variant)
     return search in _listed() and search.state not in ("", tuned(*search).get("state"))
 
@@ -204,14 +202,19 @@ def _listed() -> frozenset[Search]:
 
 
 class Training(NamedTuple):
-    """What a search may see."""
+    """The data of a search."""
 
     y: Any
     X: Any
 
 
 def training_part(source: Stream, hindsight: bool = False) -> Training:
-    """The rows that a search may see; in hindsight the first of those that are scored."""
+    """Return the rows that a search may use; in hindsight the first of the scored ones.
+
+    Args:
+        source: the stream.
+        hindsight: whether the search is in hindsight.
+    """
     if hindsight:
         scored = source.head(SHORT_ROWS.get(source.name)).data
         return Training(scored.y, scored.X)
@@ -228,7 +231,7 @@ def training_part(source: Stream, hindsight: bool = False) -> Training:
 
 @lru_cache
 def _seen(name: str, hindsight: bool) -> str:
-    """A short name of what a search sees."""
+    """Return a hash of the data of a search."""
     seen = training_part(stream(name), hindsight)
     digest = hashlib.sha256(np.ascontiguousarray(seen.y).tobytes())
     if seen.X is not None:
@@ -241,7 +244,7 @@ def _named(content: Any) -> str:
 
 
 def printed_gap(goals: Sequence[Goal], truth: Sequence[int]) -> Objective:
-    """How far a run is from the printed numbers, for `tune`; 0 if it reaches all of them."""
+    """Return an objective for `tune`: the distance from printed numbers, 0 if all are reached."""
 
     def gap(result: evaluate.Prequential) -> float:
         found = {"rmse_observed": result.scores()["rmse"]}
@@ -251,12 +254,21 @@ def printed_gap(goals: Sequence[Goal], truth: Sequence[int]) -> Objective:
             found |= {"ppv": match.ppv, "tpr": match.tpr, "delay": delay}
         return sum(goal.gap(found[goal.score]) for goal in goals)
 
-    gap.__qualname__ = printed_gap.__name__  # as which the result names its objective
+    gap.__qualname__ = printed_gap.__name__  # the name of the objective in the result
     return gap
 
 
 def run(search: Search, budget: int = BUDGET, progress: bool = True) -> Path:
-    """Search, and keep what was found; trials that were done before count."""
+    """Search, and store the result; finished trials count.
+
+    Args:
+        search: the search.
+        budget: number of trials.
+        progress: show a progress bar.
+
+    Returns:
+        The file of the result.
+    """
     source = stream(search.stream)
     space: dict[str, Any] = {name: RANGES[name] for name in search.space()}
     fixed = _fixed(search, source, space)
@@ -280,9 +292,9 @@ def run(search: Search, budget: int = BUDGET, progress: bool = True) -> Path:
 
 
 def once_more(search: Search) -> float:
-    """What the settings that a search chose score now, on the rows that it saw; it is kept too.
+    """Return and store the present score of the settings that a search chose, on the same rows.
 
-    It is a search of one trial among one choice, so that the value is computed by the same path.
+    It is a search of one trial among one choice, so the value is computed by the same code.
     """
     kept, source = tuned(*search), stream(search.stream)
     space = {name: ("choice", [value]) for name, value in kept["best"].items()}
@@ -290,12 +302,12 @@ def once_more(search: Search) -> float:
     if "degree" in kept:
         fixed["features"] = _designs(search)[DEGREES.index(kept["degree"])]
     aim = _aim(search, source)
-    judge = OBJECTIVES[aim] if isinstance(aim, str) else aim  # as a function it is judged alone
+    judge = OBJECTIVES[aim] if isinstance(aim, str) else aim  # a function has no reference values
     return _tried(search, space, fixed, judge, 1, once_more_path(search), False).value
 
 
 def once_more_path(search: Search) -> Path:
-    """Where `once_more` keeps its trial, so that it need not be tried again."""
+    """Return the file in which `once_more` stores its trial."""
     path = tuned_path(*search)
     return path.parent / PARTS / f"{path.stem}-{search.state}-once-more.jsonl"
 
@@ -309,7 +321,7 @@ def _tried(
     storage: Path,
     progress: bool,
 ) -> TuneResult:
-    """The trials of a search over a space; an interruption is raised."""
+    """Return the trials of a search over a space; an interruption is raised."""
     seen = training_part(stream(search.stream), search.variant == HINDSIGHT)
     found = tune(
         search.model,
@@ -330,12 +342,12 @@ def _tried(
 
 
 def _designs(search: Search) -> list[Any]:
-    """The features that `DEGREES` stand for."""
+    """Return the features for each of `DEGREES`."""
     return [stream(search.stream, degree=p).features.to_json() for p in DEGREES]
 
 
 def _fixed(search: Search, source: Stream, space: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings that are not searched."""
+    """Return the settings that are not searched."""
     fixed = {name: value for name, value in start(*search).items() if name not in space}
     if search.model in WITH_PARTICLES:
         fixed["particles"] = PARTICLES
@@ -345,7 +357,7 @@ def _fixed(search: Search, source: Stream, space: Mapping[str, Any]) -> dict[str
 
 
 def _aim(search: Search, source: Stream) -> str | Objective:
-    """What a search looks for: forecasts, in hindsight the printed numbers."""
+    """Return the objective of a search: forecasts, or in hindsight the printed numbers."""
     if search.variant != HINDSIGHT:
         return search.aim
     scored = source.head(SHORT_ROWS.get(source.name)).data
@@ -353,7 +365,7 @@ def _aim(search: Search, source: Stream) -> str | Objective:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Search what is asked for and not there."""
+    """Run the requested searches that are not done."""
     given = _given(arguments)
     if given.out is not None:
         settings.TUNED = given.out
@@ -376,14 +388,14 @@ def _given(arguments: Sequence[str] | None) -> argparse.Namespace:
         parser.add_argument(f"--{name}s", nargs="+", choices=values, default=values)
     parser.add_argument("--budget", type=int, default=BUDGET, help="trials of each search")
     parser.add_argument("--jobs", type=int, default=1, help="searches side by side")
-    parser.add_argument("--again", action="store_true", help="what is done, once more")
-    parser.add_argument("--estimate", action="store_true", help="only say how long it takes")
+    parser.add_argument("--again", action="store_true", help="repeat searches that are done")
+    parser.add_argument("--estimate", action="store_true", help="only print the estimated time")
     parser.add_argument("--out", type=Path, help="folder of the settings found, for a trial run")
     return parser.parse_args(arguments)
 
 
 def _done(chosen: Sequence[Search], budget: int, jobs: int) -> Iterator[Search]:
-    """The searches as they are done, in order if there is one job."""
+    """Yield the searches when they are done, in order if there is one job."""
     if jobs == 1:
         for search in chosen:
             run(search, budget)

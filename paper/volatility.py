@@ -1,4 +1,4 @@
-"""Regime-switching GARCH: the variance found by the regime model and by a single GARCH."""
+"""Regime-switching GARCH: the variance estimated by the regime model and by a single GARCH."""
 
 from __future__ import annotations
 
@@ -24,7 +24,11 @@ def _parts(plan: Plan) -> list[Part]:
 
 
 def garch_variance(y: Array, omega: float, alpha: float, beta: float) -> Array:
-    """sigma_t^2 = omega + alpha y_{t-1}^2 + beta sigma_{t-1}^2, begun at the sample variance.
+    """Return sigma_t^2 = omega + alpha y_{t-1}^2 + beta sigma_{t-1}^2 from the sample variance on.
+
+    Args:
+        y: (T,) observations.
+        omega, alpha, beta: coefficients.
 
     Example:
         >>> import numpy as np
@@ -37,7 +41,11 @@ def garch_variance(y: Array, omega: float, alpha: float, beta: float) -> Array:
 
 
 def fit_garch(y: Array) -> tuple[float, float, float]:
-    """Maximum likelihood coefficients of one GARCH(1, 1) for the whole stream."""
+    """Return maximum likelihood coefficients of one GARCH(1, 1) for the whole stream.
+
+    Args:
+        y: (T,) observations.
+    """
 
     def read(free: Array) -> tuple[float, float, float]:
         total = 1 / (1 + np.exp(-free[1]))  # alpha + beta, below 1
@@ -53,7 +61,7 @@ def fit_garch(y: Array) -> tuple[float, float, float]:
 
 
 def _single(plan: Plan) -> Cell:
-    """The error of one GARCH fitted to each stream."""
+    """Return the error of one GARCH fitted to each stream."""
     streams = [part.load().data for part in _parts(plan)]
     errors = [
         log_error(garch_variance(one.y, *fit_garch(one.y)), one.info["variance"][: len(one)])
@@ -88,9 +96,9 @@ def _garch(results: Results) -> Made:
         ["measure", "one GARCH, fitted to the whole stream", "garch_ihmm, online"], rows, text
     )
     caption = (
-        "Top: the stream. Middle: its true variance (grey) and what one GARCH and the regime model "
-        "say of it before each observation, on a log scale. Bottom: the regime found and how "
-        "sure the model is of it; the true second regime is shaded."
+        "Top: the stream. Middle: its true variance (grey) and its estimates by one GARCH and by "
+        "the regime model before each observation, on a log scale. Bottom: the regime found and "
+        "its probability; the true second regime is shaded."
     )
     return Made([table], lambda: _draw(results), caption)
 

@@ -63,8 +63,8 @@ def _panel(ax: Any, run: Track) -> None:
 _CAPTION = (
     "Grey dots are the measurements, the line is the forecast of the next one (one run each, "
     "seed 0). The strip at the bottom has a colour for each regime that the model found; the short "
-    "ticks at the top are the changes of the paper's segmentation. What lies left of the dotted "
-    "line was seen by the search for settings."
+    "ticks at the top are the changes of the paper's segmentation. Rows left of the dotted line "
+    "were used by the search for settings."
 )
 
 

@@ -7,8 +7,8 @@
 
 `auto` runs with default settings and is not given the season; peers are. Scores are continuous
 ranked probability scores, averaged over the steps 1 .. h and over the origins. The reference of a
-series is the peer that was best on it in hindsight. The row "next observation" scores every
-observation after the first quarter of a series, against simple peers.
+series is the peer that was best on it in hindsight. The rows "next observation" use every
+observation after the first quarter of a series, the other rows the origins only.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ class Scores(NamedTuple):
     pit: np.ndarray  # (N, H)
     peer_pit: dict[str, np.ndarray]
     next: float  # score of the next observation over that of its best simple peer
+    next_pit: np.ndarray  # of auto, at every observation after the first quarter
     widest: float  # 90 % interval over the range of the past
     seconds: float  # per forecast of H steps
     cost: dict[str, float]
@@ -54,9 +55,11 @@ def evaluate(series: corpus.Series, n_origins: int, longest: int, chosen: list[s
     model, known = rk.auto(), 0
     own, pit = np.empty((len(origins), horizon)), np.empty((len(origins), horizon))
     widest, spent = 0.0, 0.0
-    scored = []
+    scored, next_pit = [], []
     for i, n in enumerate(origins):
-        scored.append(rk.metrics.prequential(model, y[known:n]).crps[:, 0])
+        part = rk.metrics.prequential(model, y[known:n])
+        scored.append(part.crps[:, 0])
+        next_pit.append(part.pit[:, 0])
         known = n
         begun = time.process_time()
         ahead = list(model.forecast(horizon))
@@ -80,6 +83,7 @@ def evaluate(series: corpus.Series, n_origins: int, longest: int, chosen: list[s
         pit,
         {name: law.pit(truth) for name, law in made.items()},
         _next(y, series.period, np.concatenate(scored)),
+        np.concatenate(next_pit)[len(y) // 4 :],
         widest,
         spent / len(origins),
         cost,
@@ -88,7 +92,7 @@ def evaluate(series: corpus.Series, n_origins: int, longest: int, chosen: list[s
 
 def _next(y: np.ndarray, period: int, own: np.ndarray) -> float:
     """Return the mean score of the next observation over that of the best simple peer."""
-    at = list(range(len(y) // 4, len(own)))  # numbers of observations known
+    at = list(range(len(y) // 4, len(own)))  # numbers of known observations
     made = peers.forecasts(y, period, 1, at)
     truth = y[at][:, None]
     best = min(float(Gaussian(*law).crps(truth).mean()) for law in made.values())
@@ -171,6 +175,9 @@ def _coverage(found: list[Scores]) -> list[str]:
         if len(pit):
             inside = [np.mean(np.abs(2 * pit - 1) <= level) for level in LEVELS]
             lines.append(f"| {h} | " + " | ".join(f"{share:.3f}" for share in inside) + " |")
+    following = [np.abs(2 * s.next_pit - 1) for s in found]
+    inside = [np.mean([np.mean(part <= level) for part in following]) for level in LEVELS]
+    lines.append("| next observation | " + " | ".join(f"{share:.3f}" for share in inside) + " |")
     widest = max(found, key=lambda s: s.widest)
     milliseconds = 1e3 * float(np.median([s.seconds for s in found]))
     lines += ["", f"Largest 90 % interval over the range of the past: {widest.widest:.2f} "]
@@ -204,6 +211,7 @@ def main() -> None:
     parser.add_argument("--horizon", type=int, default=48)
     parser.add_argument("--peers", default="", help=", ".join(packages.NAMES))
     parser.add_argument("--only", default="", help="part of the name of the series")
+    parser.add_argument("--rows", type=int, default=10**9, help="most rows of a series")
     parser.add_argument("--out", default="")
     chosen = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -211,7 +219,7 @@ def main() -> None:
     packages.check(more)
     found = []
     for series in getattr(corpus, chosen.series)():
-        if chosen.only in series.name:
+        if chosen.only in series.name and len(series.y) <= chosen.rows:
             found.append(evaluate(series, chosen.origins, chosen.horizon, more))
             h = found[-1].own.shape[1]
             print(series.name, *ratio(found[-1], h, list(peers.PEERS)), flush=True)

@@ -1,9 +1,9 @@
 """Peers from other packages: statsforecast, flaircast and river.
 
 The season length is given. Models of statsforecast and flaircast are fitted again at every origin
-on the latest rows; every fit begins with its own rows, so the phase of the season is that of the
+on the latest rows; every fit starts with its own rows, so the phase of the season is that of the
 data. Those of river learn one observation at a time; their spread is 1.25 times the mean absolute
-error that they made at the same horizon from earlier origins.
+error at the same horizon from earlier origins.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import ndtr
 
-HISTORY = 500  # rows that a fit looks back on; more if the season needs them
+HISTORY = 500  # rows of a fit; more if the season needs them
 STATSFORECAST = ("AutoETS", "AutoTheta", "AutoCES", "AutoARIMA", "MSTL")
 RIVER = ("SNARIMAX", "HoltWinters")
 NAMES = (*STATSFORECAST, "flaircast", *RIVER)
@@ -138,7 +138,7 @@ def _statsforecast(
 def _flaircast(
     y: np.ndarray, periods: tuple[int, ...], horizon: int, origins: list[int]
 ) -> Forecasts:
-    """Draws of flaircast; a period without a name of its own is given as none."""
+    """Return draws of flaircast; a period without a frequency name is left out."""
     import flaircast
 
     frequency = _FREQUENCY.get(periods[0] if periods else 1, "Y")

@@ -43,7 +43,7 @@ def _season_mean(y: np.ndarray, horizon: int, period: int) -> np.ndarray:
 
 
 def _smoothing(y: np.ndarray, horizon: int, period: int, damping: float = 0.0) -> np.ndarray:
-    """Exponential smoothing with the rate that was best so far; with damped slope if asked."""
+    """Return exponential smoothing with the best rate so far, with a damped slope if requested."""
     level, slope = np.full(_RATES.size, y[0]), np.zeros(_RATES.size)
     loss, out = np.zeros(_RATES.size), np.empty((len(y), horizon))
     steps = np.cumsum(damping ** np.arange(1, horizon + 1)) if damping else np.zeros(horizon)
@@ -80,7 +80,7 @@ def _holt_winters(y: np.ndarray, horizon: int, period: int) -> np.ndarray:
 
 
 def _autoregression(y: np.ndarray, horizon: int, period: int, season: bool = False) -> np.ndarray:
-    """Recursive least squares on lags 1 to 3, and one season ago if asked; iterated."""
+    """Return iterated forecasts of recursive least squares on lags 1 to 3 and perhaps a season."""
     steps = [1, 2, 3] + ([period, period + 1] if season and period > 3 else [])
     deepest, width = max(steps), len(steps) + 1
     centre, scale = y[:20].mean(), y[:20].std() + 1e-12

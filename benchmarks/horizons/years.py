@@ -34,7 +34,7 @@ def read(path: str) -> tuple[list[str], np.ndarray]:
 
 
 def _auto(dates: list[str], y: np.ndarray, horizon: int, year: int) -> np.ndarray:
-    """`auto` with a frame of dates: nothing else is known to it."""
+    """Return the forecast of `auto` from a frame of dates, without other information."""
     import pandas as pd
 
     model = rk.auto()

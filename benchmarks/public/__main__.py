@@ -1,8 +1,8 @@
 """`python -m benchmarks.public`: run what is missing or out of date, then show the tables.
 
-Results are kept in docs/benchmarks, with the versions, the data and the source they were made by.
-What the same made before is not run again, in this checkout or another; a run that is stopped is
-taken up where it was. --quick takes two short series per task, to see that everything runs.
+Results are stored in docs/benchmarks, with the versions, the data and the source that made them.
+Results of the same origin are not run again, in this checkout or another; an interrupted run is
+resumed. --quick takes two short series per task, as a test.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from benchmarks.public.tasks import TASKS
 RESULTS = Path(__file__).parents[2] / "docs" / "benchmarks"
 QUICK = Path("out/public-quick")
 QUICK_SERIES, QUICK_ROWS = 2, 120
-QUICK_ANOMALIES = 500  # rows; the first anomalies come late
+QUICK_ANOMALIES = 500  # rows; the first anomalies are late in a series
 console = Console()
 
 
@@ -65,7 +65,7 @@ def _several(parser: argparse.ArgumentParser, name: str, known: list[str]) -> No
 
 
 class Asked(NamedTuple):
-    """A question to a peer."""
+    """A task, series and peer."""
 
     task: str
     series: str
@@ -73,12 +73,12 @@ class Asked(NamedTuple):
     whole: Series | Absent
 
     def now(self) -> Origin:
-        """What an answer would be made by here and now."""
+        """Return the origin of an answer on this machine."""
         return origin(self.task, self.peer, self.whole)
 
 
 def _asked(quick: bool) -> Iterator[Asked]:
-    """Every task, series and peer."""
+    """Yield every task, series and peer."""
     for name, task in TASKS.items():
         for series, maker in list(task.series.items())[: QUICK_SERIES if quick else None]:
             whole = _shortened(loaded(maker)) if quick else loaded(maker)
@@ -92,7 +92,7 @@ def _shortened(whole: Series | Absent) -> Series | Absent:
 
 
 def _renew(asked: Asked, folder: Path) -> None:
-    """Run a peer unless its result is there, or cannot be had again here."""
+    """Run a peer unless its result is present, or cannot be computed on this machine."""
     before = results.read(folder, asked.task).get((asked.series, asked.peer))
     now = asked.now()
     if before is None or (stale(before, now) and renewable(now)):
@@ -103,7 +103,7 @@ def _renew(asked: Asked, folder: Path) -> None:
 
 
 def _collected(options: argparse.Namespace) -> tuple[list[Result], int]:
-    """The results that are there, and how many are missing or out of date."""
+    """Return the present results, and the number of missing or outdated ones."""
     stored = {task: results.read(options.out, task) for task in TASKS}
     found, lacking = [], 0
     for asked in sorted(_asked(options.quick), key=lambda one: one[:3]):
@@ -114,12 +114,12 @@ def _collected(options: argparse.Namespace) -> tuple[list[Result], int]:
 
 
 def _measured(asked: Asked) -> Result:
-    """The numbers, or why there are none: a peer may fail in any way it likes."""
+    """Return the result, or the reason of a failure, whatever the exception."""
     if isinstance(asked.whole, Absent):
         return {"error": f"series: {asked.whole}"}
     one = scaled(asked.whole)
     made: Result = {"taken": len(one.y), "length": len(asked.whole.y)}
-    begun = time.process_time()  # what else the machine does is not the point
+    begun = time.process_time()  # independent of other load
     try:
         made |= TASKS[asked.task].measure(one, asked.peer)
     except Exception as error:

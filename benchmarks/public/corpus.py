@@ -15,7 +15,7 @@ from regimekit import datasets as data
 
 
 class Absent(Exception):
-    """A series whose package or file is not here."""
+    """A series whose package or file is not available."""
 
 
 def _loaded(name: str, period: int = 1) -> Series:
@@ -47,7 +47,7 @@ def _packed(name: str, package: str, path: str, column: int, period: int) -> Ser
 
 
 def _labelled(name: str) -> Series:
-    """A series of sktime with a 0/1 label per row; neighbouring ones are one anomaly."""
+    """Return a series of sktime with a 0/1 label per row; neighbouring ones are one anomaly."""
     path = f"datasets/data/{name}/{name}.csv"
     marked = np.flatnonzero(_column("sktime", path, 1))
     runs = np.split(marked, np.flatnonzero(np.diff(marked) > 1) + 1)
@@ -74,7 +74,11 @@ Maker = Callable[[], Series]
 
 @cache
 def loaded(maker: Maker) -> Series | Absent:
-    """A series, or why it is not here."""
+    """Return a series, or why it is not available.
+
+    Args:
+        maker: function that returns the series.
+    """
     try:
         return maker()
     except Absent as error:

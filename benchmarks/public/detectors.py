@@ -1,4 +1,4 @@
-"""Peers that find changepoints in a whole series, and peers that score how strange each row is."""
+"""Peers that find changepoints in a whole series, and peers that score the anomaly of each row."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import regimekit as rk
 from regimekit.core.registry import DEFAULT_MODEL
 from regimekit.integrations._common import regime_labels
 
-# For models with a known noise variance: in the scaled series that of the first tenth is 1.
+# Known noise variance: in the scaled series that of the first tenth is 1.
 KNOWN_NOISE = {"noise": 1.0, "prior_var": 10.0}
 
 
@@ -19,7 +19,7 @@ def _regimes(y: np.ndarray) -> list[int]:
 
 
 def _run_lengths(name: str) -> Any:
-    """A run-length model is read as its authors read it: the likeliest segmentation at the end."""
+    """Return a finder by the most probable segmentation of a run-length model at the end."""
 
     def find(y: np.ndarray) -> list[int]:
         model: Any = rk.make(name, **KNOWN_NOISE)
@@ -30,7 +30,10 @@ def _run_lengths(name: str) -> Any:
 
 
 def _pelt(y: np.ndarray) -> list[int]:
-    """Offline, sees the whole series: a ceiling, not a rival. Penalty: BIC of a change of mean."""
+    """Return the changes of an offline detector on the whole series, as an upper limit.
+
+    The penalty is the BIC of a change of mean.
+    """
     import ruptures
 
     signal = y.reshape(len(y), -1)
@@ -52,7 +55,7 @@ CHANGES = {
 
 
 def _tails(name: str) -> Any:
-    """How far out a row is in its one-step forecast: 2 |cdf - 1/2|."""
+    """Return a scorer by the position of a row in its one-step forecast: 2 |cdf - 1/2|."""
 
     def score(y: np.ndarray) -> np.ndarray:
         model, scores = rk.make(name), np.zeros(len(y))

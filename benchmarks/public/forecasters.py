@@ -1,10 +1,10 @@
-"""Peers that forecast one step ahead, each as predict and learn; none is tuned to a series.
+"""Peers that forecast one step ahead, each with `predict` and `learn`; none is tuned to a series.
 
-A peer that has no forecast of its own, because it has seen too little or because its library
-failed, borrows that of `last_value`, spread and all, and says so by `own`: the report counts such
-rows. A library that gives points only is lent the spread that the trivial forecasters have: a t
-distribution of its own past errors. Other libraries see the series in its own units, where their
-multiplicative parts make sense, but for `river_snarimax`, which learns scaled ones better.
+A peer without a forecast, because it has too few observations or because its library failed, uses
+that of `last_value` with its spread, and sets `own` to False: the report counts such rows. A
+library with point forecasts only gets the spread of the trivial forecasters: a t distribution of
+its own past errors. Other libraries get the series in its own units, for their multiplicative
+parts, except `river_snarimax`, which learns scaled values better.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from benchmarks.public.series import Series
 from regimekit.baselines.naive import Spread
 from regimekit.core.registry import DEFAULT_MODEL
 
-HISTORY = 500  # rows that a refitted peer looks back on
-REFIT, GROWTH = 50, 1.1  # refitted after so many rows, or when the past has grown so much
+HISTORY = 500  # rows of a refitted peer
+REFIT, GROWTH = 50, 1.1  # rows and growth of the past between two fits
 Z90 = 1.6448536269514722
 
 
 class Peer(Protocol):
-    """predict the next value, then learn it."""
+    """Predict the next value, then learn it."""
 
-    own: bool  # whether the latest forecast was the peer's own
+    own: bool  # whether the latest forecast is of the peer itself
 
     def predict(self) -> rk.Forecast: ...
 
@@ -37,7 +37,7 @@ class Peer(Protocol):
 
 
 class OfRegimekit:
-    """Any model of regimekit by name."""
+    """A model of regimekit by name."""
 
     def __init__(self, name: str, **settings: Any) -> None:
         self.model = rk.make(name, **settings)
@@ -51,7 +51,7 @@ class OfRegimekit:
 
 
 class Guest:
-    """A peer of another library: it works in the series' own units, and may borrow."""
+    """A peer of another library, which works in the units of the series."""
 
     def __init__(self, one: Series) -> None:
         self.centre, self.scale, self.period = one.centre, one.scale, one.period
@@ -76,7 +76,7 @@ class OfRiver(Guest):
     def predict(self) -> rk.Forecast:
         try:
             self.point = (float(self.model.forecast(1)[0]) - self.centre) / self.scale
-        except Exception:  # whatever it is, the row is counted as not its own
+        except Exception:  # after any failure the forecast is borrowed
             self.point = math.nan
         if not math.isfinite(self.point):
             return self.borrowed()
@@ -87,13 +87,13 @@ class OfRiver(Guest):
         super().learn(y)
         if math.isfinite(self.point):
             self.spread.update(np.array([y]), np.array([self.point]), np.ones(1))
-        filled = self.point if math.isnan(y) else y  # a gap must not shift the season
+        filled = self.point if math.isnan(y) else y  # so that a gap does not shift the season
         if math.isfinite(filled):
             self.model.learn_one(self.centre + self.scale * filled)
 
 
 class Ets(Guest):
-    """statsforecast's AutoETS on the latest rows: refitted at times, run on in between."""
+    """statsforecast's AutoETS on the latest rows: refitted at times, continued in between."""
 
     def __init__(self, one: Series) -> None:
         from statsforecast.models import AutoETS
@@ -132,7 +132,7 @@ def _snarimax(one: Series) -> OfRiver:
 
 
 def _holt_winters(one: Series) -> OfRiver:
-    """With the rates of river's own example; an additive season, which serves it better here."""
+    """Return Holt-Winters with the rates of river's example and an additive season."""
     from river import time_series
 
     season = {"gamma": 0.6, "seasonality": one.period} if one.period > 1 else {}

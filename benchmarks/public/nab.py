@@ -1,19 +1,17 @@
 """The scoring of the Numenta Anomaly Benchmark, from its description (Lavin and Ahmad 2015).
 
-An anomaly owns a window; windows together are a tenth of the series. The earliest alarm inside a
-window earns sigma(position), with the position running from -1 at the window's left end to 0 at its
-right end; an alarm outside loses as much as it lies behind the latest window, in widths of it:
+An anomaly has a window; windows together are a tenth of the series. The earliest alarm inside a
+window scores sigma(position), with the position from -1 at the window's left end to 0 at its right
+end; an alarm outside costs the more the farther it is behind the latest window, in widths of it:
 
     sigma(x) = 2 / (1 + exp(5 x)) - 1
-
     raw = sum over windows found sigma(x) / sigma(-1) + 0.11 sum over false alarms sigma(x)
           - windows missed                                             (the standard profile)
-
     score = 100 (raw - nothing) / (everything - nothing)
 
-where `nothing` never fires and `everything` fires once at the start of every window. The first
-15 % of a series (at most 750 rows) are for learning and are not scored. A detector gives a score
-per row; one threshold for the whole corpus is chosen to its best, for every detector alike.
+where `nothing` has no alarm and `everything` has one at the start of every window. The first 15 %
+of a series (at most 750 rows) are for learning and are not scored. A detector returns a score per
+row; one threshold for the whole corpus is chosen for the best score, for every detector alike.
 """
 
 from __future__ import annotations
@@ -26,14 +24,14 @@ import numpy as np
 FALSE_ALARM = 0.11
 MISSED = 1.0
 WINDOW_SHARE = 0.1
-# Even steps, finer ones where scores are tail probabilities, and one that never fires.
+# Even steps, finer ones for tail probabilities, and one that no score reaches.
 THRESHOLDS = (*(k / 100 for k in range(1, 100)), *(1 - 10.0 ** (-k / 2) for k in range(5, 13)), 1.1)
 
 Span = tuple[int, int]
 
 
 def windows(anomalies: Iterable[Span], n: int) -> list[Span]:
-    """First and last row of each anomaly's window; windows that overlap are joined."""
+    """Return first and last row of each anomaly's window; windows that overlap are joined."""
     spans = sorted(anomalies)
     if not spans:
         return []
@@ -50,17 +48,17 @@ def windows(anomalies: Iterable[Span], n: int) -> list[Span]:
 
 
 def probation(n: int) -> int:
-    """How many rows are for learning only."""
+    """Return the number of rows that are for learning only."""
     return int(0.15 * min(n, 5000))
 
 
 def sigmoid(x: float) -> float:
-    """The reward of an alarm at position x; -1 far behind."""
+    """Return the reward of an alarm at position x; -1 far behind."""
     return -1.0 if x > 3 else 2 / (1 + math.exp(5 * x)) - 1
 
 
 def raw_score(alarms: Iterable[int], spans: list[Span], n: int) -> float:
-    """The unscaled score of alarms (row numbers) in a series of n rows."""
+    """Return the unscaled score of alarms (row numbers) in a series of n rows."""
     start = probation(n)
     scored = [span for span in spans if span[1] >= start]
     fired = sorted(t for t in alarms if t >= start)
@@ -75,7 +73,7 @@ def raw_score(alarms: Iterable[int], spans: list[Span], n: int) -> float:
 
 
 def _loss(t: int, spans: list[Span]) -> float:
-    """What a false alarm at row t costs: most before any window, less just behind one."""
+    """Return the cost of a false alarm at row t: largest before any window, smaller behind one."""
     behind = [span for span in spans if span[1] < t]
     if not behind:
         return -1.0
@@ -84,11 +82,11 @@ def _loss(t: int, spans: list[Span]) -> float:
 
 
 def raw_scores(scores: np.ndarray, anomalies: Iterable[Span]) -> list[float]:
-    """The unscaled score at every threshold of THRESHOLDS."""
+    """Return the unscaled score at every threshold of THRESHOLDS."""
     spans = windows(anomalies, len(scores))
     return [raw_score(np.flatnonzero(scores >= q).tolist(), spans, len(scores)) for q in THRESHOLDS]
 
 
 def normalised(raw: float, n_windows: int) -> float:
-    """100 for a perfect detector, 0 for one that never fires."""
+    """Return the scaled score: 100 for a perfect detector, 0 for one without alarms."""
     return 100 * (raw + MISSED * n_windows) / (n_windows * (1 + MISSED))

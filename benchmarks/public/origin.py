@@ -1,13 +1,13 @@
-"""What a result was made by: data, source and versions. While they are the same, it stands.
+"""Origin of a result: data, source and versions. As long as they are the same, the result is valid.
 
-`data`       names the numbers of the series.
-`source`     names what the benchmark's own files mean, and for regimekit's own models also what the
-             modules mean that these reach (`paper.state`): docs, comments, the command line and the
-             like may change. A guest's result does not go by regimekit's source, though a forecast
-             that it borrows and its score are computed there, exactly.
-`versions`   of the library a peer comes from, and of what everybody computes with.
+    data       hash of the numbers of the series
+    source     hash of the benchmark's own files, and for regimekit's own models also of the
+               modules that they import (`paper.state`); docs, comments, the command line and the
+               like may change. The results of other libraries do not depend on regimekit's source,
+               although a replacement forecast and the score are computed by it
+    versions   of the library of a peer, and of NumPy and SciPy
 
-What is not installed here has not changed, so a result is never lost for want of its library.
+A library that is not installed counts as unchanged, so no result is lost without it.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from benchmarks.public.corpus import Absent
 from benchmarks.public.series import Series
 from paper.state import SOURCE, state
 
-# Peers whose code is regimekit's: what they do changes with its source.
+# Peers of regimekit, whose results depend on its source.
 OURS = {"regimekit", "bocd", "dsm_bocd", "last_value", "seasonal_last_value", "least_squares"}
-LIBRARIES = ("river", "statsforecast", "ruptures")  # a guest's name begins with its library's
+LIBRARIES = ("river", "statsforecast", "ruptures")  # prefixes of the names of their peers
 COMPUTE = ("numpy", "scipy")
 ABSENT = "absent"
 _FILES = {
@@ -38,21 +38,27 @@ Origin = dict[str, Any]
 
 
 def origin(task: str, peer: str, whole: Series | Absent) -> Origin:
-    """What a result of a peer on a series would be made by here and now."""
+    """Return the origin that a result of a peer on a series would have on this machine."""
     data = ABSENT if isinstance(whole, Absent) else whole.digest()
     return {"data": data, "source": source(task, peer), "versions": versions(peer)}
 
 
 @cache
 def source(task: str, peer: str, root: Path = SOURCE) -> str:
-    """A short name of the code that decides what a peer gives; `root` holds the library."""
+    """Return a hash of the code that determines the result of a peer.
+
+    Args:
+        task: name of the task.
+        peer: name of the peer.
+        root: folder that contains the library.
+    """
     files = [Path(__file__).with_name(f"{name}.py") for name in _FILES[task]]
     return state((), files, root=root) if peer in OURS else state((), beside=files)
 
 
 @cache
 def versions(peer: str) -> dict[str, str]:
-    """By name. That of regimekit is for the reader: its source is named more precisely."""
+    """Return the versions by name; that of regimekit is information only."""
     ours = {"regimekit": regimekit.__version__} if peer in OURS else {}
     others = [name for name in LIBRARIES if peer.startswith(f"{name}_")]
     python = {"python": f"{sys.version_info[0]}.{sys.version_info[1]}"}
@@ -60,13 +66,13 @@ def versions(peer: str) -> dict[str, str]:
 
 
 def stale(result: dict[str, Any], now: Origin) -> bool:
-    """Whether a result would be made by something else now."""
+    """Return whether a result would have another origin now."""
     before, after = _parts(result), _parts(now)
     return any(before.get(name) != part for name, part in after.items() if part != ABSENT)
 
 
 def renewable(now: Origin) -> bool:
-    """Whether series and library are here."""
+    """Return whether series and library are available."""
     return ABSENT not in _parts(now).values()
 
 

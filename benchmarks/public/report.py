@@ -56,7 +56,7 @@ in these runs; its defaults were developed with some of these series at hand."""
 
 
 def markdown(results: list[Result]) -> str:
-    """The whole report."""
+    """Return the whole report."""
     parts = ["# Public benchmarks", _INTRODUCTION, _versions(results)]
     for task, table in (
         ("changes", _changes),
@@ -71,13 +71,13 @@ def markdown(results: list[Result]) -> str:
 
 
 def _versions(results: list[Result]) -> str:
-    """All that occur, each with its name."""
+    """Return all versions that occur, each with its name."""
     found = {item for row in results for item in row["versions"].items()}
     return "Versions: " + ", ".join(f"{name} {number}" for name, number in sorted(found)) + "."
 
 
 def _peers(rows: list[Result]) -> dict[str, list[Result]]:
-    """Results that are there by peer; a peer without any is still listed."""
+    """Return the present results by peer; a peer without any is listed too."""
     peers: dict[str, list[Result]] = {row["peer"]: [] for row in rows}
     for row in rows:
         if "error" not in row:
@@ -99,7 +99,7 @@ def _seconds(rows: list[Result]) -> str:
 
 
 def _by_series(rows: list[Result], cell: Any) -> str:
-    """One line for each series, one column for each peer."""
+    """Return one line for each series and one column for each peer."""
     peers = list(_peers(rows))
     found = {(row["series"], row["peer"]): row for row in rows}
     lines = []
@@ -140,7 +140,7 @@ def _anomalies(rows: list[Result]) -> str:
 
 
 def _forecasts(rows: list[Result]) -> str:
-    """Scores against the last value's, as geometric means over the series a peer managed."""
+    """Return scores over those of the last value, as geometric means over the series of a peer."""
     base = {row["series"]: row for row in rows if row["peer"] == BASE and "error" not in row}
     total, lines = len({row["series"] for row in rows}), []
     for peer, done in _peers(rows).items():
@@ -165,7 +165,7 @@ def _relative(row: Result, base: dict[str, Result]) -> str:
 
 
 def _cut(results: list[Result]) -> str:
-    """Series of which only the first rows were taken."""
+    """Return the series of which only the first rows were taken."""
     found = {(row["task"], row["series"], row.get("taken"), row.get("length")) for row in results}
     lines = [
         f"* {task}, {name}: the first {taken} of {length} rows."

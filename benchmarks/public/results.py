@@ -16,7 +16,7 @@ Key = tuple[str, str]  # series and peer
 
 
 def read(folder: Path, task: str) -> dict[Key, Result]:
-    """All results of a task that are there, in order."""
+    """Return all results of a task, in order."""
     path = _path(folder, task)
     lines = path.read_text().splitlines() if path.is_file() else []
     results = [{"task": task, **json.loads(line)} for line in lines]
@@ -24,7 +24,7 @@ def read(folder: Path, task: str) -> dict[Key, Result]:
 
 
 def keep(folder: Path, result: Result) -> None:
-    """Write a result, in place of an older one; others that were written meanwhile stay."""
+    """Write a result, in place of an older one; results of other processes are kept."""
     found = read(folder, result["task"])
     found[result["series"], result["peer"]] = result
     lines = [json.dumps(_without_task(one)) + "\n" for _, one in sorted(found.items())]
@@ -36,7 +36,7 @@ def keep(folder: Path, result: Result) -> None:
 
 
 def _without_task(result: Result) -> Result:
-    """The name of the file says it."""
+    """Return a result without its task, which is the name of the file."""
     return {name: value for name, value in result.items() if name != "task"}
 
 

@@ -1,9 +1,9 @@
-"""A series with what is known about it, and how every peer sees it.
+"""A series with its known properties, in the form in which every peer gets it.
 
 Scores are taken on the scaled series: centred at the median of its first tenth (at least 20 rows)
-and divided by that part's standard deviation, read off the mean absolute deviation. Nothing looks
-further ahead than that. Forecasters of other libraries, for which zero may mean something
-(multiplicative seasons, say), see the series in its own units, and their forecasts are scaled.
+and divided by that part's standard deviation, computed from the mean absolute deviation. No later
+value is used. Forecasters of other libraries, for which zero may have a meaning (multiplicative
+seasons, for example), get the series in its own units, and their forecasts are scaled.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 _SD_OF_GAUSSIAN = np.sqrt(np.pi / 2)  # for a mean absolute deviation of 1
-LONGEST = 3000  # rows; refitted peers would take days on more
+LONGEST = 3000  # rows; refitted peers would take days on longer series
 
 
 @dataclass(frozen=True)
 class Series:
-    """One series with what is known about it."""
+    """One series with its known properties."""
 
     name: str
     y: np.ndarray
@@ -31,13 +31,13 @@ class Series:
     scale: float = 1.0
 
     def first(self, n: int) -> Series:
-        """The first n rows, with what is known about them."""
+        """Return the first n rows, with their known properties."""
         marks = {who: [t for t in times if t < n] for who, times in self.annotations.items()}
         spans = tuple(span for span in self.anomalies if span[1] < n)
         return replace(self, y=self.y[:n], annotations=marks, anomalies=spans)
 
     def digest(self) -> str:
-        """A short name of all numbers of the series, and of what is known about them."""
+        """Return a hash of all numbers and known properties of the series."""
         known = (self.y.shape, self.period, _plain(self.annotations), self.anomalies)
         named = hashlib.sha256(repr((*known, self.centre, self.scale)).encode())
         named.update(np.ascontiguousarray(self.y, dtype=float).tobytes())
@@ -45,7 +45,7 @@ class Series:
 
 
 def scaled(series: Series) -> Series:
-    """The series as every peer sees it, no longer than LONGEST."""
+    """Return the series in the form for peers, no longer than LONGEST."""
     y = series.y[:LONGEST] if not (series.annotations or series.anomalies) else series.y
     early = y[: max(20, len(y) // 10)]
     centre = np.nanmedian(early, axis=0)

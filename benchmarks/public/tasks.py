@@ -1,4 +1,4 @@
-"""The three tasks: what a peer is asked on a series, and the numbers that come of it."""
+"""The three tasks: the question to a peer on a series, and the numbers from its answer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from benchmarks.public import corpus, detectors, forecasters, nab
 from benchmarks.public.series import Series
 from regimekit import metrics as evaluate
 
-WARM_UP = 20  # first rows that are learnt but not scored, for every peer
+WARM_UP = 20  # first rows, which are learnt but not scored
 
 
 class Task(NamedTuple):

@@ -180,7 +180,7 @@ def retrospective_path(
         regime: (T,) regimes as reported.
         events: events of the run.
         first: index of the first observation in the stream.
-        lag: apply to each row only what was known so many observations later; None for all.
+        lag: number of observations after which changes of a row are ignored; None for all.
 
     Returns:
         (T,) regimes. Rows before the first regime is known get the first regime.
@@ -202,7 +202,10 @@ class Segment(NamedTuple):
 
 
 def segments(path: NDArray[np.int64]) -> list[Segment]:
-    """Split a path (T,) into segments of equal regime; rows without a regime are one of them.
+    """Return the segments of equal regime of a path; rows without a regime are one of them.
+
+    Args:
+        path: (T,) regimes.
 
     Example:
         >>> segments(np.array([0, 0, 1]))
@@ -253,7 +256,12 @@ class Run(StepColumns):
 
     @classmethod
     def of_stored(cls, n: int, **known: Any) -> Run:
-        """Return a run of n observations from the fields that are known; other columns are NaN."""
+        """Return a run from the fields that are known; other columns are NaN.
+
+        Args:
+            n: number of observations.
+            **known: fields by name.
+        """
         absent: dict[str, Any] = {name: np.full(n, np.nan) for name in RUN_COLUMNS - known.keys()}
         return cls(**absent, **known)
 
@@ -277,7 +285,11 @@ class Run(StepColumns):
         return [self.label(row) for row in self.changepoints]
 
     def label(self, row: int) -> Any:
-        """Return the label of a row of this run, or its index in the stream."""
+        """Return the label of a row of this run, or its index in the stream.
+
+        Args:
+            row: index in this run.
+        """
         return self.first + row if self.index is None else self.index[row]
 
     @property
@@ -354,14 +366,17 @@ class Run(StepColumns):
         return display.html(repr(self), ["", *table], rows)
 
     def plot(self, ax: Any = None, **options: Any) -> Any:
-        """Plot the run: observations, forecast interval, outliers and regimes.
+        """Plot the run: observations, forecast interval, outliers and regimes. Needs matplotlib.
 
         Times are those of the caller's index, if any, and the vertical axis has the name of the
-        caller's column. Needs matplotlib.
+        caller's column.
 
         Args:
             ax: axes to draw into; a new figure if not given.
             **options: as for `regimekit.plotting.plot_run`: `times`, `label`, `title`, ..
+
+        Returns:
+            The axes.
 
         Example:
             >>> import regimekit as rk
@@ -375,7 +390,7 @@ class Run(StepColumns):
 
 
 def labelled(table: dict[str, NDArray[Any]], native: Any, index: Any, first: int = 0) -> Any:
-    """Columns as a data frame of a library, with the labels that its rows have.
+    """Return columns as a data frame of a library, with the labels of their rows.
 
     Args:
         table: the columns.

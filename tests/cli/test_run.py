@@ -262,6 +262,22 @@ def test_version_help_and_completion(regimekit: Regimekit) -> None:
     assert "--show-completion" in said.out and "warm-up" not in said.out
 
 
+def test_changes_that_a_period_revokes_are_not_counted(
+    regimekit: Regimekit, tmp_path: Path
+) -> None:
+    """Saw teeth are changes of level until they are known to be periodic; then sines follow."""
+    t = np.arange(1500)
+    y = np.where(t < 700, np.sqrt(12) * (t / 24 % 1 - 0.5), np.sqrt(2) * np.sin(2 * np.pi * t / 24))
+    lines = hourly(y + 0.1 * np.random.default_rng(0).standard_normal(1500))
+    (tmp_path / "cycles.csv").write_text("when,y\n" + "".join(lines))
+    said, out = regimekit("run", tmp_path / "cycles.csv"), tmp_path / "out"
+    events = [row for row in rows_of(out / "events.csv") if row["kind"] in CHANGES]
+    visits = sum(int(row["n_visits"]) for row in rows_of(out / "regimes.csv"))
+    assert len(events) > 4 and visits == 2
+    assert " 1 change, " in said.out
+    assert "The regime changed once" in (out / "report.html").read_text()
+
+
 def test_console_report_and_tables_agree_on_the_number_of_changes(
     regimekit: Regimekit, tmp_path: Path
 ) -> None:

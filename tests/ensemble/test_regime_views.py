@@ -320,9 +320,33 @@ def test_the_spectrum_is_that_of_numpy(rng: np.random.Generator) -> None:
     band = np.searchsorted([2.5, 5.5, 11.5, 23.5], cycles)
     expected = np.log(np.bincount(band, power[1:], 5) + 1e-6)
     row = view.view.segmentation.rows[-1]
-    np.testing.assert_allclose(row[1:], expected, rtol=1e-9)
+    np.testing.assert_allclose(row[1:6], expected, rtol=1e-9)
     np.testing.assert_allclose(row[0], z[n // 2 - 10 : n // 2 + 10].mean(), atol=1e-12)
+    harmonics = np.fft.fft(np.hanning(n) * (z - z.mean()))
+    coupled = []
+    for a, b in ((4, 4), (4, 8), (8, 8)):
+        near = [(i, j) for i in range(a - 1, a + 2) for j in range(b - 1, b + 2)]
+        each = [harmonics[i] * harmonics[j] * harmonics[i + j].conj() for i, j in near]
+        coupled.append(sum(each) / np.abs(each).sum())
+    np.testing.assert_allclose(row[6:12], np.array(coupled).view(float), atol=1e-9)
+    steps = z[1:] - z[:-1]
+    for number, d in zip(row[12:], (z - z.mean(), steps), strict=True):
+        np.testing.assert_allclose(number, (d * np.abs(d)).mean() / (d * d).mean(), atol=1e-5)
     assert view.period == 20 and len(view.recent) == 80 and view.size == CAPACITY
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("other", ["reversed", "mirrored"])
+def test_shapes_with_the_same_spectrum(other: str, seed: int) -> None:
+    """A saw tooth and its reverse, or peaks and troughs: the phases differ, the power does not."""
+    rng = np.random.default_rng(seed)
+    u = np.arange(25) / 25
+    shape = np.where(u < 0.7, u / 0.7, (1 - u) / 0.3) - 0.5 if other == "reversed" else 4 * u**4
+    shape = shape - shape.mean()
+    after = shape[::-1] if other == "reversed" else -shape
+    y = np.concatenate([np.tile(shape, 40), np.tile(after, 40)]) + 0.2 * rng.standard_normal(2000)
+    run = rk.auto().run(y)
+    assert len(run.changepoints) == 1 and abs(run.changepoints[0] - 1000) <= 25
 
 
 @pytest.mark.parametrize("n_spikes", [1, 2, 3])

@@ -7,6 +7,7 @@ from typing import Any
 
 import crafted
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -64,6 +65,45 @@ def begun(name: str, features: Any = None, x: Any = None) -> Any:
     for value in ordinary(12, 2) if name == "auto" else ():
         model.update(value, x)
     return model
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("level", [0.0, 5.0, 1e300])
+def test_a_constant_start_can_be_saved_at_any_time(name: str, level: float) -> None:
+    """When the stream begins to move, the units change, and fewer values than usual are known."""
+    model = rk.make(name)
+    model.run(np.full(30, level))
+    for value in ordinary(30):
+        model.update(value)
+        data = model.to_bytes()
+        assert rk.from_bytes(data).to_bytes() == data
+
+
+@pytest.mark.parametrize("name", sorted(set(MODELS) - {"garch_ihmm", "dsm_bocd"}))
+def test_any_memory_layout(name: str) -> None:
+    """A data frame stores its columns one after the other."""
+    y = np.random.default_rng(0).standard_normal((30, 2))
+    expected = crafted.made(name).run(y).mean
+    frame = pd.DataFrame(y, columns=["a", "b"])
+    for stored in (np.asfortranarray(y), np.repeat(y, 2, axis=1)[:, ::2], frame):
+        assert np.array_equal(crafted.made(name).run(stored).mean, expected)
+
+
+def test_observations_without_columns_are_refused() -> None:
+    with pytest.raises(rk.RegimekitError, match="at least one column"):
+        rk.auto().run(np.zeros((10, 0)))
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("pair", [(1e-200, 1e200), (5e-324, 1.7e308), (-1.7e308, 1.7e308)])
+def test_pairs_of_extremes(name: str, pair: tuple[float, float]) -> None:
+    model = rk.make(name)
+    for value in pair * 30:
+        assert fed(model, value)
+        forecast = model.predict()
+        assert np.isfinite([forecast.mean, forecast.sd, *forecast.interval(0.9)]).all()
+    data = model.to_bytes()
+    assert rk.from_bytes(data).to_bytes() == data
 
 
 @pytest.mark.parametrize("name", crafted.light(MODELS))

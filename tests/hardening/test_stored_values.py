@@ -157,6 +157,8 @@ CRAFTED = [
     ("auto", "ensemble.aggregation.square", 0, -1.0),
     ("auto", "member.0/particles.current", 0, 77),
     ("auto", "ensemble.simple.variance", 0, 0.0),
+    ("auto", "ensemble.simple.covariance", 7, -0.03),
+    ("br_ihmm", "recent_y", 0, math.inf),
     ("auto", "selection.reported_moves", 0, -1.0),
     ("auto", "selection.names", 0, 77),
 ]

@@ -58,6 +58,16 @@ def test_checks_of_river(model, name):
             check(model.clone())
 
 
+def test_the_order_of_features_has_no_effect():
+    rows = [x for x, _ in _Cards().take(200)]
+    for model in (RegimeAnomalyDetector(**SMALL), RegimeAnomalyDetector(target="V1", **SMALL)):
+        other = model.clone()
+        for x in rows:
+            model.learn_one(x)
+            other.learn_one(dict(reversed(x.items())))
+        assert model.score_one(rows[0]) == other.score_one(rows[0])
+
+
 def test_drift_detector_obeys_the_general_checks():
     detector = RegimeDriftDetector(**SMALL)
     for name in (

@@ -231,7 +231,10 @@ def test_pages_list_what_was_confirmed(tmp_path: Path, edit: Callable[[str], Non
     assert "runs of last_value (made by old, confirmed for new)." in page
     content = json.loads((tmp_path / "targets.json").read_text())
     assert content["confirmed"] == ["last_value:old:new"]
-    assert "replays confirmed, as each page says: `targets`." in (tmp_path / "index.md").read_text()
+    assert (
+        "confirmed by replays; each page lists them: `targets`."
+        in (tmp_path / "index.md").read_text()
+    )
 
 
 # ---------------------------------------------------------------------------- tuned settings

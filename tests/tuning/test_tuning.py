@@ -402,11 +402,11 @@ def test_a_damaged_line_is_dropped_and_a_foreign_log_refused(tmp_path: Path) -> 
     log.write_text(text[:-20])
     assert points(search()) == whole
     assert len(log.read_text().splitlines()) == len(text.splitlines())
-    with pytest.raises(RegimekitError, match=r"another search: data differ"):
+    with pytest.raises(RegimekitError, match=r"another search: different data"):
         search(y + 1.0)
-    with pytest.raises(RegimekitError, match=r"another search: objective differ"):
+    with pytest.raises(RegimekitError, match=r"another search: different objective"):
         search(objective="mae")
-    with pytest.raises(RegimekitError, match=r"another search: space differ"):
+    with pytest.raises(RegimekitError, match=r"another search: different space"):
         search(space={"noise": ("float", 0.1, 1.0)})
     log.write_text("time,y\n1,2\n")
     with pytest.raises(RegimekitError, match=r"not a log of trials"):

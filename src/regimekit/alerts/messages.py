@@ -46,12 +46,7 @@ def rfc3339(moment: float) -> str:
 
 
 def json_payload(alert: Alert, link: str | None = None) -> dict[str, Any]:
-    """Return the generic payload: all fields, and `kind` of the message.
-
-    Args:
-        alert: the alert.
-        link: address of the stream's page.
-    """
+    """Return the generic payload: all fields, and `kind` of the message."""
     fields = alert.to_dict()
     fields["rule_kind"] = fields.pop("kind")
     return {"kind": message_kind(alert), "title": title(alert), "link": link} | fields

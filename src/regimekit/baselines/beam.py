@@ -70,6 +70,7 @@ class BeamSettings:
     seed: int = 0
 
     def plan(self) -> Sampling:
+        """Return the validated sizes of a run of the sampler."""
         iterations = whole("iterations", self.iterations, most=MAX_ITERATIONS)
         half = iterations // 2
         burn_in = half if self.burn_in is None else whole("burn_in", self.burn_in, least=0)
@@ -96,7 +97,7 @@ class BeamSettings:
         return _finite("noise", np.reshape(self.noise, ())[()])
 
     def prior(self, width: int) -> Prior:
-        """Return the prior of a regression on `width` features."""
+        """Return the prior of a regression."""
         mean = read_vector("prior_mean", self.prior_mean, width)
         covariance = read_covariance("prior_var", self.prior_var, width)
         shape, scale = read_pair("noise_prior", self.noise_prior, "scale")
@@ -116,9 +117,9 @@ class BeamSettings:
 class BeamIhmm(Model):
     """Offline infinite HMM, created by `beam_ihmm`.
 
-    `update` only stores the observation. `fit`, `run`, `predict`, `forecast`, `regimes` and
-    `transitions` run the sampler if there are new data. The random draws depend only on the seed
-    and the number of observations, so these calls do not change the model.
+    `update` only stores the observation. `sample_posterior`, `run`, `predict`, `forecast`,
+    `regimes` and `transitions` run the sampler if there are new data. The random draws depend only
+    on the seed and the number of observations, so these calls do not change the model.
     """
 
     name = "beam_ihmm"
@@ -230,7 +231,12 @@ class BeamIhmm(Model):
         return run
 
     def update(self, y: Any, x: Any = None) -> Step:
-        """Store one observation. The returned Step has no regime: the sampler does not run."""
+        """Store one observation. The returned Step has no regime, because the sampler does not run.
+
+        Args:
+            y: a number; NaN or None means not observed.
+            x: covariates of this observation, if the features need any.
+        """
         vector = observation(y)
         if vector.size > 1:
             raise _too_wide(vector.size)
@@ -377,8 +383,8 @@ def beam_ihmm(
 ) -> BeamIhmm:
     """Create the offline infinite HMM with beam sampling, for one series (d = 1).
 
-    It needs the whole stream: `fit` returns the posterior, `run` an in-sample summary, and
-    `predict` fits all data so far before it forecasts.
+    It needs the whole stream: `sample_posterior` returns the posterior, `run` an in-sample summary,
+    and `predict` samples the posterior of all data so far before it forecasts.
 
     Args:
         features: f(x), from `regimekit.preprocessing.features`; an intercept by default.
@@ -451,7 +457,13 @@ def _too_wide(size: int) -> RegimekitError:
 
 
 def read_pair(argument: str, value: Any, second: str) -> tuple[float, float]:
-    """Return a pair of finite positive numbers, the first a shape."""
+    """Return a pair of finite positive numbers, the first a shape.
+
+    Args:
+        argument: name for error messages.
+        value: the pair.
+        second: name of the second number.
+    """
     pair = numbers(argument, value).reshape(-1)
     if pair.size != 2:
         raise RegimekitError(f"{argument} must be (shape, {second}), got {value!r}.")

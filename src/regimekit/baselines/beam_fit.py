@@ -1,7 +1,11 @@
-"""Chains of the beam sampler and the posterior that they give.
+"""Chains of the beam sampler, and the posterior from their draws.
 
 Every draw of the posterior is a hidden Markov model of its own. Averages over draws do not need
 matching labels: they use the regression of an observation's regime, not the label of the regime.
+
+Arguments of the functions:
+    prior: the prior.
+    draw: the draw.
 """
 
 from __future__ import annotations
@@ -96,6 +100,7 @@ class Draw(NamedTuple):
 
     @property
     def n_regimes(self) -> int:
+        """Number of regimes K."""
         return len(self.noise)
 
 
@@ -147,7 +152,15 @@ class Sampler:
         self.highest = -np.inf
 
     def run(self, seed: int, progress: bool = False) -> Posterior:
-        """Run all chains, one after the other."""
+        """Run all chains, one after the other.
+
+        Args:
+            seed: seed of the random draws.
+            progress: whether to show a progress bar.
+
+        Returns:
+            The trace, the stored draws and the best draw.
+        """
         sweeps = _ticks(self.plan.chains * self.plan.iterations, progress)
         chain: Chain | None = None
         for tick in sweeps:
@@ -178,7 +191,13 @@ class Sampler:
 
 
 def begin(data: Data, prior: Prior, plan: Sampling, rng: np.random.Generator) -> Chain:
-    """Return a chain whose path is a few random segments, one regime each."""
+    """Return a chain whose path is a few random segments, one regime each.
+
+    Args:
+        data: the stream.
+        plan: sizes of the run.
+        rng: generator of the draws of the chain.
+    """
     length = len(data.y)
     n = min(plan.initial_regimes, length)
     cuts = np.sort(rng.choice(np.arange(1, length), n - 1, replace=False))
@@ -187,7 +206,7 @@ def begin(data: Data, prior: Prior, plan: Sampling, rng: np.random.Generator) ->
 
 
 def copy_out(chain: Chain) -> Draw:
-    """Return a copy of the present point of the chain."""
+    """Return a copy of the present point of a chain."""
     n = chain.size
     return Draw(
         np.asarray(chain.path).astype(np.int32),
@@ -210,7 +229,7 @@ def _ticks(n: int, progress: bool) -> Iterable[int]:
 
 @dataclass(frozen=True, eq=False)
 class BeamFit:
-    """Posterior of a whole stream, from `BeamIhmm.fit`.
+    """Posterior of a whole stream, from `BeamIhmm.sample_posterior`.
 
     Attributes:
         data: the stream with its design.
@@ -280,7 +299,11 @@ class BeamFit:
         return [Forecast.mixture(equal, location[i], spread[i]) for i in range(len(design))]
 
     def forecasts(self, designs: Iterator[Array]) -> Iterator[Forecast]:
-        """Yield the forecasts after the last observation, one for each row of features."""
+        """Yield the forecasts after the last observation.
+
+        Args:
+            designs: features (m,) of each step.
+        """
         steps = [regime_shares(draw) for draw in self.draws]
         for phi in designs:
             yield self._mixture([next(step) for step in steps], phi)
@@ -334,18 +357,32 @@ class BeamFit:
 
 
 def level(coefficients: Array, design: Array, path: NDArray[Any]) -> Array:
-    """Return F_t theta along a path, (T,)."""
+    """Return F_t theta along a path, (T,).
+
+    Args:
+        coefficients: (K, m).
+        design: (T, m).
+        path: (T,) regimes.
+    """
     return np.asarray(np.einsum("tm,tm->t", design, coefficients[path]))
 
 
 def one_step(draw: Draw, design: Array, prior: Prior) -> Array:
-    """Return the mean of y_t given the previous regime of the draw, (T,)."""
+    """Return the mean of y_t given the previous regime of a draw, (T,).
+
+    Args:
+        design: (T, m).
+    """
     expected = draw.rows @ np.vstack([draw.coefficients, prior.mean])
     return level(expected, design, np.concatenate([[0], draw.path[:-1] + 1]))
 
 
 def matched(draw: Draw, path: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the path of a draw in the labels of `path`: each regime takes its largest overlap."""
+    """Return the path of a draw with each regime renamed to that of its largest overlap.
+
+    Args:
+        path: (T,) regimes of the best draw.
+    """
     overlap = np.zeros((draw.n_regimes, path.max() + 1), np.int64)
     np.add.at(overlap, (draw.path, path), 1)
     return np.asarray(overlap.argmax(axis=1)[draw.path])
@@ -364,7 +401,11 @@ def regime_shares(draw: Draw) -> Iterator[Array]:
 
 
 def prior_spread(prior: Prior, phi: Array) -> tuple[float, float]:
-    """Return squared scale and degrees of freedom of an observation of a new regime."""
+    """Return squared scale and degrees of freedom of an observation of a new regime.
+
+    Args:
+        phi: (m,) features.
+    """
     inflation = 1.0 + float(((prior.root.T @ phi) ** 2).sum())
     if prior.known:
         return prior.noise * inflation, np.inf
@@ -372,7 +413,11 @@ def prior_spread(prior: Prior, phi: Array) -> tuple[float, float]:
 
 
 def typical_noise(known: Regression, prior: Prior) -> Array:
-    """Return the posterior mean of the noise variance of each regime; infinity if undefined."""
+    """Return the posterior mean of the noise variance of each regime, (K,); infinity if undefined.
+
+    Args:
+        known: posterior of the regressions.
+    """
     seen, misfit = np.asarray(known.seen), np.asarray(known.misfit)
     if prior.known:
         return np.full(seen.size, prior.noise)

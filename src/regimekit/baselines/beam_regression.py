@@ -26,6 +26,14 @@ LOG_2PI = cython.declare(cython.double, math.log(2.0 * math.pi))
 class Regression:
     """Conjugate regressions of the regimes on the whole stream.
 
+    Arguments of the methods:
+        path: (T,) regime of each observation.
+        k: regime.
+        noise: v.
+        coefficients: (K, m) theta of all regimes.
+        random: `RandomSource`.
+        out: (m,) output.
+
     Args:
         data: object with y (T,), NaN if missing, and design (T, m).
         prior: object with mean (m,), precision (m, m) Lambda, root (m, m) with
@@ -48,7 +56,7 @@ class Regression:
         self.noise, self.shape, self.scale = prior.noise, prior.shape, prior.scale
 
     def learn(self, path, n):
-        """Compute the posterior of n regimes, given the regime of each observation (T,)."""
+        """Compute the posterior of `n` regimes, given the path."""
         size: cython.Py_ssize_t = self.prior_mean.shape[0]
         self.seen, self.misfit = np.zeros(n), np.empty(n)
         self.mean = np.empty((n, size))
@@ -134,7 +142,7 @@ class Regression:
         return total if total > 0.0 else 0.0
 
     def residual(self, t, coefficients, k):
-        """Return y_t - F_t theta_k, limited so that its square is finite."""
+        """Return y_t - F_t theta_k, clipped so that its square is finite."""
         fit: cython.double = 0.0
         for i in range(self.prior_mean.shape[0]):
             fit += self.design[t, i] * coefficients[k, i]

@@ -75,11 +75,7 @@ class Chain:
         self.resample_parameters()
 
     def sweep(self):
-        """Move the chain once.
-
-        Returns:
-            The log joint density of the new path, and whether the capacity was too small.
-        """
+        """Move the chain once; return the log joint density and whether capacity was too small."""
         self.draw_slices()
         truncated = self.extend(np.min(self.log_slices))
         self.filter_forward()
@@ -107,7 +103,7 @@ class Chain:
             row = regime + 1
 
     def extend(self, log_least):
-        """Represent regimes until every row hides less mass than the smallest slice.
+        """Represent regimes until the mass left in every row is less than the smallest slice.
 
         Returns:
             Whether the capacity was too small for that.
@@ -130,7 +126,7 @@ class Chain:
             )
 
     def represent(self):
-        """Break one regime off the mass not represented: of beta, and of every row."""
+        """Split one regime off the mass not represented: of beta, and of every row."""
         n: cython.Py_ssize_t = self.size
         alpha: cython.double = self.concentration[0]
         self.split(self.log_beta, n, 1.0, self.concentration[1])
@@ -144,7 +140,7 @@ class Chain:
         self.log_dirichlet(self.log_rows[n + 1], n + 2)
 
     def split(self, log_shares, last, part, rest):
-        """Divide entry `last` into itself and its successor by a Beta(part, rest) draw."""
+        """Divide entry `last` of `log_shares` in two by a Beta(part, rest) draw."""
         self.pair[0] = part
         self.pair[1] = rest
         self.log_dirichlet(self.pair, 2)
@@ -328,10 +324,14 @@ class Chain:
         return total
 
     def draw_concentration(self, value, tables, customers, n, which):
-        """Draw a concentration, given n restaurants that opened `tables` tables in all.
+        """Draw a concentration, given the tables of several restaurants.
 
-        The likelihood a^tables prod_j G(a) / G(a + n_j) becomes a Gamma density in `a` given
-        u_j ~ Beta(a + 1, n_j) and v_j ~ Bernoulli(n_j / (n_j + a)).
+        The likelihood a^tables prod_j G(a) / G(a + n_j) becomes a Gamma density in `a` given u_j ~
+        Beta(a + 1, n_j) and v_j ~ Bernoulli(n_j / (n_j + a)).
+
+        Args:
+            customers: (n,) customers n_j of each restaurant.
+            which: 0 for alpha, 1 for gamma.
         """
         shape: cython.double = self.concentration_prior[which, 0] + tables
         rate: cython.double = self.concentration_prior[which, 1]

@@ -62,7 +62,12 @@ class RunLengthSettings:
 
 
 class SegmentLabels:
-    """Increasing segment ids from the posterior distribution over starts."""
+    """Increasing segment ids from the posterior distribution over starts.
+
+    Arguments of the methods:
+        lengths: the run-length posterior.
+        time: index of the latest observation.
+    """
 
     def __init__(self) -> None:
         self.regime = NO_REGIME
@@ -86,7 +91,11 @@ class SegmentLabels:
         return min(max(mass, MIN_WEIGHT), 1.0)
 
     def update(self, lengths: RunLengths, time: int) -> list[Event]:
-        """Give a new id if the most probable start lies after the present id was given."""
+        """Give a new id if the most probable start lies after the present id was given.
+
+        Returns:
+            The event of the new id, if any.
+        """
         if lengths.start[lengths.best()] <= self.given:
             return []
         previous, self.regime = self.regime, self.regime + 1
@@ -95,9 +104,11 @@ class SegmentLabels:
         return [Event(time, OPENED, self.regime, previous, max(since, 0))]
 
     def pack(self) -> list[int]:
+        """Return the state as integers."""
         return [self.regime, self.given, self.given_before]
 
     def unpack(self, values: Values, time: int) -> None:
+        """Restore the state that `pack` returned, from the `values` of a snapshot."""
         stored = values.wholes("announcer", 3, NO_REGIME, max(time - 1, NO_REGIME))
         self.regime, self.given, self.given_before = stored
 
@@ -295,6 +306,7 @@ class BocdSettings(RunLengthSettings):
     dim: int | None = None
 
     def scoring(self) -> Scoring:
+        """Return the weight and the score of an observation."""
         kind = weight_code(self.weight)
         if self.weight == "contamination":
             raise RegimekitError(
@@ -406,7 +418,11 @@ def split_settings(settings: dict[str, Any]) -> tuple[EmissionSettings, BocdSett
 
 
 def emission_settings(name: Any) -> type[EmissionSettings]:
-    """Return the class of the settings of an emission, by name."""
+    """Return the class of the settings of an emission.
+
+    Args:
+        name: one of `EMISSIONS`.
+    """
     if name == "linear_gaussian":
         return GaussianSettings
     if name == "normal_inverse_gamma":

@@ -108,6 +108,10 @@ class DsmSettings(RunLengthSettings):
 
         By default level and precision are independent a priori, so the prior mean of x is that of
         the level for every eta_2.
+
+        Args:
+            noise: variance of an observation.
+            center: value at which an observation has full weight.
         """
         level = float(read_vector("prior_mean", self.prior_mean, 1)[0]) - center
         doubt = _finite("noise_doubt", self.noise_doubt)

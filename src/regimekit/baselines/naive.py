@@ -11,17 +11,18 @@ inverse-gamma prior of s^2 equivalent to three errors of size `error_sd`,
     y ~ t_{3 + n}(prediction, leverage (3 error_sd^2 + sum e_t^2 / leverage_t) / (3 + n))
 
 for each coordinate, as if they were independent. The leverage is 1 one step ahead; for the last
-values it grows with the number of steps, as for a random walk. For `least_squares` it is
-1 + f'(sum f f' + ridge)^-1 f: Bayesian regression with unknown noise. The only regime is 0.
+values it grows with the number of steps, as for a random walk. For `least_squares` it is 1 + f'(sum
+f f' + ridge)^-1 f: Bayesian regression with unknown noise. The only regime is 0.
 
 The sums, the mean and the regression are over the observations since the last *break*, usually all.
-In every block of 48 observations a second fit begins afresh. It learns its level in the first third
-and its spread from then on; in the second half its forecasts are scored. If they gain more than 16
-nats over those of the model, the second fit replaces it: a break. A spread that is three times too
-wide loses 0.65 nats per observation. Where the model is right the exponential of the gain has mean
-1 or less, so that a block has a false break with a probability of about e^-16 at most. One
-observation counts at most 2 nats. Levels that last for blocks and lie several standard deviations
-of the noise apart cause breaks of the mean and of the regression, and past outliers of the spread.
+A second fit starts in every block of 48 observations. It learns its level in the first third and
+its spread from then on; its forecasts of the second half are scored. If their log score exceeds
+that of the model by more than 16 nats, the second fit replaces it: a break. A spread that is three
+times too wide loses 0.65 nats per observation. If the model is correct, the exponential of the
+difference has mean 1 or less, so the probability of a false break in a block is about e^-16 at
+most. One observation counts at most 2 nats. Levels that last for blocks and differ by several
+standard deviations of the noise cause breaks of the mean and of the regression, and past outliers
+breaks of the spread.
 """
 
 from __future__ import annotations
@@ -70,7 +71,13 @@ class Spread:
         self.count = np.zeros(dim, np.int64)
 
     def update(self, y: Array, location: Array, leverage: Array) -> None:
-        """Add the errors of one observation; NaN coordinates are skipped."""
+        """Add the errors of one observation; NaN coordinates are skipped.
+
+        Args:
+            y: (d,) observation.
+            location: (d,) its forecast.
+            leverage: (d,) variance of the error over s^2.
+        """
         seen = ~np.isnan(y)
         # Halved to avoid overflow.
         error = np.clip(y[seen] / 2 - location[seen] / 2, -MAX_ERROR, MAX_ERROR)
@@ -82,9 +89,13 @@ class Spread:
         return np.asarray((self.start + self.squares) / (PRIOR_ERRORS + self.count))
 
     def forecast(self, location: Array, leverage: Array) -> Forecast:
-        """Return a t distribution around `location`.
+        """Return a t distribution.
 
         Its degrees of freedom are those of the coordinate with the fewest observations.
+
+        Args:
+            location: (d,) centre.
+            leverage: (d,) variance of the error over s^2.
         """
         spread = np.diag(np.minimum(leverage, MAX_ERROR) * self.variance())
         dof = np.array([PRIOR_ERRORS + self.count.min()])
@@ -343,8 +354,9 @@ class RunningMean(Naive):
         self.seen[known] += 1
         n = self.seen[known]
         self.latest[known] = y[known]
-        # y - mean could overflow.
-        self.mean[known] += y[known] / n - self.mean[known] / n
+        # The first observation replaces what the mean began with. y - mean could overflow.
+        before = np.where(n == 1, 0.0, self.mean[known])
+        self.mean[known] = before + (y[known] / n - before / n)
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
         return {"mean": self.mean, "seen": self.seen, "latest": self.latest}

@@ -48,6 +48,11 @@ MAX_TRAIL = 1000  # segments of the most probable path that are stored
 class Segments:
     """Base class of the rows of a run-length recursion.
 
+    Arguments of the methods:
+        row: row of a segment.
+        fresh: whether it has no observations yet.
+        design: features of the observation.
+
     Args:
         shape: sizes of y and of the features.
         n_components: number J of components of the predictive distribution of a row.
@@ -92,7 +97,7 @@ class Segments:
         )
 
     def are_possible(self, visits):
-        """Return whether the first rows can result from (n,) numbers of observations."""
+        """Return whether the first rows can result from `visits` (n,) observations each."""
         n = len(visits)
         return all((np.abs(array[:n]) < MAX_STATISTIC).all() for array in self.arrays())
 
@@ -162,6 +167,11 @@ class EmissionSegments(Segments):
 class RunLengths:
     """Posterior distribution of the start of the present segment.
 
+    Arguments of the methods:
+        y: (d,) observation.
+        design: its features.
+        log_stay: log probability that the segment continues.
+
     Args:
         segments: the rows.
         hazard: probability that a segment ends before an observation.
@@ -212,7 +222,7 @@ class RunLengths:
         self.time += 1
 
     def observe(self, y, design):
-        """Learn an observation, (d,); return the posterior mean of its weight."""
+        """Learn an observation; return the posterior mean of its weight."""
         n: cython.Py_ssize_t = self.n
         log_stay: cython.double = self.log_stay(1)
         previous: cython.Py_ssize_t
@@ -290,12 +300,7 @@ class RunLengths:
         return [np.asarray(getattr(self, name)) for name in names]
 
     def ahead(self, steps, design):
-        """Return the predictive mixture over the stored starts and a new segment.
-
-        Args:
-            steps: number of observations ahead, from 1.
-            design: features of that observation.
-        """
+        """Return the mixture `steps` (from 1) ahead over the stored starts and a new segment."""
         log_stay: cython.double = self.log_stay(steps)
         self.segments.set_observation(None, design)
         self.mixture.reserve((self.n + 1) * self.segments.n_components)
@@ -363,24 +368,24 @@ class RunLengths:
         for j, array in enumerate(self.segments.arrays()):
             array[:n] = arrays.floats(f"rows_{j}", (n, *array.shape[1:]))
         if not self.segments.are_possible(visits[:n]):
-            raise SnapshotError("Invalid snapshot: no observations lead to its statistics.")
+            raise SnapshotError("Invalid snapshot: the statistics of a segment are impossible.")
         self.trail.unpack(values, arrays, self.time)
         self.segments.write_prior(n)
 
 
 class Trail:
-    """For every start that a stored path uses: the start of the segment before it (-1: none)."""
+    """The start of the previous segment (-1 if there is none) for every start on a stored path."""
 
     def __init__(self):
         self.before = {}
         self.limit = 0
 
     def push(self, start, previous):
-        """Add a start and the start of the segment before it."""
+        """Add `start`, after the segment that began at `previous`."""
         self.before[start] = previous
 
     def path(self, start):
-        """Return the starts up to this one, oldest first, as far back as they are stored."""
+        """Return the starts up to `start`, oldest first, as far back as they are stored."""
         chain = []
         while start in self.before:
             chain.append(start)
@@ -404,7 +409,7 @@ class Trail:
         self.limit = 2 * len(self.before) + live.size
 
     def unpack(self, values, arrays, time):
-        """Restore the trail from a snapshot."""
+        """Restore the trail from the `values` and `arrays` of a snapshot at a `time`."""
         links = arrays.wholes("trail", (None, 2), -1, time - 1)
         # A cycle would have no end.
         if (links[:, 1] >= links[:, 0]).any():

@@ -180,7 +180,13 @@ class ScoreMatching(Segments):
         return p11, p12, h1, (h2 - p12 * h1 / p11) / precision, precision
 
     def fill_nodes(self, mean, precision, nodes, weights, eta, share):
-        """Write values of eta_2 and their shares: a quadrature of its truncated normal."""
+        """Write a quadrature of the truncated normal of eta_2.
+
+        Args:
+            nodes, weights: (n,) Gauss-Legendre rule on (-1, 1).
+            eta: (n,) output, values of eta_2.
+            share: (n,) output, their shares.
+        """
         if self.pinned > 0.0:
             eta[0] = self.pinned
             share[0] = 1.0
@@ -268,7 +274,6 @@ def divergence(omega, x, setup):
     It is computed up to a constant in omega.
 
     Args:
-        omega: learning rate.
         x: (n,) training values.
         setup: prior and weight.
     """
@@ -298,7 +303,12 @@ def _log_truncated(eta, posterior, setup):
 
 
 def best_omega(x, setup):
-    """Return the learning rate with the smallest `divergence`: coarse search, then a fine one."""
+    """Return the learning rate with the smallest `divergence`: coarse search, then a fine one.
+
+    Args:
+        x: (n,) training values.
+        setup: prior and weight.
+    """
     log_rates = math.log(setup.omega) + np.linspace(-9.0, 6.0, 31)
 
     def cost(log_rate):
@@ -310,7 +320,7 @@ def best_omega(x, setup):
 
 
 def golden_section(cost, low, high):
-    """Return the minimum of a function with one minimum between low and high, to 1e-6."""
+    """Return the minimum of a function with one minimum in an interval, to 1e-6."""
     inner, outer = high - GOLDEN * (high - low), low + GOLDEN * (high - low)
     at_inner, at_outer = cost(inner), cost(outer)
     while high - low > 1e-6:

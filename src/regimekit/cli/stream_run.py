@@ -33,11 +33,17 @@ from regimekit.io import (
     open_source,
 )
 from regimekit.io import cell_parsing as cells
-from regimekit.io.columns import event_columns, forecast_columns, regime_columns, run_columns
+from regimekit.io.columns import (
+    event_columns,
+    forecast_columns,
+    regime_columns,
+    run_columns,
+    standing_events,
+)
 from regimekit.io.reader import Row
 from regimekit.metrics import RunningCalibration, RunningScores, run_with_pit
 from regimekit.preprocessing.time_index import Time, instant, time_array
-from regimekit.results import Run, retrospective_path
+from regimekit.results import Event, Run, retrospective_path
 
 REMEDIES = Cures(
     "Leave out --set noise and --set prior_var, so that they are estimated",
@@ -94,7 +100,8 @@ class StreamRun:
         calibration: calibration of the forecasts.
         observations: observations processed, including those inserted into gaps.
         outliers: observations flagged as outliers.
-        changes: changes of regime.
+        changes: changes of regime that stand.
+        standing: events of these; of a resumed run, those since it was resumed.
         seconds: run time of the model.
         processed: observations to which `seconds` applies.
         interrupted: whether Ctrl-C ended the run.
@@ -115,6 +122,7 @@ class StreamRun:
     interrupted: bool = False
     warnings: list[str] = field(default_factory=list)
     recent: RecentRows = field(default_factory=RecentRows)
+    standing: list[Event] = field(default_factory=list)
 
     @property
     def online(self) -> bool:
@@ -230,7 +238,9 @@ class StreamRun:
             self.scores.add(run)
             self.calibration.add(pit)
         self.outliers += int(run.outlier.sum())
-        self.changes += sum(event.is_change for event in run.events)
+        earlier = self.changes - sum(event.is_change for event in self.standing)
+        self.standing = standing_events([*self.standing, *run.events])
+        self.changes = earlier + sum(event.is_change for event in self.standing)
 
     def _remarks(self) -> list[str]:
         """Return sentences about the quality of the forecasts."""

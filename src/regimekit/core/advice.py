@@ -118,7 +118,11 @@ def _either(first: str, auto: str) -> str:
 
 
 def looks_like_time(y: Array) -> bool:
-    """Return whether a stream starts like a column of time stamps: large, with equal steps."""
+    """Return whether a stream starts like a column of time stamps: large, with equal steps.
+
+    Args:
+        y: (T,) observations.
+    """
     first = y[:_TIME_STAMP_ROWS]
     if len(first) < _TIME_STAMP_ROWS or not np.isfinite(first).all():
         return False

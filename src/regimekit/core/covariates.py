@@ -2,6 +2,9 @@
 
 Features are clipped to MAX_FEATURE, because products of larger ones would overflow in the
 statistics of a regime.
+
+Arguments of the functions:
+    values: values of the snapshot.
 """
 
 from __future__ import annotations
@@ -29,7 +32,11 @@ STORED = (-1e155, 1e155)  # range of stored statistics, because features and res
 
 
 def bounded(features: Array) -> Array:
-    """Clip the features of one observation to MAX_FEATURE."""
+    """Return the features of one observation, clipped to MAX_FEATURE.
+
+    Args:
+        features: (k,).
+    """
     if features.size and max(features.max(), -features.min()) > MAX_FEATURE:
         return np.clip(features, -MAX_FEATURE, MAX_FEATURE)
     return features
@@ -43,12 +50,16 @@ def read_past(arrays: Arrays, features: Features, dim: int) -> LagBuffer:
 
 
 def pack_lags(past: LagBuffer) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Pack the lag buffer; empty if no feature is a lag."""
+    """Return values and arrays of the lag buffer; empty if no feature is a lag."""
     return schema.pack_state(past, "past.") if past.depth else ({}, {})
 
 
 def read_lags(values: Values, arrays: Arrays, features: Features, dim: int) -> LagBuffer:
-    """Return the lag buffer of a snapshot."""
+    """Return the lag buffer of a snapshot.
+
+    Args:
+        arrays, features, dim: as for `read_past`.
+    """
     past = LagBuffer(features.depth, dim)
     if past.depth:
         schema.unpack_state(past, values, arrays, "past.")
@@ -56,7 +67,11 @@ def read_lags(values: Values, arrays: Arrays, features: Features, dim: int) -> L
 
 
 def pack_first(like: Row | None) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Pack the first covariates, which set the order of later ones."""
+    """Return values and arrays of the first covariates, which set the order of later ones.
+
+    Args:
+        like: the first covariates, or None.
+    """
     if like is None:
         return {}, {}
     names = None if like.names is None else list(like.names)  # as JSON has them
@@ -76,7 +91,11 @@ def read_first(values: Values, arrays: Arrays, features: Features) -> Row | None
 
 
 def read_shape(values: Values, wanted: Shape) -> Shape:
-    """Check the stored shape against that of features and covariates, and return it."""
+    """Return the stored shape if it is that of features and covariates.
+
+    Args:
+        wanted: the shape of features and covariates.
+    """
     found = values["shape"]
     if found != list(wanted):
         raise SnapshotError(
@@ -94,7 +113,7 @@ def read_dim(values: Values) -> int:
 
 
 def try_out(predict: Callable[[], Forecast]) -> None:
-    """Raise if a stored state cannot forecast, which no stream leads to."""
+    """Raise SnapshotError if a stored state cannot forecast, which no stream leads to."""
     with np.errstate(all="ignore"):
         forecast = predict()
         spread = np.einsum("kii->ki", forecast.spread)

@@ -25,6 +25,9 @@ def number(value: float) -> str:
 def vector(values: Any) -> str:
     """Format a number, or the first four of several.
 
+    Args:
+        values: number or numbers.
+
     Example:
         >>> vector(1.5), vector([1.0, 2.0]), vector(range(9))
         ('1.5', '[1, 2]', '[0, 1, 2, 3, ..]')
@@ -47,7 +50,7 @@ def count(n: int, noun: str) -> str:
 
 
 def short(text: str, width: int = WIDTH) -> str:
-    """Truncate text to `width` characters.
+    """Return text, truncated to a width.
 
     Example:
         >>> short("a long story", 8)
@@ -72,7 +75,12 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def html(title: str, header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Format a table as HTML, with `title` as its caption; all text is escaped.
+    """Format a table as HTML; all text is escaped.
+
+    Args:
+        title: caption.
+        header: name of each column.
+        rows: cells of each row.
 
     Example:
         >>> html("One", ["a"], [["<1"]])[:20], "&lt;1" in html("One", ["a"], [["<1"]])

@@ -1,4 +1,8 @@
-"""Errors of the public interface, and checks of arguments that raise them."""
+"""Errors of the public interface, and checks of arguments that raise them.
+
+Arguments of the functions:
+    argument: name for error messages.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +24,7 @@ class SnapshotError(RegimekitError):
 
 
 def unknown(argument: str, got: object, known: Iterable[str]) -> RegimekitError:
-    """Return the error for a name that is not in `known`, with a suggestion."""
+    """Return the error for an unknown name, with a suggestion."""
     names = list(known)
     near = difflib.get_close_matches(str(got), names, n=1)
     hint = f" Did you mean {near[0]!r}?" if near else ""
@@ -28,7 +32,7 @@ def unknown(argument: str, got: object, known: Iterable[str]) -> RegimekitError:
 
 
 def positive(argument: str, value: Any) -> float:
-    """Return `value` as a float above zero; infinity is accepted."""
+    """Return a number above zero as a float; infinity is valid."""
     number = _number(argument, value, "a number above 0")
     if math.isnan(number) or number <= 0:
         raise RegimekitError(f"{argument} must be above 0, got {value!r}.")
@@ -36,7 +40,7 @@ def positive(argument: str, value: Any) -> float:
 
 
 def share(argument: str, value: Any) -> float:
-    """Return `value` as a float in [0, 1]."""
+    """Return a number in [0, 1] as a float."""
     number = _number(argument, value, "a share in [0, 1]")
     if not 0 <= number <= 1:
         raise RegimekitError(f"{argument} must be a share in [0, 1], got {value!r}.")
@@ -51,10 +55,7 @@ def _number(argument: str, value: Any, wanted: str) -> float:
 
 
 def whole(argument: str, value: Any, least: int = 1, most: int = 2**53) -> int:
-    """Return `value` as an integer from `least` to `most`.
-
-    `most` protects from typing errors and crafted snapshots that would use all memory.
-    """
+    """Return an integer within bounds, which exclude sizes that would use all memory."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
         raise RegimekitError(f"{argument} must be a whole number, got {value!r}.")
     if value < least:
@@ -72,7 +73,11 @@ def _short(value: object) -> str:
 
 
 def numbers(argument: str, value: Any) -> NDArray[np.float64]:
-    """Return a new float array, never a view of the argument."""
+    """Return a new float array, never a view of the argument.
+
+    Args:
+        value: number, sequence or array.
+    """
     try:
         is_complex = np.iscomplexobj(value)
         found = None if is_complex else np.array(value, dtype=np.float64)
@@ -84,7 +89,12 @@ def numbers(argument: str, value: Any) -> NDArray[np.float64]:
 
 
 def moderate(argument: str, value: Any, most: float = 1e100) -> None:
-    """Raise if a nonzero number is so large or so small that products overflow or underflow."""
+    """Raise RegimekitError if products with a nonzero number would overflow or underflow.
+
+    Args:
+        value: number, vector or matrix.
+        most: largest valid size; 1 / most is the smallest.
+    """
     given = np.abs(numbers(argument, value))
     least = np.diag(given) if given.ndim == 2 else given  # zeros off the diagonal are accepted
     if not (given <= most).all() or not ((least == 0) | (least >= 1 / most)).all():
@@ -95,7 +105,12 @@ def moderate(argument: str, value: Any, most: float = 1e100) -> None:
 
 
 def observation(y: Any, dim: int | None = None) -> NDArray[np.float64]:
-    """Return one observation as a vector of length `dim`; NaN means not observed."""
+    """Return one observation as a vector; NaN means not observed.
+
+    Args:
+        y: number, or d numbers.
+        dim: required length d; None accepts any.
+    """
     if type(y) is float and dim == 1 and not math.isinf(y):
         return np.array([y])
     vector = numbers("y", math.nan if y is None else y)

@@ -1,4 +1,8 @@
-"""Descriptions of a model: one line, a table for a notebook, and a text of a few lines."""
+"""Descriptions of a model: one line, a table for a notebook, and a text of a few lines.
+
+Arguments of the functions:
+    model: the model.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ _MAX_LISTED = 6  # regimes, coefficients and outliers
 
 
 def summary(model: Any) -> str:
-    """Describe a model in one line: name, non-default settings, number of observations.
+    """Return one line on a model: name, non-default settings, number of observations.
 
     Example:
         >>> import regimekit as rk
@@ -31,7 +35,7 @@ def summary(model: Any) -> str:
 
 
 def as_html(model: Any) -> str:
-    """Describe a model as an HTML table: the summary line as caption, one row per regime."""
+    """Return an HTML table of a model: the summary line as caption, one row per regime."""
     header = ["regime", "status", "observations", "first seen", "last seen", "summary"]
     rows = [
         [str(r.id), r.status, str(r.visits), str(r.first_seen), str(r.last_seen), r.summary]
@@ -41,7 +45,7 @@ def as_html(model: Any) -> str:
 
 
 def explain(model: Any) -> str:
-    """Describe units, features, regimes and latest outliers of a model in a few lines.
+    """Return a few lines on units, features, regimes and latest outliers of a model.
 
     Example:
         >>> import regimekit as rk
@@ -117,9 +121,9 @@ def coefficient_names(model: Any) -> list[str] | None:
 
 
 def coefficient_labels(model: Any, size: int, names: list[str] | None = None) -> list[str]:
-    """Return a label for each of `size` coefficients.
+    """Return a label for each coefficient.
 
-    They are the names that are given or those of the model, if they fit, or else numbers.
+    They are the names that are given or those of the model, if their number fits, or else numbers.
 
     Example:
         >>> import regimekit as rk
@@ -133,7 +137,7 @@ def coefficient_labels(model: Any, size: int, names: list[str] | None = None) ->
 
 
 def _regimes(model: Any) -> list[Regime]:
-    """Regimes of a model; [] if it would have to fit the whole stream to infer them."""
+    """Return the regimes of a model; [] if it would have to fit the whole stream to infer them."""
     entry = import_module("regimekit.core.registry").REGISTRY.get(model.name)
     online = entry is None or entry.online
     return model.regimes() if online and model.n_observations else []

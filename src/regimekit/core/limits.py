@@ -1,8 +1,8 @@
 """Largest sizes of a model.
 
 One table for arguments in Python, settings on the command line, requests to the service and
-snapshots. The values are far above any use; they keep a typing error or a crafted file from asking
-for hours or for all memory.
+snapshots. The values are far above any use; they prevent a typing error or a crafted file from
+using hours or all memory.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MAX_SWEEPS = 10_000_000  # structure sweeps of all particles together at the end
 MAX_CLOUD = 100_000  # points of a GARCH regime
 MAX_PERIOD = 1_000_000  # observations per season
 MAX_RUN_LENGTHS = 100_000
-MAX_TRAINING = 100_000  # observations that set the prior of dsm_bocd
+MAX_TRAINING = 100_000  # observations that the learning rate of dsm_bocd is fitted to
 MAX_ITERATIONS = 100_000  # sweeps of one chain of beam_ihmm
 MAX_CHAINS = 100
 MAX_SNAPSHOT_BYTES = 2**29  # of a file, and of its arrays together

@@ -14,7 +14,7 @@ INF = cython.declare(cython.double, float("inf"))
 
 
 def logsumexp(values, first, n):
-    """Return log sum exp of the `n` entries from `first` on; -inf for an empty set."""
+    """Return log sum exp of the `n` entries of `values` from `first` on; -inf for an empty set."""
     top: cython.double = -INF
     for k in range(first, first + n):
         if values[k] > top:
@@ -37,7 +37,7 @@ def logaddexp(a, b):
 
 
 def normalize(log_values, n, out_shares):
-    """Write shares proportional to exp(log_values); return the log of their sum."""
+    """Write shares proportional to exp of the first `n` values; return the log of their sum."""
     total: cython.double = logsumexp(log_values, 0, n)
     for k in range(n):
         out_shares[k] = exp(log_values[k] - total) if total > -INF else 1.0 / n
@@ -45,7 +45,7 @@ def normalize(log_values, n, out_shares):
 
 
 def draw_index(shares, n, uniform):
-    """Return the index whose cumulative share first exceeds `uniform`; the shares sum to one."""
+    """Return the index whose cumulative share first exceeds `uniform`, for `n` shares."""
     cumulative: cython.double = 0.0
     last: cython.Py_ssize_t = 0
     for k in range(n):

@@ -41,7 +41,7 @@ class ByUnits(NamedTuple):
 
 
 def maker(function: Callable[Settings, Made]) -> Callable[Settings, Made]:
-    """Wrap a maker so that an unknown setting raises an error with the nearest known name."""
+    """Return a maker that raises an error with the nearest known name for an unknown setting."""
     known = inspect.signature(function).parameters
     if any(p.kind is p.VAR_KEYWORD for p in known.values()):
         return function

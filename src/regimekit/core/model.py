@@ -79,7 +79,7 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def locked(method: Method) -> Method:
-    """Wrap a method so that it holds the lock of its model."""
+    """Return a method that acquires the lock of its model first."""
 
     @wraps(method)
     def hold_lock(self: Model, *args: Any, **options: Any) -> Any:
@@ -256,13 +256,13 @@ class Model(ABC):
     def _stream(
         self, stream: Stream, progress: bool, level: float, callbacks: Sequence[Callback]
     ) -> Run:
-        """`run` over a stream that has been read, without advice about the forecasts."""
+        """Run over a stream that has been read, without advice about the forecasts."""
         return self._run(stream.series, stream.table, Recorder(level), progress, callbacks)
 
     def fit(self, y: Any, X: Any = None) -> Self:
         """Update the model with a stream; for those used to scikit-learn.
 
-        A model continues where it was: `fit` on new observations adds to what is known. Make a
+        A model continues where it was: `fit` on new observations is a further update. Make a
         new model to start again.
 
         Args:
@@ -425,7 +425,11 @@ class Model(ABC):
         self._book.set_labels(labels)
 
     def regime_status(self, id: int) -> str:
-        """Return the status of a regime: "normal", "fault" or "unknown"."""
+        """Return the status of a regime: "normal", "fault" or "unknown".
+
+        Args:
+            id: id of the regime.
+        """
         return self._book.status(id)
 
     @locked
@@ -475,7 +479,11 @@ class Model(ABC):
         return sum(array.nbytes for array in self._full_state()[1].values())
 
     def save(self, path: str | Path) -> None:
-        """Write the model to a file for `regimekit.load`."""
+        """Write the model to a file for `regimekit.load`.
+
+        Args:
+            path: the file.
+        """
         snapshot.write_file(Path(path), self.to_bytes())
 
     @locked
@@ -493,6 +501,10 @@ class Model(ABC):
 
     def restore_state(self, values: Values, arrays: Arrays) -> None:
         """Restore the state that `_full_state` returned.
+
+        Args:
+            values: its values.
+            arrays: its arrays.
 
         Raises:
             SnapshotError: if it is invalid.

@@ -59,7 +59,7 @@ class RandomSource:
         return self.generator.standard_exponential()
 
     def gamma(self, shape, scale):
-        """Return a draw from a Gamma distribution."""
+        """Return a draw from the Gamma distribution with this `shape` and `scale`."""
         if cython.compiled:
             return scale * random_standard_gamma(self.state, shape)
         return self.generator.gamma(shape, scale)

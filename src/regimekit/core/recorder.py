@@ -43,7 +43,13 @@ class Block(StepColumns):
 
     @classmethod
     def of(cls, forecasts: Sequence[Forecast], steps: list[Step], first: int) -> Block:
-        """Return the block of one forecast and one step per observation."""
+        """Return the block of some observations.
+
+        Args:
+            forecasts: T forecasts.
+            steps: their T steps.
+            first: index of the first observation in the stream.
+        """
         columns: dict[str, Any] = {
             name: np.array([getattr(step, name) for step in steps], dtype=kind)
             for name, kind in _TYPES.items()
@@ -52,12 +58,20 @@ class Block(StepColumns):
         return cls(forecasts=forecasts, **columns, events=events, first=first)
 
     def scored(self, y: Array) -> Block:
-        """Set the anomaly scores of the observations (T, d); return the block."""
+        """Set the anomaly scores and return the block.
+
+        Args:
+            y: (T, d) observations.
+        """
         self.anomaly_score = Forecasts.stack(self.forecasts).anomaly_score(y)
         return self
 
     def step(self, t: int) -> Step:
-        """Return the step of its t-th observation, as `update` does."""
+        """Return the step of one observation, as `update` does.
+
+        Args:
+            t: its index in the block.
+        """
         return Step(
             **{name: getattr(self, name)[t].item() for name in _TYPES},
             events=tuple(e for e in self.events if e.time == self.first + t),
@@ -75,6 +89,11 @@ class Recorder:
         self.blocks: list[Block] = []
 
     def add(self, block: Block) -> None:
+        """Append a block.
+
+        Args:
+            block: outputs of the next observations.
+        """
         forecasts = Forecasts.stack(block.forecasts)
         ends = ((1 - self.level) / 2, 0.5, (1 + self.level) / 2)
         self.moments.append((*forecasts.moments(), *forecasts.quantiles(ends)))
@@ -82,6 +101,11 @@ class Recorder:
         self.blocks.append(block)
 
     def run(self, series: Series) -> Run:
+        """Return the run of all blocks.
+
+        Args:
+            series: the observations with their labels.
+        """
         y, index = series.values, series.index
         dim = y.shape[1]
         if self.moments:

@@ -1,6 +1,6 @@
-"""Statistics and labels of the regimes of a model, and what follows from them.
+"""Statistics and labels of the regimes of a model, and results that depend on them.
 
-A model has one book. It assigns every observation to its regime, also in retrospect, gives the
+A model has one book. It assigns every observation to its regime, also in retrospect, computes the
 fields of `Regime` that describe observations, and corrects the anomaly scores in a fault.
 """
 
@@ -53,14 +53,21 @@ class RegimeBook:
         return self.labels.get(id, Label()).status
 
     def label(self, known: Sequence[int], id: int, name: str | None, status: str | None) -> None:
-        """Give one of the known regimes a name or a status; see `Model.label_regime`."""
+        """Set the name or the status of a regime; see `Model.label_regime`.
+
+        Args:
+            known: ids of the regimes in memory.
+            id: id of the regime.
+            name: its name, or None.
+            status: its status, or None.
+        """
         if id not in known:
             raise RegimekitError(f"id must be that of a regime in memory {known}, got {id!r}.")
         if status is not None and status not in STATUSES:
             raise unknown("status", status, STATUSES)
         if name is not None and (not isinstance(name, str) or len(name) > _MAX_NAME):
             raise RegimekitError(f"name must be text of at most {_MAX_NAME} characters: {name!r}.")
-        # The labels of regimes that are no longer in memory go.
+        # Labels of regimes that are no longer in memory are removed.
         labels = {own: label for own, label in self.labels.items() if own in known}
         before = labels.pop(id, Label())
         changed = Label(
@@ -69,14 +76,23 @@ class RegimeBook:
         self._relabel(labels | ({} if changed == Label() else {int(id): changed}))
 
     def set_labels(self, labels: Mapping[int, tuple[str, str]]) -> None:
-        """Replace the labels of all regimes; see `Model.set_regime_labels`."""
+        """Replace the labels of all regimes; see `Model.set_regime_labels`.
+
+        Args:
+            labels: (name, status) by id.
+        """
         for _, status in labels.values():
             if status not in STATUSES:
                 raise unknown("status", status, STATUSES)
         self._relabel({id: Label(*label) for id, label in labels.items()})
 
     def assign(self, y: Array, block: Block) -> None:
-        """Add observations (T, d) to the statistics of their regimes."""
+        """Add observations to the statistics of their regimes.
+
+        Args:
+            y: (T, d) observations.
+            block: outputs of the model for them.
+        """
         statistics = self.statistics
         if statistics is None:
             statistics = self.statistics = RegimeStatistics(y.shape[1], block.first)
@@ -105,7 +121,13 @@ class RegimeBook:
             statistics.push(y[t], block.regime[t])
 
     def assign_step(self, y: Array, step: Step, time: int) -> Step:
-        """Add one observation, at an index of the stream, to its regime; return its step."""
+        """Add one observation to the statistics of its regime and return its step.
+
+        Args:
+            y: (d,) observation.
+            step: its step without statistics.
+            time: its index in the stream.
+        """
         statistics = self.statistics
         if statistics is None:
             statistics = self.statistics = RegimeStatistics(y.size, time)
@@ -121,7 +143,7 @@ class RegimeBook:
         return step
 
     def _score_in_fault(self, y: Array, regime: int, probability: float, score: float) -> float:
-        """Return the anomaly score: what is usual in a fault is not normal."""
+        """Return the anomaly score; in a fault, that in the regimes that are no faults."""
         if regime not in self.faults or self.statistics is None or np.isnan(score):
             return float(score)
         tail = min(1.0 - score, self.statistics.normal_tail(y, self.faults))
@@ -144,7 +166,7 @@ class RegimeBook:
             values: as `pack` returned them.
             arrays: as `pack` returned them.
             n_rows: number of observations of the model; None if it does not count them.
-            dim: number of coordinates; None if the model does not know it yet.
+            dim: number of coordinates; None if it is not known yet.
 
         Raises:
             SnapshotError: if it is invalid.
@@ -165,6 +187,9 @@ class RegimeBook:
             labels = {}
             for own, name, status in values[_LABELS]:
                 if type(own) is not int or not isinstance(name, str) or status not in STATUSES:
-                    raise SnapshotError(f"Invalid snapshot: {status!r} is no label of a regime.")
+                    raise SnapshotError(
+                        "Invalid snapshot: a label must be a regime id, a name and one of "
+                        f"{', '.join(STATUSES)}, got {str([own, name, status])[:60]}."
+                    )
                 labels[own] = Label(name, status)
             self._relabel(labels)

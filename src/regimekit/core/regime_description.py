@@ -18,11 +18,11 @@ Array = NDArray[np.float64]
 TimeOf = Callable[[int], Any]
 
 _MIN_ROWS = 8  # observed rows from which a regime is described
-_OFTEN = 0.75  # share of a regime's rows in a part of the day or week that is worth a word
-_LIFT = 1.4  # and how many times larger than in the whole stream
-_SPREADS = 1.4  # ratio of two spreads that is worth a word
+_OFTEN = 0.75  # share of a regime's rows in a part of the day or week
+_LIFT = 1.4  # ratio of this share to that of the whole stream
+_SPREADS = 1.4  # ratio of two spreads that is mentioned
 _SAME_LEVEL = 0.25  # difference of two medians, in 90 % ranges
-_MAX_COORDINATES = 3  # that a sentence describes
+_MAX_COORDINATES = 3  # coordinates that a sentence describes
 _DAYS = ("Mondays", "Tuesdays", "Wednesdays", "Thursdays", "Fridays", "Saturdays", "Sundays")
 
 
@@ -118,7 +118,7 @@ def _summary(regime: Regime, facts: Mapping[int, _Facts], time_of: TimeOf) -> st
     parts.append(_levels(regime, facts))
     others = [own for own in facts if own != regime.id]
     if regime.id in facts and others:
-        # The largest other regime is the one that users know.
+        # The largest other regime is the most familiar one.
         other = max(others, key=lambda own: (facts[own].share, -own))
         parts += _compared(facts[regime.id], facts[other], other)
     return ", ".join(part for part in parts if part)

@@ -1,10 +1,10 @@
 """Statistics of the observations that were assigned to each regime.
 
-A change becomes known some rows after it began. So the latest rows wait until they are older than
-`PENDING`, and `reassign` may still move them to another regime. After that a row belongs to its
-regime for good. Each regime keeps a sample of its rows: every `stride`-th one; when the sample is
-full, every second one is dropped and the stride doubles. The same holds for the lengths of its
-visits. So time and memory per row are constant, and nothing is random.
+A change becomes known some rows after it began. The latest `PENDING` rows are therefore not final,
+and `reassign` may move them to another regime. Each regime has a sample of its rows: every
+`stride`-th one; when the sample is full, every second one is dropped and the stride doubles. The
+lengths of its visits are sampled in the same way. So time and memory per row are constant, and
+nothing is random.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from cython.cimports.libc.math import isinf
 
 NAN = cython.declare(cython.double, float("nan"))
-PENDING = 128  # rows that wait
+PENDING = 128  # rows that are not final
 MAX_REGIMES = 64  # regimes with statistics; the one not seen for longest is dropped
 N_LENGTHS = 32  # lengths of visits per regime
 _PENDING = cython.declare(cython.longlong, PENDING)
@@ -23,7 +23,7 @@ _LATEST = 2**53
 
 
 def sample_size(dim):
-    """Return the number of rows in a sample of a regime for d coordinates."""
+    """Return the number of rows in a sample of a regime for `dim` coordinates."""
     return max(16, min(128, 1024 // dim))
 
 
@@ -72,7 +72,7 @@ class RegimeStatistics:
         self.reserve(4)
 
     def reserve(self, capacity):
-        """Make room for this number of regimes."""
+        """Make room for `capacity` regimes."""
         n = self.sample.shape[0]
         for name in ("sample", "sample_row", "length"):
             old = np.asarray(getattr(self, name))
@@ -86,7 +86,7 @@ class RegimeStatistics:
         self.stride, self.size, self.n_lengths, self.length_stride, self.length_size = table[5:]
 
     def extend(self, y, regime):
-        """Append rows y (T, d) with their regimes (T,)."""
+        """Append rows y (T, d) with their regimes, `regime` (T,)."""
         t: cython.Py_ssize_t
         for t in range(y.shape[0]):
             self.push(y[t], regime[t])
@@ -168,7 +168,7 @@ class RegimeStatistics:
         return k
 
     def add_to_sample(self, k, at, row):
-        """Add the row in the ring at `at` to the sample of a regime, if it is its turn."""
+        """Add the pending row at `at` to the sample of the regime at place `k`, once per stride."""
         i: cython.Py_ssize_t
         j: cython.Py_ssize_t
         d: cython.Py_ssize_t = self.dim
@@ -219,7 +219,7 @@ class RegimeStatistics:
     def visits_of(self, regime):
         """Return number of rows, number of visits and the median length of a visit of a regime.
 
-        The visit under way counts as it is.
+        The present visit counts with its length so far.
         """
         count, n_visits, lengths, stride = 0, 0, [], 1
         for k in range(self.n_regimes):
@@ -241,9 +241,13 @@ class RegimeStatistics:
         return count, n_visits, float(np.median(lengths)) if lengths else float("nan")
 
     def normal_tail(self, y, faults):
-        """Return the largest two-sided tail probability of y (d,) in a regime that is no fault.
+        """Return the largest two-sided tail probability of y (d,) in a regime without a fault.
 
-        It is that of the smallest coordinate in the sample of the regime, 1 without any.
+        It is that of the smallest coordinate in the sample of the regime, 1 if no regime is left.
+
+        Args:
+            y: (d,) observation.
+            faults: ids of the regimes with the status "fault".
         """
         ids = {*np.asarray(self.id)[: self.n_regimes].tolist(), *self.pending_regimes.tolist()}
         best, known = 0.0, False
@@ -351,7 +355,7 @@ class RegimeStatistics:
         return used & (np.arange(len(used)) < self.n_regimes)[:, None]
 
     def refresh(self):
-        """Refuse states that cannot be."""
+        """Raise SnapshotError if the state is impossible."""
         n = self.n_regimes
         sizes, lengths = np.asarray(self.size)[:n], np.asarray(self.length_size)[:n]
         strides = np.concatenate([np.asarray(self.stride)[:n], np.asarray(self.length_stride)[:n]])

@@ -107,7 +107,7 @@ _MAX_TEMPLATES = 32
 _TEMPLATES: dict[str, Model] = {}  # models without observations, by name and settings
 
 REGISTRY = {entry.name: entry for entry in _ENTRIES}
-DEFAULT_MODEL = "auto"  # used wherever the caller names no model
+DEFAULT_MODEL = "auto"  # used if no model is given
 
 
 def register(
@@ -146,7 +146,7 @@ def register(
 
 
 def given_settings(name: str, settings: dict[str, Any]) -> dict[str, Any]:
-    """Select the settings whose default does not depend on other settings."""
+    """Return the settings whose default does not depend on other settings."""
     maker_of_model = getattr(importlib.import_module(REGISTRY[name].module), name)
     parameters = inspect.signature(maker_of_model).parameters
     return {k: v for k, v in settings.items() if parameters[k].default is not None}
@@ -197,6 +197,9 @@ def from_bytes(data: bytes) -> Model:
     Args:
         data: output of `Model.to_bytes`.
 
+    Returns:
+        The model.
+
     Raises:
         SnapshotError: if the snapshot is invalid, or its model is not registered.
     """
@@ -237,6 +240,9 @@ def load(path: str | Path) -> Model:
 
     Args:
         path: the file.
+
+    Returns:
+        The model.
 
     Raises:
         SnapshotError: if the file is not a valid snapshot.

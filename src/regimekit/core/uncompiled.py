@@ -20,7 +20,11 @@ class SourceFinder:
     def find_spec(
         name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return the spec of the source file of a module of regimekit, or None."""
+        """Return the spec of the source file of a module of regimekit, or None.
+
+        Args:
+            name, path, target: as for `importlib.abc.MetaPathFinder`.
+        """
         if not name.startswith("regimekit.") or path is None:
             return None
         for folder in path:
@@ -37,5 +41,5 @@ def prefer_source() -> None:
         ImportError: If Cython, whose types the source imports, is not installed.
     """
     if find_spec("cython") is None:
-        raise ImportError("REGIMEKIT_UNCOMPILED needs Cython: pip install cython")
+        raise ImportError("REGIMEKIT_UNCOMPILED needs Cython. Install it with pip install cython.")
     sys.meta_path.insert(0, SourceFinder())

@@ -52,7 +52,11 @@ class Dataset:
         return len(self.y)
 
     def select(self, *names: str) -> Dataset:
-        """Return the dataset with only these columns of X, in this order."""
+        """Return the dataset with some columns of X.
+
+        Args:
+            *names: names of the columns, in the order of the result.
+        """
         for name in names:
             if name not in self.columns:
                 raise unknown("names", name, self.columns)
@@ -62,7 +66,11 @@ class Dataset:
         )
 
     def frame(self, backend: Any = None) -> Any:
-        """Return X as a data frame of the module `backend` (pandas by default)."""
+        """Return X as a data frame.
+
+        Args:
+            backend: module of the data-frame library, pandas by default.
+        """
         import narwhals as nw
 
         if self.X is None:
@@ -133,5 +141,9 @@ def _moments(values: Array, train: int | None) -> tuple[Any, Any]:
 
 
 def segment_starts(regimes: NDArray[np.int64]) -> tuple[int, ...]:
-    """Return the first index of each segment after the first."""
+    """Return the first index of each segment after the first.
+
+    Args:
+        regimes: (T,) labels.
+    """
     return tuple(int(t) + 1 for t in np.flatnonzero(np.diff(regimes)))

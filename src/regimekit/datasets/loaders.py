@@ -183,7 +183,7 @@ SOURCES: dict[str, Source] = {
     "well_log": Source(
         "well_log/well.txt",
         "cd2a1be7dd895e92e28f00cc522d8c2721b67208ecb6ef942547b797d6dccb7a",
-        "O Ruanaidh and Fitzgerald (1996), as kept by GitHub maltamiranomontero/DSM-bocd",
+        "O Ruanaidh and Fitzgerald (1996), from GitHub maltamiranomontero/DSM-bocd",
         _read_text,
         "nuclear-magnetic response of a drill, outliers kept",
         _WELL_LOG_URL,
@@ -295,6 +295,9 @@ tcpd/quality_control_2, tcpd/nile. Did you mean 'well_log'?
 
 def locate(source: Source) -> Path:
     """Return the path of a data file: in the folder REGIMEKIT_DATA, else downloaded to the cache.
+
+    Args:
+        source: the series.
 
     Raises:
         RegimekitError: if the file is not available or its SHA-256 differs.

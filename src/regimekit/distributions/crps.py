@@ -66,12 +66,10 @@ MIN_SCALE = cython.declare(cython.double, 1e-140)
 
 
 def _gauss_legendre(n):
-    """Return nodes and weights on (-1, 1), and the integrals from each node to 1.
-
-    Row i of the matrix maps values at the nodes to the integral of their polynomial from node i
-    to 1: sum_m (2m + 1) / 2 P_m(x_j) w_j int_{x_i}^1 P_m, where the integral is
-    (P_{m-1} - P_{m+1})(x_i) / (2m + 1).
-    """
+    """Return nodes and weights on (-1, 1), and the matrix of integrals from each node to 1."""
+    # Row i maps values at the nodes to the integral of their polynomial from node i to 1:
+    # sum_m (2m + 1) / 2 P_m(x_j) w_j int_{x_i}^1 P_m, where the integral is
+    # (P_{m-1} - P_{m+1})(x_i) / (2m + 1).
     nodes, weights = np.polynomial.legendre.leggauss(n)
     values = np.polynomial.legendre.legvander(nodes, n)
     rest = np.empty((n, n))
@@ -121,17 +119,17 @@ def fill_crps(y, offset, share, location, spread, dof, out):
 
 
 def mixture_crps(y, share, location, scale, dof):
-    """Return the CRPS of one scalar mixture, given its (K,) components, by integration."""
+    """Return the CRPS of one scalar mixture of K components by integration."""
     part = np.array([share, location, scale, dof], dtype=float)
     integral: TailIntegral = TailIntegral(part.shape[1])
     return integral.crps(y, part, part.shape[1])
 
 
 def gaussian_crps(y, part, n):
-    """Return the closed form for components with share, location and scale in rows of `part`.
+    """Return the closed form for Gaussian components.
 
-    Pairs of components with a negligible product of shares are left out: in a mixture over
-    regimes these are most of them.
+    Pairs of components with a negligible product of shares are left out, in a mixture over regimes
+    most of them.
     """
     to_y: cython.double = 0.0
     between: cython.double = 0.0
@@ -169,14 +167,14 @@ def difference(a, b, unit):
 
 
 def hazard(z, dof):
-    """Return density / tail of a standard t far out, from two terms of its expansion."""
+    """Return density / tail of a standard t far out at `z`, by two terms of its series in `dof`."""
     if isinf(dof):
         return z + 1.0 / z
     return (dof + dof / (1.0 + 2.0 / dof) / (z * z)) / (z + dof / z)
 
 
 def log_shape(z, dof):
-    """Return the log density of a standard t at z relative to its centre."""
+    """Return the log density of a standard t with `dof` at `z`, relative to its centre."""
     if isinf(dof):
         return -0.5 * z * z
     return -0.5 * (dof + 1.0) * log_growth(z, dof)
@@ -185,8 +183,18 @@ def log_shape(z, dof):
 class TailIntegral:
     """Integral of the squared tails of a mixture, with scratch for a number of components.
 
-    Distances are in units of the largest one. `mirror` reflects the mixture at y, so the lower
-    tail is integrated as an upper tail.
+    Distances are in units of the largest one. `mirror` reflects the mixture at y, so the lower tail
+    is integrated as an upper tail.
+
+    Arguments of the methods:
+        y: observation.
+        part: share, location, scale and dof of the components in its rows.
+        n: number of components.
+        near: component that limits the panel.
+        offset: start of the panel, relative to the centre of `near`.
+        middle: middle of the panel, relative to the centre of `near`.
+        half: half its length.
+        survival: P(X > x) at its upper end.
 
     Args:
         capacity: largest number of components.
@@ -213,7 +221,7 @@ class TailIntegral:
         self.density = np.empty(N_NODES)
 
     def crps(self, y, part, n):
-        """Return the CRPS for finite y and components in the rows share, location, scale, dof."""
+        """Return the CRPS for finite y."""
         unit: cython.double = 0.0
         heaviest: cython.double = INF
         for k in range(n):
@@ -237,7 +245,7 @@ class TailIntegral:
         return unit * (above + self.upper())
 
     def load(self, y, part, n, unit):
-        """Store the components that have a share, in the given unit."""
+        """Store the components with a positive share, with distances in units of `unit`."""
         m: cython.Py_ssize_t = 0
         for k in range(n):
             if part[SHARE, k] <= 0.0:
@@ -341,8 +349,8 @@ class TailIntegral:
         """Return the component that limits the next panel and the panel's end; -1 if there is none.
 
         The end is an offset from that component. Ends are compared relative to one of the two
-        components: narrow components may be closer to each other than floats are at the start of
-        the panel.
+        components, because narrow components may be closer to each other than floats are at the
+        start of the panel.
         """
         limit: cython.Py_ssize_t = -1
         end: cython.double = 0.0

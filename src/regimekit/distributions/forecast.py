@@ -46,8 +46,7 @@ _SHOWN_STEPS = 10  # steps that a terminal or a notebook shows
 class Forecast:
     """Predictive distribution of one observation: a mixture of K components in R^d.
 
-    The constructor does not validate; `gaussian` and `mixture` build a forecast from unchecked
-    numbers.
+    The constructor does not validate its arrays; `gaussian` and `mixture` do.
 
     Attributes:
         share: (K,) probabilities of the components, which sum to one.
@@ -118,12 +117,21 @@ class Forecast:
     def normalized(
         cls, share: Array, location: Array, spread: Array, dof: Array, outlier: float = 0.0
     ) -> Forecast:
-        """Return a mixture forecast from arrays that it may own; the shares are normalized."""
+        """Return a mixture forecast that owns its arrays; only the shares are normalized.
+
+        Args:
+            share, location, spread, dof, outlier: as for `mixture`.
+        """
         return cls(share / share.sum(), location, spread, dof, outlier)
 
     @classmethod
     def from_mixture(cls, mixture: Mixture, outlier: float = 0.0) -> Forecast:
-        """Return a forecast with copies of the components of a mixture of the core."""
+        """Return a forecast with copies of the components of a mixture of the core.
+
+        Args:
+            mixture: the mixture.
+            outlier: share of the last component if it is the outlier component.
+        """
         share, location, spread, dof = mixture.components()
         return cls(share, location, spread, dof, outlier)
 
@@ -152,7 +160,12 @@ class Forecast:
         return Forecast(share, self.location[:-1], self.spread[:-1], self.dof[:-1])
 
     def rescaled(self, centre: ArrayLike, scale: ArrayLike) -> Forecast:
-        """Return the forecast of centre + scale * Y, coordinate by coordinate."""
+        """Return the forecast of centre + scale * Y, coordinate by coordinate.
+
+        Args:
+            centre: number or (d,).
+            scale: number or (d,).
+        """
         factor = np.broadcast_to(np.asarray(scale, dtype=float), (self.dim,))
         spread = self.spread * factor[:, None] * factor
         moved = np.asarray(centre, dtype=float) + factor * self.location
@@ -208,6 +221,9 @@ class Forecast:
     def quantile(self, q: float) -> float | Array:
         """Return the value below which the probability is `q`, for each coordinate.
 
+        Args:
+            q: probability.
+
         Raises:
             RegimekitError: If q is not one number strictly between 0 and 1.
         """
@@ -216,7 +232,10 @@ class Forecast:
         return self._first(self._stacked().quantile(q))
 
     def interval(self, level: float = 0.9) -> tuple[Any, Any]:
-        """Return the ends of the central interval with probability `level`.
+        """Return the ends of the central interval, in the units of y.
+
+        Args:
+            level: probability of the interval.
 
         Raises:
             RegimekitError: If level is not strictly between 0 and 1.
@@ -268,7 +287,12 @@ class Forecast:
         return float(values[0]) if single else values.reshape(points.shape)
 
     def sample(self, n: int, rng: np.random.Generator) -> Array:
-        """Return `n` draws: shape (n,) for d = 1, (n, d) otherwise."""
+        """Return draws from the distribution: (n,) for d = 1, (n, d) otherwise.
+
+        Args:
+            n: number of draws.
+            rng: generator.
+        """
         which = rng.choice(self.share.size, size=n, p=self.share)
         factor = np.linalg.cholesky(self.spread)[which]
         noise = np.einsum("nij,nj->ni", factor, rng.standard_normal((n, self.dim)))
@@ -336,7 +360,12 @@ class Forecasts(Sequence[Forecast]):
 
     @classmethod
     def stack(cls, forecasts: Sequence[Forecast], normalized: bool = False) -> Forecasts:
-        """Return a sequence of forecasts as one stack; `normalized` as for the class."""
+        """Return a sequence of forecasts as one stack.
+
+        Args:
+            forecasts: T forecasts.
+            normalized: as for the class.
+        """
         if isinstance(forecasts, Forecasts):
             return forecasts
         if not forecasts:
@@ -350,7 +379,11 @@ class Forecasts(Sequence[Forecast]):
 
     @classmethod
     def joined(cls, parts: Sequence[Forecasts]) -> Forecasts:
-        """Return the forecasts of consecutive stacks as one."""
+        """Return the forecasts of consecutive stacks as one.
+
+        Args:
+            parts: the stacks.
+        """
         sizes = np.concatenate([np.diff(part.offset) for part in parts])
         names = ("share", "location", "spread", "dof", "outlier")
         share, location, spread, dof, outlier = (
@@ -363,6 +396,10 @@ class Forecasts(Sequence[Forecast]):
         """Return the forecasts of centre + scale * Y, coordinate by coordinate.
 
         The shares are not normalized again: they keep their bits.
+
+        Args:
+            centre: (d,).
+            scale: (d,).
         """
         location, spread = centre + scale * self.location, self.spread * scale[:, None] * scale
         return Forecasts(
@@ -394,7 +431,10 @@ class Forecasts(Sequence[Forecast]):
         return mean, sd
 
     def quantiles(self, levels: Sequence[float]) -> Array:
-        """Return the quantiles of each coordinate at L levels: (L, T, d).
+        """Return quantiles of each coordinate, (L, T, d).
+
+        Args:
+            levels: L probabilities.
 
         Raises:
             RegimekitError: If a level is not strictly between 0 and 1.
@@ -410,25 +450,41 @@ class Forecasts(Sequence[Forecast]):
         return out
 
     def log_density(self, y: Array) -> Array:
-        """Return the log density of (T, d) observations: (T,), NaN if nothing was observed."""
+        """Return the log density of the observations, (T,); NaN if nothing was observed.
+
+        Args:
+            y: (T, d) observations.
+        """
         out = np.empty(len(y))
         fill_log_densities(y, self.offset, *self._components(), out)
         return out
 
     def cdf(self, y: Array) -> Array:
-        """Return P(Y <= y) of (T, d) observations, coordinate by coordinate: (T, d)."""
+        """Return P(Y <= y), coordinate by coordinate, (T, d).
+
+        Args:
+            y: (T, d) observations.
+        """
         out = np.empty(y.shape)
         fill_cdf(y, self.offset, *self._components(), out)
         return out
 
     def anomaly_score(self, y: Array) -> Array:
-        """Return the anomaly scores of (T, d) observations: (T,), see `Forecast.anomaly_score`."""
+        """Return the anomaly scores of the observations, (T,); see `Forecast.anomaly_score`.
+
+        Args:
+            y: (T, d) observations.
+        """
         out = np.empty(len(y))
         fill_tails(y, self.offset, *self._components(), self.outlier, out)
         return 1.0 - out
 
     def crps(self, y: Array) -> Array:
-        """Return the CRPS of (T, d) observations, coordinate by coordinate: (T, d)."""
+        """Return the CRPS of the observations, coordinate by coordinate, (T, d).
+
+        Args:
+            y: (T, d) observations.
+        """
         out = np.empty(y.shape)
         fill_crps(y, self.offset, *self._components(), out)
         return out
@@ -467,7 +523,10 @@ class Forecasts(Sequence[Forecast]):
         return found[:, :, 0] if found.shape[2] == 1 else found
 
     def interval(self, level: float = 0.9) -> tuple[Array, Array]:
-        """Return lower and upper ends of the central intervals with probability `level`.
+        """Return lower and upper ends of the central intervals.
+
+        Args:
+            level: probability of the intervals.
 
         Raises:
             RegimekitError: If level is not strictly between 0 and 1.
@@ -502,7 +561,11 @@ class Forecasts(Sequence[Forecast]):
         return table
 
     def frame(self, level: float = 0.9, time: Any = None) -> Any:
-        """Return `columns` as a data frame of the caller's library (pandas for arrays)."""
+        """Return `columns` as a data frame of the caller's library (pandas for arrays).
+
+        Args:
+            level, time: as for `columns`.
+        """
         return labelled(self.columns(level, time), self.native, None)
 
     def plot(self, ax: Any = None, **options: Any) -> Any:
@@ -550,5 +613,10 @@ def _time_text(time: Any) -> str:
 
 
 def log_densities(forecasts: Forecasts, y: Array) -> Array:
-    """Return `forecasts.log_density(y)`."""
+    """Return `forecasts.log_density(y)`.
+
+    Args:
+        forecasts: T forecasts.
+        y: (T, d) observations.
+    """
     return forecasts.log_density(y)

@@ -1,11 +1,15 @@
 """Mixtures of Student-t components in the compiled core.
 
 `Mixture` is the type that models fill. The functions work on the mixtures of a whole run, stored
-one after the other: mixture t has the components `offset[t]` to `offset[t + 1] - 1` of
+one after the other, without the GIL, and write to the last argument:
 
-    share (P,), location (P, d), spread (P, d, d), dof (P,).
-
-The functions run without the GIL and write to the last argument.
+    offset (T + 1,)     mixture t has the components offset[t] to offset[t + 1] - 1
+    share (P,)          probabilities, normalized
+    location (P, d)     centres
+    spread (P, d, d)    squared scale matrices
+    dof (P,)            degrees of freedom; infinity for a Gaussian component
+    outlier (T,)        positive if the last component of mixture t is that of outliers
+    y (N, d)            values. Row i belongs to mixture i, or all to the only mixture
 """
 
 from __future__ import annotations
@@ -135,7 +139,7 @@ class Mixture:
 
 
 def max_components(offset):
-    """Return the largest number of components of one mixture, at least 1."""
+    """Return the largest number of components of one mixture, at least 1, given `offset`."""
     width: cython.Py_ssize_t = 1
     for t in range(offset.shape[0] - 1):
         if offset[t + 1] - offset[t] > width:
@@ -144,7 +148,7 @@ def max_components(offset):
 
 
 def normalize_shares(offset, share):
-    """Divide the shares of each mixture by their sum, in place."""
+    """Divide the `share` of each mixture, see `offset`, by its sum, in place."""
     with cython.nogil:
         for t in range(offset.shape[0] - 1):
             total: cython.double = 0.0
@@ -155,10 +159,13 @@ def normalize_shares(offset, share):
 
 
 def fill_moments(offset, share, location, spread, dof, outlier, mean, sd):
-    """Compute mean and standard deviation of each coordinate of each mixture.
+    """Compute mean and standard deviation, (T, d) each, of the mixtures.
 
-    If `outlier[t]` is positive, the last component of mixture t is left out. The standard
-    deviation is infinite if a component has two degrees of freedom or fewer.
+    The component of outliers is left out. The standard deviation is infinite if a component has two
+    degrees of freedom or fewer.
+
+    Args:
+        mean, sd: (T, d) outputs.
     """
     with cython.nogil:
         for t in range(offset.shape[0] - 1):
@@ -190,11 +197,6 @@ def fill_quantiles(level, offset, share, location, spread, dof, out):
 
     Args:
         level: (L,) probabilities, strictly between 0 and 1.
-        offset: (T + 1,) first component of each mixture.
-        share: (P,) probabilities, normalized.
-        location: (P, d).
-        spread: (P, d, d).
-        dof: (P,).
         out: (L, T, d) quantiles.
     """
     part: cython.double[:, ::1] = np.empty((5, max_components(offset)))
@@ -209,10 +211,7 @@ def fill_quantiles(level, offset, share, location, spread, dof, out):
 
 
 def fill_cdf(y, offset, share, location, spread, dof, out):
-    """Compute P(Y <= y), coordinate by coordinate, for (N, d) values; NaN if y is NaN.
-
-    Row i belongs to mixture i. If there is only one mixture, all rows belong to it.
-    """
+    """Compute P(Y <= y), (N, d), coordinate by coordinate; NaN if y is NaN."""
     part: cython.double[:, ::1] = np.empty((4, max_components(offset)))
     with cython.nogil:
         for j in range(location.shape[1]):
@@ -225,7 +224,7 @@ def fill_cdf(y, offset, share, location, spread, dof, out):
 
 
 def load_marginal(share, location, spread, dof, j, start, n, out):
-    """Write share, location, scale and dof of coordinate j to the rows of `out`."""
+    """Write share, location, scale and dof of coordinate `j` to the rows of `out`."""
     for k in range(n):
         out[SHARE, k] = share[start + k]
         out[LOCATION, k] = location[start + k, j]
@@ -234,11 +233,7 @@ def load_marginal(share, location, spread, dof, j, start, n, out):
 
 
 def fill_log_densities(y, offset, share, location, spread, dof, out):
-    """Compute the joint log density of (N, d) values.
-
-    NaN coordinates are integrated out; a row of NaN gives NaN. Row i belongs to mixture i. If
-    there is only one mixture, all rows belong to it.
-    """
+    """Compute the joint log density (N,) of the observed coordinates; NaN if there are none."""
     d: cython.Py_ssize_t = location.shape[1]
     root: cython.double[:, ::1] = np.empty((d, d))
     white: cython.double[::1] = np.empty(d)
@@ -257,11 +252,7 @@ def fill_log_densities(y, offset, share, location, spread, dof, out):
 
 
 def fill_tails(y, offset, share, location, spread, dof, outlier, out):
-    """Compute the two-sided tail probability of (N, d) values; NaN for a row of NaN.
-
-    If `outlier[t]` is positive, the last component of mixture t is left out. Row i belongs to
-    mixture i. If there is only one mixture, all rows belong to it.
-    """
+    """Compute the two-sided tail probabilities (N,) without outliers; NaN for a row of NaN."""
     d: cython.Py_ssize_t = location.shape[1]
     scratch: cython.double[:, :, ::1] = np.empty((4 if d > 1 else 0, max_components(offset), d))
     root: cython.double[:, ::1] = np.empty((d, d))
@@ -287,7 +278,6 @@ def joint_tail(y, row, share, location, spread, dof, start, n, root, scratch):
     1952). The smallest of q of them, p, has the probability 1 - (1 - p)^q.
 
     Args:
-        y, row, share, location, spread, dof, start, n, root: as for `joint_log_density`.
         scratch: (4, n, d) scratch: log weight of a component before a coordinate, its lower and
             its upper tail, and whitened residuals.
     """
@@ -319,8 +309,6 @@ def whiten(y, row, location, spread, k, root, white):
     """Write the residuals of y[row] under component k, whitened by its scale matrix.
 
     Args:
-        y, row, location, spread: as for `joint_log_density`.
-        k: the component.
         root: (d, d) output: Cholesky factor of the observed block.
         white: (d,) output: whitened residuals of the observed coordinates.
 
@@ -357,7 +345,6 @@ def conditional_tails(y, share, dof, root, out):
 
     Args:
         y: (d,) values.
-        share, dof: of the component.
         root: (d, d) from `whiten`.
         out: (4, d) log weight before the coordinate, lower tail, upper tail, whitened residual;
             the last is an input.
@@ -383,10 +370,14 @@ def conditional_tails(y, share, dof, root, out):
 
 
 def joint_log_density(y, row, share, location, spread, dof, start, n, root, white):
-    """Return the log density of the observed coordinates of y[row]; NaN if there are none.
+    """Return the log density of the observed coordinates of a row; NaN if there are none.
 
-    A Cholesky factor of the observed block is computed for each component: `root` (d, d) and
-    `white` (d,) are scratch.
+    A Cholesky factor of the observed block is computed for each component.
+
+    Args:
+        y: (N, d) values.
+        root: (d, d) scratch.
+        white: (d,) scratch.
     """
     top: cython.double = -INF
     total: cython.double = 0.0
@@ -414,7 +405,13 @@ def joint_log_density(y, row, share, location, spread, dof, start, n, root, whit
 
 
 def log_student(z2, log_scale, dof, d):
-    """Return the log density of a d-variate t at squared Mahalanobis distance z2."""
+    """Return the log density of a `d`-variate t.
+
+    Args:
+        z2: squared Mahalanobis distance.
+        log_scale: half the log determinant of the scale matrix.
+        dof: degrees of freedom.
+    """
     if isinf(dof):
         return -0.5 * (d * LOG_2PI + z2) - log_scale
     peak: cython.double = lgamma(0.5 * (dof + d)) - lgamma(0.5 * dof)

@@ -15,7 +15,11 @@ _inverse = np.vectorize(NormalDist().inv_cdf, otypes=[float])
 
 
 def normal_cdf(z: ArrayLike) -> Any:
-    """Return P(Z <= z), with full relative accuracy in the lower tail."""
+    """Return P(Z <= z), with full relative accuracy in the lower tail.
+
+    Args:
+        z: number or array.
+    """
     return 0.5 * _erfc(np.asarray(z) / -math.sqrt(2.0))
 
 
@@ -33,5 +37,9 @@ def log_normal_cdf(z: float) -> float:
 
 
 def normal_quantile(p: ArrayLike) -> Any:
-    """Return z with P(Z <= z) = p, for p strictly between 0 and 1."""
+    """Return z with P(Z <= z) = p.
+
+    Args:
+        p: number or array, strictly between 0 and 1.
+    """
     return _inverse(p)

@@ -1,7 +1,7 @@
 """Student-t and Gaussian densities, tails and quantiles, and those of scalar mixtures.
 
-The upper tail of a t distribution with n degrees of freedom is a sum of positive terms. With
-w = n / (n + z^2) and the density f_n,
+The upper tail of a t distribution with n degrees of freedom is a sum of positive terms. With w = n
+/ (n + z^2) and the density f_n,
 
     S_n(z) = z f_n(z) / n * (1 + w (n+1)/(n+2) + w^2 (n+1)(n+3)/((n+2)(n+4)) + ..).
 
@@ -10,13 +10,20 @@ the substitution v^2 = n log(1 + z^2 / n) gives a Gaussian integral, uniformly i
 
     S_n(z) = C int_v^inf phi(u) H(u^2 / n) du,    H(y) = sqrt(y / (1 - exp(-y))),
 
-which is integrated term by term from the power series of H. Few terms are needed for any z,
-there is no cancellation, and far tails keep their relative accuracy.
+which is integrated term by term from the power series of H. Few terms are needed for any z, there
+is no cancellation, and far tails keep their relative accuracy.
 
-A mixture of n components is passed as arrays: `share` (probabilities), `location`, `spread` (scale
-squared) and `dof` (infinity for a Gaussian component), or as the rows SHARE (their sum is 1),
-LOCATION, SCALE, DOF and PEAK of one array `part`. Components with share 0 are skipped. Only the
-first n entries are used.
+Arguments of the functions:
+
+    z          distance from the centre in scales
+    dof        degrees of freedom, infinity for a Gaussian
+    share, location, spread
+               arrays of the components: probabilities, centres and squared scales; components
+               with share 0 are skipped
+    part       the same as one array, with the rows SHARE (their sum is 1), LOCATION, SCALE, DOF
+               and PEAK
+    n          number of components: only the first n entries are used
+    sign       1 for the mixture, -1 for its reflection at 0
 """
 
 from __future__ import annotations
@@ -119,8 +126,11 @@ _NORMAL = cython.declare(cython.double[:, ::1], _normal_table(32, 280, 7))
 def log_peak(dof):
     """Return the log density of a standard t at its centre.
 
-    log Gamma((n + 1) / 2) - log Gamma(n / 2) is computed by Stirling's series after n was raised
-    by Gamma(a + 1) = a Gamma(a). The difference of two log-gammas would lose digits.
+    log Gamma((n + 1) / 2) - log Gamma(n / 2) is computed by Stirling's series after n was raised by
+    Gamma(a + 1) = a Gamma(a). The difference of two log-gammas would lose digits.
+
+    Args:
+        dof: degrees of freedom.
     """
     if isinf(dof):
         return -LOG_SQRT_2PI
@@ -162,7 +172,7 @@ def log_standard(z, dof):
 
 
 def student_tail(z, dof, peak):
-    """Return P(Z > z) and the density at z >= 0 of a standard t, given its `log_peak`."""
+    """Return P(Z > z) and the density at z >= 0 of a standard t; `peak` is its `log_peak`."""
     if isinf(dof):
         near: cython.double = z if z < MAX_RESIDUAL else MAX_RESIDUAL
         return 0.5 * erfc(near * SQRT_HALF), exp(peak - 0.5 * near * near)
@@ -178,9 +188,12 @@ def student_tail(z, dof, peak):
 def tail_sum(first, growth, w, dof):
     """Return the tail as a sum over n, n + 2, .. until it converges or the integral applies.
 
-    `w` = exp(-growth) = n / (n + z^2).
-
     The terms share one denominator because divisions would dominate the run time.
+
+    Args:
+        growth: log(1 + z^2 / n).
+        w: exp(-growth) = n / (n + z^2).
+        dof: n.
     """
     n: cython.double = dof
     if n >= MIN_INTEGRAL_DOF and w >= MIN_INTEGRAL_RATIO:
@@ -206,7 +219,7 @@ def tail_sum(first, growth, w, dof):
 
 
 def gaussian_integral(v2, dof):
-    """Return C int_v^inf phi(u) H(u^2 / n) du; Gaussian moments follow by parts."""
+    """Return C int_v^inf phi(u) H(u^2 / n) du, v^2 = `v2`; Gaussian moments follow by parts."""
     v: cython.double = sqrt(v2)
     power: cython.double = v * exp(-0.5 * v2 - LOG_SQRT_2PI)
     moment: cython.double = 0.5 * erfc(v * SQRT_HALF)
@@ -238,17 +251,7 @@ def standardized(x, location, scale):
 
 
 def log_mixture(y, share, location, spread, dof, n, start=0):
-    """Return the log density of a mixture at y; NaN if y is NaN.
-
-    Args:
-        y: one value.
-        share: probabilities of the components. They need not sum to one.
-        location: centres.
-        spread: squared scales.
-        dof: degrees of freedom.
-        n: number of components.
-        start: index of the first component.
-    """
+    """Return the log density of a mixture at y, whose shares need not sum to 1; NaN if y is NaN."""
     if isnan(y):
         return NAN
     top: cython.double = -INF
@@ -274,7 +277,7 @@ def log_mixture(y, share, location, spread, dof, n, start=0):
 def mixture_tail(y, share, location, spread, dof, n, start=0):
     """Return the two-sided tail probability of y, 2 min(P(X <= y), P(X >= y)); NaN if y is NaN.
 
-    Small values are accurate relative to themselves. The arguments are those of `log_mixture`.
+    Small values are accurate relative to themselves.
     """
     if isnan(y):
         return NAN
@@ -491,7 +494,7 @@ def midpoint(low, high):
 
 
 def bracket(p, sign, part, n):
-    """Return a lower bound, a start value and an upper bound of the upper p-quantile."""
+    """Return a lower bound, a start value and an upper bound of the upper `p`-quantile."""
     normal: cython.double = approximate_normal_quantile(p)
     # Exact for dof = 2, an upper bound for more degrees of freedom.
     student: cython.double = (1.0 - 2.0 * p) / sqrt(2.0 * p * (1.0 - p))
@@ -567,7 +570,7 @@ def normal_density(u):
 
 
 def t_cdf(x, dof):
-    """Return the distribution function of a standard t, to about 1e-3 (exact for 2 and inf)."""
+    """Return the distribution function of a standard t at x, to 1e-3 (exact for 2 and inf)."""
     if dof <= 2.0:
         return 0.5 + 0.5 * x / sqrt(2.0 + x * x)
     u: cython.double = fabs(x)

@@ -107,14 +107,7 @@ class Aggregation:
         self.set_weights()
 
     def regroup(self, before, now, forecasting, prior):
-        """Change the members: known names keep their sums, new ones begin without regret.
-
-        Args:
-            before: names of the present members.
-            now: names of the members from now on.
-            forecasting: flags of those that take part.
-            prior: their prior weights.
-        """
+        """Change the members: known names keep their sums, new ones begin without regret."""
         place = {name: i for i, name in enumerate(before)}
         kept = [(i, place[name]) for i, name in enumerate(now) if name in place]
         new, old = (np.array([pair[k] for pair in kept], np.intp) for k in (0, 1))

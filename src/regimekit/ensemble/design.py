@@ -290,7 +290,7 @@ class Lineup:
 
     def specs(self, n_x: int) -> list[Spec]:
         """Return the regression members to begin with."""
-        regime_width = self._regime_width
+        regime_width = self.regime_width
         main = (0, n_x - regime_width)
         specs = [Spec("level"), Spec("lag 1", (1,))]
         if self.regime_features is not None:
@@ -307,14 +307,14 @@ class Lineup:
         return self._marked([*specs, lags, _of_logs(lags)])
 
     @property
-    def _regime_width(self) -> int:
+    def regime_width(self) -> int:
         """Number of covariates that only infer regimes."""
         return 0 if self.regime_features is None else self.regime_features.width(self.like)
 
     def season(self, periods: list[int], n_x: int) -> list[Spec]:
         """Return the members with seasons: one infers regimes, if it can; the others forecast."""
         steps = sorted({1, 2, 3} | {k for s in periods for k in (s, s + 1)})
-        columns = (0, n_x - self._regime_width)
+        columns = (0, n_x - self.regime_width)
         lags = Spec("season lags", tuple(steps), columns, squares=True)
         specs = [lags]
         if not n_x:

@@ -152,11 +152,7 @@ class KnownValues:
         law.reserve(law.size + self.size)
 
     def weigh(self, law):
-        """Write the probability of the surroundings of each value to `mass`.
-
-        Returns:
-            Whether the values are far enough apart.
-        """
+        """Write the probability around each value; return whether they are far enough apart."""
         i: cython.Py_ssize_t
         k: cython.Py_ssize_t
         largest: cython.Py_ssize_t = 0

@@ -78,6 +78,7 @@ _MIN_SPLIT = cython.declare(cython.double, 0.03)
 _MAX_SPLIT = cython.declare(cython.double, 2.0)
 # Largest logarithm of a ratio to the centre.
 _MAX_LOG = cython.declare(cython.double, 30.0)
+_LEAST_RATIO = cython.declare(cython.double, 1e-300)  # a ratio that underflows has no logarithm
 # Periods that a mean season is taken over, at most.
 _MAX_CYCLES = cython.declare(cython.Py_ssize_t, 6)
 
@@ -382,11 +383,17 @@ class SimpleMembers:
         np.asarray(self.season_seen)[:] = np.asarray(other.season_seen)[0]
 
     def refresh(self):
-        """Refuse covariances with directions of negative variance, rounding aside."""
+        """Refuse what is no covariance, rounding aside."""
         covariance = np.asarray(self.covariance).reshape(-1, self.max_width, self.max_width)
-        values = np.linalg.eigvalsh((covariance + covariance.transpose(0, 2, 1)) / 2)
-        if values.size and (values.min(1) < -1e-9 * np.maximum(values.max(1), 1.0)).any():
+        mirrored = covariance.transpose(0, 2, 1)
+        values = np.linalg.eigvalsh((covariance + mirrored) / 2)
+        if not values.size:
+            return
+        rounding = 1e-9 * np.maximum(values.max(1), 1.0)
+        if (values.min(1) < -rounding).any():
             raise SnapshotError("Invalid snapshot: a covariance of least squares is not positive.")
+        if (np.abs(covariance - mirrored).max((1, 2)) > rounding).any():
+            raise SnapshotError("Invalid snapshot: a covariance of least squares is not symmetric.")
 
     def size(self):
         """Return the number of members."""
@@ -398,7 +405,8 @@ class SimpleMembers:
 
     def set_logs(self, offset, lowest, wide):
         """Set L, 0 for no logs; the smallest value over the centre; whether logs have weight."""
-        self.offset, self.lowest, self.wide = offset, 0.5 * lowest, wide
+        self.offset, self.wide = offset, wide
+        self.lowest = max(0.5 * lowest, _LEAST_RATIO)
 
     def used(self, i):
         """Return whether least squares i is used."""

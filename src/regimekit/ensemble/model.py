@@ -36,7 +36,7 @@ class Auto(Model):
     """Regimes and calibrated forecasts of any stream, in its own units, with default settings."""
 
     name = "auto"
-    state_version = 13
+    state_version = 14
     advised = False  # it emits its own warnings, as the stream goes on
 
     def __init__(
@@ -151,20 +151,16 @@ class Auto(Model):
         first = _forecast(engine.forecast)
         if len(rows) == 1:
             return [first]
-        if not engine.n_x:
-            laws = multistep.ahead(engine, len(rows))
-            if not engine.known_values.repeats():
-                return [first, *(Forecast.normalized(*law) for law in laws)]
-            mixtures = [_mixture(law) for law in laws]
-            for mixture in mixtures:
-                engine.known_values.round(mixture)
-            return [first, *map(_forecast, mixtures)]
+        laws = multistep.ahead(engine, raw)
         rng = np.random.default_rng([self.seed, self.time])
-        later = paths.simulate(engine.ensemble, engine.covariate_scaler.scaled(raw), rng)
+        laws = paths.mixed(engine, laws, raw, rng)
         engine.predicted = False
-        corrected = [engine.calibration.corrected(_mixture(law), far=True) for law in later]
-        inside = [Forecast.from_mixture(law) for law in corrected]
-        return [first, *map(engine.scaling.forecast, inside)]
+        if not engine.known_values.repeats():
+            return [first, *(Forecast.normalized(*law) for law in laws)]
+        mixtures = [_mixture(law) for law in laws]
+        for mixture in mixtures:
+            engine.known_values.round(mixture)
+        return [first, *map(_forecast, mixtures)]
 
     def _regimes(self) -> list[Regime]:
         if self.engine is None:

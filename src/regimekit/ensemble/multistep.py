@@ -19,8 +19,9 @@ also forecast in logarithms. Everything is a function of the stored past: nothin
 forecast, and a model that was saved and loaded forecasts the same.
 
 The regimes enter by the one-step forecasts and their noise scales, which are stored: several
-members start from the former, and the latter scale the errors. Streams with covariates are
-forecast by simulated paths instead (`regimekit.ensemble.paths`).
+members start from the former, and the latter scale the errors. If there are covariates, the members
+forecast the stream less their effect (`regimekit.ensemble.covariate_effect`); regimes in which the
+effect differs are followed along simulated paths (`regimekit.ensemble.paths`).
 """
 
 from __future__ import annotations
@@ -30,9 +31,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from regimekit.ensemble.covariate_effect import Effect, fit
 from regimekit.ensemble.engine import MAX_FOUND, Engine
 from regimekit.ensemble.hindcast import START, Hindcast
 from regimekit.ensemble.pooling import distribute, pool
+from regimekit.ensemble.seasonality import propose
 
 Array = NDArray[np.float64]
 Component = tuple[Array, Array, Array, Array]  # share, location, spread, dof
@@ -46,6 +49,7 @@ _ROUNDS = 25  # steps towards the best pool
 _RECENT = 400.0  # observations after which an origin counts 1 / e
 _MIN_LOG_RANGE = 1.5  # largest over smallest value from which logarithms are tried
 _BANDS = 20  # components of a forecast
+_NEAREST = (1, 2, 3)  # lags beside covariates
 _DOF = 8.0
 _INFLATION = 1.0  # of the variance, over the number of independent errors
 _JOINT_INFLATION = 4.0  # the same for several coordinates, whose tails are not changed
@@ -126,6 +130,14 @@ def choose_origins(n: int, period: int) -> NDArray[np.int64]:
     return np.arange(n - 1, first - 1, -step)[::-1]
 
 
+class Covariates(NamedTuple):
+    """Standardized covariates, and the lags to be used beside them."""
+
+    rows: Array  # (n + H, p)
+    steps: tuple[int, ...]
+    named: tuple[int, ...] | None  # seasons to expect beside them; None to look for none
+
+
 class Seasons(NamedTuple):
     """What the members know of seasons."""
 
@@ -133,20 +145,55 @@ class Seasons(NamedTuple):
     slow: float = 0.0  # a long period that is described by waves; 0 for none
 
 
-def forecast_points(past: Past, horizon: int, seasons: Seasons) -> Pooled:
+def forecast_points(
+    past: Past, horizon: int, seasons: Seasons, covariates: Covariates | None = None
+) -> Pooled:
     """Return the pooled forecasts of one coordinate.
 
-    Args:
-        past: n observations and their one-step forecasts.
-        horizon: number of steps H.
-        seasons: known seasons.
+        Args:
+            past: n observations and their one-step forecasts.
+    <<<<<<< HEAD
+            covariates: of the past and of the horizon, if there are any.
+    =======
+            horizon: number of steps H.
+            seasons: known seasons.
+    >>>>>>> 4002c4b (Shorten docstrings of kernels whose arguments repeat their names)
     """
     x = clean(past)
+    if covariates is not None:
+        effect = fit(x, covariates.rows, covariates.steps)
+        if effect is not None:
+            if not seasons.periods and covariates.named is not None:
+                # Covariates may have hidden them.
+                rest = x - effect.direct[: x.size]
+                seasons = seasons._replace(periods=propose(rest, named=covariates.named))
+            return _with_effect(past, x, effect, horizon, seasons)
     origins = choose_origins(x.size, max(seasons.periods, default=0))
     low, high = limits(x, origins, horizon)
     families = _families(x, past.start, origins, horizon, seasons)
     point = np.concatenate(families) if len(families) > 1 else families[0]
     np.clip(point, low, high, out=point)
+    return _pooled(past, x, point, origins, high[-1] - low[-1])
+
+
+def _with_effect(past: Past, y: Array, effect: Effect, horizon: int, seasons: Seasons) -> Pooled:
+    """Return the pooled forecasts of a coordinate that covariates have an effect on."""
+    n = y.size
+    x = y - effect.direct[:n]
+    origins = choose_origins(n, max(seasons.periods, default=0))
+    low, high = limits(x, origins, horizon)
+    family = _family(x, past.start - effect.direct[: n + 1], origins, horizon, seasons)
+    np.clip(family, low, high, out=family)
+    point = np.concatenate([family, effect.iterate(y, origins, low, high)[None]])
+    pooled = _pooled(past, x, point, origins, high[-1] - low[-1])
+    return pooled._replace(
+        point=pooled.point + effect.direct[n:], error=effect.inflation * pooled.error
+    )
+
+
+def _pooled(past: Past, x: Array, point: Array, origins: NDArray[np.int64], reach: Array) -> Pooled:
+    """Return the pool of (members, origins, H) forecasts."""
+    horizon = point.shape[2]
     importance = np.exp((origins - x.size) / _RECENT)
     weight = _weights(point, x, origins, importance, horizon)
     pooled = np.einsum("mh,moh->oh", weight, point)
@@ -156,7 +203,6 @@ def forecast_points(past: Past, horizon: int, seasons: Seasons) -> Pooled:
     span = (x.size - origins[0]) / np.arange(1, horizon + 1)
     independent = np.maximum(np.minimum(known.sum(axis=0), span), 1.0)
     noise = past.noise[origins + 1]
-    reach = high[-1] - low[-1]
     return Pooled(pooled[-1], error[:-1], importance[:-1], noise, independent, reach)
 
 
@@ -335,14 +381,18 @@ def _with_long_horizons(error: Array) -> Array:
     return error
 
 
-def ahead(engine: Engine, horizon: int) -> list[Component]:
+def ahead(engine: Engine, raw: Array) -> list[Component]:
     """Return the laws of the observations after the next one, in the user's units.
 
     Args:
         engine: the state of `auto` after `expect` of the next observation.
-        horizon: number of steps H; the first is left out.
+        raw: (H, n_x) covariates of the next H observations, as given.
     """
-    values, d = engine.history.values, engine.dim
+    values, d, horizon = engine.history.values, engine.dim, len(raw)
+    covariates = _covariates(engine, raw)
+    if covariates is not None:
+        # Covariates are stored for fewer observations.
+        values = values[-(len(covariates.rows) - horizon) :]
     n = len(values)
     if n < 3:
         return [_grown(engine, h) for h in range(1, horizon)]
@@ -360,6 +410,7 @@ def ahead(engine: Engine, horizon: int) -> list[Component]:
             ),
             horizon,
             seasons,
+            covariates,
         )
         for j in range(d)
     ]
@@ -367,6 +418,20 @@ def ahead(engine: Engine, horizon: int) -> list[Component]:
         return [_joint(pooled, h) for h in range(1, horizon)]
     share, location, spread = distributions(pooled[0])
     return [_law(share[h], location[h], spread[h]) for h in range(1, horizon)]
+
+
+def _covariates(engine: Engine, raw: Array) -> Covariates | None:
+    """Return the covariates that forecasts use, of the stored past and of the horizon."""
+    width = engine.n_x - engine.lineup.regime_width
+    n = min(len(engine.history.values), len(engine.rows))
+    if not width or not n:
+        return None
+    rows = engine.covariate_scaler.scaled(np.vstack([engine.rows[-n:], raw]))
+    wanted = engine.lineup.wanted
+    if wanted is not None:
+        return Covariates(rows[:, :width], wanted.steps or (1,), None)
+    named = tuple(s for s in engine.lineup.seasons or () if s <= MAX_FOUND)
+    return Covariates(rows[:, :width], _NEAREST, named)
 
 
 def known_seasons(engine: Engine) -> Seasons:

@@ -1,22 +1,24 @@
-"""Forecasts several steps ahead with covariates: what is fed back carries its uncertainty.
+"""Forecasts several steps ahead by the members of the ensemble: what is fed back is uncertain.
 
-Members without lags know their law at every horizon: regimes by their transitions, smoothing by
+They complete what is learnt from past origins (`regimekit.ensemble.multistep`), in two cases.
+
+With n observations there are few past origins to learn from, while the members have priors: the
+mixture of all members by their weights has the weight 1 / (1 + (n / n_0)^2).
+
+If the effect of covariates differs between regimes, past origins know their mean only. With u the
+odds of regime models with covariates in the forecast of the next observation, and p the probability
+that a regime goes on for another step, these models have the weight
+
+    p^h u^2 / (u_0^2 + u^2)
+
+h steps ahead. Members without lags know their law at every horizon: regimes by their transitions,
+smoothing by
 
     Var(y_{t+h}) = v (1 + sum_{i < h} (a + b i)^2),      a, b the gains of level and slope
 
 Members with lags are simulated: each path draws a component, then value after value from lags that
 are its own earlier draws. The law at a horizon mixes the components of the paths there, not their
 draws, so it is smooth with a few hundred paths.
-
-Weights at longer horizons: one step ahead a last value is nearly as good as an AR(1) with
-coefficient .95; thirty steps ahead it is far too wide. So the weights of members whose forecasts
-continue the past are corrected by their errors, with today's coefficients, at recent origins. With
-m_h the mean squared error (bounded at its upper tenth) over n origins h steps ahead,
-
-    w_h ~ w m_h^(-n / 2 h)
-
-the likelihood of Gaussian errors, of which n / h are about independent. The group of these members
-keeps its total weight; regimes of a level keep theirs.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regimekit.ensemble.design import Spec
+from regimekit.ensemble.engine import Engine
 from regimekit.ensemble.ensemble import Ensemble
 from regimekit.ensemble.members import (
     DOF,
@@ -45,49 +48,111 @@ Array = NDArray[np.float64]
 
 Component = tuple[Array, Array, Array, Array]  # share, location, spread, dof
 
-PATHS = 400
+PATHS = 200
 _MIN_PATHS = 40  # of a member, however small its weight
-_MIN_WEIGHT = 0.005  # members with a smaller weight are left out
-_MIN_ORIGINS = 30  # with fewer, weights are not corrected
-_RATES = np.array(list(SMOOTHERS.values()))
+_EVEN_ODDS = 4.0  # u_0
+_PRIOR_COUNT = 60.0  # n_0
+_MIN_WEIGHT = 0.02  # members with less are left out
+_MIN_TOTAL = 0.1  # with less, all are left out
 
 
-def simulate(ensemble: Ensemble, covariates: Array, rng: np.random.Generator) -> list[Component]:
+def mixed(
+    engine: Engine, laws: list[Component], raw: Array, rng: np.random.Generator
+) -> list[Component]:
+    """Return the laws (user's units), mixed with those of the members where these are needed.
+
+    Args:
+        engine: the state of `auto` after `expect` of the next observation.
+        laws: of the observations after the next one, learnt from past origins.
+        raw: (H, n_x) covariates of the next H observations, as given.
+        rng: for the paths.
+    """
+    ensemble, n = engine.ensemble, len(engine.history.values)
+    own, stay = np.array(ensemble.aggregation.weight), 1.0
+    weight = prior_weight(n)
+    regimes = [m for m, one in enumerate(ensemble.members) if one.spec.width and one.spec.forecasts]
+    by_regimes = regime_weight(float(own[regimes].sum()))
+    if by_regimes > weight:
+        weight = by_regimes
+        own = np.where(np.isin(np.arange(own.size), regimes), own, 0.0)
+        # A regime that has ended by then has no part in a forecast.
+        moves = engine.selection.reported_moves
+        stay -= (float(moves.sum() - np.trace(moves)) + 1.0) / (engine.time + 2.0)
+    if weight < _MIN_TOTAL or not own.sum() > 0.0:
+        return laws
+    simulated = simulate(ensemble, own / own.sum(), engine.covariate_scaler.scaled(raw), rng)
+    centre, scale = np.asarray(engine.scaling.centre), np.asarray(engine.scaling.reported_scale)
+    size = np.exp(engine.calibration.usual_size)
+    weight *= stay
+    out: list[Component] = []
+    for theirs, law in zip(simulated, laws, strict=True):
+        weight *= stay
+        share, location, spread, dof = theirs
+        spread = spread * (size * scale)[:, None] * (size * scale)
+        parts = (
+            np.concatenate([weight * share, (1.0 - weight) * law[0]]),
+            np.concatenate([centre + scale * location, law[1]]),
+            np.concatenate([spread, law[2]]),
+            np.concatenate([dof, law[3]]),
+        )
+        out.append(parts)
+    return out
+
+
+def prior_weight(n: int) -> float:
+    """Return the weight of all members beside what is learnt from n past observations."""
+    return 1.0 / (1.0 + (n / _PRIOR_COUNT) ** 2)
+
+
+def regime_weight(share: float) -> float:
+    """Return the weight of regime models with covariates, given that at the next observation."""
+    odds = share / max(1.0 - share, 1e-9) / _EVEN_ODDS
+    return odds**2 / (1.0 + odds**2)
+
+
+def simulate(
+    ensemble: Ensemble, weight: Array, covariates: Array, rng: np.random.Generator
+) -> list[Component]:
     """Return the laws of the observations after the next one, in units.
 
     Args:
         ensemble: an ensemble after `expect` of the next observation.
+        weight: (M,) weights of the members.
         covariates: (horizon, n_x) standardized covariates.
         rng: for the paths.
     """
-    horizon = len(covariates)
-    member_weight = np.asarray(ensemble.aggregation.weight)
-    affine = {
-        m: _affine(member, ensemble, m)
-        for m, member in enumerate(ensemble.members)
-        if member.spec.steps and member_weight[m] >= _MIN_WEIGHT
-    }
-    weight = _weights(ensemble, affine, horizon)
-    pieces: list[list[Component]] = [[] for _ in range(horizon - 1)]
+    pieces: list[list[Component]] = [[] for _ in range(len(covariates) - 1)]
+    weight = np.where(weight < _MIN_WEIGHT, 0.0, weight)
+    weight /= weight.sum()
     for m, member in enumerate(ensemble.members):
-        own = weight[:, m]
-        if m in affine:
-            n = _count(float(own.max()))
-            _add(pieces, _regime_paths(ensemble, member, affine[m], n, covariates, rng), own)
-        elif own.any():
-            _add(pieces, _without_lags(member, covariates), own)
+        if weight[m] > 0.0 and member.spec.steps:
+            laws = _regime_paths(
+                ensemble, member, _affine(member, ensemble, m), _count(weight[m]), covariates, rng
+            )
+            _add(pieces, laws, weight[m])
+        elif weight[m] > 0.0:
+            _add(pieces, _without_lags(member, covariates), weight[m])
     first = len(ensemble.members)
     for i, spec in enumerate(ensemble.simple.specs):
-        own = weight[:, first + i]
-        if own.any():
-            n = _count(float(own.max()))
-            _add(pieces, _squares_paths(ensemble, i, spec, n, covariates, rng), own)
-    rest = weight[:, first + len(ensemble.simple.specs) :]
+        own = weight[first + i]
+        if own > 0.0 and not (spec.difference or spec.logs):
+            laws = _squares_paths(ensemble, i, spec, _count(own), covariates, rng)
+            _add(pieces, laws, own)
+    rest = np.tile(weight[first + len(ensemble.simple.specs) :], (len(covariates) - 1, 1))
     for version, mass in enumerate(ensemble.masses):
         if mass > 0:
             _add_smooth(pieces, ensemble, version, mass * rest)
     reach = Reach(ensemble)
     return [_bounded_law(_components(piece), *reach.at(h)) for h, piece in enumerate(pieces, 1)]
+
+
+def _add(pieces: list[list[Component]], laws: list[Component], weight: float) -> None:
+    for piece, law in zip(pieces, laws, strict=True):
+        piece.append((weight * law[0], *law[1:]))
+
+
+def _count(weight: float) -> int:
+    return max(_MIN_PATHS, round(PATHS * weight))
 
 
 def _bounded_law(law: Component, low: Array, high: Array) -> Component:
@@ -99,45 +164,10 @@ def _bounded_law(law: Component, low: Array, high: Array) -> Component:
     return share, np.clip(location, low, high), spread * factor**2, dof
 
 
-def _weights(ensemble: Ensemble, affine: dict[int, tuple[Array, ...]], horizon: int) -> Array:
-    """(horizon - 1, members): weights of the steps after the next; faint members have none."""
-    weight = horizon_weights(ensemble, _linear(ensemble, affine), horizon)
-    for m, member in enumerate(ensemble.members):
-        if member.spec.steps and m not in affine:
-            weight[:, m] = 0.0
-    weight = np.where(weight < _MIN_WEIGHT, 0.0, weight)[1:]
-    return np.asarray(weight / weight.sum(axis=1, keepdims=True))
-
-
 def _components(piece: list[Component]) -> Component:
     share, location, spread, dof = (np.concatenate(c) for c in zip(*piece, strict=True))
     keep = share > 0
     return share[keep] / share[keep].sum(), location[keep], spread[keep], dof[keep]
-
-
-def _linear(ensemble: Ensemble, affine: dict[int, tuple[Array, ...]]) -> list[LinearMember]:
-    """Members with lags as plain affine maps, by their leading component; covariates left out."""
-    out = []
-    for m, (base, slopes, share, _, _) in affine.items():
-        spec, k = ensemble.members[m].spec, int(np.argmax(share))
-        if not spec.width and ensemble.dim == 1:
-            out.append(LinearMember(m, spec.steps, float(base[k, 0]), slopes[k, :, 0]))
-    for i, spec in enumerate(ensemble.simple.specs):
-        theta = _coefficients(ensemble.simple, i, spec, 0)
-        if not spec.width and spec.steps:
-            at = len(ensemble.members) + i
-            out.append(LinearMember(at, spec.steps, float(theta[0]), theta[1:]))
-    return out
-
-
-def _add(pieces: list[list[Component]], laws: list[Component], weight: Array) -> None:
-    for piece, components, own in zip(pieces, laws, weight, strict=True):
-        piece.append((own * components[0], *components[1:]))
-
-
-def _coefficients(simple: SimpleMembers, i: int, spec: Spec, j: int) -> Array:
-    """Return the coefficients of least squares i, coordinate j."""
-    return np.array(simple.coefficient)[0, i, j, : 1 + len(spec.steps) + spec.width]
 
 
 def _without_lags(member: RegimeMember, covariates: Array) -> list[Component]:
@@ -218,10 +248,6 @@ class _Paths:
         finite = np.isfinite(dof)
         noise[finite] /= np.sqrt(rng.chisquare(dof[finite]) / dof[finite])[:, None]
         self.values[:, self.depth + h] = np.clip(location + noise, *self.reach.at(h))
-
-
-def _count(weight: float) -> int:
-    return max(_MIN_PATHS, round(PATHS * weight))
 
 
 def _regime_paths(
@@ -323,71 +349,6 @@ def _diagonal(weight: Array, location: Array, variance: Array) -> Component:
     return weight, location, spread, np.full(n, DOF)
 
 
-class LinearMember:
-    """A member as an affine map of lags: y = base + sum_k slope_k design_k, on one coordinate."""
-
-    def __init__(self, at: int, steps: tuple[int, ...], base: float, slopes: Array) -> None:
-        self.at, self.steps, self.base, self.slopes = at, np.array(steps, np.int64), base, slopes
-
-    def errors(self, y: Array, origins: NDArray[np.int64], horizon: int) -> Array:
-        """(horizon, origins): errors of the plug-in forecasts made after y[origin]."""
-        deepest = int(self.steps.max())
-        held = np.stack([y[origins - k] for k in range(deepest - 1, -1, -1)], axis=1)
-        out = np.empty((horizon, origins.size))
-        for h in range(horizon):
-            design = held[:, -self.steps]
-            design[:, 1:] -= design[:, :1]
-            ahead = self.base + design @ self.slopes
-            out[h] = y[origins + h + 1] - ahead
-            held = np.concatenate([held[:, 1:], ahead[:, None]], axis=1)
-        return out
-
-
-def horizon_weights(ensemble: Ensemble, linear: list[LinearMember], horizon: int) -> Array:
-    """(horizon, members): weights h + 1 steps ahead; the first row is the mixture's own."""
-    weight = np.tile(np.asarray(ensemble.aggregation.weight), (horizon, 1))
-    y = ensemble.buffer.values[0, :, 0]
-    y = y[-min(ensemble.time, y.size) :]
-    deepest = max((int(member.steps.max()) for member in linear), default=1)
-    origins = np.arange(deepest + 5, y.size - horizon)
-    if origins.size < _MIN_ORIGINS or ensemble.dim > 1:
-        return weight
-    mean_square = _smoothing_errors(ensemble, y, origins, horizon)
-    for member in linear:
-        mean_square[member.at] = _bounded(member.errors(y, origins, horizon))
-    group = np.array(list(mean_square))
-    log_error = np.log(
-        np.stack([mean_square[m] for m in group], axis=1) + 1e-12
-    )  # (horizon, group)
-    independent = origins.size / (2.0 * np.arange(1, horizon + 1))
-    factor = np.exp(-independent[:, None] * (log_error - log_error.min(axis=1, keepdims=True)))
-    factor[0] = 1.0
-    new = weight[:, group] * factor
-    total = np.maximum(new.sum(axis=1, keepdims=True), 1e-300)
-    weight[:, group] = new / total * weight[:, group].sum(axis=1, keepdims=True)
-    return weight
-
-
-def _bounded(errors: Array) -> Array:
-    square = errors**2
-    return np.asarray(np.minimum(square, np.quantile(square, 0.9, axis=1)[:, None]).mean(axis=1))
-
-
-def _smoothing_errors(
-    ensemble: Ensemble, y: Array, origins: NDArray[np.int64], horizon: int
-) -> dict[int, Array]:
-    """Of the smoothing members, run again over the past in full trust."""
-    level, slope = np.zeros((y.size, len(_RATES))), np.zeros((y.size, len(_RATES)))
-    now, drift = np.full(len(_RATES), y[0]), np.zeros(len(_RATES))
-    for t, value in enumerate(y):
-        error = value - now - drift
-        a = np.maximum(_RATES[:, 0], 1.0 / (t + 1.0))
-        now, drift = now + drift + a * error, drift + _RATES[:, 1] * error
-        level[t], slope[t] = now, drift
-    first = len(ensemble.members) + len(ensemble.simple.specs)
-    out = {}
-    for j in range(len(_RATES)):
-        steps = np.arange(1, horizon + 1)[:, None]
-        ahead = level[origins, j] + steps * slope[origins, j]
-        out[first + j] = _bounded(y[origins + steps] - ahead)
-    return out
+def _coefficients(simple: SimpleMembers, i: int, spec: Spec, j: int) -> Array:
+    """Return the coefficients of least squares i, coordinate j."""
+    return np.array(simple.coefficient)[0, i, j, : 1 + len(spec.steps) + spec.width]

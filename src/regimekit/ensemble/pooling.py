@@ -21,8 +21,6 @@ def pool(error, importance, prior, strength, rounds, weight, residual):
         error: (M, O) errors of the members at the origins.
         importance: (O,) weights of the origins, which sum to 1.
         prior: (M,) weights that the pool is shrunk to, which sum to 1.
-        strength: of the shrinkage.
-        rounds: number of steps.
         weight: (M,) the weights, written.
         residual: (O,) the errors of the pool, written.
     """

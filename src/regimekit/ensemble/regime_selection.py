@@ -240,10 +240,6 @@ class RegimeSelection:
         """Note the regime of model i after one observation.
 
         Args:
-            i: index of the model.
-            regime: its id of the regime.
-            changed: whether the regime changed with this observation.
-            time: the model's own index of the observation.
             since: the model's own index of the first observation of the regime, if it changed.
         """
         same: cython.bint = self.trace_length[i] > 0 and self.latest(i, 1) == regime
@@ -262,12 +258,7 @@ class RegimeSelection:
         self.set_models(n_models)
 
     def add_model(self, replaced, selected):
-        """Add a model, or replace one; it may be selected at once.
-
-        Args:
-            replaced: index of the model that it replaces; None to append it.
-            selected: whether it begins with a lead over all others.
-        """
+        """Append a model, or replace the one at `replaced`; it may be selected at once."""
         memory, ages, n = self.memory, np.asarray(self.ages), self.n_models
         traces = [self.trace(i) for i in range(n + 1)]
         lead = np.asarray(self.lead)

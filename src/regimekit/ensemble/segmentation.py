@@ -510,10 +510,7 @@ class Segmentation:
         """Return the sum of squared innovations around a level that moves from one to another.
 
         Args:
-            j: coordinate.
-            g: index of phi.
             centre: middle of the transition, in rows.
-            width: half its length.
         """
         i: cython.Py_ssize_t
         phi: cython.double = _PHI[g]

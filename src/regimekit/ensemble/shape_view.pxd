@@ -12,6 +12,7 @@ cdef class ShapeView:
     cdef public double[:, ::1] units
     cdef double[:, ::1] storage
     cdef double[::1] row, window, cosine, sine, real, imaginary, power, cleaned
+    cdef double[:, ::1] waves, harmonics
     cdef int64_t[::1] band, place
     cdef void prepare(self) noexcept with gil
     cdef void update(self, double[::1] y, int64_t time) noexcept nogil
@@ -22,4 +23,6 @@ cdef class ShapeView:
     cdef void clean(self, Py_ssize_t first, Py_ssize_t j) noexcept nogil
     cdef double scaled(self, Py_ssize_t i, Py_ssize_t j) noexcept nogil
     cdef void transform(self) noexcept nogil
+    cdef void couple(self, Py_ssize_t at) noexcept nogil
+    cdef double asymmetry(self, Py_ssize_t lag) noexcept nogil
     cdef double change_probability(self) noexcept nogil

@@ -2,12 +2,21 @@
 
 A stream is periodic if the autocorrelation of its ranks says so (`seasonality.dominant`), which is
 tested at rows 96, 128, 192, .., 1536, 2048, and every 512 rows from then on. Then, once per period,
-the latest four periods are described by six numbers: the mean of the two in the middle that belong
-to one period, and the log power in five bands of the spectrum of the windowed, centred rows
+the latest four periods are described by 14 numbers. One is the mean of the rows in the middle that
+belong to one period, five are the log power in bands of the spectrum of the windowed, centred rows
 
     below the period   around it (it is in the second band)   2   4   8 times and faster
 
-and `segmentation` finds the changes of these numbers. What was stored before the period became
+The power does not depend on phases, so a shape, its reverse and its mirror image have the same. Six
+numbers are real and imaginary parts of the coupling of the phases of pairs of harmonics a and b,
+
+    sum F(i) F(j) conj F(i + j) / sum |F(i) F(j) F(i + j)|,   i next to a, j next to b
+
+(bispectrum, Kim and Powers 1979) for (1, 1), (1, 2) and (2, 2). It does not depend on where in the
+period the window begins. Two are the asymmetry, sum d |d| / sum d^2, of the centred rows d and of
+their differences over a sixteenth of the period: above and below, rise and fall.
+
+`segmentation` finds the changes of these numbers. What was stored before the period became
 known is described in the same way, so early changes are found late, but dated where they were.
 Four windows overlap with a change, fewer than a segment has at least, so the transition is no
 segment. A change is dated at the middle of the window that it begins with.
@@ -20,7 +29,7 @@ from __future__ import annotations
 
 import cython
 import numpy as np
-from cython.cimports.libc.math import isnan, log
+from cython.cimports.libc.math import fabs, isnan, log, sqrt
 
 from regimekit.core.exceptions import SnapshotError
 from regimekit.ensemble import seasonality
@@ -31,9 +40,15 @@ CYCLES = 5  # periods that must have been seen
 SHORTEST, LONGEST = 8, CAPACITY // CYCLES  # periods, in rows
 PERIODS = 4  # in a window
 BANDS = 5
-# Nats of a change or a new regime; twice that of levels: windows overlap, and the numbers that
-# describe one are correlated, but their evidence adds up.
-COST = 20.0
+# Pairs of harmonics, and numbers besides the mean and the bands: couplings and asymmetries.
+_PAIRS = ((1, 1), (1, 2), (2, 2))
+NUMBERS = 1 + BANDS + 2 * len(_PAIRS) + 2
+# Nats of a change or a new regime; three times that of levels: windows overlap, and the numbers
+# that describe one are correlated, but their evidence adds up.
+COST = 30.0
+# Least spread of couplings and asymmetries, on scales from -1 to 1: if a stream has little noise,
+# smaller differences would be significant, but no one would recognise them.
+LEAST_COUPLING, LEAST_ASYMMETRY = 0.05, 0.02
 # Rows at which a period is searched for first, and rows between two searches in the long run.
 _FIRST = cython.declare(cython.longlong, 128)
 _EVERY = cython.declare(cython.longlong, 512)
@@ -42,7 +57,15 @@ _PERIODS = cython.declare(cython.Py_ssize_t, PERIODS)
 _BANDS = cython.declare(cython.Py_ssize_t, BANDS)
 # Last frequency of each band but the fastest, in cycles per window.
 _EDGES = (2.5, 5.5, 11.5, 23.5)
+# First and last frequency of the couplings, in cycles per window.
+_LOWEST, _HIGHEST = PERIODS - 1, 4 * PERIODS + 2
+_LOW = cython.declare(cython.Py_ssize_t, _LOWEST)
+_HIGH = cython.declare(cython.Py_ssize_t, _HIGHEST)
+_N_PAIRS = cython.declare(cython.Py_ssize_t, len(_PAIRS))
+_PAIR = cython.declare(cython.longlong[:, ::1], np.array(_PAIRS, np.int64))
+_FRACTION = cython.declare(cython.Py_ssize_t, 16)  # of the period, over which rows are differenced
 _LEAST_POWER = cython.declare(cython.double, 1e-6)  # of the variance of the rows
+_LEAST_COUPLED = cython.declare(cython.double, 1e-9)  # cubed sum of the weighted rows
 # Part of the usual range by which a value may lie beyond it.
 _MARGIN = cython.declare(cython.double, 0.1)
 _LARGEST = cython.declare(cython.double, 1e6)  # standard deviations
@@ -81,8 +104,11 @@ class ShapeView:
         self.segments = []
         self.units = np.zeros((2, dim))
         self.storage = np.zeros((2 * CAPACITY, dim))
-        self.view = View((1 + BANDS) * dim, COST, COST, drifts=False, adds_up=True)
-        self.row = np.zeros((1 + BANDS) * dim)
+        self.view = View(NUMBERS * dim, COST, COST, drifts=False, adds_up=True)
+        rounding = np.asarray(self.view.segmentation.rounding)[(1 + BANDS) * dim :]
+        rounding.reshape(dim, -1)[:, :-2] = LEAST_COUPLING**2
+        rounding.reshape(dim, -1)[:, -2:] = LEAST_ASYMMETRY**2
+        self.row = np.zeros(NUMBERS * dim)
 
     @property
     def recent(self):
@@ -125,6 +151,9 @@ class ShapeView:
         self.place = place
         self.real, self.imaginary = np.zeros(self.length), np.zeros(self.length)
         self.power, self.cleaned = np.zeros(BANDS), np.zeros(n)
+        angle = 2.0 * np.pi * np.arange(n) / n
+        self.waves = np.stack([np.cos(angle), -np.sin(angle)])
+        self.harmonics = np.zeros((2, _HIGHEST + 1))
 
     def observe(self, y, time):
         """Take one observation, for Python; return whether the regime changed with it."""
@@ -215,22 +244,26 @@ class ShapeView:
         for j in range(self.dim):
             self.clean(first, j)
             mean: cython.double = 0.0
+            self.row[j] = 0.0
             for i in range(n):
                 mean += self.cleaned[i]
+                if middle <= i < middle + self.period:
+                    self.row[j] += self.cleaned[i] / self.period
             mean /= n
+            for i in range(n):
+                self.cleaned[i] -= mean
             for i in range(self.length):
-                self.real[self.place[i]] = 0.0
-                if i < n:
-                    self.real[self.place[i]] = self.window[i] * (self.cleaned[i] - mean)
+                self.real[self.place[i]] = self.window[i] * self.cleaned[i] if i < n else 0.0
                 self.imaginary[i] = 0.0
-            mean = 0.0
-            for i in range(middle, middle + self.period):
-                mean += self.cleaned[i] / self.period
-            self.row[j] = mean
             self.transform()
-            for k in range(_BANDS):
-                power: cython.double = self.power[k] / self.length
-                self.row[self.dim + _BANDS * j + k] = log(power + _LEAST_POWER)
+            k = self.dim + _BANDS * j
+            for i in range(_BANDS):
+                self.row[k + i] = log(self.power[i] / self.length + _LEAST_POWER)
+            k = self.dim * (1 + _BANDS) + (2 * _N_PAIRS + 2) * j
+            self.couple(k)
+            k += 2 * _N_PAIRS
+            self.row[k] = self.asymmetry(0)
+            self.row[k + 1] = self.asymmetry(max(1, (self.period + _FRACTION // 2) // _FRACTION))
         self.view.update(self.row, end - n // 2)
 
     def clean(self, first, j):
@@ -301,6 +334,59 @@ class ShapeView:
                 self.real[i] * self.real[i] + self.imaginary[i] * self.imaginary[i]
             )
 
+    def couple(self, at):
+        """Write the couplings of the window in `cleaned` from number `at` of the row on."""
+        a: cython.Py_ssize_t
+        b: cython.Py_ssize_t
+        i: cython.Py_ssize_t
+        j: cython.Py_ssize_t
+        k: cython.Py_ssize_t
+        n: cython.Py_ssize_t = _PERIODS * self.period
+        for k in range(_LOW, _HIGH + 1):
+            re: cython.double = 0.0
+            im: cython.double = 0.0
+            j = 0
+            for i in range(n):
+                x: cython.double = self.window[i] * self.cleaned[i]
+                re += x * self.waves[0, j]
+                im += x * self.waves[1, j]
+                j = (j + k) % n
+            self.harmonics[0, k] = re
+            self.harmonics[1, k] = im
+        for k in range(_N_PAIRS):
+            a = _PERIODS * _PAIR[k, 0]
+            b = _PERIODS * _PAIR[k, 1]
+            re = 0.0
+            im = 0.0
+            size: cython.double = _LEAST_COUPLED
+            for i in range(a - 1, a + 2):
+                for j in range(b - 1, b + 2):
+                    x = self.harmonics[0, i] * self.harmonics[0, j]
+                    x -= self.harmonics[1, i] * self.harmonics[1, j]
+                    y: cython.double = self.harmonics[0, i] * self.harmonics[1, j]
+                    y += self.harmonics[1, i] * self.harmonics[0, j]
+                    u: cython.double = self.harmonics[0, i + j]
+                    v: cython.double = self.harmonics[1, i + j]
+                    re += x * u + y * v
+                    im += y * u - x * v
+                    size += sqrt((x * x + y * y) * (u * u + v * v))
+            self.row[at + 2 * k] = re / size
+            self.row[at + 2 * k + 1] = im / size
+
+    def asymmetry(self, lag):
+        """Return that of the centred rows in `cleaned`, or of their differences if lag > 0."""
+        i: cython.Py_ssize_t
+        n: cython.Py_ssize_t = _PERIODS * self.period
+        signed: cython.double = 0.0
+        squares: cython.double = _LEAST_POWER * (n - lag)
+        for i in range(lag, n):
+            d: cython.double = self.cleaned[i]
+            if lag > 0:
+                d -= self.cleaned[i - lag]
+            signed += d * fabs(d)
+            squares += d * d
+        return signed / squares
+
     def change_probability(self):
         """Return the posterior probability of a change by the latest test, at even odds."""
         return self.view.change_probability() if self.period > 0 else 0.0
@@ -309,6 +395,7 @@ class ShapeView:
         """Return means and standard deviations (K, d) of the observations in the regimes."""
         rows, _ = self.view.moments()
         units, n = np.asarray(self.units), max(PERIODS * self.period, 1)
-        bands = np.exp(rows[:, self.dim :].reshape(len(rows), self.dim, BANDS))
+        bands = np.exp(rows[:, self.dim : (1 + BANDS) * self.dim])
+        bands = bands.reshape(len(rows), self.dim, BANDS)
         variance = 2.0 * bands.sum(axis=2) / (_HANN * n)
         return units[0] + units[1] * rows[:, : self.dim], units[1] * np.sqrt(variance)

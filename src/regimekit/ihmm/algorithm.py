@@ -1,13 +1,13 @@
 """Algorithm 1 of the paper: the batched online infinite HMM with robust updates (BR-iHMM).
 
-The particles of an island share the batches (`state`), and all particles that store a regime share
-its row. So lines 4, 5, 6 and 29 are computed once per *candidate*, a row together with the batch so
-far, and the loop over particles, lines 3 to 7, is left with a transition row and a sum. Lines that
-the text computes at the end of a batch, for all of its observations, are computed here while they
-arrive: a forecast is informed by the part of the batch that is known.
+All particles that store a regime share its row, and the particles of an island share the batches
+(`state`). Lines 4, 5, 6 and 27 are therefore computed once per *candidate*, a row together with the
+batch so far; a transition row and a sum per particle remain of the loop in lines 3 to 7. What the
+text computes for all observations at the end of a batch is computed here when each arrives, so
+forecasts use the part of the batch that is known.
 
-Numbers are those that LaTeX prints. Where the text breaks, a deviation D1 .. D18 is marked at its
-line; docs/deviations.md explains each, and `rule="paper"` switches them off.
+Lines and equations have the numbers that LaTeX prints. Where the code differs from the text, the
+deviation D1 .. D18 is marked; docs/deviations.md explains each, `rule="paper"` switches them off.
 """
 
 from __future__ import annotations
@@ -22,26 +22,31 @@ if not cython.compiled:
 
 
 class Algorithm(BatchUpdate):
-    """One step of Algorithm 1, and one batch; the lines are methods of the base classes."""
+    """One step of Algorithm 1 and the end of a batch; the base classes have one method per line."""
 
     def predict(self, design):
-        """Write the mixture `forecast` of the next observation for a design (r, m)."""
+        """Write the mixture of the next observation, of design (r, m), to `forecast` (line 4)."""
         self.emission.observation.set_design(design)
-        # Line 4: the predictive distribution of every candidate, Eqs. (4) and (22) to (24).
+        # Line 4: the predictive distribution of every candidate, Eq. (4), form:lg_post_pred, and
+        # Eqs. (22) to (24), form:obs_cond_likelihood.
         for g in range(self.islands):
             for k in range(self.clock.candidates[g]):
                 place: cython.Py_ssize_t = g * self.candidates.capacity + k
                 self.emission.predict(place, self.candidates.row[place])
         self.predicted = True
         # Deviation D7: the mixture of all candidates given the batch so far; the paper forecasts
-        # the whole batch by the present regime of each particle, Eq. (25) with b R (D8).
-        # Deviation D17: distant regimes that were not visited lately count less.
+        # the whole batch by the present regime of each particle, Eq. (25), form:multistep_pred,
+        # with b R (D8). Deviation D17: distant regimes that were not visited lately count less.
         self.write_forecast()
 
     def update(self, y, design):
-        """Learn one observation y (d,), NaN meaning missing, with its design (r, m).
+        """Learn one observation (lines 5 and 27; at the end of a batch lines 6 to 30).
 
         Deviation D13: lags in the design are those of a cleaned past (`lagged`).
+
+        Args:
+            y: (d,) observation; NaN means missing.
+            design: (r, m) its design.
         """
         reported: cython.Py_ssize_t = self.clock.reported
         remembered: cython.Py_ssize_t = self.clock.n_remembered
@@ -51,7 +56,7 @@ class Algorithm(BatchUpdate):
         self.predicted = False
         self.emission.observation.set_value(y)
         self.remember(y)
-        change: cython.double = self.learn()  # lines 5 and 29, for one observation of the batch
+        change: cython.double = self.learn()  # lines 5 and 27, for one observation of the batch
         self.settled = 0
         for g in range(self.islands):
             if self.clock.position[g] < self.clock.size[g]:
@@ -61,7 +66,7 @@ class Algorithm(BatchUpdate):
                 self.prior_masses(g, False)
                 change += self.posterior_masses(g) / self.islands
             self.settled = max(self.settled, self.clock.size[g])
-            self.end_batch(g)  # lines 6 to 31
+            self.end_batch(g)  # lines 6 to 30
         self.weight = min(max(self.weight, 1.0 / MAX_LENGTH), 1.0)
         self.change_probability = change
         self.regime = self.clock.reported
@@ -74,7 +79,7 @@ class Algorithm(BatchUpdate):
             self.note_change()  # Deviation D14: dated to its first observation
 
     def learn(self):
-        """Score and update every candidate; set E w^2; return the probability of a change."""
+        """Score and update every candidate, set `weight`; return the probability of a change."""
         seen: cython.bint = self.emission.observation.n_seen > 0
         weight: cython.double = 0.0
         change: cython.double = 0.0
@@ -85,9 +90,10 @@ class Algorithm(BatchUpdate):
                 place: cython.Py_ssize_t = g * self.candidates.capacity + k
                 if seen:
                     # Line 5: the weight W(y, yhat), Eq. (10), under S instead of R (D2). The first
-                    # term of Eq. (12) grows by log N(y; yhat, S / w^2) (D1), given the batch so far
-                    # (D4), without b R (D8). Line 29: the WoLF update, Eqs. (3) and (11), weighted
-                    # in the first batch of a regime too (D3).
+                    # term of Eq. (12), form:batched_posterior_pred, grows by the score
+                    # log N(y; yhat, S / w^2) (D1), given the batch so far (D4), without b R (D8).
+                    # Line 27: the WoLF update, Eq. (3), eq:kf-update, and Eq. (11),
+                    # form:wolf_update, weighted in the first batch of a regime too (D3).
                     self.learn_candidate(place)
                 else:
                     self.emission.skip(place)
@@ -101,45 +107,48 @@ class Algorithm(BatchUpdate):
                 weight += self.candidates.mass[place] * self.candidates.weight[place] / self.islands
         self.clock.time += 1
         if seen and self.scoring.kind == CONTAMINATION:
-            self.learn_outlier_rate(min(weight, 1.0))  # Deviation D18: how long it is remembered
+            self.learn_outlier_rate(min(weight, 1.0))  # Deviation D18: with a memory by the rate
         self.weight = weight
         return change
 
     def end_batch(self, g):
-        """Finish the batch of island g, lines 6 to 31 of Algorithm 1, and begin the next."""
+        """Finish the batch of island `g`, lines 6 to 30 of Algorithm 1, and begin the next."""
         n: cython.Py_ssize_t = self.clock.first[g + 1] - self.clock.first[g]
         for k in range(self.clock.candidates[g]):
             place: cython.Py_ssize_t = g * self.candidates.capacity + k
             self.emission.time_update(place, self.candidates.row[place])
         if self.clock.observed[g] > 0 or self.all_opened(g):
-            # Line 6: log nu_l = log P(l | s), Eq. (28), + score_l, Eq. (12), l = 1 .. L + 1, and
-            # omega = omega sum_l nu_l (Deviation D15: line 6 prints no omega on the right).
+            # Line 6: log nu_l = log P(l | s) + score_l, l = 1 .. L + 1, by Eq. (28),
+            # form:transition_prob, and Eq. (12); omega = omega sum_l nu_l (Deviation D15: line 6
+            # prints no omega on the right).
             self.weigh(g)
-            ess: cython.double = self.settle_weights(g)  # line 13: omega / sum omega
-            if ess <= self.settings.ess_threshold * n:  # line 8
+            ess: cython.double = self.settle_weights(g)  # line 12: omega / sum omega
+            if ess <= self.settings.ess_threshold * n:  # line 8, Eq. (124), form:ess
                 self.resample(g)  # lines 9 and 10, before each particle draws its own regime
-            # Lines 16 to 19: s ~ nu, a new regime splits its stick, Eq. (30), and N counts the
-            # transition, Eq. (29). Eqs. (13) and (14): inside a batch kappa is infinite.
-            # Deviation D5: only the transition into the batch is counted. D6: the first leads
-            # from a start row into regime 1.
+            # Lines 15 to 19: s ~ nu, a new regime splits its stick, Eq. (30), and N counts the
+            # transition, Eq. (29), form:app_increment_N. Inside a batch kappa is infinite,
+            # Eq. (13), form:degen_sticky_HDP, and Eq. (14), form:kappa_t. Deviation D5: only the
+            # transition into the batch is counted. D6: the first leads from a start row into
+            # regime 1.
             self.assign(g)
             self.count_outliers(g)
-            self.finalize(g)  # line 29: the slot of s points at what its candidate became
+            self.finalize(g)  # line 27: the chosen candidate becomes the row of s
             self.pool.count_owners(self.particles)
             if not self.settings.shared_prior:
                 self.draw_prior_rows(g)  # Deviation D9: the paper draws mu_0 for every particle
             self.matcher.reconcile()  # Deviation D12: one label only if coefficients agree
             self.prune(g)  # line 20, Algorithm "prune"
-            # Lines 21 to 27: tables M, Eq. (31), then alpha, gamma and beta, Eqs. (32) to (37).
-            # Deviation D5: the diagonal of M stays, one sweep per batch instead of B.
+            # Lines 21 to 26: tables M, Eq. (31), form:m_law, then alpha, gamma and beta, Eqs. (32)
+            # to (37), form:sample_u to form:sample_beta. Deviation D5: the diagonal of M stays, one
+            # sweep per batch instead of B.
             self.structure(g)
         self.clock.commits[g] += 1
         self.follow_stream(g)  # Deviation D16: the prior of new regimes follows the stream
         self.pool.count_owners(self.particles)
         self.clock.size[g] = self.settings.schedule.next_size(self.clock.batch_outliers)
-        self.begin_batch(g)  # line 31: t = t + B
+        self.begin_batch(g)  # line 30: t = t + B
         self.matcher.vote()
 
     def note_change(self):
-        """Record that the reported regime or the remembered regimes changed, and date it."""
+        """Record and date a change of the reported regime or of the remembered regimes."""
         record_change(self)

@@ -52,11 +52,11 @@ class BatchSchedule:
 
     @property
     def longest(self):
-        """Largest number of observations of a batch."""
+        """Return the largest number of observations of a batch."""
         return self.fixed or self.largest
 
     def next_size(self, counts):
-        """Return the size of the next batch given (outliers, observations) so far."""
+        """Return the size of the next batch, given `counts` (2,) of outliers and observations."""
         if self.fixed > 0:
             return self.fixed
         a: cython.double = self.shape + counts[0]
@@ -67,7 +67,7 @@ class BatchSchedule:
         return self.largest
 
     def next_size_after(self, outliers, observations):
-        """Return the size of the next batch, for callers in Python."""
+        """Return the size of the next batch after `outliers` in `observations`, for Python."""
         return self.next_size(np.array([outliers, observations], np.float64))
 
 
@@ -86,7 +86,10 @@ def probability_of_fewer(a, b, size, limit):
 
 
 def read_schedule(batch: Any) -> BatchSchedule:
-    """Return the schedule for a whole number, "adaptive", or a mapping of adaptive settings.
+    """Return the batch schedule of a setting.
+
+    Args:
+        batch: number of observations, "adaptive", or a mapping of adaptive settings.
 
     Raises:
         RegimekitError: If `batch` is none of these.

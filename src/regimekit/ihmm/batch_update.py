@@ -1,4 +1,4 @@
-"""The end of a batch: lines 6 to 31 of Algorithm 1, one method each."""
+"""The end of a batch: lines 6 to 30 of Algorithm 1, one method each."""
 
 from __future__ import annotations
 
@@ -21,12 +21,17 @@ MAX_LEVEL = cython.declare(cython.double, 1e100)  # of the prior of new regimes 
 
 
 class BatchUpdate(WithinBatch):
-    """Particles at the end of a batch, and at the start of the stream."""
+    """Particles at the end of a batch, and at the start of the stream.
+
+    Arguments of the methods:
+        g: island.
+    """
 
     def weigh(self, g):
         """Write log nu_l = log P(l | s) + score_l for l = 1 .. L + 1 of every particle (line 6).
 
-        Scores count from the best one: a far outlier's must not absorb what is added to it.
+        Scores are relative to the largest one, because that of a distant outlier would absorb the
+        prior.
         """
         best: cython.double = -INF
         base: cython.Py_ssize_t = g * self.candidates.capacity
@@ -41,10 +46,10 @@ class BatchUpdate(WithinBatch):
                 )
 
     def settle_weights(self, g):
-        """Multiply the weights by the evidence and normalize them; return the ESS (line 13)."""
+        """Normalize the weights times the evidence (line 12); return the sample size, Eq. (124)."""
         first: cython.Py_ssize_t = self.clock.first[g]
         n: cython.Py_ssize_t = self.clock.first[g + 1] - first
-        # The sum includes the new regime; the paper's sum to L_t is a slip.
+        # The sum includes the new regime; the paper's sum to L_t is a misprint.
         for i in range(first, first + n):
             if not self.settings.keep_weights and self.clock.observed[g] > 0:
                 self.particles.log_weight[i] = 0.0  # Deviation D15: line 6 has no omega_t
@@ -61,9 +66,9 @@ class BatchUpdate(WithinBatch):
         return self.clock.ess[g]
 
     def resample(self, g):
-        """Replace the particles by copies of the likely ones (lines 9, 10).
+        """Resample the particles by weight and reset the weights (lines 9 and 10).
 
-        This happens before the regime is drawn, so that every copy draws its own.
+        Resampling precedes the draw of the regime, so that every copy draws its own.
         """
         first: cython.Py_ssize_t = self.clock.first[g]
         n: cython.Py_ssize_t = self.clock.first[g + 1] - first
@@ -95,7 +100,7 @@ class BatchUpdate(WithinBatch):
             count_transition(self.particles, i, choice, self.random)
 
     def finalize(self, g):
-        """Point each chosen slot at its candidate, written once for all particles that chose it."""
+        """Write each chosen candidate to a row, once for all particles that chose it (line 27)."""
         base: cython.Py_ssize_t = g * self.candidates.capacity
         new_label: cython.Py_ssize_t = UNBORN
         free: cython.Py_ssize_t = 1
@@ -115,7 +120,7 @@ class BatchUpdate(WithinBatch):
             self.particles.slots[i, self.particles.current[i]] = self.written[k]
 
     def prune(self, g):
-        """Bring every particle that reached MAX_STATES below it (line 20)."""
+        """Remove a regime from every particle that reached MAX_STATES (line 20)."""
         for i in range(self.clock.first[g], self.clock.first[g + 1]):
             if self.particles.n_regimes[i] >= self.settings.max_regimes:
                 victim: cython.Py_ssize_t = least_used(
@@ -130,9 +135,9 @@ class BatchUpdate(WithinBatch):
                     remove_regime(self.particles, i, victim, self.settings.keep_start)
 
     def structure(self, g):
-        """Draw tables, alpha, gamma and beta of every `stride`-th particle (lines 21 to 27).
+        """Draw tables, alpha, gamma and beta of every `stride`-th particle (lines 21 to 26).
 
-        Which particles are drawn does not depend on their state, so each pass leaves the posterior
+        Which particles are drawn does not depend on their state, so each sweep leaves the posterior
         invariant. Deviation D5: the paper zeroes the diagonal from the second sweep on.
         """
         sweeps: cython.Py_ssize_t = self.settings.sweeps
@@ -148,10 +153,10 @@ class BatchUpdate(WithinBatch):
     def follow_stream(self, g):
         """Choose the prior of the regimes that the next batch of an island may open.
 
-        Deviation D16: in a coordinate where most of the latest values lie beyond the reach of the
-        prior, on one side, the prior is centred at their median. Otherwise a regime there could
-        never be opened. The prior is a row of its own, because batches of other islands go on from
-        the present one.
+        Deviation D16: if most of the latest values of a coordinate lie beyond the reach of the
+        prior, on one side, the prior is centred at their median. Otherwise no regime could be
+        opened there. The prior has a row of its own, because batches of other islands still use the
+        present one.
         """
         row: cython.Py_ssize_t = PRIOR_ROW
         if not self.settings.follow:
@@ -166,7 +171,7 @@ class BatchUpdate(WithinBatch):
             self.particles.slots[i, last] = row
 
     def stream_level(self):
-        """Write the level that new regimes start from; return whether it differs from the prior."""
+        """Write the level of new regimes; return whether it differs from that of the prior."""
         n: cython.Py_ssize_t = self.recent_y.shape[0]
         seen: cython.Py_ssize_t
         above: cython.Py_ssize_t
@@ -199,7 +204,7 @@ class BatchUpdate(WithinBatch):
         return True
 
     def begin_batch(self, g):
-        """Start a candidate from every row that a particle of the island stores (line 31)."""
+        """Start a candidate from every row that a particle of the island stores (line 30)."""
         k: cython.Py_ssize_t = 0
         self.clock.position[g] = 0
         self.clock.observed[g] = 0
@@ -221,7 +226,7 @@ class BatchUpdate(WithinBatch):
         self.prior_masses(g, True)
 
     def count_outliers(self, g):
-        """Count the observations that the chosen regimes took for outliers, for the schedule."""
+        """Count the observations that the chosen regimes classified as outliers."""
         expected: cython.double = 0.0
         base: cython.Py_ssize_t = g * self.candidates.capacity
         for i in range(self.clock.first[g], self.clock.first[g + 1]):
@@ -232,7 +237,7 @@ class BatchUpdate(WithinBatch):
         self.clock.batch_outliers[1] += self.clock.observed[g]
 
     def draw_prior_rows(self, g):
-        """Give every unopened regime of the island a prior mean of its own (D9 off)."""
+        """Write a separate prior mean for every unopened regime of the island (D9 off)."""
         free: cython.Py_ssize_t = 1
         for i in range(self.clock.first[g], self.clock.first[g + 1]):
             if self.particles.slots[i, self.particles.n_regimes[i]] == PRIOR_ROW:
@@ -280,9 +285,9 @@ class BatchUpdate(WithinBatch):
         self.pool.count_owners(self.particles)
 
     def open_first_regime(self):
-        """Open regime 1 before anything was observed, in rows of its own (D6 off).
+        """Open regime 1 before the first observation, in rows of its own (D6 off).
 
-        On the row of the prior, its label would pass to every regime opened later.
+        On the row of the prior, every regime opened later would inherit its label.
         """
         p = self.particles
         n = p.alpha.shape[0]

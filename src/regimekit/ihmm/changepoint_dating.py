@@ -1,4 +1,4 @@
-"""When a change of regime happened, which is known only after batches have ended."""
+"""The date of a change of regime, which is known only after batches have ended."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ MAX_DATING_EVIDENCE = 6.0  # nats that one observation may contribute to the dat
 
 
 class Change(NamedTuple):
-    """A change of the reported regime, or of the regimes that are remembered.
+    """A change of the reported regime, or of the regimes that particles store.
 
     Attributes:
         time: the observation after which it was known.
@@ -28,7 +28,11 @@ class Change(NamedTuple):
 
 
 def record_change(filtering: Any) -> None:
-    """Record that the reported regime or the remembered regimes changed, and date it."""
+    """Record and date a change of the reported regime or of the remembered regimes.
+
+    Args:
+        filtering: the `RegimeFilter`.
+    """
     # Labels are Python integers in uncompiled code too, because they go into snapshots.
     now, before = int(filtering.clock.reported), int(filtering.reported)
     filtering.reported = now
@@ -53,12 +57,16 @@ def record_change(filtering: Any) -> None:
 
 
 def date_change(filtering: Any, old: int, new: int) -> int:
-    """Return the first observation of regime `new`, which has followed `old`.
+    """Return the first observation of a regime that followed another one.
 
-    A change is known only when batches end. With the latest observations and both regimes as
-    they are known now, it is dated to
+    With the latest observations and the present posteriors of both regimes, it is
 
         argmax over tau of   sum_{t < tau} log p_old(y_t)  +  sum_{t >= tau} log p_new(y_t).
+
+    Args:
+        filtering: the `RegimeFilter`.
+        old: label reported before.
+        new: label reported now.
     """
     time = filtering.clock.time
     if not filtering.emission.timeless:
@@ -73,7 +81,7 @@ def date_change(filtering: Any, old: int, new: int) -> int:
     residual = np.minimum(np.abs(y - location), 1e100)
     each = -0.5 * (np.log(variance) + residual * residual / variance)
     score = np.where(np.isnan(y), 0.0, each).sum(axis=2)
-    # As bounded as the scores of the filter: no single value may decide.
+    # Bounded like the scores of the filter, so that no single value decides.
     gain = np.clip(score[1] - score[0], -MAX_DATING_EVIDENCE, MAX_DATING_EVIDENCE)
     after = np.cumsum(gain[::-1])[::-1]  # evidence of all observations from tau on
     return max(time - len(y) + int(np.argmax(after)), 0)

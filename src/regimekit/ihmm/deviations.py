@@ -1,8 +1,8 @@
 """The deviations from the text of the paper, each with a switch (docs/deviations.md).
 
-D1 to D9 repair places where the text breaks, D12, D13 and D16 to D18 are additions, D14 and D15
-are steps of the paper's own protocol. (D10 and D11, newborn branches and merging inside particles,
-were removed: see docs/adr/.) True is the default rule, False the text of the paper.
+D1 to D9 correct places where the text fails, D12, D13 and D16 to D18 are additions, D14 and D15 are
+steps of the paper's own protocol (D10 and D11 were removed, see docs/adr/). True is the default
+rule, False the text of the paper.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Rule(NamedTuple):
         D15: the evidence of a batch multiplies the weight of a particle (line 6 replaces it).
         D16: the prior of a new regime follows the stream if it does not reach most recent values.
         D17: a distant regime that was not visited lately loses weight in forecasts.
-        D18: an outlier rate far above the first guess is remembered for a shorter time.
+        D18: an outlier rate far above the first guess has a shorter memory.
     """
 
     D1: bool = True
@@ -58,9 +58,11 @@ RULES = {"default": Rule(), "paper": Rule(*[False] * len(Rule._fields))}
 
 
 def read_rule(given: Any) -> Rule:
-    """Return the rule for "default", "paper", or a mapping such as {"D3": "paper"}.
+    """Return the rule of a setting.
 
-    Deviations that a mapping does not name are as in "default".
+    Args:
+        given: "default", "paper", or a mapping such as {"D3": "paper"}; deviations that it does
+            not name are as in "default".
 
     Raises:
         RegimekitError: If `given` is none of these.
@@ -84,7 +86,7 @@ def read_rule(given: Any) -> Rule:
 
 
 def write_rule(rule: Rule) -> str | dict[str, str]:
-    """Return the JSON form of a rule, which `read_rule` reads."""
+    """Return the JSON form of a rule, the input of `read_rule`."""
     for name, whole in RULES.items():
         if rule == whole:
             return name

@@ -1,4 +1,4 @@
-"""The filter's fields and memory: settings, particles, rows, candidates, and room for them.
+"""The filter's fields and memory: settings, particles, rows, candidates.
 
 `FilterState` is the base of the classes that Algorithm 1 is divided into:
 
@@ -6,7 +6,7 @@
     WithinBatch      one observation inside a batch                    within_batch
     BatchUpdate      the end of a batch, line by line                  batch_update
     Algorithm        one step, on one page                             algorithm
-    RegimeFilter     chunks of observations, questions from Python     regime_filter
+    RegimeFilter     chunks of observations, properties of the state   regime_filter
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ if not cython.compiled:
 
 # Predictive standard deviations of a new regime beyond which its prior does not reach a level.
 MAX_PRIOR_DISTANCE = 5.0
-MIN_WINDOW = 12  # latest observations that D16 and D17 look at
+MIN_WINDOW = 12  # latest observations that D16 and D17 use
 
 
 class FilterSettings:
-    """Settings of one filter as its kernels read them.
+    """Settings of one filter in the form of its kernels.
 
     Attributes:
         scoring: weight and score of an observation.
         schedule: batch sizes.
         concentration: priors of the transitions.
         ess_threshold: resample when the effective sample size falls to this share (tau_ESS).
-        max_regimes: a particle with so many regimes drops one (MAX_STATES).
-        prune_pool: it drops the least recently used of so many least visited ones (tau_N).
+        max_regimes: number of regimes at which a particle drops one (MAX_STATES).
+        prune_pool: number of least visited regimes, of which the least recent is dropped (tau_N).
         resampling: code of the scheme.
         sweeps: structure sweeps of a particle per batch; 0 means one for each observation.
         stride: every stride-th particle gets structure sweeps at the end of a batch.
@@ -136,12 +136,12 @@ class FilterState:
         self.change = None
 
     def write_lookup(self, g):
-        """Write the candidate of each row of island g."""
+        """Write the candidate of each row of island `g`."""
         for k in range(self.clock.candidates[g]):
             self.pool.lookup[self.candidates.row[g * self.candidates.capacity + k]] = k
 
     def write_pool(self, g, row, into, new_label):
-        """Write the bookkeeping of the successor of a row."""
+        """Write the bookkeeping of a row's successor, with `new_label` if the row has none."""
         unborn: cython.bint = self.pool.label[row] == UNBORN
         self.pool.note_write(into)
         self.pool.label[into] = new_label if unborn else self.pool.label[row]
@@ -156,14 +156,14 @@ class FilterState:
         self.pool.owners[into] = 1  # until owners are counted again
 
     def all_opened(self, g):
-        """Return whether every particle of the island has a regime."""
+        """Return whether every particle of island `g` has a regime."""
         for i in range(self.clock.first[g], self.clock.first[g + 1]):
             if self.particles.n_regimes[i] == 0:
                 return False
         return True
 
     def remember(self, y):
-        """Keep the observation and its design, for dating a change."""
+        """Store the observation `y`, (d,), and its design, for the date of a change."""
         at: cython.Py_ssize_t = self.n_recent % self.recent_y.shape[0]
         for j in range(self.recent_y.shape[1]):
             self.recent_y[at, j] = y[j]
@@ -173,7 +173,7 @@ class FilterState:
         self.n_recent += 1
 
     def same_design(self, design):
-        """Return whether the latest prediction was made for this design."""
+        """Return whether the latest prediction was made for this `design`, (r, m)."""
         for i in range(self.emission.observation.design.shape[0]):
             for a in range(self.emission.observation.design.shape[1]):
                 if self.emission.observation.design[i, a] != design[i, a]:
@@ -218,7 +218,7 @@ class FilterState:
         self.reserve_slots(int(np.asarray(self.particles.n_regimes).max()) + 2)
 
     def reserve_candidates(self, n):
-        """Make room for n candidates of every island."""
+        """Make room for `n` candidates of every island."""
         capacity = self.candidates.capacity
         if n <= capacity:
             return
@@ -229,7 +229,7 @@ class FilterState:
         self.written = np.zeros(capacity, np.int64)
 
     def reserve_rows(self, n):
-        """Make room for n rows."""
+        """Make room for `n` rows."""
         capacity = self.pool.owners.shape[0]
         if n <= capacity:
             return
@@ -239,7 +239,7 @@ class FilterState:
         self.emission.resize_rows(capacity)
 
     def reserve_slots(self, n):
-        """Make room for n regimes of every particle."""
+        """Make room for `n` regimes of every particle."""
         slots = self.particles.start.shape[1]
         if n >= slots:
             while slots <= n:

@@ -11,6 +11,11 @@ and given table counts m ~ Antoniak(n, alpha beta), Eq. (31), the other conditio
 form, Eqs. (32) to (37). A finite `sticky` kappa adds kappa to the self-transition (Fox et al.
 2008); the paper's degenerate sticky prior, Eqs. (13) and (14), is the batch itself: kappa is
 infinite inside a batch.
+
+Arguments of the functions:
+    p: the `Particles`.
+    i: particle.
+    random: `RandomSource`.
 """
 
 from __future__ import annotations
@@ -31,7 +36,14 @@ SEATED_SINGLY = cython.declare(cython.Py_ssize_t, 16)
 
 
 class Concentration:
-    """Gamma(shape, rate) priors of alpha and gamma, and the self-transition bias kappa."""
+    """Priors Gamma(shape, rate) of alpha and gamma, and the self-transition bias kappa.
+
+    Arguments of the methods:
+        p: the `Particles`.
+        i: particle.
+        random: `RandomSource`.
+        diagonal: whether self-transitions count (D5).
+    """
 
     def __init__(
         self, alpha_shape=1.0, alpha_rate=1.0, gamma_shape=1.0, gamma_rate=1.0, sticky=0.0
@@ -50,9 +62,12 @@ class Concentration:
             self.tables = np.zeros(2 * regimes, np.int64)
 
     def row_tables(self, p, i, source, diagonal, random):
-        """Seat the customers of one transition row, Eq. (31); return the tables opened.
+        """Seat the customers of the transition row of `source`, Eq. (31), form:m_law.
 
         The tables of each regime are added to `tables`; `customers` is set to their number.
+
+        Returns:
+            The number of tables opened.
         """
         opened: cython.Py_ssize_t = 0
         self.customers = 0
@@ -70,10 +85,10 @@ class Concentration:
         return opened
 
     def sweep(self, p, i, diagonal, random):
-        """Draw tables, alpha, gamma and beta of particle i in one Gibbs pass (update_struct).
+        """Draw tables, alpha, gamma and beta of a particle in one Gibbs pass (update_struct).
 
-        If `diagonal` is False, self-transitions are left out of the tables *and* of u and v: the
-        guard of deviation D5 against a row without tables.
+        If `diagonal` is False, self-transitions are left out of the tables *and* of u and v, the
+        safeguard of deviation D5 against a row without tables.
         """
         n: cython.Py_ssize_t = p.n_regimes[i]
         total: cython.Py_ssize_t = 0
@@ -109,7 +124,7 @@ class Concentration:
                 self.sweep(particles, i, diagonal, random)
 
     def draw_gamma(self, gamma, n, total, random):
-        """Draw gamma given n regimes at `total` tables, Eqs. (34) and (36)."""
+        """Draw gamma given `n` regimes at `total` tables, Eqs. (34) and (36)."""
         if total == 0:
             return random.gamma(self.gamma_shape, 1.0 / self.gamma_rate)
         rate: cython.double = self.gamma_rate - log(random.beta(gamma + 1.0, total))
@@ -129,7 +144,11 @@ class Concentration:
 
 
 def log_transition_row(p, i, sticky):
-    """Write log P(l | s), Eq. (28), of particle i for l = 0 .. L; the last is a new regime."""
+    """Write log P(l | s), Eq. (28), form:transition_prob, for l = 0 .. L; the last is a new regime.
+
+    Args:
+        sticky: kappa between batches.
+    """
     n: cython.Py_ssize_t = p.n_regimes[i]
     s: cython.Py_ssize_t = p.current[i]
     alpha: cython.double = p.alpha[i]
@@ -157,7 +176,7 @@ def log_stick_rest(gamma, random):
 
 
 def count_transition(p, i, choice, random):
-    """Count the transition of particle i into slot `choice`, Eq. (29) (update_counts).
+    """Count the transition of a particle, Eq. (29), form:app_increment_N (update_counts).
 
     A new regime splits the last stick, Eq. (30). (The paper prints (1 - v) v b for (1 - v) b.)
     """
@@ -179,14 +198,17 @@ def count_transition(p, i, choice, random):
 
 
 def antoniak(n, concentration, bias, random):
-    """Draw the number of tables that beta explains among n customers, exactly, Eq. (31).
+    """Draw how many tables beta explains among `n` customers, exactly, Eq. (31), form:m_law.
 
-    With j customers seated, the next one opens a table with probability (a + bias) / (a + bias +
-    j), and a share a / (a + bias) of those belongs to beta: a / (a + bias + j) in all. The first
-    customers are seated one by one. After that, no such table is opened before customer k + 1
-    with probability G(bias + k) G(a + bias + j) / (G(bias + j) G(a + bias + k)), so one uniform
-    finds the next table by bisection, in O(tables log n). Without a bias the first customer
-    always opens a table.
+    With a = alpha beta_l (`concentration`) and j customers seated, the next one opens a table with
+    probability (a + bias) / (a + bias + j), and a share a / (a + bias) of those belongs to beta, in
+    all a / (a + bias + j). The first customers are seated one by one. After that, no such table is
+    opened before customer k + 1 with probability
+
+        G(bias + k) G(a + bias + j) / (G(bias + j) G(a + bias + k)),
+
+    so one uniform draw of `random` gives the next table by bisection, in O(tables log n). Without a
+    bias the first customer always opens a table.
     """
     if n == 0:
         return 0
@@ -216,7 +238,7 @@ def antoniak(n, concentration, bias, random):
 
 
 def log_gamma_draw(shape, random):
-    """Draw the log of a Gamma(shape, 1) variable; small shapes would underflow otherwise."""
+    """Draw the log of a Gamma(shape, 1) variable, which would underflow for a small shape."""
     if shape <= 0.0:
         return -INF
     if shape >= 1.0:
@@ -226,7 +248,7 @@ def log_gamma_draw(shape, random):
 
 
 def log_beta_draw(a, b, random):
-    """Draw the log of a Beta(a, b) variable; for small a it would underflow otherwise."""
+    """Draw the log of a Beta(a, b) variable, which would underflow for a small a."""
     x: cython.double = log_gamma_draw(a, random)
     y: cython.double = log_gamma_draw(b, random)
     top: cython.double = max(x, y)
@@ -234,7 +256,7 @@ def log_beta_draw(a, b, random):
 
 
 def normalize_beta(p, i, n):
-    """Make the first n log shares of particle i sum to one."""
+    """Make the first log shares of a particle sum to one."""
     top: cython.double = -INF
     total: cython.double = 0.0
     for k in range(n):
@@ -247,10 +269,18 @@ def normalize_beta(p, i, n):
 
 
 def least_used(p, i, pool, last_seen, visits, taken):
-    """Return the regime to prune: the least recently seen of the `pool` least visited ones.
+    """Return the regime to prune: the least recently visited of the least visited ones.
 
     Visits are transitions out of the regime, as in the paper (Algorithm "prune"). The present
-    regime is never pruned; -1 if there is no other. `visits` and `taken` are scratch.
+    regime is never pruned.
+
+    Args:
+        pool: tau_N, number of least visited regimes to choose from.
+        last_seen: (R,) time of the latest batch of each row.
+        visits, taken: scratch.
+
+    Returns:
+        Its slot, or -1 if there is none.
     """
     n: cython.Py_ssize_t = p.n_regimes[i]
     victim: cython.Py_ssize_t = -1
@@ -272,10 +302,11 @@ def least_used(p, i, pool, last_seen, visits, taken):
 
 
 def remove_regime(p, i, victim, keep_start):
-    """Remove a regime of particle i: its row and column of counts, its share, its slot.
+    """Remove a regime of a particle: its row and column of counts, its share, its slot.
 
-    With `keep_start` (deviation D6) a regime whose every entry led through the removed one keeps a
-    table in the start row.
+    Args:
+        keep_start: whether a regime whose every entry led through the removed one keeps a table
+            in the start row (D6).
     """
     n: cython.Py_ssize_t = p.n_regimes[i]
     for l in range(n - 1):
@@ -303,7 +334,12 @@ def remove_regime(p, i, victim, keep_start):
 
 
 def transition_matrix(p, i, sticky, out):
-    """Write P(l | s) of particle i among its L regimes and, last, a new one, into (L+1, L+1)."""
+    """Write P(l | s) of a particle among its L regimes and, last, a new one.
+
+    Args:
+        sticky: kappa between batches.
+        out: (L + 1, L + 1).
+    """
     n: cython.Py_ssize_t = p.n_regimes[i]
     alpha: cython.double = p.alpha[i]
     for s in range(n + 1):

@@ -1,16 +1,15 @@
-"""Which regime is reported, and one label for what particles opened at different times.
+"""The reported regime, and one label for a regime that particles opened at different times.
 
-The reported regime is the label with the largest total weight, not the regime of the heaviest
-particle, whose label jumps.
+The reported regime is the label with the largest total weight. The regime of the heaviest particle
+would change from batch to batch.
 
-A regime gets its label when it is opened: particles of an island that open one in the same batch
-share it. When a regime is new, some particles open it a batch sooner than others, and islands open
-it at times of their own, so one regime gets several labels, and which of them has most of the
-weight changes from batch to batch. Labels that are present at the same time, that no particle
-stores side by side, and whose coefficients agree within their posterior uncertainty (D12) cannot
-be distinguished: they become one label, if together they have most of the weight. (Labels of a few
-stray particles do not.) Established labels that agree are merged even if a particle stores both: it
-has opened a regime twice.
+A regime gets its label when it is opened; particles of an island that open one in the same batch
+share it. Some particles open a new regime a batch earlier than others, and islands open it at
+different times, so one regime gets several labels, and which of them has most of the weight changes
+from batch to batch. Labels that are present at the same time, that no particle stores side by side,
+and whose coefficients agree within their posterior uncertainty (D12) cannot be distinguished. They
+become one label, if together they have most of the weight. Established labels that agree are merged
+even if a particle stores both: it has opened a regime twice.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ if not cython.compiled:
 # Posterior standard deviations within which coefficients agree, and beyond which they differ.
 AGREE = cython.declare(cython.double, 3.0)
 DIFFER = cython.declare(cython.double, 5.0)
-# After so many batches, and so many observations per coefficient, coefficients alone decide.
+# Numbers of batches, and of observations per coefficient, from which coefficients alone decide.
 ESTABLISHED_BATCHES = cython.declare(cython.Py_ssize_t, 4)
 ESTABLISHED_VISITS = cython.declare(cython.Py_ssize_t, 3)
 # Share of the weight above which a group of labels is renamed.
 MAJORITY = cython.declare(cython.double, 0.5)
-# A regime is known if particles with this share of the weight remember it.
+# A regime is known if particles with this share of the weight store it.
 KNOWN_SHARE = 0.5
 # Pairs of rows whose distances are stored.
 N_PAIRS = cython.declare(cython.Py_ssize_t, 256)
@@ -72,7 +71,7 @@ class LabelMatcher:
                 self.weight[i] = exp(self.particles.log_weight[i]) / islands
 
     def present_labels(self):
-        """Write the labels that particles are in now with their total weights; return how many."""
+        """Write the labels of the present regimes with their weights; return their number."""
         n: cython.Py_ssize_t = 0
         at: cython.Py_ssize_t
         label: cython.Py_ssize_t
@@ -89,7 +88,7 @@ class LabelMatcher:
         return n
 
     def vote(self):
-        """Set the reported label (of equals the oldest), and how many are known and remembered."""
+        """Set the reported label (the oldest on a tie) and the numbers of known regimes."""
         self.write_weights()
         n: cython.Py_ssize_t = self.present_labels()
         winner: cython.Py_ssize_t = UNBORN
@@ -108,7 +107,7 @@ class LabelMatcher:
         self.count_known()
 
     def count_known(self):
-        """Count the reported regimes that most of the weight remembers, and that any does."""
+        """Count the reported regimes in particles with most of the weight, and in any particle."""
         n: cython.Py_ssize_t = 0
         at: cython.Py_ssize_t
         row: cython.Py_ssize_t
@@ -130,7 +129,7 @@ class LabelMatcher:
         self.clock.n_remembered = n
 
     def stored_before(self, i, l):
-        """Return whether an earlier slot of particle i has the label of slot l."""
+        """Return whether an earlier slot of particle `i` has the label of slot `l`."""
         label: cython.Py_ssize_t = self.pool.label[self.particles.slots[i, l]]
         for earlier in range(l):
             if self.pool.label[self.particles.slots[i, earlier]] == label:
@@ -140,7 +139,7 @@ class LabelMatcher:
     def probability(self, label, candidates):
         """Return the posterior probability of a label.
 
-        By the particles right after a batch, by the candidates inside one.
+        Right after a batch it is that of the particles, inside a batch that of the candidates.
         """
         total: cython.double = 0.0
         islands: cython.Py_ssize_t = self.clock.size.shape[0]
@@ -184,7 +183,7 @@ class LabelMatcher:
                         self.rename(self.labels[a], self.labels[head])
 
     def find_group(self, a):
-        """Put the a-th label by seniority into the first group that it can join, or its own.
+        """Add the `a`-th label by seniority to the first group that it can join, or start a group.
 
         Only a group with most of the weight is renamed: labels are not compared if this and all
         later groups together have less.
@@ -209,7 +208,7 @@ class LabelMatcher:
         self.group[at] = at
 
     def sort_by_seniority(self, n):
-        """Order the labels: those that were reported first, then the others, the oldest first."""
+        """Order `n` labels: those that were reported first, then the others, the oldest first."""
         at: cython.Py_ssize_t
         place: cython.Py_ssize_t
         for a in range(n):
@@ -229,7 +228,7 @@ class LabelMatcher:
             self.order[place] = a
 
     def joins(self, head, at):
-        """Return whether a label can be one with every member of the group of `head`."""
+        """Return whether the label at place `at` is compatible with the group of `head`."""
         a: cython.Py_ssize_t
         b: cython.Py_ssize_t
         established: cython.bint
@@ -246,12 +245,12 @@ class LabelMatcher:
                     return False
                 a = self.main_row(self.labels[member])
                 b = self.main_row(self.labels[at])
-                if not self.within(a, b, DIFFER):  # they would be split again
+                if not self.within(a, b, DIFFER):  # `split` would separate them again
                     return False
         return True
 
     def within(self, a, b, most):
-        """Return whether two rows are so near, by each coefficient and jointly."""
+        """Return whether the distances of rows `a` and `b`, each and joint, are at most `most`."""
         if not self.coefficient_distance(a, b) <= most:
             return False
         at: cython.Py_ssize_t = self.pair(a, b)
@@ -260,14 +259,14 @@ class LabelMatcher:
         return self.distance[at, 1] <= most
 
     def coefficient_distance(self, a, b):
-        """Return the largest distance between coefficients of two rows, stored or computed."""
+        """Return the largest distance between coefficients of rows `a` and `b`."""
         at: cython.Py_ssize_t = self.pair(a, b)
         if self.distance[at, 0] < 0.0:
             self.distance[at, 0] = self.emission.coefficient_distance(a, b)
         return self.distance[at, 0]
 
     def pair(self, a, b):
-        """Return where the distances of two rows are stored; those not computed yet are -1.
+        """Return where the distances of rows `a` and `b` are stored; those not computed yet are -1.
 
         Rows do not change between their writes, and one pair is compared many times.
         """
@@ -287,17 +286,17 @@ class LabelMatcher:
         return at
 
     def is_established(self, row):
-        """Return whether a row has seen enough for its coefficients to identify the regime."""
+        """Return whether `row` has enough observations to identify its regime."""
         return (
             self.pool.batches[row] >= ESTABLISHED_BATCHES
             and self.pool.visits[row] >= ESTABLISHED_VISITS * self.width
         )
 
     def split(self):
-        """Take a label from rows that have moved away from its main version (D12).
+        """Give rows that differ from the main version of their label another label (D12).
 
-        Labels that agreed while they were uncertain may turn out to be two regimes, and a particle
-        that has missed a change drags its regime along.
+        Labels that agreed while they were uncertain may turn out to be two regimes, and the regime
+        of a particle that missed a change moves to the new level.
         """
         n: cython.Py_ssize_t = self.present_labels()
         fresh: cython.Py_ssize_t = self.clock.next_label
@@ -336,7 +335,7 @@ class LabelMatcher:
         return False
 
     def heaviest_row(self, label):
-        """Return the version of a regime that most of the weight is in now."""
+        """Return the row of a regime that most of the weight is in now."""
         best: cython.Py_ssize_t = -1
         row: cython.Py_ssize_t
         for row in range(self.pool.mass.shape[0]):
@@ -354,9 +353,9 @@ class LabelMatcher:
     def main_row(self, label):
         """Return the heaviest of the versions of a regime that agree and together weigh most.
 
-        A version weighs the weight of its particles times its batches. Every island has versions
-        of its own, so one that a change has dragged along may outweigh each of the others; it does
-        not outweigh all of them together.
+        A version weighs the weight of its particles times its batches. Every island has its own
+        versions, so one that moved with a change may outweigh each of the others, but not all of
+        them together.
         """
         n: cython.Py_ssize_t = 0
         at: cython.Py_ssize_t
@@ -415,18 +414,18 @@ class LabelMatcher:
         self.reconcile()
 
     def report_label(self):
-        """Set the reported label, and how many are known and remembered."""
+        """Set the reported label, and the numbers of known and remembered regimes."""
         self.vote()
 
     def present_shares(self):
-        """Return the weight of the particles that are in each label now, by label."""
+        """Return the weight of the particles by the label of their present regime."""
         self.write_weights()
         n = self.present_labels()
         return {int(self.labels[a]): float(self.shares[a]) for a in range(n)}
 
 
 def find(labels, n, label):
-    """Return the place of a label among the first n, or n."""
+    """Return the index of a label among the first `n` of `labels`, or `n` if it is not there."""
     for a in range(n):
         if labels[a] == label:
             return a

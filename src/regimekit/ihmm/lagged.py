@@ -1,9 +1,9 @@
 """Lags that are robust to outliers (D13): the filter with two versions of the past.
 
-Through a lag an outlier would be a covariate of later observations, which no weight limits; a real
-jump has to be one. After a possible outlier both versions of the past are stored
+Through a lag an outlier would become a covariate of later observations, which no weight limits; a
+jump of the stream has to be one. After a possible outlier both versions of the past are stored
 (`preprocessing.lag_buffer`), the next forecast mixes the forecasts of the filter under each, and
-the next observation decides which version it is learnt with. Without a possible outlier, or without
+the next observation decides with which version it is learnt. Without a possible outlier, or without
 lags, the filter processes all observations in one call.
 """
 
@@ -80,7 +80,14 @@ def _observe_next(
 
 
 def expect(engine: RegimeFilter, features: Features, past: LagBuffer, x: Row | None) -> Forecast:
-    """Return the forecast of the next observation, mixed from both pasts while there are two."""
+    """Return the forecast of the next observation, mixed over both versions of the past.
+
+    Args:
+        engine: the filter.
+        features: the feature map of its designs.
+        past: earlier observations.
+        x: covariates of the observation.
+    """
     if past.pending:
         return _mixed(_predict_both(engine, features, past, x)[1], past.masses)
     return engine.forecast_for(features.row(x, engine.clock.time, past.values[CLEAN]))
@@ -91,7 +98,7 @@ def _predict_both(
 ) -> tuple[list[Array], Pair]:
     """Return designs and forecasts of the next observation under the clean and the raw past."""
     phi = [features.row(x, engine.clock.time, past.values[version]) for version in (CLEAN, RAW)]
-    # The clean one last: that is the one that is usually learnt with.
+    # The clean one last: it is usually the one that is learnt.
     raw, clean = engine.forecast_for(phi[RAW]), engine.forecast_for(phi[CLEAN])
     # Without the regimes that the possible outlier has moved.
     n = clean.share.size - (clean.outlier > 0)
@@ -105,10 +112,7 @@ def _predict_both(
 
 
 def _choose_past(past: LagBuffer, pair: Pair, y: Array) -> int:
-    """Choose the version of the past with the larger density of y; a missing y decides nothing.
-
-    Both densities include that y is an outlier itself, so a second spike has little influence.
-    """
+    """Return the version of the past with the larger density of y; a missing y is no evidence."""
     seen = ~np.isnan(y)
     if not seen.any():
         return CLEAN
@@ -117,6 +121,7 @@ def _choose_past(past: LagBuffer, pair: Pair, y: Array) -> int:
     log_q = math.log(rate) + seen.sum() * log_outlier(_largest_error(y, centre, noise))
     log_q -= float(np.log(noise[seen]).sum())
     value = y if y.size > 1 else y[0]
+    # Both densities include that y is an outlier, so a second spike has little influence.
     logs = [
         float(np.logaddexp(math.log1p(-rate) + float(f.ordinary.log_density(value)), log_q))
         for f in pair
@@ -125,18 +130,15 @@ def _choose_past(past: LagBuffer, pair: Pair, y: Array) -> int:
 
 
 def _remember(past: LagBuffer, y: Array, forecast: Forecast, weight: float, doubt: float) -> None:
-    """Push y; if its weight is below `doubt`, store a cleaned value for the other version.
-
-    The cleaned value is the forecast moved by at most one noise scale towards y, so it tends to the
-    forecast as y grows. It is no farther from the previous value than y is.
-    """
+    """Push y; if its weight is below `doubt`, store a clean version near the forecast too."""
     if past.pending or np.isnan(y).all() or weight >= doubt:
         past.push(y, y)  # pending: nothing was observed since the possible outlier
         return
     centre, noise = _centre_and_noise(forecast)
     away = np.clip(y, -MAX_VALUE, MAX_VALUE) - centre
+    # At most one noise scale from the forecast, and equal to it in the limit of large y.
     believed = centre + np.clip(weight * away, -noise, noise)
-    # A forecast that is wild itself must not feed itself: no step is larger than the observed one.
+    # No step is larger than the observed one, so that an extreme forecast does not amplify itself.
     before = past.values[CLEAN, -1]
     most = np.abs(np.clip(y, -MAX_VALUE, MAX_VALUE) - before)
     believed = before + np.clip(believed - before, -most, most)

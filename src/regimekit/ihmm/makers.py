@@ -91,7 +91,7 @@ def _docstring(text: str, docs: dict[str, str]) -> str:
     lines += [
         "",
         "Returns:",
-        "    RegimeModel: a model that has not seen any observation.",
+        "    RegimeModel: a model without observations.",
         "",
         "Raises:",
         "    RegimekitError: If a setting is unknown or invalid.",
@@ -202,10 +202,10 @@ student_t_ihmm = make_maker(
     Return the doubly robust model that needs no noise variance: each regime learns its own.
 
     With `weight="none", batch=1` it is the paper's unknown-variance model, whose heavy tails do not
-    keep an outlier from opening a regime. Under `imq` a threshold of 3 or 4 detects changes sooner
-    than 2, ignores only shorter bursts and estimates the noise less precisely if there are many
-    outliers. Rescaling y by s, with prior_mean by s and prior_var, noise_scale by s^2, changes no
-    regime.
+    prevent an outlier from opening a regime. Under `imq` a threshold of 3 or 4 detects changes
+    sooner than 2, ignores only shorter bursts and estimates the noise less precisely if there are
+    many outliers. Rescaling y by s, with prior_mean by s and prior_var, noise_scale by s^2, changes
+    no regime.
 
     Example:
         >>> import regimekit as rk

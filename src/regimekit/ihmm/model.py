@@ -45,12 +45,12 @@ from regimekit.results import Regime, Step, Transitions
 from regimekit.serialization.validation import Arrays, Values, affordable
 
 UNITS = ("auto", "given")
-WITH_COLUMNS = feature_maps.intercept() + feature_maps.columns()  # where x is given and no features
-CHUNK = 512  # observations that go through the kernels at a time
+WITH_COLUMNS = feature_maps.intercept() + feature_maps.columns()  # default features if x is given
+CHUNK = 512  # observations per call of the kernels
 
 
 class RegimeModel(Model):
-    """An online infinite HMM: regimes discovered as needed, remembered, recognised again."""
+    """An online infinite HMM: regimes are opened as needed, stored, and recognized on return."""
 
     state_version = 3
 
@@ -114,7 +114,7 @@ class RegimeModel(Model):
         self.chosen = replace(self.chosen, features=self.features.to_json())
 
     def _predict(self, x: Row | None) -> Forecast:
-        if self._open and x is not None:  # as the first observation would settle it
+        if self._open and x is not None:  # as the first observation would determine it
             twin = type(self)(self.name, replace(self.chosen, features=WITH_COLUMNS), self.spec)
             return twin._predict(x)
         if self.engine is None:
@@ -188,7 +188,7 @@ class RegimeModel(Model):
             yield self._learn(y[start:stop], rows[start:stop])
 
     def _learn(self, y: Array, rows: list[Row | None]) -> Block:
-        """Observations y (T, d) with their covariates, through the engine (`Engine.observe`)."""
+        """Learn observations y (T, d) with their covariates and return their outputs."""
         if self.engine is None:
             self._start(y.shape[1], rows[0])
         engine = self.engine
@@ -204,7 +204,7 @@ class RegimeModel(Model):
 
     @property
     def doubt(self) -> float:
-        """An observation with a smaller weight is looked at twice before it is a lag (D13)."""
+        """Weight below which an observation is flagged as a possible outlier (D13)."""
         return SUSPECT_BELOW if self.features.depth and read_rule(self.chosen.rule).D13 else 0.0
 
     def _forecast(self, rows: list[Any]) -> list[Forecast]:
@@ -217,7 +217,7 @@ class RegimeModel(Model):
             return [lagged.expect(engine, self.features, self.past, rows[0])]
         return paths_ahead(engine, self.features, self.past, rows)
 
-    # ------------------------------------------------------------------ what it knows
+    # ------------------------------------------------------------------ regimes and particles
 
     def _regimes(self) -> list[Regime]:
         if self.engine is None:
@@ -229,7 +229,7 @@ class RegimeModel(Model):
             rows = np.flatnonzero((label == identity) & (held > 0))
             if held[rows].sum() < KNOWN_SHARE - 1e-9:
                 continue
-            row = int(rows[np.argmax(held[rows])])  # the version that most of the weight shares
+            row = int(rows[np.argmax(held[rows])])  # the version with most of the weight
             mean, sd = engine.emission.coefficients(row)
             visits, first, last = (
                 int(c[row]) for c in (pool.visits, pool.first_seen, pool.last_seen)
@@ -300,7 +300,7 @@ class RegimeModel(Model):
                     matrix[j, into] += omega * rows[l, k]
         return Transitions(ids, matrix / weight[:, None])
 
-    # ------------------------------------------------------------------ making and keeping
+    # ------------------------------------------------------------------ settings and state
 
     def settings(self) -> dict[str, Any]:
         chosen = asdict(self.spec) | self.chosen.to_json()
@@ -341,12 +341,12 @@ class RegimeModel(Model):
         )
 
     def _start(self, dim: int, x: Row | None) -> None:
-        """The first observation settles d and the features."""
+        """Set d and the features from the first observation."""
         before = self.features, self._open, self.chosen
         self._settle_features(x)
         try:
             self.engine = self._build(dim, x)
-        except RegimekitError:  # all or nothing
+        except RegimekitError:  # no partial change of the state
             self.features, self._open, self.chosen = before
             raise
         self.dim, self._like = dim, x

@@ -1,9 +1,8 @@
 """Forecasts of several steps.
 
 Without lags the candidates forecast every step, and regimes move by their transitions (D8). With
-lags a step depends on those before it: paths are simulated, each in its own regime, which moves
-from batch to batch. The forecast of a step is the mixture over the paths, so it includes the
-uncertainty of the lags.
+lags a step depends on those before it, so paths are simulated, each with its own regimes. The
+forecast of a step is the mixture over the paths, which includes the uncertainty of the lags.
 """
 
 from __future__ import annotations
@@ -22,7 +21,13 @@ PATHS = 512  # simulated paths
 
 
 def rows_ahead(engine: RegimeFilter, features: Features, rows: list[Row | None]) -> list[Forecast]:
-    """Return the mixture of the candidates for each of the next observations, without lags."""
+    """Return the mixture of the candidates for each of the next observations, without lags.
+
+    Args:
+        engine: the filter.
+        features: the feature map of its designs.
+        rows: covariates of each observation.
+    """
     if not engine.settings.mixture:
         return _from_batch_start(engine, features, rows)
     masses = [_masses(engine, g, len(rows)) for g in range(engine.islands)]
@@ -46,7 +51,7 @@ def rows_ahead(engine: RegimeFilter, features: Features, rows: list[Row | None])
 
 
 def _masses(engine: RegimeFilter, g: int, horizon: int) -> Array:
-    """Masses (horizon, K) of the candidates of an island: regimes move once per batch."""
+    """Return masses (horizon, K) of the candidates of an island; regimes move once per batch."""
     clock = engine.clock
     batches = (clock.position[g] + np.arange(horizon)) // clock.size[g]
     if not engine.settings.one_noise:  # Deviation D8
@@ -57,7 +62,7 @@ def _masses(engine: RegimeFilter, g: int, horizon: int) -> Array:
 def _with_outliers(
     engine: RegimeFilter, share: Array, location: Array, spread: Array, dof: Array
 ) -> Forecast:
-    """The mixture with the component of outliers last, if the model has one."""
+    """Return the mixture with the component of outliers last, if the model has one."""
     rate = engine.rate()
     if rate == 0.0:
         return Forecast.mixture(share, location, spread, dof)
@@ -74,7 +79,7 @@ def _with_outliers(
 def _from_batch_start(
     engine: RegimeFilter, features: Features, rows: list[Row | None]
 ) -> list[Forecast]:
-    """D7 off: the regime of each particle at the start of the batch."""
+    """Return forecasts by the regime of each particle at the start of the batch (D7 off)."""
     found = []
     for h, x in enumerate(rows):
         share, location, spread, dof = engine.predict_one(_design(engine, features, x, h))
@@ -92,7 +97,14 @@ def _design(engine: RegimeFilter, features: Features, x: Row | None, h: int) -> 
 def paths_ahead(
     engine: RegimeFilter, features: Features, past: LagBuffer, rows: list[Row | None]
 ) -> list[Forecast]:
-    """Return mixtures over simulated paths; the draws depend on the state and do not change it."""
+    """Return mixtures over simulated paths; the draws depend on the state and do not change it.
+
+    Args:
+        engine: the filter.
+        features: the feature map of its designs.
+        past: earlier observations.
+        rows: covariates of each observation.
+    """
     rng = np.random.default_rng([engine.clock.time, 7])
     island, candidate = _first_candidates(engine, rng)
     pasts = past.values[_versions(past, rng)]
@@ -120,7 +132,7 @@ def _versions(past: LagBuffer, rng: np.random.Generator) -> NDArray[np.int64]:
 def _first_candidates(
     engine: RegimeFilter, rng: np.random.Generator
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Island and candidate of every path, by their masses, evenly."""
+    """Return island and candidate of every path, stratified by their masses."""
     islands = engine.islands
     island = np.arange(PATHS) * islands // PATHS
     candidate = np.empty(PATHS, np.int64)
@@ -140,7 +152,7 @@ def _move(
     h: int,
     rng: np.random.Generator,
 ) -> NDArray[np.int64]:
-    """Paths of the islands whose batch ends before step h go where their regime goes."""
+    """Draw the next regime of the paths of islands whose batch ends before step h."""
     after = candidate.copy()
     for g, matrix in enumerate(matrices):
         if (engine.clock.position[g] + h) % engine.clock.size[g] == 0:
@@ -153,7 +165,7 @@ def _move(
 
 
 def _draw(location: Array, spread: Array, dof: Array, rng: np.random.Generator) -> Array:
-    """One value of every path."""
+    """Draw one value of every path."""
     noise = np.einsum("pij,pj->pi", np.linalg.cholesky(spread), rng.standard_normal(location.shape))
     finite = np.isfinite(dof)
     noise[finite] /= np.sqrt(rng.chisquare(dof[finite]) / dof[finite])[:, None]

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 Settings = dict[str, Any]
 
-PARTICLES = 100  # N, a guess: the paper does not print it
-PRUNE_POOL = 5  # tau_N, a guess too
+PARTICLES = 100  # N, a guess, because the paper does not print it
+PRUNE_POOL = 5  # tau_N, also a guess
 MAX_REGIMES = 30
 MODELS = ("br_ihmm", "wolf_ihmm", "ihmm")
 _FIXED = 1e-12  # prior variance of a coefficient that is given, not learnt
@@ -66,7 +66,7 @@ STATED_NOISE = {"iid_gauss": 0.25, "iid_t": 0.25}  # "we deliberately underestim
 
 # R where the paper does not state it: 1 is the variance of the generated noise; the others are
 # about the variance of the standardised series within a regime.
-# R that the printed rows of the unambiguous baselines, `ihmm` and `wolf_ihmm`, imply, about;
+# Approximate R implied by the printed rows of the unambiguous baselines, `ihmm` and `wolf_ihmm`;
 # `regimekit reproduce baseline_noise` measures the rows by R.
 BASELINE_NOISE = {"electricity": 1.0, "well_log": 0.1}
 PAPER_NOISE = {"synthetic": 1.0, "electricity": 0.02, "well_log": 0.03} | STATED_NOISE

@@ -1,4 +1,4 @@
-"""The filter as the models use it: chunks of observations, and questions about its state."""
+"""The filter in the form that models use: chunks of observations, and properties of its state."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Outputs(NamedTuple):
 
     @classmethod
     def joined(cls, parts):
-        """Return consecutive outputs as one."""
+        """Return consecutive outputs, in the order of time, as one."""
         if len(parts) == 1:
             return parts[0]
         *columns, forecasts, changes = zip(*parts, strict=True)
@@ -66,12 +66,7 @@ class Trace:
         self.changes = []
 
     def outputs(self, n, outliers):
-        """Return the `Outputs` of the first n observations.
-
-        Args:
-            n: number of observations.
-            outliers: whether the last component of each forecast is that of outliers.
-        """
+        """Return the `Outputs` of the first n observations."""
         offset = np.asarray(self.offset)[: n + 1]
         share, location, spread, dof = (
             np.asarray(getattr(self.components, name))[: offset[n]]
@@ -101,12 +96,7 @@ class RegimeFilter(Algorithm):
             self.initialize()
 
     def predict_one(self, design, normalize=False, centre=0.0, scale=1.0):
-        """Return the components (share, location, spread, dof) of the next observation.
-
-        Args:
-            design: (r, m) features.
-            normalize, centre, scale: see `Mixture.arrays`.
-        """
+        """Return (share, location, spread, dof) of the next observation; `design` is (r, m)."""
         values: cython.double[:, ::1] = np.ascontiguousarray(design, np.float64)
         if not (self.predicted and self.same_design(values)):
             with cython.nogil:
@@ -115,22 +105,22 @@ class RegimeFilter(Algorithm):
         return self.forecast.arrays(normalize, centre, scale)
 
     def forecast_for(self, features):
-        """Return the `Forecast` of the next observation, given its features (k,)."""
+        """Return the `Forecast` of the next observation, given its `features` (k,)."""
         parts = self.predict_one(self.designs(features[None])[0], True)
         return Forecast(*parts, self.rate())
 
     def designs(self, features):
-        """Return the designs (T, r, m) of features (T, k), cut to what can be learnt."""
+        """Return the designs (T, r, m) of `features` (T, k), clipped to what can be learnt."""
         limit = self.emission.feature_limit
         limit = MAX_FEATURE if limit is None else limit
         return self.emission.designs(np.minimum(np.maximum(features, -limit), limit))
 
     def step(self, y, design, target=None, centre=0.0, scale=1.0):
-        """Learn one observation y (d,) with its design (r, m).
+        """Learn one observation.
 
         Args:
-            y: the observation; NaN means missing.
-            design: its features.
+            y: (d,) observation; NaN means missing.
+            design: (r, m) its design.
             target: the observation in the user's units, for d = 1; by default y[0].
             centre, scale: the user's units are centre + scale * y.
 
@@ -162,6 +152,9 @@ class RegimeFilter(Algorithm):
         """Return the log density of centre + scale * Y at y, Y the scalar forecast.
 
         The operations and their order are those of a run, so the result has the same bits.
+
+        Args:
+            y: observation in the user's units.
         """
         n: cython.Py_ssize_t = self.forecast.size
         total: cython.double = 0.0
@@ -184,7 +177,7 @@ class RegimeFilter(Algorithm):
         )
 
     def scored_tail(self, y, outliers):
-        """Return the two-sided tail probability of y in the forecast that `log_score` was given.
+        """Return the two-sided tail probability of y in the forecast of the latest `log_score`.
 
         Args:
             y: the observation in the user's units.
@@ -204,11 +197,11 @@ class RegimeFilter(Algorithm):
         )
 
     def run(self, y, designs, stop_below=0.0):
-        """Learn observations y (T, d) with their designs (T, r, m).
+        """Learn T observations.
 
         Args:
-            y: observations; NaN means missing.
-            designs: designs.
+            y: (T, d) observations; NaN means missing.
+            designs: (T, r, m) their designs.
             stop_below: stop after the first observation whose weight is below this.
 
         Returns:
@@ -224,7 +217,11 @@ class RegimeFilter(Algorithm):
         return trace.outputs(done, self.scoring.is_contamination())
 
     def loop(self, y, designs, stop_below, trace):
-        """Run over a chunk; return the number of observations learnt."""
+        """Run over a chunk; `y`, `designs` and `stop_below` as for `run`, outputs go to `trace`.
+
+        Returns:
+            The number of observations learnt.
+        """
         for t in range(y.shape[0]):
             if not self.predicted or not self.same_design(designs[t]):
                 self.predict(designs[t])
@@ -244,7 +241,7 @@ class RegimeFilter(Algorithm):
         return y.shape[0]
 
     def append_forecast(self, trace, t):
-        """Append the components of the forecast to the trace."""
+        """Append the components of the forecast of observation `t` to `trace`."""
         at: cython.Py_ssize_t = trace.offset[t]
         n: cython.Py_ssize_t = self.forecast.size
         trace.components.size = at
@@ -262,12 +259,12 @@ class RegimeFilter(Algorithm):
         trace.offset[t + 1] = at + n
 
     def append_change(self, trace):
-        """Move the latest change to the trace."""
+        """Move the latest change to `trace`."""
         trace.changes.append(self.change)
         self.change = None
 
     def raise_error(self):
-        """Raise what an emission or a weight written in Python raised inside the loop."""
+        """Raise the exception of an emission or a weight written in Python, if there is one."""
         for part in (self.emission, self.scoring):
             error = getattr(part, "error", None)
             if error is not None:
@@ -287,11 +284,11 @@ class RegimeFilter(Algorithm):
         return counts
 
     def restart_batch(self, g):
-        """Start the candidates of the batch under way again."""
+        """Start the candidates of the present batch of island `g` again."""
         self.begin_batch(g)
 
     def refresh_masses(self, g):
-        """Compute the masses of the candidates of an island again; return P(change)."""
+        """Compute the masses of island `g` again; return the probability of a change."""
         self.prior_masses(g, True)
         return self.posterior_masses(g)
 
@@ -318,20 +315,20 @@ class RegimeFilter(Algorithm):
         return set(np.asarray(self.pool.label)[slots[used]].tolist())
 
     def version_of(self, label):
-        """Return the row of a regime that most of the weight remembers, or -1."""
+        """Return the row that most of the weight stores for the regime `label`, or -1."""
         held = self.row_mass()
         held[np.asarray(self.pool.label) != label] = 0.0
         return int(np.argmax(held)) if held.max() > 0 else -1
 
     def row_mass(self):
-        """Return the weight of the particles that remember each row as an opened regime."""
+        """Return the weight of the particles that store each row as an opened regime."""
         slots, n = np.asarray(self.particles.slots), np.asarray(self.particles.n_regimes)
         weight = np.exp(np.asarray(self.particles.log_weight)) / self.islands
         used = np.arange(slots.shape[1]) < n[:, None]
         return np.bincount(slots[used], np.repeat(weight, n), self.pool.owners.shape[0])
 
     def transitions_of(self, i):
-        """Return P(l | s) of particle i among its regimes and, last, a new one."""
+        """Return P(l | s) of particle `i` among its regimes and, last, a new one."""
         n = int(self.particles.n_regimes[i]) + 1
         matrix = np.empty((n, n))
         transition_matrix(self.particles, i, self.settings.concentration.sticky, matrix)
@@ -342,11 +339,11 @@ class RegimeFilter(Algorithm):
         return self.outlier_rate() if self.scoring.is_contamination() else 0.0
 
     def candidate_places(self, g):
-        """Return the places of the candidates of island g."""
+        """Return the places of the candidates of island `g`."""
         return g * self.candidates.capacity + np.arange(self.clock.candidates[g])
 
     def expected_moves(self, g):
-        """Return the (K, K) expected probabilities of moving between candidates per batch."""
+        """Return transition probabilities (K, K) per batch of the candidates of island `g`."""
         n = int(self.clock.candidates[g])
         matrix = np.zeros((n, n))
         self.write_lookup(g)
@@ -359,7 +356,7 @@ class RegimeFilter(Algorithm):
         return np.divide(matrix, total, out=np.zeros_like(matrix), where=total > 0.0)
 
     def masses_ahead(self, g, batches):
-        """Return the masses (batches, K) of the candidates of an island after 0, 1, .. batches."""
+        """Return the masses (batches, K) of the candidates of island `g` after 0, 1, .. batches."""
         n = int(self.clock.candidates[g])
         self.weigh(g)
         lookup, slots = np.asarray(self.pool.lookup), np.asarray(self.particles.slots)
@@ -382,7 +379,12 @@ class RegimeFilter(Algorithm):
         return masses
 
     def predict_places(self, places, designs):
-        """Return (location, spread, dof) of candidates at some places, each with its own design."""
+        """Return (location, spread, dof) of candidates.
+
+        Args:
+            places: (n,) their places.
+            designs: (n, r, m) a design for each.
+        """
         design: cython.double[:, :, ::1] = np.array(designs, np.float64, order="C")
         n = len(places)
         d = self.emission.dim
@@ -398,7 +400,7 @@ class RegimeFilter(Algorithm):
         return location, spread, dof
 
     def faded(self, places):
-        """Return the share of its mass that each of some places keeps in a forecast (D17)."""
+        """Return the share of its mass that each of `places` keeps in a forecast (D17)."""
         if self.settings.fade:
             self.write_fading()
         return np.asarray(self.candidates.fade)[places]

@@ -1,8 +1,8 @@
-"""Ids and events as users see them: labels of the filter become ids 0, 1, 2, ..
+"""Ids and events of a model: labels of the filter become ids 0, 1, 2, ..
 
-A regime's name is its place in the order in which regimes were first reported. Events are
-appended when they become known and never rewritten; each carries when it was known (`time`) and
-the first observation that belongs to it (`since`).
+An id is the position in the order in which regimes were first reported. Events are appended when
+they become known and never rewritten; each has the time at which it became known (`time`) and the
+first observation that belongs to it (`since`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Array = NDArray[np.float64]
 
 
 class Particle(NamedTuple):
-    """One weighted hypothesis of the filter, as it was at the end of the last finished batch.
+    """One weighted hypothesis of the filter, at the end of the latest complete batch.
 
     Attributes:
         weight: weight; the weights of all particles sum to 1.
@@ -69,7 +69,14 @@ class Reporter:
         self.regime, self.next_name = kept, before.next_name
 
     def block(self, first: int, y: Array, outputs: Outputs, outlier: NDArray[np.bool_]) -> Block:
-        """Return the results of observations `first`, `first` + 1, .."""
+        """Return the results of consecutive observations.
+
+        Args:
+            first: index of the first one in the stream.
+            y: (T, d) observations.
+            outputs: outputs of the filter.
+            outlier: (T,) whether each is an outlier.
+        """
         events: list[Event] = []
         regime = np.full(len(y), self.regime, np.int64)
         told = self.regime
@@ -97,7 +104,13 @@ class Reporter:
         )
 
     def step(self, time: int, change: Change | None, outlier: bool) -> tuple[Event, ...]:
-        """Return the events of one observation; the present regime is updated."""
+        """Return the events of one observation, and update the present regime.
+
+        Args:
+            time: its index in the stream.
+            change: the change that became known with it, or None.
+            outlier: whether it is an outlier.
+        """
         events: list[Event] = []
         if outlier:
             events.append(self._outlier(time, self.regime))
@@ -133,6 +146,7 @@ class Reporter:
         return Event(time, OUTLIER, regime, regime, time)
 
     def pack(self) -> dict[str, Any]:
+        """Return the state as JSON values."""
         pairs = [[identity, name] for identity, name in self.names.items()]
         return {"regime": self.regime, "next_name": self.next_name, "names": pairs}
 
@@ -144,5 +158,6 @@ class Reporter:
         names = {pair[0]: pair[1] for pair in pairs}
         if len(set(names.values())) < len(pairs) or any(n >= next_name for _, n in pairs):
             raise SnapshotError("Invalid snapshot: names of regimes must be unique.")
-        regime = told.whole("regime", NO_REGIME, max(next_name - 1, NO_REGIME))
+        # After a change of units the next regime to be named gets the present id (`follow`).
+        regime = told.whole("regime", NO_REGIME, next_name)
         self.names, self.regime, self.next_name = names, regime, next_name

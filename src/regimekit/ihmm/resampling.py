@@ -25,7 +25,7 @@ class Resampler:
         self.parents = np.zeros(n, np.int64)
 
     def draw(self, log_weight, first, n, random):
-        """Draw the parents of n particles with normalized weights, in ascending order."""
+        """Draw the parents of particles, in ascending order, from normalized log weights (N,)."""
         for i in range(n):
             if i == 0 or self.scheme != SYSTEMATIC:
                 self.points[i] = random.uniform()
@@ -39,7 +39,7 @@ class Resampler:
         self.select(log_weight, first, n)
 
     def draw_parents(self, log_weight, random):
-        """Return the parents (n,) of n particles with normalized weights, for callers in Python."""
+        """Return n parents by normalized log weights (n,), for callers in Python."""
         self.draw(log_weight, 0, len(log_weight), random)
         return np.array(self.parents[: len(log_weight)])
 
@@ -54,7 +54,7 @@ class Resampler:
             self.parents[i] = parent
 
     def sort_points(self, n):
-        """Sort the points in place (Shell sort)."""
+        """Sort the first `n` points in place (Shell sort)."""
         gap: cython.Py_ssize_t = n // 2
         while gap > 0:
             for i in range(gap, n):
@@ -68,7 +68,7 @@ class Resampler:
 
 
 def effective_sample_size(log_weight, first, n):
-    """Return 1 / sum omega^2 of n normalized weights."""
+    """Return 1 / sum omega^2 of n normalized log weights, Eq. (124), form:ess."""
     total: cython.double = 0.0
     for i in range(first, first + n):
         total += exp(2.0 * log_weight[i])

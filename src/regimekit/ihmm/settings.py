@@ -1,8 +1,8 @@
 """Settings of the infinite HMM family: one dataclass for signatures, validation and docs.
 
-Defaults depend on each other: the weight decides how sticky regimes are, how many islands there are
-and how often transitions are sampled. `RegimeSettings.resolved` fills in what was left out, so
-`model.settings()` shows the values in effect.
+Defaults depend on each other: the weight determines the stickiness of regimes, the number of
+islands and the interval of structure sweeps. `RegimeSettings.resolved` fills in missing settings,
+so `model.settings()` has the values in effect.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from regimekit.ihmm.resampling import SCHEMES
 from regimekit.ihmm.weights import WEIGHTS, PythonScoring, Scoring, weight_code
 
 LEAST_SHARE = 1e-6  # of the particles that are refreshed
-# Of a variance, and of one over it: a residual of 1e100, over the noise and times the prior's
-# spread, moves a coefficient by less than what a row may hold.
+# Of a variance and its inverse: a residual of 1e100, divided by the noise and multiplied by the
+# prior spread, moves a coefficient by less than the limit of a row.
 LARGEST_SCALE = 1e50
 _SCALES = {"noise", "prior_mean", "prior_var", "noise_scale"}  # in the units of y or y^2
 _LARGEST_SHAPE = 1e15
 MAX_OUTLIER_RATE = 0.3  # outliers are a minority by definition
 DEFAULT_STICKY = 10.0  # kappa under contamination (docs/models.md)
 DEFAULT_GAMMA_PRIOR = (1.0, 10.0)  # of gamma under contamination: a tenth of the paper's mean
-RATE_OBSERVATIONS = 50.0  # observations that the guess of the outlier rate counts for
-# The transitions of a particle are sampled about once in so many observations.
+RATE_OBSERVATIONS = 50.0  # observations that the guess of the outlier rate counts as
+# Observations between two structure sweeps of a particle, on average.
 SWEEP_INTERVAL, SWEEP_INTERVAL_WEIGHTED = 48, 8
 LEAST_OWN_WEIGHT = 1e-100  # of a weight function: the logarithm of its square stays finite
 
@@ -43,9 +43,12 @@ WeightFunction = Callable[[float], float]
 
 
 def usable(argument: str, value: Any, most: float) -> float:
-    """Return `value` as a float from 1 / most to most.
+    """Return a number in a range in which products with features and residuals do not overflow.
 
-    Larger products with features and residuals would overflow.
+    Args:
+        argument: name for error messages.
+        value: the number.
+        most: the range is 1 / most to most.
     """
     number = positive(argument, value)
     if not 1 / most <= number <= most:
@@ -63,7 +66,12 @@ def check_scales(emission: EmissionSettings) -> None:
 
 
 def setting(default: Any, doc: str) -> Any:
-    """Return a dataclass field with its documentation."""
+    """Return a dataclass field with its documentation.
+
+    Args:
+        default: default value.
+        doc: its documentation.
+    """
     return field(default=default, metadata={"doc": doc})
 
 
@@ -83,7 +91,9 @@ class RegimeSettings:
         "the prior of the coefficients is given.",
     )
     batch: Any = setting(
-        6, 'B, observations that share one regime; "adaptive" lets the outlier rate choose.'
+        6,
+        'B, number of observations that share one regime; "adaptive" derives it from the outlier '
+        "rate.",
     )
     threshold: float | None = setting(
         None,
@@ -104,14 +114,14 @@ class RegimeSettings:
     islands: int | None = setting(
         None,
         "number of groups with shifted batches that the particles are divided into. By default "
-        "one for every place in the batch under contamination, else 1.",
+        "one per position of the batch under contamination, else 1.",
     )
     ess_threshold: float = setting(
         0.5, "resample when the effective sample size falls to this share of the particles."
     )
-    max_regimes: int = setting(30, "drop a regime when a particle has this many.")
+    max_regimes: int = setting(30, "number of regimes at which a particle drops one.")
     prune_pool: int = setting(
-        5, "drop the least recently used one of this many least visited regimes."
+        5, "number of least visited regimes, of which the least recently visited one is dropped."
     )
     rule: Rules | Rule = setting(
         "default",
@@ -217,7 +227,7 @@ class RegimeSettings:
         return read_schedule(self.batch)
 
     def filter_settings(self) -> FilterSettings:
-        """Return the settings as the filter reads them; every filter needs its own."""
+        """Return the settings in the form of the kernels; every filter needs its own."""
         rule, schedule = read_rule(self.rule), self._schedule()
         return FilterSettings(
             scoring=self.scoring(),
@@ -263,7 +273,7 @@ class RegimeSettings:
         return whole("structure_sweeps", self.structure_sweeps, most=most)
 
     def _stride(self, rule: Rule, schedule: BatchSchedule) -> int:
-        """Every stride-th particle is sampled; all of them in the text of the paper (D5)."""
+        """Return the stride of structure sweeps over particles; 1 in the text of the paper (D5)."""
         if self.structure_share is not None:
             part = share("structure_share", self.structure_share)
             if part < LEAST_SHARE:
@@ -281,7 +291,7 @@ class RegimeSettings:
         return RATE_OBSERVATIONS * rate, RATE_OBSERVATIONS * (1 - rate)
 
     def n_islands(self) -> int:
-        """Return the number of islands; by default one per place of the batch."""
+        """Return the number of islands; by default one per position in the batch."""
         particles = whole("particles", self.particles, most=MAX_PARTICLES)
         if self.islands is not None:
             return whole("islands", self.islands, most=min(particles, MAX_ISLANDS))
@@ -295,7 +305,9 @@ class RegimeSettings:
         given = usual if self.sticky is None else self.sticky
         sticky = 0.0 if given == 0 else positive("sticky", given)
         if math.isinf(sticky):
-            raise RegimekitError("sticky must be finite; for one regime per batch use batch.")
+            raise RegimekitError(
+                "sticky must be finite, got inf. Set batch for one regime per batch."
+            )
         usable("sticky", sticky or 1.0, 1e100)
         pairs: list[float] = []
         for argument in ("alpha_prior", "gamma_prior"):

@@ -1,11 +1,11 @@
 """The state of the filter as JSON values and arrays, and back.
 
-Free rows and unused slots are not stored. What follows from the rest is computed again, to the same
-bit: which rows are in use, which are candidates, their prior and posterior masses.
+Free rows and unused slots are not stored. Derived quantities are computed again, to the same bit:
+rows in use, candidates, and their prior and posterior masses.
 
-A snapshot may come from anywhere, and the kernels index without bounds checks. So every array is
-compared with limits that no stream can cross: features are at most 1e50, residuals 1e100, variances
-of the settings lie between 1e-50 and 1e50, and learning only ever shrinks a covariance. So
+A snapshot may come from any source, and the kernels index without bounds checks. So every array is
+compared with limits that no stream can exceed: features are at most 1e50, residuals 1e100,
+variances of the settings lie between 1e-50 and 1e50, and learning never increases a covariance. So
 coefficients stay below 1e155, and sums of squares are finite and positive.
 """
 
@@ -111,19 +111,19 @@ def pack(filter: RegimeFilter) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]
 
 
 def _masked(array: Any, n_regimes: Any, width: int, more: int) -> NDArray[Any]:
-    """The first columns of an array by slot, with 0 in slots that are not used."""
+    """Return the first columns of an array by slot, with 0 in slots that are not used."""
     columns = np.array(array)[:, :width]
     used = np.arange(width) < np.asarray(n_regimes)[:, None] + more
     return np.where(used, columns, 0)
 
 
 def _places(filter: RegimeFilter) -> NDArray[np.int64]:
-    """Places of the candidates of all islands, one after another."""
+    """Return the places of the candidates of all islands, one after another."""
     return np.concatenate([filter.candidate_places(g) for g in range(filter.islands)])
 
 
 def unpack(filter: RegimeFilter, values: Values, arrays: Arrays) -> None:
-    """Restore what `pack` returned into a filter that was not initialized.
+    """Restore the output of `pack` into a filter that was not initialized.
 
     Raises:
         SnapshotError: If the arrays are not a state that the filter could have been in.
@@ -190,7 +190,7 @@ def _read_particles(filter: RegimeFilter, arrays: Arrays) -> dict[str, NDArray[A
 
 
 def _live_rows(filter: RegimeFilter, particles: Named) -> NDArray[np.int64]:
-    """The rows that a particle stores; there must be memory for all of them."""
+    """Return the rows that a particle stores, if there is memory for all of them."""
     slots = particles["slots"]
     used = np.arange(slots.shape[1]) <= particles["n_regimes"][:, None]
     live = np.unique(slots[used])
@@ -202,50 +202,54 @@ def _live_rows(filter: RegimeFilter, particles: Named) -> NDArray[np.int64]:
 
 def _check_clock(state: Named, time: int) -> None:
     size, position, observed = state["size"], state["position"], state["observed"]
-    _demand((position < size).all(), "clock.position is beyond the end of a batch")
+    _demand((position < size).all(), "clock.position must be below the size of the batch")
     _demand((observed <= position).all(), "clock.observed exceeds clock.position")
     _demand((position <= time).all(), "clock.position exceeds the number of observations")
 
 
 def _check_particles(filter: RegimeFilter, particles: Named, state: Named) -> None:
-    """Shares must sum to one, and a batch must be one transition."""
+    """Raise SnapshotError unless shares sum to one and every batch is one transition."""
     first = np.asarray(filter.clock.first)
     weights = np.add.reduceat(np.exp(particles["log_weight"]), first[:-1])
-    _demand(_is_one(weights), "particles.log_weight are not shares of an island")
+    _demand(_is_one(weights), "exp(particles.log_weight) must sum to one within an island")
     n_regimes, current, log_beta = (particles[n] for n in ("n_regimes", "current", "log_beta"))
     absent = (current >= n_regimes) | ((current < 0) & (n_regimes > 0))
     _demand(not absent.any(), "a particle is in a regime that it does not have")
     used = np.arange(log_beta.shape[1]) <= n_regimes[:, None]
     last = np.take_along_axis(log_beta, n_regimes[:, None], 1)
     shares = np.where(used, np.exp(log_beta), 0.0).sum(axis=1)
-    _demand(np.isfinite(last).all() and _is_one(shares), "particles.log_beta are not shares")
+    valid = np.isfinite(last).all() and _is_one(shares)
+    _demand(valid, "exp(particles.log_beta) must sum to one")
     # As floats, because a sum of whole numbers may overflow. Pruning adds a table to the start.
     made = particles["counts"].sum(axis=(1, 2), dtype=float) + particles["start"].sum(1, float)
     commits = np.repeat(state["commits"], np.diff(first))
-    _demand((made <= 2.0 * commits + n_regimes + 1.0).all(), "particles.counts exceed the batches")
+    valid = (made <= 2.0 * commits + n_regimes + 1.0).all()
+    _demand(valid, "particles.counts exceed the number of batches")
     _check_tables(filter, particles)
 
 
 def _check_tables(filter: RegimeFilter, particles: Named) -> None:
-    """The tables of a structure sweep: at most one per transition, few unless alpha is large."""
+    """Raise SnapshotError if a structure sweep would draw too many tables."""
     counts = np.concatenate([particles["start"][:, None], particles["counts"]], axis=1)
     beta = np.exp(particles["log_beta"][:, : counts.shape[2]])
     share = np.maximum(particles["alpha"][:, None, None] * beta[:, None], 1e-300)
     with np.errstate(all="ignore"):
         tables = np.minimum(counts, 1.0 + share * np.log1p(counts / share))
     most = float(tables.sum()) * max(filter.settings.sweeps, 1)
-    _demand(most <= MAX_TABLES, "particles.alpha and particles.counts do not belong together")
+    words = "particles.alpha is too large for particles.counts: a sweep would draw too many tables"
+    _demand(most <= MAX_TABLES, words)
 
 
 def _check_labels(filter: RegimeFilter) -> None:
-    """Exactly the opened regimes have labels; the others are the row of the prior (D9)."""
+    """Raise SnapshotError unless exactly the opened regimes have labels."""
     slots, n = np.asarray(filter.particles.slots), np.asarray(filter.particles.n_regimes)
     place, label = np.arange(slots.shape[1]), np.asarray(filter.pool.label)
     opened = label[slots[place < n[:, None]]]
     last = slots[place == n[:, None]]
-    _demand((opened >= 0).all() and (label[last] < 0).all(), "pool.label and the opened regimes")
+    valid = (opened >= 0).all() and (label[last] < 0).all()
+    _demand(valid, "pool.label must be set for exactly the opened regimes")
     if filter.settings.shared_prior and not filter.settings.follow:
-        _demand((last == 0).all(), "particles have priors of their own")
+        _demand((last == 0).all(), "particles must share the row of the prior")
 
 
 def _restore_rows(filter: RegimeFilter, arrays: Arrays, live: NDArray[np.int64]) -> Named:
@@ -269,7 +273,7 @@ def _restore_rows(filter: RegimeFilter, arrays: Arrays, live: NDArray[np.int64])
 def _statistic(
     arrays: Arrays, name: str, like: NDArray[Any], n: int, most: int = LATEST
 ) -> NDArray[Any]:
-    """An array of n statistics that are like those of the emission."""
+    """Return an array of n statistics with the form of those of the emission."""
     shape = (n, *like.shape[1:])
     if like.dtype.kind == "f":
         return arrays.floats(name, shape, -MAX_STATISTIC, MAX_STATISTIC)
@@ -299,22 +303,23 @@ def _check_statistics(own: Named, prior: Named) -> None:
 
 
 def _check_cloud(own: Named, prior: Named) -> None:
-    """A cloud of GARCH coefficients (omega, a, b) with variances and shares."""
+    """Raise SnapshotError for an invalid cloud of GARCH coefficients, variances and shares."""
     omega, a, b = np.moveaxis(own["parameters"], -1, 0)
     lost = 1.0 - a - b
     valid = (np.minimum(a, b) >= MIN_GARCH_COEFFICIENT).all() and (lost >= MIN_GARCH_LOSS).all()
-    _demand(valid and (omega > 0.0).all(), "parameters: no volatility has these coefficients")
+    _demand(valid and (omega > 0.0).all(), "parameters: GARCH coefficients are out of range")
     centre = np.log(prior["parameters"][:, 0] / (1.0 - prior["parameters"][:, 1:].sum(axis=1)))
     level = np.log(omega / lost)
     near = (level >= centre.min() - MAX_GARCH_LEVEL) & (level <= centre.max() + MAX_GARCH_LEVEL)
-    _demand(near.all(), "parameters: the volatility is too far from that of the prior")
+    words = "parameters: the long-run variance is too far from that of the prior"
+    _demand(near.all(), words)
     _demand((own["variance"] >= 1e-300).all(), "variance must be positive")
     valid = (own["log_weight"] <= TOLERANCE).all() and _is_one(np.exp(own["log_weight"]).sum(-1))
-    _demand(valid, "log_weight are not shares of a cloud")
+    _demand(valid, "exp(log_weight) must sum to one within a cloud")
 
 
 def _restore_candidates(filter: RegimeFilter, arrays: Arrays, prior: Named) -> None:
-    """Begin the batches under way again and set what the candidates had learnt."""
+    """Begin the present batches again and set the statistics of the candidates."""
     clock, emission = filter.clock, filter.emission
     position, observed = np.array(clock.position), np.array(clock.observed)
     counts = filter.count_candidates()
@@ -346,21 +351,23 @@ def _restore_candidates(filter: RegimeFilter, arrays: Arrays, prior: Named) -> N
 
 
 def _check_steps(work: Named, most: NDArray[np.int64]) -> None:
-    """A candidate learns at most what was observed, and every step shrinks its covariance."""
+    """Raise SnapshotError for more steps than observations, or steps that widen a covariance."""
     taken, u, shrink, gain = (work[name] for name in ("taken", "u", "shrink", "gain"))
-    _demand((taken <= most).all(), "work.taken: a candidate has learnt more than was observed")
+    _demand((taken <= most).all(), "work.taken exceeds the number of observations")
     own = np.arange(shrink.shape[1]) < taken[:, None]
     with np.errstate(all="ignore"):
         length = np.sqrt((u**2).sum(axis=2))
         valid = (np.abs(u) <= MAX_DIRECTION).all(axis=2) & (shrink >= 0.0)
         valid &= shrink * length * length <= 1.0 + TOLERANCE
         valid &= (np.abs(gain) * length[..., None] <= MAX_MOVE).all(axis=2)
-    _demand(valid[own].all(), "work.u, work.shrink, work.gain: no observation leads to these steps")
+    _demand(valid[own].all(), "work.u, work.shrink or work.gain is out of range")
 
 
 def _restore_recent(filter: RegimeFilter, arrays: Arrays) -> None:
     length, dim = filter.recent_y.shape
-    n = min(length, filter.clock.time)
+    # Fewer than the time, if the units have changed since.
+    n = arrays.form("recent_y")[1][0]
+    _demand(n <= min(length, filter.clock.time), "recent_y: more observations than have been seen")
     y = arrays.floats("recent_y", (n, dim), missing=True)
     shape = (n, *filter.recent_design.shape[1:])
     designs = arrays.floats("recent_design", shape, -MAX_DESIGN, MAX_DESIGN)
@@ -382,4 +389,6 @@ def _restore_random(filter: RegimeFilter, state: Any) -> None:
     try:
         filter.random.generator.bit_generator.state = state
     except (TypeError, ValueError, KeyError, AttributeError, OverflowError):
-        raise SnapshotError("Invalid snapshot: the state of the random generator.") from None
+        raise SnapshotError(
+            "Invalid snapshot: the state of the random generator cannot be read."
+        ) from None

@@ -1,4 +1,4 @@
-"""A regime model that estimates the units of its stream, so that nothing need be known about y.
+"""A regime model that estimates the units of its stream.
 
 With `units="auto"`, y is standardized by its own noise around its own centre (`scaling`). The model
 inside works in these units, with noise 1 and levels of variance 100; its outputs are converted to

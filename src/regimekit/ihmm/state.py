@@ -1,9 +1,9 @@
 """The state of the filter as arrays: particles, pool of regimes, candidates, clock.
 
-Particles form G *islands*. Each island has batches of its own, which begin at other times than
-those of the other islands, so some batch begins soon after any change and there is no time at
-which all particles may switch at once. Weights are normalized within an island, and resampling
-stays within it. Rows and regime labels are shared by all.
+Particles form G *islands*. The batches of different islands begin at different times, so a batch
+begins soon after any change, and the particles never all switch at the same time. Weights are
+normalized within an island, and resampling stays within it. Rows and regime labels are shared by
+all.
 
 Given its past, the posterior of a regime is a function of the batches assigned to it. Two particles
 that share a row and assign it the same batch share its successor, so every distinct posterior is
@@ -68,7 +68,7 @@ class Particles:
         self.log_nu = wide.log_nu
 
     def copy(self, source, target):
-        """Make particle `target` a copy of another one, except for its weight and `log_row`."""
+        """Make particle `target` a copy of `source`, except for its weight and `log_row`."""
         n: cython.Py_ssize_t = self.n_regimes[source]
         self.n_regimes[target] = n
         self.current[target] = self.current[source]
@@ -130,12 +130,12 @@ class RegimePool:
         return row
 
     def note_write(self, row):
-        """Give a row whose statistics were written a new version."""
+        """Give `row`, whose statistics were written, a new version."""
         self.n_writes += 1
         self.version[row] = self.n_writes
 
     def clear(self, row):
-        """Reset the bookkeeping of a row whose statistics were written."""
+        """Reset the bookkeeping of `row`, whose statistics were written."""
         self.note_write(row)
         self.label[row] = UNBORN
         self.reported[row] = 0
@@ -145,7 +145,7 @@ class RegimePool:
         self.batches[row] = 0
 
     def count_owners(self, particles):
-        """Count the owners of every row, including the slots of regimes not opened yet."""
+        """Count the owners of every row in `particles`, unopened slots included."""
         for row in range(self.owners.shape[0]):
             self.owners[row] = 0
         for i in range(particles.alpha.shape[0]):
@@ -153,7 +153,7 @@ class RegimePool:
                 self.owners[particles.slots[i, l]] += 1
 
     def count_owners_of(self, particles):
-        """Count the owners of every row, for callers in Python."""
+        """Count the owners of every row in `particles`, for callers in Python."""
         self.count_owners(particles)
 
 
@@ -161,7 +161,7 @@ POOL_FIELDS = ("owners", "label", "reported", "first_seen", "last_seen", "visits
 
 
 class Candidates:
-    """What each row of an island becomes with the batch under way, by place.
+    """The successor of each row of an island after the batch so far, by place.
 
     Candidate k of island g is at place g * capacity + k.
 
@@ -188,14 +188,13 @@ class Candidates:
         self.fade = np.ones(islands * capacity)
 
     def grow(self, capacity):
-        """Make room for `capacity` candidates of each island; the present ones are kept."""
+        """Make room for `capacity` candidates of each of the `islands`; the others are kept."""
         larger = Candidates(self.islands, capacity)
         for name in CANDIDATE_FIELDS:
             old = np.asarray(getattr(self, name)).reshape(self.islands, -1)
             new = np.asarray(getattr(larger, name)).reshape(self.islands, -1)
             new[:, : old.shape[1]] = old
             setattr(self, name, new.reshape(-1))
-        self.fade = larger.fade
         self.capacity = capacity
 
 
@@ -208,11 +207,12 @@ CANDIDATE_FIELDS = (
     "log_stay",
     "log_current",
     "mass",
+    "fade",
 )
 
 
 class Clock:
-    """Where each island is in its batch, (G,) each, and counters of the whole filter.
+    """Position of each island in its batch, (G,) each, and counters of the whole filter.
 
     Attributes:
         first: (G + 1,) first particle of each island.

@@ -43,7 +43,7 @@ class Divided(Features):
 
     @property
     def inner(self) -> Features:
-        """The map that is divided."""
+        """The map before the division."""
         return Features(self.terms)
 
     @property
@@ -177,5 +177,5 @@ class VaryingNoise(RegimeModel):
 
 
 def _terms_for(x: Row) -> Features:
-    """The features by default: an intercept, and the other columns of x if there are any."""
+    """Return the default features: an intercept, and the other columns of x if there are any."""
     return WITH_COLUMNS if x.values.size > 1 else feature_maps.intercept()

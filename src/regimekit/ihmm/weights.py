@@ -82,7 +82,7 @@ class Scoring:
         self.log_density = 0.0
 
     def with_kind(self, kind):
-        """Return the same settings with another weight."""
+        """Return the same settings with another weight, a code of `WEIGHTS`."""
         return Scoring(
             kind,
             self.threshold,
@@ -98,7 +98,12 @@ class Scoring:
         return self.kind == CONTAMINATION
 
     def set_outlier_density(self, rate, log_density):
-        """Set the outlier rate eps and log q(y) of the present observation."""
+        """Set the density of outliers at the present observation.
+
+        Args:
+            rate: outlier rate eps.
+            log_density: log q(y).
+        """
         self.log_rate = log(rate)
         self.log_regular = log1p(-rate)
         self.log_density = log_density
@@ -112,7 +117,7 @@ class Scoring:
             length: length of the residual that the weight is a function of (D2).
             log_scale: log det S / 2.
             dim: number of observed coordinates.
-            fresh: whether the regime has not learnt anything yet (D3).
+            fresh: whether the regime has no observations yet (D3).
         """
         if self.kind == CONTAMINATION:
             score, r = self.judge_contamination(log_plain)
@@ -128,7 +133,7 @@ class Scoring:
         return exp(log_w2) * log_plain, w2, learnt
 
     def judge_in_python(self, log_plain, z, length, log_scale, dim, fresh):
-        """Return what `judge` returns, for emissions written in Python."""
+        """Return the output of `judge`, with its arguments, for emissions written in Python."""
         return self.judge(log_plain, z, length, log_scale, dim, fresh)
 
     def judge_contamination(self, log_plain):
@@ -198,7 +203,13 @@ def weight_code(name):
 
 
 def log_weight2(kind, z, threshold):
-    """Return log w^2 as scores use it; finite for every finite z."""
+    """Return log w^2 as scores use it; finite for every finite z.
+
+    Args:
+        kind: code of the weight.
+        z: length of the residual in standard deviations.
+        threshold: c.
+    """
     u: cython.double = z / threshold
     if kind == NONE or kind == CONTAMINATION or u == 0.0:
         return 0.0
@@ -216,18 +227,29 @@ def update_weight2(kind, z, threshold):
 
 
 def log_score(z, log_scale, log_w2, dim):
-    """Return log N(y; yhat, S / w^2); rescaling y shifts it equally for every regime (D1)."""
+    """Return log N(y; yhat, S / w^2); rescaling y shifts it equally for every regime (D1).
+
+    Args:
+        log_scale: log det S / 2.
+        log_w2: log w^2.
+    """
     squared: cython.double = exp(2.0 * log(z) + log_w2) if z > 0.0 else 0.0
     return -0.5 * (dim * (LOG_2PI - log_w2) + squared) - log_scale
 
 
 def log_normal(z, log_scale, dim):
-    """Return the log density of a Gaussian at a residual of length z; log_scale = log det S / 2."""
+    """Return the log density of a Gaussian."""
     return -0.5 * (dim * LOG_2PI + z * z) - log_scale
 
 
 def log_outlier_density(z, log_scale, dim):
-    """Return log q at a residual of length z under the scale of q; log_scale = log det / 2."""
+    """Return log q.
+
+    Args:
+        z: length of the residual under the scale matrix of q.
+        log_scale: half the log determinant of this matrix.
+        dim: number of observed coordinates.
+    """
     half: cython.double = 0.5 * (OUTLIER_DOF + dim)
     constant: cython.double = lgamma(half) - lgamma(0.5 * OUTLIER_DOF)
     constant -= 0.5 * dim * log(OUTLIER_DOF * 3.141592653589793)
@@ -242,7 +264,6 @@ def factorize(matrix, seen, n, out_lower):
     Args:
         matrix: (d, d) covariance.
         seen: (d,) the observed coordinates come first.
-        n: number of observed coordinates.
         out_lower: (d, d) output; its first n rows and columns are written.
     """
     log_det: cython.double = 0.0

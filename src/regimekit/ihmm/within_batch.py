@@ -30,10 +30,9 @@ if not cython.compiled:
     )
 
 INF = cython.declare(cython.double, float("inf"))
-# Observations over which the rate of outliers is remembered.
+# Memory of the rate of outliers, in observations.
 RATE_MEMORY = cython.declare(cython.double, 1000.0)
-# Observations over which outliers are remembered while their rate is above so many times its first
-# guess (D18).
+# Its memory while the rate is above HIGH_RATE times its first guess (D18).
 OUTLIER_MEMORY = cython.declare(cython.double, 30.0)
 HIGH_RATE = cython.declare(cython.double, 3.0)
 # Standard deviations beyond which a regime that was not visited lately fades from forecasts (D17).
@@ -46,7 +45,7 @@ class WithinBatch(FilterState):
     """Candidates of the batches under way and the forecast that they make."""
 
     def learn_candidate(self, place):
-        """Add the score of the observation to that of the batch, Eq. (12), and update the row."""
+        """Add the score of the observation to that of the batch, Eq. (12); update the candidate."""
         row: cython.Py_ssize_t = self.candidates.row[place]
         if not self.settings.one_noise:  # Deviation D8: Eq. (25) has b R at the b-th observation
             self.emission.observation.extra_noise = self.clock.position[
@@ -60,9 +59,10 @@ class WithinBatch(FilterState):
     def prior_masses(self, g, births):
         """Write log P(l | s) of the particles of an island and the prior masses of its candidates.
 
-        If `births` is False (nothing was observed), a new regime is opened only by particles
-        without any, and the others share its probability: a batch without observations must not
-        distinguish particles.
+        Args:
+            births: whether new regimes may be opened. If nothing was observed, they are opened
+                only by particles without any, and the others share their probability, because a
+                batch without observations must not distinguish particles.
         """
         base: cython.Py_ssize_t = g * self.candidates.capacity
         self.write_lookup(g)
@@ -99,7 +99,7 @@ class WithinBatch(FilterState):
         self.posterior_masses(g)
 
     def posterior_masses(self, g):
-        """Write the masses of the candidates given the batch so far; return P(change)."""
+        """Write the masses of the candidates of island `g` in the batch; return P(change)."""
         n: cython.Py_ssize_t = self.clock.candidates[g]
         base: cython.Py_ssize_t = g * self.candidates.capacity
         stayed: cython.double = 0.0
@@ -121,10 +121,7 @@ class WithinBatch(FilterState):
         return min(a / (a + b), MAX_OUTLIER_RATE)
 
     def write_centre(self):
-        """Write the centre of q: the mean forecast of the opened regimes, or of all if none is.
-
-        Candidates count as in the forecast (D17).
-        """
+        """Write the centre of q: the mean forecast of the opened regimes, or of all without any."""
         total: cython.double = 0.0
         for opened in range(2):
             total = 0.0
@@ -168,9 +165,12 @@ class WithinBatch(FilterState):
     def learn_outlier_rate(self, weight):
         """Add 1 - r to the Beta count of outliers and r to that of regular observations.
 
-        Deviation D18: what a stream begins with may look like outliers for long. While the rate is
-        high, outliers are forgotten sooner, so that they do not widen the intervals of hundreds of
-        ordinary observations.
+        Deviation D18: the first observations of a stream may be classified as outliers for long.
+        While the rate is high, outliers are discounted sooner, so that they do not widen the
+        intervals of hundreds of ordinary observations.
+
+        Args:
+            weight: r.
         """
         prior: cython.double = self.settings.outlier_prior[0]
         total: cython.double = prior + self.settings.outlier_prior[1]
@@ -185,12 +185,12 @@ class WithinBatch(FilterState):
     # ------------------------------------------------------------------ forecast
 
     def write_fading(self):
-        """Write the share of its mass that each candidate has in a forecast; return their sum.
+        """Write the share of its mass that each candidate has in a forecast, and return their sum.
 
         Deviation D17: at z > 50 standard deviations from the most likely candidate, a regime that
         was not visited within the window of recent observations counts with (50 / z)^2 of its mass,
-        so its pull on the mean falls as 1 / z. Without that, a regime thousands of standard
-        deviations away moves the mean however unlikely a return is.
+        so its effect on the mean falls as 1 / z. Otherwise a regime thousands of standard
+        deviations away would move the mean, however unlikely its return is.
         """
         heaviest: cython.Py_ssize_t = 0
         total: cython.double = 0.0
@@ -211,7 +211,7 @@ class WithinBatch(FilterState):
         return 1.0 - total / self.islands
 
     def fading(self, place, heaviest):
-        """Return the share of its mass that a candidate keeps beside the heaviest one."""
+        """Return the share of its mass that candidate `place` keeps beside candidate `heaviest`."""
         z: cython.double = 0.0
         for j in range(self.emission.dim):
             scale: cython.double = max(
@@ -298,5 +298,5 @@ class WithinBatch(FilterState):
 
 
 def rate_memory():
-    """Return over how many observations the rate is remembered, and outliers at a high rate."""
+    """Return RATE_MEMORY and OUTLIER_MEMORY, for Python code."""
     return RATE_MEMORY, OUTLIER_MEMORY

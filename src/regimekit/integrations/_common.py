@@ -98,10 +98,11 @@ def regime_labels(run: rk.Run) -> NDArray[np.int64]:
 def fill_covariates(x: Mapping[Any, Any], latest: Mapping[str, Any]) -> dict[str, Any]:
     """Return covariates under the names of `latest`; missing ones keep their latest value.
 
-    If `latest` is empty, all covariates of `x` are returned.
+    If `latest` is empty, all covariates of `x` are returned, sorted by name: the order of a
+    dictionary must not determine the order of the columns.
     """
     if not latest:
-        return {str(name): value for name, value in x.items()}
+        return {str(name): x[name] for name in sorted(x, key=str)}
     # A value that differs from itself is NaN.
     given = {str(name): v for name, v in x.items() if v is not None and v == v}
     return {name: given.get(name, value) for name, value in latest.items()}

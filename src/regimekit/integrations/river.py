@@ -158,7 +158,8 @@ class RegimeAnomalyDetector(_Wrapper, base.AnomalyDetector):
 
     def learn_one(self, x: dict[Any, Any]) -> None:
         """Update the model with an observation."""
-        self._targets = self._targets or ([self.target] if self.target is not None else list(x))
+        if not self._targets:
+            self._targets = sorted(x, key=str) if self.target is None else [self.target]
         if self._targets:
             self._update(self._values(x), self._others(x))
 

@@ -12,7 +12,7 @@ from regimekit.core.model import Model
 from regimekit.distributions.forecast import Forecasts
 from regimekit.io.observations import ObservationBlock
 from regimekit.preprocessing.time_index import Time
-from regimekit.results import Event, Regime, Run
+from regimekit.results import CHANGES, Event, Regime, Run
 
 Columns = dict[str, list[Any]]
 EVENT_COLUMNS = ("time", "since", "kind", "regime", "previous")
@@ -51,6 +51,24 @@ def event_columns(events: Iterable[Event], times: Sequence[Time | None], start: 
         found["since"].append(time_of(event.since, times, start))
         for name in ("kind", "regime", "previous"):
             found[name].append(getattr(event, name))
+    return found
+
+
+def standing_events(events: Iterable[Event]) -> list[Event]:
+    """Return the changes of regime in retrospect, and the first regime, the oldest first.
+
+    An event dates its regime back: changes that were reported from there on are revoked, and it is
+    none itself if the regime before them was the same.
+    """
+    found: list[Event] = []
+    for event in events:
+        if event.kind not in CHANGES:
+            continue
+        previous = event.previous
+        while found and found[-1].since >= event.since:
+            previous = found.pop().previous
+        if event.regime != previous:
+            found.append(event._replace(previous=previous))
     return found
 
 

@@ -183,9 +183,6 @@ def quote_path(path: Path) -> str:
 def open_source(request: TableRequest) -> Source:
     """Open a table and detect its format.
 
-    Args:
-        request: the table.
-
     Returns:
         Its source.
 

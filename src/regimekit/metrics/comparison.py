@@ -108,7 +108,11 @@ def figure(compared: list[ComparedModel], target: str) -> Any:
 
 
 def cumulative_mean(values: Array) -> Array:
-    """Return the (T,) mean of all values up to each one; NaN values are ignored."""
+    """Return the (T,) mean of all values up to each one; NaN values are ignored.
+
+    Args:
+        values: (T,).
+    """
     valid = ~np.isnan(values)
     count = valid.cumsum()
     total = np.where(valid, values, 0.0).cumsum()

@@ -1,6 +1,6 @@
 """Oracle forecasts with known regimes and outliers: the reference for excess error.
 
-The oracle knows the regime of each observation and which observations are outliers. It estimates
+The regime of each observation and the set of outliers are given to the oracle. It estimates
 the coefficients of each regime by the same linear-Gaussian filter as the models:
 
     theta_k ~ N(prior_mean, prior_var I),   y_t = x_t theta_{s_t} + e_t,   e_t ~ N(0, noise)

@@ -83,7 +83,11 @@ class Prequential:
         return table
 
     def pit_histogram(self, bins: int = 10) -> Array:
-        """Return the share of PIT values in each of `bins` equal bins: 1 / bins if calibrated."""
+        """Return the share of PIT values in each bin: 1 / bins if calibrated.
+
+        Args:
+            bins: number of equal bins.
+        """
         return np.array(calibration(self.pit[self.skip :], bins).pit)
 
 
@@ -320,7 +324,11 @@ class RunningScores:
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> RunningScores:
-        """Restore scores from the output of `state`."""
+        """Return scores with the state of others.
+
+        Args:
+            state: output of `state`.
+        """
         scores = cls(state["period"], state["skip"])
         scores.rows = state["rows"]
         scores._past.extend(state["past"])

@@ -92,7 +92,11 @@ class RunningCalibration:
         self._counts = np.zeros(self.bins + len(LEVELS) + 1)
 
     def add(self, pit: Any) -> None:
-        """Count the PIT values of a block of observations; NaN is skipped."""
+        """Count the PIT values of a block of observations.
+
+        Args:
+            pit: the values; NaN is skipped.
+        """
         values = numbers("pit", pit).reshape(-1)
         self.rows += values.size
         room = max(self.skip - self._head.size, 0)
@@ -123,7 +127,11 @@ class RunningCalibration:
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> RunningCalibration:
-        """Restore counts from the output of `state`."""
+        """Return a calibration with the state of another one.
+
+        Args:
+            state: output of `state`.
+        """
         running = cls(state["skip"], state["bins"])
         running.rows = state["rows"]
         running._head = np.array(state["head"], dtype=float)

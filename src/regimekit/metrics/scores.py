@@ -23,7 +23,7 @@ ForecastLike = Forecast | Sequence[Forecast]
 
 
 def rmse(y: ArrayLike, mean: ArrayLike) -> float:
-    """Root mean squared error, in the units of y.
+    """Return the root mean squared error, in the units of y.
 
     Args:
         y: observations (T,) or (T, d).
@@ -38,7 +38,7 @@ def rmse(y: ArrayLike, mean: ArrayLike) -> float:
 
 
 def mae(y: ArrayLike, mean: ArrayLike) -> float:
-    """Mean absolute error, in the units of y.
+    """Return the mean absolute error, in the units of y.
 
     Args:
         y: observations (T,) or (T, d).
@@ -53,7 +53,7 @@ def mae(y: ArrayLike, mean: ArrayLike) -> float:
 
 
 def rolling_rmse(y: ArrayLike, mean: ArrayLike | None = None, window: int = 100) -> Array:
-    """RMSE over the last `window` observations, at each observation.
+    """Return the RMSE over the last `window` observations, at each observation.
 
     Args:
         y: observations (T,) or (T, d), or errors if `mean` is not given.
@@ -73,7 +73,7 @@ def rolling_rmse(y: ArrayLike, mean: ArrayLike | None = None, window: int = 100)
 
 
 def cumulative_rmse(y: ArrayLike, mean: ArrayLike | None = None) -> Array:
-    """RMSE over all observations so far, at each observation.
+    """Return the RMSE over all observations so far, at each observation.
 
     Args:
         y: observations (T,) or (T, d), or errors if `mean` is not given.
@@ -94,14 +94,14 @@ def cumulative_rmse(y: ArrayLike, mean: ArrayLike | None = None) -> Array:
 
 
 def lookahead_mae(y: ArrayLike, mean: ArrayLike, horizon: int = 10) -> float:
-    """MAE of each forecast against the mean of the next `horizon` observations.
+    """Return the MAE of each forecast against the mean of the next `horizon` observations.
 
         (1 / T) sum_t | mean_t - (y_t + .. + y_{t + horizon - 1}) / horizon |
 
     A forecast that follows a single spike is far from the observations after it; one that ignores
-    the spike loses a tenth of its height at the default horizon. The paper names this objective
-    for the well-log series without defining it: definition and default are ours. Near the end of
-    the stream the mean is over the remaining observations.
+    the spike loses a tenth of its height at the default horizon. The paper names this objective for
+    the well-log series without defining it: definition and default are ours. Near the end of the
+    stream the mean is over the remaining observations.
 
     Args:
         y: observations (T,) or (T, d).
@@ -119,7 +119,7 @@ def lookahead_mae(y: ArrayLike, mean: ArrayLike, horizon: int = 10) -> float:
 
 
 def coverage(y: ArrayLike, lower: ArrayLike, upper: ArrayLike) -> float:
-    """Share of the observations between `lower` and `upper`, from 0 to 1.
+    """Return the share of the observations between `lower` and `upper`, from 0 to 1.
 
     Args:
         y: observations (T,) or (T, d).
@@ -138,7 +138,7 @@ def coverage(y: ArrayLike, lower: ArrayLike, upper: ArrayLike) -> float:
 
 
 def log_scores(forecasts: ForecastLike, y: ArrayLike) -> Array:
-    """Log density of each observation under its forecast.
+    """Return the log density of each observation under its forecast.
 
     Args:
         forecasts: a forecast, or one per observation.
@@ -158,7 +158,7 @@ def log_scores(forecasts: ForecastLike, y: ArrayLike) -> Array:
 
 
 def log_score(forecasts: ForecastLike, y: ArrayLike) -> float:
-    """Mean log density of the observations under their forecasts; higher is better.
+    """Return the mean log density of the observations under their forecasts; higher is better.
 
     Args:
         forecasts: a forecast, or one per observation.
@@ -174,7 +174,7 @@ def log_score(forecasts: ForecastLike, y: ArrayLike) -> float:
 
 
 def crps_scores(forecasts: ForecastLike, y: ArrayLike) -> Array:
-    """Continuous ranked probability score of each observation.
+    """Return the continuous ranked probability score of each observation.
 
     Args:
         forecasts: a forecast, or one per observation.
@@ -194,7 +194,7 @@ def crps_scores(forecasts: ForecastLike, y: ArrayLike) -> Array:
 
 
 def crps(forecasts: ForecastLike, y: ArrayLike) -> float:
-    """Mean continuous ranked probability score, in the units of y; lower is better.
+    """Return the mean continuous ranked probability score, in the units of y; lower is better.
 
     Mixtures of Gaussians use the closed form; mixtures with Student-t components a Gauss-Legendre
     rule whose panels follow the scales of the components (relative error below 1e-8).
@@ -213,7 +213,7 @@ def crps(forecasts: ForecastLike, y: ArrayLike) -> float:
 
 
 def pit_values(forecasts: ForecastLike, y: ArrayLike) -> Array:
-    """Probability integral transform P(Y <= y) of each observation.
+    """Return the probability integral transform P(Y <= y) of each observation.
 
     Args:
         forecasts: a forecast, or one per observation.
@@ -233,7 +233,7 @@ def pit_values(forecasts: ForecastLike, y: ArrayLike) -> Array:
 
 
 def pit(forecasts: ForecastLike, y: ArrayLike) -> Array:
-    """Probability integral transforms of all observed values, uniform if calibrated.
+    """Return the probability integral transforms of all observed values, uniform if calibrated.
 
     Args:
         forecasts: a forecast, or one per observation.
@@ -254,7 +254,7 @@ def pit(forecasts: ForecastLike, y: ArrayLike) -> Array:
 
 
 def pit_distance(values: ArrayLike) -> float:
-    """Kolmogorov-Smirnov distance of PIT values from the uniform distribution.
+    """Return the Kolmogorov-Smirnov distance of PIT values from the uniform distribution.
 
     Args:
         values: PIT values of any shape; NaN is skipped.
@@ -274,7 +274,7 @@ def pit_distance(values: ArrayLike) -> float:
 
 
 def ess(log_weight: ArrayLike) -> Any:
-    """Effective sample size 1 / sum w^2 of normalised weights, along the last axis.
+    """Return the effective sample size 1 / sum w^2 of normalized weights, along the last axis.
 
     Args:
         log_weight: log-weights, not necessarily normalised.
@@ -292,7 +292,7 @@ def ess(log_weight: ArrayLike) -> Any:
 
 
 def as_rows(values: Array) -> Array:
-    """Reshape (T,) values to (T, 1); leave (T, d) as it is."""
+    """Return values (T,) as (T, 1); values (T, d) are unchanged."""
     return values[:, None] if values.ndim == 1 else values
 
 
@@ -311,7 +311,7 @@ def _match(forecasts: ForecastLike, y: ArrayLike) -> tuple[Forecasts, Array]:
 
 
 def _pair(y: ArrayLike, mean: ArrayLike, name: str = "mean") -> tuple[Array, Array]:
-    """Both as (T, d)."""
+    """Return both as (T, d)."""
     observed, forecast = numbers("y", y), numbers(name, mean)
     if observed.shape != forecast.shape or observed.ndim not in (1, 2):
         raise RegimekitError(
@@ -327,11 +327,9 @@ def _errors(y: ArrayLike, mean: ArrayLike | None) -> Array:
 
 
 def _window_means(values: Array, window: int) -> Array:
-    """Mean of each row and the `window` - 1 rows before it, without NaN.
-
-    Sums are computed per window: the difference of two cumulative sums would keep the rounding
-    error of an extreme outlier in all later windows.
-    """
+    """Return the mean of each row and the `window` - 1 rows before it, without NaN."""
+    # Sums per window: the difference of two cumulative sums would keep the rounding error of an
+    # extreme outlier in all later windows.
     total, count = np.zeros(values.shape), np.zeros(values.shape)
     seen = ~np.isnan(values)
     known = np.where(seen, values, 0.0)
@@ -343,7 +341,7 @@ def _window_means(values: Array, window: int) -> Array:
 
 
 def _column_means(values: Array) -> Array:
-    """Mean of each column without NaN; NaN for an empty column."""
+    """Return the mean of each column without NaN; NaN for an empty column."""
     seen = ~np.isnan(values)
     return _ratio(np.where(seen, values, 0.0).sum(axis=0), seen.sum(axis=0))
 
@@ -354,5 +352,9 @@ def _ratio(total: Array, count: NDArray[Any]) -> Array:
 
 
 def nan_mean(values: Array) -> float:
-    """Return the mean of all values that are not NaN; NaN if there are none."""
+    """Return the mean of all values that are not NaN; NaN if there are none.
+
+    Args:
+        values: array of any shape.
+    """
     return float(_column_means(values.reshape(-1, 1))[0])

@@ -61,7 +61,7 @@ def changepoints(regimes: ArrayLike) -> list[int]:
 
 
 def switches(regimes: ArrayLike) -> int:
-    """Count the changes of regime.
+    """Return the number of changes of regime.
 
     Args:
         regimes: (T,) regime labels.
@@ -75,7 +75,7 @@ def switches(regimes: ArrayLike) -> int:
 
 
 def n_regimes(regimes: ArrayLike) -> int:
-    """Count the distinct regimes visited.
+    """Return the number of distinct regimes visited.
 
     Args:
         regimes: (T,) regime labels; -1 (no regime yet) is not counted.
@@ -90,7 +90,7 @@ def n_regimes(regimes: ArrayLike) -> int:
 
 
 def detection_delay(regimes: ArrayLike, truth: Iterable[int]) -> float:
-    """Mean number of observations from a true changepoint to the next predicted one.
+    """Return the mean number of observations from a true changepoint to the next predicted one.
 
         DD = (1 / |C*|) sum_{t* in C*} min_{t in C, t >= t*} (t - t*)
 
@@ -118,14 +118,14 @@ def detection_delay(regimes: ArrayLike, truth: Iterable[int]) -> float:
 
 
 def match_regimes(regimes: ArrayLike, truth: Iterable[int], run_threshold: int) -> Matching:
-    """Match predicted regimes to true segments: the paper's "State matching and labelling".
+    """Return counts from matching predicted regimes to true segments, as in the paper.
 
-    Each true segment is assigned its most frequent predicted regime (the smallest label on a tie).
-    If the previous segment has the same regime, the change was missed: the observations with that
-    regime count as fn, and their runs are scanned as well. Otherwise they count as tp, and the runs
-    of the other regimes are scanned. A scanned run counts as fp if it has at least `run_threshold`
-    observations, otherwise as fn. An observation of a missed segment can count twice, as in the
-    printed listing.
+    The algorithm is "State matching and labelling". Each true segment is assigned its most frequent
+    predicted regime (the smallest label on a tie). If the previous segment has the same regime, the
+    change was missed: the observations with that regime count as fn, and their runs are scanned as
+    well. Otherwise they count as tp, and the runs of the other regimes are scanned. A scanned run
+    counts as fp if it has at least `run_threshold` observations, otherwise as fn. An observation of
+    a missed segment can count twice, as in the printed listing.
 
     The listing never updates the regime of the previous segment; it is updated here after each
     segment that is not empty, because otherwise no change could be missed.
@@ -162,7 +162,7 @@ def match_regimes(regimes: ArrayLike, truth: Iterable[int], run_threshold: int) 
 
 
 def adjusted_rand(a: ArrayLike, b: ArrayLike) -> float:
-    """Adjusted Rand index of two labellings: 1 if equal up to names, about 0 by chance.
+    """Return the adjusted Rand index of two labellings: 1 if equal up to names, about 0 by chance.
 
     Args:
         a: (T,) labels.
@@ -190,7 +190,7 @@ def adjusted_rand(a: ArrayLike, b: ArrayLike) -> float:
 
 
 def covering(truth: Annotations, predicted: Iterable[int], n: int) -> float:
-    """Covering of the true segments by the predicted ones, from 0 to 1.
+    """Return the covering of the true segments by the predicted ones, from 0 to 1.
 
     Mean over true segments, weighted by length, of the largest Jaccard index with a predicted
     segment; with several annotators the mean over annotators (van den Burg and Williams 2020, after
@@ -214,11 +214,11 @@ def covering(truth: Annotations, predicted: Iterable[int], n: int) -> float:
 
 
 def f1(truth: Annotations, predicted: Iterable[int], margin: int = 5) -> float:
-    """F1 score of changepoints within `margin` observations, against one or more annotators.
+    """Return the F1 score of changepoints within `margin` observations.
 
     Definition of the Turing Change Point benchmark (van den Burg and Williams 2020): index 0 is a
-    changepoint of every annotator, each prediction matches at most once, precision is against
-    the union of the annotators, recall is the mean over annotators.
+    changepoint of every annotator, each prediction matches at most once, precision is against the
+    union of the annotators, recall is the mean over annotators.
 
     Args:
         truth: changepoints, or one list of them per annotator (list of lists, or mapping).

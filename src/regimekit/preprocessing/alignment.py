@@ -41,7 +41,11 @@ class Stream(NamedTuple):
     rows: NDArray[np.int64]
 
     def expand(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return (n, d) values of the caller's rows as (T, d), NaN in gaps."""
+        """Return values of the caller's rows at the observations, (T, d); NaN in gaps.
+
+        Args:
+            values: (n, d), one per row of the caller.
+        """
         found = values[np.maximum(self.rows, 0)]
         found[self.rows < 0] = np.nan
         return found
@@ -119,11 +123,7 @@ def _is_even(labels: Any) -> bool:
 
 
 def _dates(labels: Any) -> list[datetime]:
-    """Return all labels as dates.
-
-    Raises:
-        RegimekitError: if a label is missing, or if dates decrease.
-    """
+    """Return all labels as dates; a missing label, or dates that decrease, raise RegimekitError."""
     if dates := dates_of_labels(labels):
         return dates
     for row in range(len(labels)):

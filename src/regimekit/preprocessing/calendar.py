@@ -46,7 +46,13 @@ class Calendar:
 
     @classmethod
     def of_labels(cls, index: Any, at: int, native: Any = None) -> Calendar:
-        """Return the calendar of a stream whose labels are `index`."""
+        """Return the calendar of a stream.
+
+        Args:
+            index: its labels.
+            at: number of observations at the last label.
+            native: data-frame library of the caller, or None.
+        """
         latest = index[-_LAST_LABELS:]
         if dates := dates_of_labels(latest):
             return cls(at, dates[-1], find_frequency(dates), native)
@@ -62,7 +68,7 @@ class Calendar:
         return cls(at, float(numbers.values[-1]), step, native)
 
     def ahead(self, seen: int, n: int) -> NDArray[Any] | None:
-        """Return the labels of the `n` steps after observation `seen`; None if not known.
+        """Return the labels of future steps; None if they are not known.
 
         Returns:
             (n,) numbers, datetime64, or datetimes with their zone as objects.
@@ -74,7 +80,7 @@ class Calendar:
         return time_array([self.frequency.after(self.last, k) for k in steps])
 
     def time_of(self, row: int) -> Time | None:
-        """Return the label of observation `row`; None if labels are not continued."""
+        """Return the label of an observation; None if labels are not continued."""
         if self.frequency is None or self.last is None:
             return None
         try:
@@ -96,7 +102,10 @@ class Calendar:
 
     @classmethod
     def from_json(cls, state: Any) -> Self:
-        """Return the calendar that `to_json` described.
+        """Return the calendar of a JSON value.
+
+        Args:
+            state: output of `to_json`.
 
         Raises:
             SnapshotError: if a value is not valid.

@@ -1,4 +1,4 @@
-"""Terms of a feature map: what each one reads and writes, and the names of its features."""
+"""Terms of a feature map: the inputs and features of each, and the names of its features."""
 
 from __future__ import annotations
 
@@ -31,28 +31,40 @@ class Moment(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class Term(ABC):
-    """Part of a feature map. Its fields are the arguments of its constructor."""
+    """Part of a feature map. Its fields are the arguments of its constructor.
+
+    Arguments of the methods:
+        names: names of the covariates, or None.
+        size: number of covariates.
+        columns: names of the covariates or lags that the term reads.
+        dim: number of coordinates d of y.
+        out: (.., k) output.
+        index: positions of the inputs that the term reads; None for all.
+        moment: inputs.
+    """
 
     kind: ClassVar[str]
     needs_x: ClassVar[bool] = False
 
     @property
     def depth(self) -> int:
+        """Largest lag; 0 without lags."""
         return 0
 
     def picks(self, names: Names, size: int) -> Index | None:
-        """Return the positions of the covariates or lags that it reads; None for all."""
+        """Return the positions of the covariates or lags that the term reads; None for all."""
         return None
 
     @abstractmethod
     def labels(self, columns: list[str], dim: int) -> list[str]:
-        """Return the names of its features, given the names of its covariates."""
+        """Return the names of its features."""
 
     @abstractmethod
     def fill(self, out: Array, index: Index | None, moment: Moment) -> None:
         """Write its features to the last axis of `out`."""
 
     def to_json(self) -> dict[str, Any]:
+        """Return the term as JSON values for `read_term`."""
         given = {f.name: getattr(self, f.name) for f in fields(self)}
         lists = {name: list(v) if isinstance(v, tuple) else v for name, v in given.items()}
         return {"term": self.kind, **lists}
@@ -69,7 +81,7 @@ class Term(ABC):
 
 @dataclass(frozen=True, repr=False)
 class Intercept(Term):
-    """The constant 1: each regime has its own level."""
+    """The constant 1, the feature of a level."""
 
     kind: ClassVar[str] = "intercept"
 
@@ -222,7 +234,12 @@ class TermLayout(NamedTuple):
     parts: list[tuple[Term, slice, Index | None]]
 
     def fill(self, out: Array, moment: Moment) -> Array:
-        """Write the features of every term into `out`."""
+        """Write the features of every term and return `out`.
+
+        Args:
+            out: (.., k) output.
+            moment: inputs.
+        """
         for term, where, index in self.parts:
             term.fill(out[..., where], index, moment)
         return out
@@ -234,7 +251,11 @@ _TERMS: dict[str, type[Term]] = {
 
 
 def read_term(entry: Any) -> Term:
-    """Return the term of a JSON description."""
+    """Return the term of a JSON description.
+
+    Args:
+        entry: its name as "term", and its arguments.
+    """
     if not isinstance(entry, Mapping) or not isinstance(entry.get("term"), str):
         raise RegimekitError(f'features: a term must be {{"term": "lags", ..}}, got {entry!r}.')
     if entry["term"] not in _TERMS:

@@ -120,7 +120,13 @@ class Features:
         return row
 
     def check_all(self, table: Table | None, n: int, like: Row | None) -> list[Row | None] | None:
-        """`check` n rows at once; None if each row must be checked by itself."""
+        """Return the outputs of `check` for n rows; None if each row must be checked by itself.
+
+        Args:
+            table: covariates, or None.
+            n: number of rows.
+            like: as for `check`.
+        """
         if not self.needs_x:
             return [None] * n
         if table is None or n == 0 or self.is_matrix:
@@ -166,7 +172,12 @@ class Features:
         return self._fill((n,), names, Moment(values, t + np.arange(n), self._windows(y, past)))
 
     def many(self, x: Row | None, t: int, pasts: Array) -> Array:
-        """Return the features of one time for P pasts (P, depth, d): (P, k)."""
+        """Return the features of one time for several pasts, (P, k).
+
+        Args:
+            x, t: as for `row`.
+            pasts: (P, depth, d).
+        """
         values, names = (None, None) if x is None else x
         n = len(pasts)
         if values is not None:
@@ -191,11 +202,20 @@ class Features:
         return self._fill((n,), table.names, Moment(values, np.arange(n), past))
 
     def width(self, x: Row | None, dim: int) -> int:
-        """Return the number of features k for covariates of this shape."""
+        """Return the number of features k.
+
+        Args:
+            x: output of `check`.
+            dim: number of coordinates d of y.
+        """
         return len(self.names(x, dim))
 
     def names(self, x: Row | None, dim: int) -> list[str]:
-        """Return the names of the features."""
+        """Return the names of the features.
+
+        Args:
+            x, dim: as for `width`.
+        """
         values, names = (None, None) if x is None else x
         return list(self._layout(names, () if values is None else values.shape, dim).labels)
 
@@ -343,7 +363,10 @@ def intercept() -> Features:
 
 
 def columns(*names: str | int) -> Features:
-    """Select covariates by name or position; all of them by default, in order.
+    """Return covariates unchanged.
+
+    Args:
+        *names: names or positions; by default all covariates, in order.
 
     Example:
         >>> columns("wind").names(columns("wind").check({"rain": 0.0, "wind": 3.0}), dim=1)
@@ -355,6 +378,10 @@ def columns(*names: str | int) -> Features:
 def powers(degree: int, *names: str | int) -> Features:
     """Return the powers 1 .. degree of covariates: first all of them, then their squares, ..
 
+    Args:
+        degree: largest power.
+        *names: as for `columns`.
+
     Example:
         >>> powers(2).frame([[2.0, 3.0]]).tolist()
         [[2.0, 3.0, 4.0, 9.0]]
@@ -365,6 +392,10 @@ def powers(degree: int, *names: str | int) -> Features:
 def season(period: float, harmonics: int = 1) -> Features:
     """Return cos and sin of 2 pi h t / period for h = 1 .. harmonics; t counts from 0.
 
+    Args:
+        period: length of a season in observations.
+        harmonics: number of frequencies.
+
     Example:
         >>> season(4).frame(None, [0.0, 0.0, 0.0]).round(12).tolist()
         [[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0]]
@@ -373,10 +404,13 @@ def season(period: float, harmonics: int = 1) -> Features:
 
 
 def lags(*steps: int) -> Features:
-    """Return the observations `steps` steps ago; a missing one repeats the one before it, or 0.
+    """Return earlier observations; a missing one repeats the one before it, or 0.
 
-    In the infinite HMMs with a robust weight and in `auto`, an outlier is used as a lag only if
-    the next observation follows from it (`regimekit.preprocessing.lag_buffer`).
+    In the infinite HMMs with a robust weight and in `auto`, an outlier is used as a lag only if the
+    next observation continues from it (`regimekit.preprocessing.lag_buffer`).
+
+    Args:
+        *steps: how many observations ago, from 1.
 
     Example:
         >>> lags(1, 2).frame(None, [5.0, None, 7.0]).tolist()
@@ -386,7 +420,7 @@ def lags(*steps: int) -> Features:
 
 
 def matrix(width: int) -> Features:
-    """Use x as the design matrix, (d, width), or (width,) for d = 1. It is the only term.
+    """Return x as the design matrix, (d, width), or (width,) for d = 1. It is the only term.
 
     Example:
         >>> matrix(3).frame([[1.0, 2.0, 3.0]]).tolist()
@@ -396,7 +430,10 @@ def matrix(width: int) -> Features:
 
 
 def from_json(spec: Any) -> Features:
-    """Return the map of a description by `Features.to_json`.
+    """Return the map of a description.
+
+    Args:
+        spec: output of `Features.to_json`.
 
     Example:
         >>> from_json([{"term": "intercept"}, {"term": "lags", "steps": [1, 24]}])
@@ -408,7 +445,10 @@ def from_json(spec: Any) -> Features:
 
 
 def read(spec: Any) -> Features:
-    """Return Features from Features, their JSON, or None for `intercept()`.
+    """Return a feature map from any of its forms.
+
+    Args:
+        spec: Features, their JSON, or None for `intercept()`.
 
     Example:
         >>> read(None)

@@ -36,7 +36,7 @@ class Table(NamedTuple):
     index: Any = None
 
     def row(self, t: int) -> Row:
-        """Return the covariates of observation t."""
+        """Return the covariates of one observation."""
         return Row(self.values[t], self.names)
 
 
@@ -91,7 +91,10 @@ def read_series(y: Any) -> Series:
         values = plain_numbers("y", y)
     if values.ndim not in (1, 2):
         raise RegimekitError(f"y must have one or two dimensions, got shape {values.shape}.")
-    table = values[:, None] if values.ndim == 1 else values
+    if values.shape[-1] == 0 and values.ndim == 2:
+        raise RegimekitError(f"y must have at least one column, got shape {values.shape}.")
+    # Data frames have their columns in a row; the kernels need the rows so.
+    table = np.ascontiguousarray(values[:, None] if values.ndim == 1 else values)
     return Series(table, backend, index, str(name or ""))
 
 
@@ -216,7 +219,13 @@ def _numbers_or_nan(frame: nw.DataFrame[Any]) -> Array:
 
 
 def position(name: str | int, names: tuple[str, ...] | None, size: int) -> int:
-    """Return the index of a covariate, given by name or by position."""
+    """Return the index of a covariate.
+
+    Args:
+        name: its name or its position.
+        names: names of all covariates, if known.
+        size: number of covariates.
+    """
     if isinstance(name, int):
         if name >= size:
             raise RegimekitError(
@@ -273,7 +282,7 @@ def _number(value: Any) -> float:
 
 
 def aligned(row: Row, like: Row) -> Row:
-    """Return the covariates of `row` in the order of an earlier row."""
+    """Return covariates in the order of an earlier row."""
     if row.names is None or like.names is None or row.names == like.names:
         if row.values.shape != like.values.shape:
             raise RegimekitError(

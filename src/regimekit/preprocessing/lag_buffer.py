@@ -11,7 +11,7 @@ of large errors that turned out innovational so far,
     f(e) = (t_3(e) + n t_10(e / s) / s) / (1 + n)
 
 with n the number of innovational errors so far and s their usual size. If none was seen yet, a
-larger error is more surely a spike: with r = .02, P(innovational) is a half at e = 10, and
+larger error is more likely a spike: with r = .02, P(innovational) is a half at e = 10, and
 P(innovational) e is below 1.5 beyond 30. In a stream with real jumps a jump is accepted at once, up
 to the size of its earlier jumps; a single value of 1e300 never becomes a lag.
 
@@ -60,9 +60,15 @@ _MIN_ROOM = 64  # rows between two moves of the window within its storage
 
 
 class LagBuffer:
-    """The latest values of a stream, latest last, in two versions that differ under suspicion.
+    """The latest values of a stream, latest last, in two versions while an outlier is suspected.
 
     A missing value repeats the one before it, or 0.
+
+    Arguments of the methods:
+        version: CLEAN or RAW.
+        steps: lags of the design.
+        j: coordinate.
+        value: number.
 
     Args:
         depth: number of values to store.
@@ -150,7 +156,7 @@ class LagBuffer:
         np.asarray(self.dropped)[:] = given
 
     def refresh(self):
-        """Refuse states that cannot be."""
+        """Raise SnapshotError if the state is impossible."""
         if self.p_innovational > 0.0 and not self.pending:
             raise SnapshotError(
                 f"Invalid snapshot: p_innovational is {self.p_innovational} without a suspected "
@@ -167,7 +173,12 @@ class LagBuffer:
         return self.storage[version, self.start + self.depth - lag, j]
 
     def push(self, clean, raw=None):
-        """Append one value, in its two versions; NaN repeats the value before."""
+        """Append one value; NaN repeats the value before.
+
+        Args:
+            clean: (d,) its cleaned version.
+            raw: (d,) its version as observed; by default the same.
+        """
         self.dropped_probability = 0.0
         self.n_pushed += 1
         if self.depth == 0:
@@ -192,7 +203,7 @@ class LagBuffer:
         self.start += 1
 
     def append(self, version, j, value):
-        """Write one coordinate behind the window, and keep its range up to date."""
+        """Write one coordinate after the window, and update its range."""
         end: cython.Py_ssize_t = self.start + self.depth
         leaving: cython.double = self.storage[version, self.start, j]
         kept: cython.double = self.storage[version, end - 1, j]
@@ -313,10 +324,10 @@ class LagBuffer:
         self.range_known[version] = True
 
     def bounded(self, version, j, value):
-        """Return a forecast of coordinate j, not far beyond the range of the past.
+        """Return a forecast of coordinate `j`, at most a margin beyond the range of the past.
 
-        A regime that has just been opened among large lags may expect anything. `find_range` must
-        have been called.
+        The forecast of a regime that has just been opened among large lags may have any size.
+        `find_range` must have been called.
         """
         low: cython.double = self.low[version, j]
         high: cython.double = self.high[version, j]
@@ -324,7 +335,7 @@ class LagBuffer:
         return min(max(value, low - margin), high + margin)
 
     def within_reach(self, version, location):
-        """Return locations (k, d) clipped to a margin around the range of the past."""
+        """Return locations (k, d), clipped to a margin around the range of the past."""
         self.find_range(version)
         return np.array(
             [[self.bounded(version, j, row[j]) for j in range(self.dim)] for row in location]
@@ -364,7 +375,7 @@ class LagBuffer:
 
 
 def log_outlier(error):
-    """Return the log density of an outlier at this many noise scales."""
+    """Return the log density of an outlier with this `error` in noise scales."""
     return log_standard(min(fabs(error), 1e100) / OUTLIER_SCALE, 2.0) - log(OUTLIER_SCALE)
 
 
@@ -390,7 +401,7 @@ def sort_order(values, first, n, order):
 
 
 def median_of(values, weight, first, n, order):
-    """Return the weighted median of values[first : first + n]; `order` is overwritten."""
+    """Return the weighted median of values[first : first + n]; `order` is scratch."""
     sort_order(values, first, n, order)
     i: cython.Py_ssize_t
     total: cython.double = 0.0
@@ -407,9 +418,17 @@ def median_of(values, weight, first, n, order):
 def flag_unmoved(share, location, owner, n, buffer, along, order, keep):
     """Set keep[k] to 1 for components that do not follow the suspected outlier, else 0.
 
-    A model has a regime that followed the value, with little weight but far away. Whether the value
-    was innovational is a question for the raw version of the past. Components of one owner must be
-    next to each other.
+    A regime that moved to the suspected value has little weight, but may be far away. Whether the
+    value was innovational is decided by the raw version of the past, so such components are left
+    out.
+
+    Args:
+        share: (n,) share of each component within its owner.
+        location: (n, d) its location.
+        owner: (n,) its owner; components of one owner are next to each other.
+        along: (n,) scratch.
+        order: (n,) scratch.
+        keep: (n,) output.
     """
     k: cython.Py_ssize_t
     j: cython.Py_ssize_t
@@ -441,7 +460,6 @@ def unmoved(share, location, owner, buffer):
         share: (K,) share of each component within its owner.
         location: (K, d) its location.
         owner: (K,) its owner; components of one owner are next to each other.
-        buffer: the `LagBuffer` whose latest value is suspected.
     """
     n = len(share)
     keep = np.zeros(n, np.int64)
@@ -459,7 +477,7 @@ def unmoved(share, location, owner, buffer):
 
 
 def weighted_median(location, weight):
-    """Return (d,) the weighted median of locations (k, d)."""
+    """Return the weighted median (d,) of `location` (k, d), given `weight` (k,)."""
     n = len(weight)
     order = np.zeros(n, np.int64)
     columns = np.ascontiguousarray(np.asarray(location, np.float64).T)

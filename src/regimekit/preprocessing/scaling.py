@@ -66,6 +66,11 @@ COVARIATE_VARIANCE = 4.0  # variance that covariates may explain a priori, in va
 class Standardizer:
     """Centre and scale of each coordinate, with the window of observations they are estimated from.
 
+    Arguments of the methods:
+        y: observation (d,), or observations (.., d), in the user's units.
+        z: values (.., d) in units.
+        j: coordinate.
+
     Args:
         dim: number of coordinates d.
         window: number of observations in the buffer.
@@ -136,7 +141,7 @@ class Standardizer:
         self.set_reported_scale()
 
     def update(self, y):
-        """Take one observation; return whether centre or scale changed.
+        """Append one observation; return whether centre or scale changed.
 
         If so, models must be rebuilt from `buffer`, which contains the observation.
         """
@@ -201,12 +206,12 @@ class Standardizer:
             out[j] = (value - self.centre[j]) / self.scale[j]
 
     def to_units(self, y):
-        """Return observations (.., d) in units."""
+        """Return observations in units, (.., d)."""
         bounded = np.minimum(np.maximum(y, -MAX_VALUE), MAX_VALUE)
         return (bounded - np.asarray(self.centre)) / np.asarray(self.scale)
 
     def from_units(self, z):
-        """Return values (.., d) in the user's units."""
+        """Return values in the user's units, (.., d)."""
         return np.asarray(self.centre) + np.asarray(self.scale) * z
 
     def spread(self):
@@ -216,7 +221,7 @@ class Standardizer:
         return max(1.0, 1.4826 * float(np.median(seen))) if seen.size else 1.0
 
     def forecast(self, inside):
-        """Return a forecast made in units in the user's units."""
+        """Return a forecast in the user's units."""
         return inside.rescaled(np.asarray(self.centre), np.asarray(self.reported_scale))
 
     def set_reported_scale(self):
@@ -249,11 +254,11 @@ class Standardizer:
         return False
 
     def refine(self):
-        """Estimate centre and scale from the whole buffer."""
+        """Estimate centre and scale from the whole buffer; return whether they changed."""
         return _adopt(self, *measure(self.buffer), REBUILD_DISTANCE)
 
     def restart(self):
-        """Estimate centre and scale from where a constant coordinate began to move."""
+        """Estimate both from the first move of a coordinate on; return whether they changed."""
         recent = self.buffer[-_RECENT:]
         first = max(0, first_move(recent[:, ~np.asarray(self.alive, bool)]) - 1)
         self.start = self.start + self.size - len(recent) + first
@@ -262,7 +267,7 @@ class Standardizer:
         return _adopt(self, *measure(self.buffer), 0.0)
 
     def still_fits(self):
-        """Return whether the recent window surely has the present units in every coordinate.
+        """Return whether the recent window certainly has the present units in every coordinate.
 
         Where most steps are moves, the scale of a window is 1.4826 / sqrt 2 times their median;
         this case is decided here, all others by `check_again`.
@@ -303,7 +308,7 @@ class Standardizer:
         return True
 
     def check_again(self):
-        """Estimate again from the recent window if the present units no longer describe it."""
+        """Estimate both from the recent window if it does not fit; return whether they changed."""
         centre, scale, alive = measure(self.buffer[-_RECENT:])
         log_ratio = np.log(scale / np.asarray(self.scale))
         distant = np.abs(centre - np.asarray(self.centre)) > MAX_DISTANCE * np.asarray(self.scale)
@@ -313,7 +318,7 @@ class Standardizer:
             if distant[j]:
                 kept = min(kept, _RECENT // 2)
                 steps = np.diff(self.buffer[-kept:, j])
-                if 2 * (np.abs(steps) > 0).sum() <= steps.size:  # a stuck sensor has no scale
+                if 2 * (np.abs(steps) > 0).sum() <= steps.size:  # no scale from a stuck sensor
                     stuck, scale[j] = True, max(self.scale[j], 1e-13 * abs(centre[j]))
             elif log_ratio[j] < -OTHER_UNITS:
                 lasted = self.confirmed_drop(j, centre[j])
@@ -339,10 +344,10 @@ class Standardizer:
     def confirmed_drop(self, j, centre):
         """Return for how many observations a smaller scale has lasted; 0 if it is not confirmed.
 
-        A sensor that is stuck for some time has no other units: a smaller scale must hold in every
+        A sensor that is stuck for some time has no other units: the scale must be smaller in every
         part of the window, and most of the differences must not be zero. If the values stay in
         their usual range, it must also have lasted half as long as the units before it, or
-        CONFIRMATION observations. Units learnt at an untypical start are thus left soon.
+        CONFIRMATION observations. So units learnt at an untypical start are soon replaced.
         """
         part: cython.Py_ssize_t = _RECENT // 2
         column = self.buffer[:, j]
@@ -371,7 +376,7 @@ def _log_drop(values, scale):
 
 
 def _adopt(scaling, centre, scale, alive, far):
-    """Take over centre and scale if they are far from the present ones; return whether they are."""
+    """Set centre and scale if they are far from the present ones; return whether they are."""
     moved = np.abs(centre - np.asarray(scaling.centre)) / scale
     changed = (np.abs(np.log(scale / np.asarray(scaling.scale))) > far) | (moved > 2.0)
     np.asarray(scaling.alive)[alive] = 1
@@ -430,26 +435,31 @@ class CovariateScaler:
         self.scale = np.ascontiguousarray(usual / reach)
 
     def standardize(self, raw, out):
-        """Write the standardized covariates of one observation into `out`."""
+        """Write the standardized covariates of one observation into `out`.
+
+        Args:
+            raw: (k,) covariates.
+            out: (k,) output.
+        """
         i: cython.Py_ssize_t
         for i in range(self.width):
             value: cython.double = (raw[i] - self.centre[i]) / self.scale[i]
             out[i] = min(max(value, -_MAX_COVARIATE), _MAX_COVARIATE)
 
     def scaled(self, raw):
-        """Return the standardized covariates (.., k) of observations."""
+        """Return standardized covariates, (.., k)."""
         z = (raw - np.asarray(self.centre)) / np.asarray(self.scale)
         return np.clip(z, -_MAX_COVARIATE, _MAX_COVARIATE)
 
 
 def first_move(values):
-    """Return the index of the first row that differs from the one before it; 0 if none does."""
+    """Return the index of the first of the `values` (n, d) unlike the one before; 0 if none is."""
     moved = np.flatnonzero((np.abs(np.diff(values, axis=0)) > 0).any(axis=1))
     return int(moved[0]) + 1 if moved.size else 0
 
 
 def measure(values):
-    """Return centre, scale and "does it move" of each column of (n, d) values, NaN left out."""
+    """Return centre, scale and whether it moves, of each column of `values` (n, d) without NaN."""
     columns = [_measure_one(column[~np.isnan(column)]) for column in values.T]
     centre, scale, alive = zip(*columns, strict=True)
     return np.array(centre), np.array(scale), np.array(alive)
@@ -486,5 +496,5 @@ def _rounding(steps, moves):
 
 
 def constant_scale(level):
-    """Return the unit of a stream that never moved: small against its level."""
+    """Return the unit of a stream that never moved, small against its `level`."""
     return max(1e-6 * abs(level), MIN_SCALE) if level else 1.0

@@ -128,7 +128,12 @@ class TimeColumn:
 
     @classmethod
     def from_json(cls, state: dict[str, Any], zone: str | None = None) -> TimeColumn:
-        """Return the time column that `to_json` described; `zone` is the zone of its times."""
+        """Return the time column of a JSON value.
+
+        Args:
+            state: output of `to_json`.
+            zone: name of the zone of its times, or None.
+        """
         frequency = state["frequency"] and Frequency(**state["frequency"])
         first = state["first"] and [time_from_json(time, zone) for time in state["first"]]
         last = time_from_json(state["last"], zone)
@@ -136,5 +141,5 @@ class TimeColumn:
 
 
 def format_time(time: Time) -> str:
-    """Return a time as it is written to files."""
+    """Return a time as text for files."""
     return time.isoformat(sep=" ") if isinstance(time, datetime) else f"{time:g}"

@@ -1,12 +1,12 @@
 """Time index of a stream: time stamps, their frequency, seasons, and labels of future steps.
 
-`read_times` converts dates, texts that are dates, or numbers into a `TimeIndex`: floats for an
-axis and text for people. `find_frequency` infers the step between observations and
-`Frequency.seasons` the season lengths that a calendar suggests.
+`read_times` converts dates, texts that are dates, or numbers into a `TimeIndex`: floats for an axis
+and text for people. `find_frequency` infers the step between observations and `Frequency.seasons`
+the season lengths that a calendar suggests.
 
-Time zones: steps shorter than a day are counted in absolute time, days, weeks and months by the
-clock on the wall. So a series of days keeps its midnights, and a series of hours has 23 or 25 of
-them, when the clock changes.
+Time zones: steps shorter than a day are counted in absolute time, days, weeks and months in local
+time. When the clock changes, a series of days therefore keeps its midnights, and a day of hours has
+23 or 25 steps.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class TimeIndex(NamedTuple):
     """Times of T observations.
 
     Attributes:
-        values: (T,) seconds since 1970 for dates, by the clock on the wall if they have a time
+        values: (T,) seconds since 1970 for dates, in local time if they have a time
             zone; the given numbers; or 0 .. T - 1.
         kind: "dates", "numbers" or "rows".
     """
@@ -71,13 +71,17 @@ class TimeIndex(NamedTuple):
         return float(np.median(gaps)) if gaps.size else 1.0
 
     def ahead(self, n: int) -> TimeIndex:
-        """Return the next n times, at the median distance."""
+        """Return the next times, at the median distance."""
         last = self.values[-1] if len(self.values) else -1.0
         steps = np.arange(1, n + 1, dtype=np.float64)
         return TimeIndex(float(last) + self.step * steps, self.kind)
 
     def labels(self, like: TimeIndex | None = None) -> list[str]:
-        """Return each time as text, at the resolution that `like` (default: itself) needs."""
+        """Return each time as text.
+
+        Args:
+            like: times whose resolution is used; by default its own.
+        """
         if self.kind != DATES:
             return [f"{value:.10g}" for value in self.values]
         known = (like or self).values
@@ -87,7 +91,7 @@ class TimeIndex(NamedTuple):
         return [text.replace("T", " ") for text in floored.tolist()]
 
     def duration(self, n: float) -> str:
-        """Return how long n observations take, e.g. "1.5 days"; "" if the times are no dates."""
+        """Return a time span as text, e.g. "1.5 days"; "" if the times are no dates."""
         if self.kind != DATES:
             return ""
         seconds = n * self.step
@@ -142,7 +146,7 @@ def _parse_dates(plain: list[Any]) -> TimeIndex:
     seconds = np.where(np.isnat(stamps), np.nan, stamps.astype(np.int64) / 1e6)
     if any(getattr(t, "tzinfo", None) is not None for t in plain):
         _check_order(np.array([_absolute(t).timestamp() for t in plain]))
-        # In autumn the clock on the wall repeats an hour; an axis must not go back.
+        # In autumn local time repeats an hour; an axis must not go back.
         seconds = np.maximum.accumulate(seconds)
     return TimeIndex(seconds, DATES)
 
@@ -162,8 +166,8 @@ def _absolute(time: datetime) -> datetime:
 def instant(time: Time) -> Time:
     """Return a time that can be compared with others of its stream.
 
-    Two times with the same zone are compared by the clock on the wall, which repeats an hour in
-    autumn; two times in UTC are compared as they follow each other.
+    Two times with the same zone are compared by their local time, which repeats an hour in
+    autumn; two times in UTC are compared in the order in which they happen.
     """
     return _absolute(time) if isinstance(time, datetime) else time
 
@@ -186,12 +190,17 @@ def time_array(times: Sequence[Time | None]) -> NDArray[Any] | None:
 
 
 def time_to_json(time: Time | None) -> str | float | None:
-    """Return a time as a JSON value; the name of its zone is not part of it."""
+    """Return a time as a JSON value, without the name of its zone."""
     return time.isoformat() if isinstance(time, datetime) else time
 
 
 def time_from_json(value: str | float | None, zone: str | None = None) -> Time | None:
-    """Return the time that `time_to_json` described, in a time zone if one is given."""
+    """Return the time of a JSON value.
+
+    Args:
+        value: output of `time_to_json`.
+        zone: name of its zone, or None.
+    """
     if not isinstance(value, str):
         return value
     time = datetime.fromisoformat(value)
@@ -271,11 +280,11 @@ class Frequency:
 
     @property
     def _by_calendar(self) -> bool:
-        """Whether steps are counted by the clock on the wall."""
+        """Whether steps are counted in local time."""
         return self.unit != "seconds" or self.size % _DAY == 0
 
     def steps(self, before: Time, after: Time) -> int | None:
-        """Return the number of steps from `before` to `after`; None if it is not whole."""
+        """Return the number of steps between two times; None if it is not whole."""
         convert = _wall_clock if self._by_calendar else instant
         before, after = convert(before), convert(after)
         if self.unit == "months":
@@ -287,7 +296,7 @@ class Frequency:
         return _round_ratio(_distance(before, after) / self.size)
 
     def after(self, time: Time, steps: int) -> Time:
-        """Return the time `steps` steps after `time`."""
+        """Return a later time."""
         if not isinstance(time, datetime):
             return time + steps * self.size
         if self.unit == "months":
@@ -331,7 +340,11 @@ def find_frequency(times: Sequence[Time]) -> Frequency | None:
 
 
 def seasons_of(frequency: Frequency | None) -> tuple[int, ...]:
-    """Return the season lengths of a frequency in steps; () without a frequency."""
+    """Return the season lengths of a frequency in steps; () without a frequency.
+
+    Args:
+        frequency: the frequency, or None.
+    """
     return () if frequency is None else frequency.seasons
 
 
@@ -357,11 +370,7 @@ def dates_of_labels(labels: Any) -> list[datetime]:
 
 
 def _date(label: Any) -> datetime:
-    """Return a label as a date.
-
-    Raises:
-        ValueError: if it is none.
-    """
+    """Return a label as a date; ValueError if it is none."""
     if isinstance(label, str):
         return datetime.fromisoformat(label)
     if isinstance(label, np.datetime64):

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from regimekit import metrics as evaluate
 from regimekit.distributions.forecast import Forecast
+from regimekit.io.columns import standing_events
 from regimekit.metrics.prequential import trivial_forecasts
 from regimekit.preprocessing.time_index import TimeIndex
 from regimekit.results import OUTLIER, Run
@@ -122,8 +123,8 @@ def _cell(value: float | None, metric: str, best: dict[str, float | None]) -> di
 
 
 def changes(run: Run, labels: list[str]) -> dict[str, Any]:
-    """List the reported changes of regime, the latest first."""
-    reported = [event for event in run.events if event.is_change]
+    """List the changes of regime that no later event has revoked, the latest first."""
+    reported = [event for event in standing_events(run.events) if event.is_change]
     # A resumed run does not start at the first observation of the model.
     flagged = np.flatnonzero(run.outlier)
     times = [event.time for event in run.events if event.kind == OUTLIER]

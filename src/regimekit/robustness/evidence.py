@@ -12,6 +12,9 @@ The mean also varies with the noise already learnt (variance v, `wobble`): with 
 of the step of the mean in r, v becomes (1 - k)^2 v + k^2. The evidence of a batch is the sum of the
 expected score differences, its variance the sum of their variances over e. Under contamination the
 density of outliers is centred at the present level, where the forecast is.
+
+Arguments of the functions:
+    prior: priors of the transitions.
 """
 
 from __future__ import annotations
@@ -35,7 +38,7 @@ if not cython.compiled:
 
 QUADRATURE_NODES = 24  # over the noise of one observation
 PRIOR_PARTICLES = 400  # over which prior odds are averaged
-PRIOR_SWEEPS = 30  # Gibbs passes that forget where the particles began
+PRIOR_SWEEPS = 30  # Gibbs passes of burn-in
 ODDS_BATCHES = 8  # batches after an entry for which the odds of staying are computed
 
 
@@ -67,6 +70,13 @@ class Belief:
 class Judge:
     """Expected scores and updates of levels.
 
+    Arguments of the methods:
+        belief: posteriors of C levels; they are updated.
+        levels: (C, B) expected levels of a batch.
+        densities: (C, B, Q) as from `outlier_densities`.
+        fresh: whether the posteriors have no observations yet (D3).
+        b: position in the batch.
+
     Args:
         scoring: weight and score of the model.
         rate: outlier rate eps; only contamination uses it.
@@ -84,10 +94,7 @@ class Judge:
         self.nodes, self.node_weights = nodes, weights / weights.sum()
 
     def outlier_densities(self, levels):
-        """Return log q (C, B, Q) of a batch of expected levels (C, B) at the nodes.
-
-        Without contamination the array is (0, 0, 0).
-        """
+        """Return log q of a batch at the nodes, (C, B, Q); (0, 0, 0) without contamination."""
         if self.scoring.kind != CONTAMINATION:
             return np.zeros((0, 0, 0))
         lengths = np.abs(levels[..., None] + np.asarray(self.nodes)) / OUTLIER_SCALE
@@ -96,11 +103,11 @@ class Judge:
         return out
 
     def score_batch(self, belief, levels, densities, fresh):
-        """Learn a batch of expected levels (C, B) with their `outlier_densities`.
+        """Learn a batch of expected levels.
 
         Returns:
             Expected scores (C, B), and scores (C, B, Q) at the nodes of the noise of each
-            observation. `belief` is changed.
+            observation.
         """
         values: cython.double[:, ::1] = np.ascontiguousarray(levels, np.float64)
         expected = np.empty((values.shape[0], values.shape[1]))
@@ -112,7 +119,14 @@ class Judge:
         return expected, at_nodes
 
     def score(self, residual, spread, log_scale, fresh):
-        """Return score and w^2 of a residual, as the linear-Gaussian emission computes them."""
+        """Return score and w^2 of a residual, as the linear-Gaussian emission computes them.
+
+        Args:
+            residual: residual in noise standard deviations.
+            spread: variance of the predictive distribution, in noise variances.
+            log_scale: half its logarithm.
+            fresh: whether the posterior has no observations yet (D3).
+        """
         z: cython.double = min(fabs(residual) / sqrt(spread), MAX_LENGTH)
         length: cython.double = z
         if not self.scoring.predictive:
@@ -124,7 +138,18 @@ class Judge:
         return score, w2
 
     def observe(self, belief, scored, level, density, b, fresh, out_expected, out_at_nodes):
-        """Learn observation b of every case."""
+        """Learn observation `b` of every case.
+
+        Args:
+            belief: posteriors of C levels; they are updated.
+            scored: posteriors that score the observation (D4).
+            level: (C, B) expected levels.
+            density: (C, B, Q) as from `outlier_densities`.
+            b: position in the batch.
+            fresh: whether the posteriors have no observations yet (D3).
+            out_expected: (C, B) output, expected scores.
+            out_at_nodes: (C, B, Q) output, scores at the nodes.
+        """
         spread: cython.double
         scored_gap: cython.double
         gap: cython.double
@@ -165,7 +190,7 @@ class Judge:
 
 
 def write_densities(lengths, log_scale, out):
-    """Write log q at residuals of these lengths under the scale of q."""
+    """Write log q at some residuals to `out`, of the same shape."""
     for k in range(lengths.shape[0]):
         out[k] = log_outlier_density(lengths[k], log_scale, 1)
 
@@ -209,11 +234,16 @@ class Course(NamedTuple):
 
 
 def expected_course(signal, batch, takeover, judge):
-    """Return the `Course` of signals (C, T) of expected levels, T a multiple of `batch`.
+    """Return the expected response to signals.
 
     An entry with batch i competes with never having entered: its log odds are those of entering,
     plus the evidence since, plus the odds of staying. The reported regime is the most probable one,
     so the best entry counts.
+
+    Args:
+        signal: (C, T) expected levels, T a multiple of `batch`.
+        batch: B.
+        takeover: the regimes and their prior odds.
     """
     cases, length = signal.shape
     batches = length // batch
@@ -236,7 +266,7 @@ def expected_course(signal, batch, takeover, judge):
 
 
 class Entry:
-    """The rival entering with one batch: its posterior, and mean and variance of its log odds."""
+    """The rival that entered with one batch: posterior, mean and variance of its log odds."""
 
     def __init__(self, takeover, cases):
         self.takeover, self.belief = takeover, takeover.rival.copy()
@@ -246,7 +276,12 @@ class Entry:
         self.batches = 0
 
     def learn(self, part, densities, held, judge):
-        """Update with one batch of levels (C, B) and the scores `held` of the present regime."""
+        """Update with one batch.
+
+        Args:
+            part: (C, B) expected levels.
+            densities: (C, B, Q) as from `outlier_densities`.
+        """
         fresh = self.takeover.fresh and self.batches == 0
         expected, at_nodes = judge.score_batch(self.belief, part, densities, fresh)
         self.gained = expected - held[0]
@@ -268,7 +303,11 @@ class Entry:
         return -np.expm1(self.takeover.particles * np.log1p(-share))
 
     def survive(self, gained):
-        """Return the probability that not every particle of the entry returns."""
+        """Return the probability that not every particle of the entry returns.
+
+        Args:
+            gained: (C,) evidence of the batch.
+        """
         stay, hold = self.takeover.log_stay, self.takeover.log_hold
         j = min(self.batches, stay.size) - 1
         self.mean = self.mean + stay[j]
@@ -296,7 +335,11 @@ def logistic(x):
 
 
 def expected_share(mean, variance):
-    """Return E of 1 / (1 + exp(-L)) for normal L: the logistic is nearly a normal cdf."""
+    """Return E[1 / (1 + exp(-L))] for normal L: the logistic function is nearly a normal cdf.
+
+    Args:
+        variance: variance of L.
+    """
     scaled = mean / np.sqrt(1.0 + math.pi * variance / 8.0)
     return np.minimum(logistic(scaled), 1.0 - 1e-15)
 
@@ -304,13 +347,22 @@ def expected_share(mean, variance):
 def burst_log_odds(length, height, batch, rate, prior_var, log_enter):
     """Return the log odds of a new regime after a batch with a burst, under contamination.
 
-    There is no noise: `length` values are at `height`, the others at the present level. The new
-    regime learns the burst and takes the others for outliers, the present one the reverse. With
+    There is no noise: `length` values have the level `height`, the others the present level. The
+    new regime learns the burst and classifies the others as outliers, the present one the reverse.
+    With
 
         g(x) = log( (1 - eps) N(0; 0, 1) / (eps q(x)) )
 
-    each value of the burst gains g(height), each other one loses g(0), and the new regime pays for
-    learning its level. Valid for heights clear of the noise.
+    each value of the burst adds g(height), each other one subtracts g(0), and learning its level
+    reduces the evidence of the new regime. Valid for heights clear of the noise.
+
+    Args:
+        length: values in the burst.
+        height: their level in noise standard deviations.
+        batch: B.
+        rate: outlier rate eps.
+        prior_var: prior variance of a level, in noise variances.
+        log_enter: log odds of entering a new regime before any evidence.
 
     Example:
         >>> few, many = (burst_log_odds(k, 10.0, 6, 0.02, 100.0, -5.0) for k in (3, 4))
@@ -352,10 +404,8 @@ def prior_odds(visits, alpha_prior, gamma_prior, sticky):
     alpha, gamma and beta are averaged by the Gibbs sweep of the model.
 
     Args:
-        visits: number of batches.
         alpha_prior: (shape, rate) of the Gamma prior of alpha.
         gamma_prior: (shape, rate) of the Gamma prior of gamma.
-        sticky: extra mass of self-transitions.
     """
     prior = Concentration(*alpha_prior, *gamma_prior, sticky)
     random = RandomSource(np.random.default_rng(0))
@@ -374,7 +424,11 @@ def prior_odds(visits, alpha_prior, gamma_prior, sticky):
 
 
 def swept_particles(counts, prior, random):
-    """Return particles with transition counts (K, K) after Gibbs sweeps of their structure."""
+    """Return particles with given transition counts after Gibbs sweeps of their structure.
+
+    Args:
+        counts: (K, K) transition counts.
+    """
     n, regimes = PRIOR_PARTICLES, len(counts)
     p = Particles(n)
     p.alpha = random.generator.gamma(prior.alpha_shape, 1.0 / prior.alpha_rate, n)

@@ -154,7 +154,12 @@ def profile(
 
 
 def along(direction: Any, lengths: Any, origin: Any = 0.0) -> Array:
-    """Return contaminations (G, d) at the given lengths from `origin` along a direction.
+    """Return contaminations (G, d) along a direction.
+
+    Args:
+        direction: (d,) vector other than 0.
+        lengths: (G,) distances from `origin`.
+        origin: (d,) or a number.
 
     Raises:
         RegimekitError: If the direction is not a finite vector other than 0.
@@ -171,14 +176,23 @@ def along(direction: Any, lengths: Any, origin: Any = 0.0) -> Array:
 
 
 def discrete_kl(log_p: Array, log_q: Array) -> Array:
-    """Return KL(p || q) of normalized log masses over the last axis."""
+    """Return KL(p || q) over the last axis, in nats.
+
+    Args:
+        log_p, log_q: (.., K) normalized log masses.
+    """
     possible = log_p > -np.inf
     gap = np.where(possible, log_p, 0.0) - np.where(possible, log_q, 0.0)
     return np.asarray(np.maximum((np.exp(log_p) * gap).sum(axis=-1), 0.0))
 
 
 def gaussian_kl(clean: Moment, contaminated: Moment) -> Array:
-    """Return KL(N(mean, Sigma) || N(mean', Sigma')) of each hypothesis, (K,)."""
+    """Return KL(N(mean, Sigma) || N(mean', Sigma')) of each hypothesis, (K,), in nats.
+
+    Args:
+        clean: the model given the clean batch.
+        contaminated: the model given the contaminated batch.
+    """
     gap = (contaminated.mean - clean.mean)[:, :, None]
     solved = np.linalg.solve(contaminated.root, np.concatenate([clean.root, gap], axis=2))
     log_det = np.linalg.slogdet(contaminated.root)[1] - np.linalg.slogdet(clean.root)[1]
@@ -257,7 +271,11 @@ def _given_regime(posterior: BatchPosterior, log_share: Array, regime: int | str
 
 
 def read_position(position: Position, n: int) -> NDArray[np.int64]:
-    """Return the indices of the contaminated observations among n.
+    """Return the indices of the contaminated observations.
+
+    Args:
+        position: an index, several, or "all".
+        n: number of observations.
 
     Raises:
         RegimekitError: If the position is invalid.

@@ -1,4 +1,4 @@
-"""The posterior of a model given observations that it has not seen: a copy, filtered ahead.
+"""The posterior of a model given further observations: a copy of the model, filtered ahead.
 
 The score of a batch belongs to a row, shared by particles. With the prior mass of row r,
 
@@ -136,7 +136,13 @@ class BatchPosterior:
         return mean[self.row, 0], root[self.row]
 
     def extra_noise(self, g: int, first: int, n: int) -> Array:
-        """Return the terms R that D8 adds to the scores of n observations from `first` on."""
+        """Return the terms R that D8 adds to the scores of n observations, (n,).
+
+        Args:
+            g: island.
+            first: position of the first observation, from the moment on.
+            n: number of observations.
+        """
         if self.emission.scoring.sequential or self.filter.settings.one_noise:
             return np.zeros(n)
         return np.arange(n, dtype=np.float64) + (self._end[g] - self.left[g] + first)
@@ -169,7 +175,11 @@ class BatchPosterior:
         return self._moment(designs)
 
     def log_posterior(self, score: Array) -> Array:
-        """Return the log posterior masses of the hypotheses from their scores, (.., K)."""
+        """Return the log posterior masses of the hypotheses, (.., K).
+
+        Args:
+            score: (.., K) scores.
+        """
         joint = self.log_prior + score
         out = np.empty(joint.shape)
         for g in range(self.islands):
@@ -199,7 +209,7 @@ class BatchPosterior:
         most = int(self.left.max())
         if not 1 <= len(values) <= most:
             raise RegimekitError(
-                f"clean must have 1 to {most} observations, the rest of the batch under way, got "
+                f"clean must have 1 to {most} observations, the rest of the present batch, got "
                 f"{len(values)}."
             )
         if np.isinf(values).any():
@@ -273,6 +283,6 @@ def _check_model(model: Any) -> None:
         raise RegimekitError("model must have a constant R: noise_column is not covered.")
     if model.chosen.units == "auto":
         raise RegimekitError(
-            "model must have fixed units: the influence of an observation on learnt units is not "
-            'covered. Pass its noise variance, or make it with units="given".'
+            "model must have fixed units: the influence of an observation on estimated units is "
+            'not covered. Pass the noise variance, or units="given".'
         )

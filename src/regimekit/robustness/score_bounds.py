@@ -18,6 +18,9 @@ centred on the forecast, which the contamination moves as well, so the bounds ar
 observation to the next.
 
 docs/robustness.md has the proofs and uses the same names. Covariances are in units of the noise.
+
+Arguments of the functions:
+    scoring: weight and score.
 """
 
 from __future__ import annotations
@@ -73,35 +76,60 @@ class Limits(NamedTuple):
 
 
 def times(share: Array, value: Array | float) -> Array:
-    """Return share * value, with 0 * infinity = 0."""
+    """Return share * value, with 0 * infinity = 0.
+
+    Args:
+        share: array.
+        value: array or number.
+    """
     with np.errstate(invalid="ignore"):
         return np.asarray(np.where(share > 0, share * value, 0.0))
 
 
 def squares(a: Array) -> Array:
-    """Return A A' of each matrix of a stack."""
+    """Return A A' of each matrix of a stack, (.., m, m).
+
+    Args:
+        a: (.., m, n).
+    """
     return np.asarray(a @ a.transpose(0, 2, 1))
 
 
 def information(a: Array) -> Array:
-    """Return A' A of each matrix of a stack."""
+    """Return A' A of each matrix of a stack, (.., n, n).
+
+    Args:
+        a: (.., m, n).
+    """
     return np.asarray(a.transpose(0, 2, 1) @ a)
 
 
 def eigenvalues(symmetric: Array) -> Array:
-    """Return the eigenvalues of each matrix of a stack in ascending order."""
+    """Return the eigenvalues of each matrix of a stack in ascending order, (.., m).
+
+    Args:
+        symmetric: (.., m, m).
+    """
     return np.asarray(np.linalg.eigvalsh(symmetric), np.float64)
 
 
 def largest(symmetric: Array) -> Array:
-    """Return the largest eigenvalue of each matrix of a stack, at least 0."""
+    """Return the largest eigenvalue of each matrix of a stack, at least 0.
+
+    Args:
+        symmetric: (.., m, m).
+    """
     if symmetric.shape[-1] == 1:
         return np.asarray(np.maximum(symmetric[..., 0, 0], 0.0))
     return np.asarray(np.maximum(eigenvalues(symmetric)[..., -1], 0.0))
 
 
 def log_det(stack: Array) -> Array:
-    """Return log |V| of each covariance of a stack."""
+    """Return log |V| of each covariance of a stack.
+
+    Args:
+        stack: (.., m, m).
+    """
     return np.asarray(np.linalg.slogdet(stack)[1])
 
 
@@ -133,7 +161,16 @@ class PredictiveRange(NamedTuple):
         reach: Array,
         extra: float = 0.0,
     ) -> PredictiveRange:
-        """From the rows when the contamination begins and the precision gained since, at most."""
+        """Return the range of predictive distributions of one observation.
+
+        Args:
+            mean: (K, m) of the rows when the contamination begins.
+            root: (K, m, m) of these rows.
+            design: (d, m), in units of the noise.
+            gained: (K, m, m) largest present precision relative to that of these rows.
+            reach: (K,) largest movement of the mean since.
+            extra: further terms R of the variance.
+        """
         projected = design @ root  # (K, d, m)
         unit = (1.0 + extra) * np.eye(design.shape[0])
         least = projected @ np.linalg.solve(gained, projected.transpose(0, 2, 1))
@@ -144,6 +181,10 @@ def stretch(ratio: Array, gap: Array) -> Array:
     """Return Lambda(rho, D) = sup over u >= 0 of (1 + (sqrt(rho) u + D)^2) / (1 + u^2).
 
     The quotient is a quadratic form in (1, u), so its supremum is a 2 x 2 eigenvalue.
+
+    Args:
+        ratio: rho.
+        gap: D.
     """
     total = 1.0 + gap**2 + ratio
     root = np.hypot(1.0 + gap**2 - ratio, 2.0 * np.sqrt(ratio) * gap)
@@ -155,6 +196,10 @@ def push(leverage: Array, predictive: bool) -> Array:
 
     If z is measured under the predictive S: (h + 1) / 4, or h / (1 + h) for h < 1. Under the noise
     alone (D2 off): 1 / 4, or h / (1 + h)^2.
+
+    Args:
+        leverage: h.
+        predictive: whether z is measured under S.
     """
     if predictive:
         return np.where(leverage >= 1, (leverage + 1) / 4, leverage / (1 + leverage))
@@ -165,7 +210,7 @@ def push(leverage: Array, predictive: bool) -> Array:
 
 
 def weight_bounds(scoring: Any) -> tuple[float, float]:
-    """Return A / a and C = sup w^2 z^2 of a weight; C is infinite if nothing is bounded.
+    """Return A / a and C = sup w^2 z^2 of a weight; C is infinite without a bound.
 
     Raises:
         RegimekitError: if the weight is a function.
@@ -180,7 +225,11 @@ def weight_bounds(scoring: Any) -> tuple[float, float]:
 def weighted_reach(rows: Rows, designs: list[Array], scoring: Any) -> Array:
     """Return tau, (n + 1, K): the largest movement of each mean before each observation.
 
-    In standard deviations of the row when the contamination begins.
+    It is in standard deviations of the row when the contamination begins.
+
+    Args:
+        rows: the rows.
+        designs: designs of the observations, in units of the noise.
     """
     _, product = weight_bounds(scoring)
     moved = np.zeros((len(designs) + 1, rows.fresh.size))
@@ -213,7 +262,6 @@ def weighted_score_gaps(
     Args:
         rows: the rows.
         designs: designs of these observations, in units of the noise.
-        scoring: weight and score.
         moved: (n + 1, K) as from `weighted_reach`.
         log_noise: log |R|.
     """
@@ -341,7 +389,12 @@ class DensityRatio(NamedTuple):
 
     @classmethod
     def of(cls, box: PredictiveRange, odds: float) -> DensityRatio:
-        """From the range of predictive distributions and the odds (1 - eps) / eps."""
+        """Return the ratios for a range of predictive distributions.
+
+        Args:
+            box: the range.
+            odds: (1 - eps) / eps.
+        """
         d = box.low.shape[1]
         half = 0.5 * (_OUTLIER_DOF + d)
         ratio = math.lgamma(0.5 * _OUTLIER_DOF) - math.lgamma(half)
@@ -349,7 +402,11 @@ class DensityRatio(NamedTuple):
         return cls(math.log(odds) + ratio - 0.5 * log_det(box.low), largest(box.high), half)
 
     def bounds(self, distance: Array) -> tuple[Array, Array]:
-        """Return sup log p / (eps q) and sup r z^2 at a distance (K,) from the centre of q."""
+        """Return sup log p / (eps q) and sup r z^2, (K,) each.
+
+        Args:
+            distance: (K,) distance from the centre of q.
+        """
         start = self.constant + self.half * np.log1p(distance**2 / _WIDE)
         best = np.maximum(2.0 * self.half - _WIDE / self.high, 0.0)
         evidence = np.logaddexp(0.0, start + self._tail(best) - 0.5 * best)
@@ -361,5 +418,5 @@ class DensityRatio(NamedTuple):
         return evidence, np.maximum(squared, 2.0 * (1.0 + self.half))
 
     def _tail(self, squared: Array) -> Array:
-        """Growth of 1 / q with z^2."""
+        """Return the growth of 1 / q with z^2."""
         return np.asarray(self.half * np.log1p(squared * self.high / _WIDE))

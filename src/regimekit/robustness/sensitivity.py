@@ -90,7 +90,10 @@ class Sensitivity:
         return self.longest_burst_from(0.0)
 
     def longest_burst_from(self, height: float) -> int:
-        """Return the largest length up to which bursts of at least this height are ignored.
+        """Return the largest length up to which high bursts are ignored.
+
+        Args:
+            height: smallest height of the bursts, in noise standard deviations.
 
         Raises:
             RegimekitError: If the height exceeds those that were computed.
@@ -109,7 +112,13 @@ class Sensitivity:
         return float(self.shift[np.isfinite(self.delay)].min(initial=math.inf))
 
     def ignored_height(self, length: int) -> float:
-        """Return the height up to which bursts of this length are ignored, infinity for all.
+        """Return the height up to which bursts are ignored; infinity for every height.
+
+        Args:
+            length: length of the bursts in observations.
+
+        Returns:
+            The height in noise standard deviations.
 
         Raises:
             RegimekitError: If the length exceeds those that were computed.
@@ -411,10 +420,7 @@ def _shift_course(
 
 
 def _opened(course: Course, batch: int, phases: Array) -> Array:
-    """(Z, T): probability of being open 1 .. T observations after the shift, over the phases.
-
-    With islands at every phase it is the share of those that have opened the regime.
-    """
+    """Return (Z, T) shares of phases with the regime open 1 .. T observations after the shift."""
     so_far = np.maximum.accumulate(course.probability, axis=1)
     return np.asarray(_by_time(so_far, batch, phases).mean(axis=1))
 

@@ -61,7 +61,12 @@ class _Entry(NamedTuple):
 
 
 def write(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> bytes:
-    """Return the container of a header of JSON values and of arrays of numbers and flags."""
+    """Return the container of a header and arrays.
+
+    Args:
+        header: JSON values.
+        arrays: arrays of numbers and flags by name.
+    """
     table: dict[str, list[Any]] = {}
     content: list[bytes] = []
     for name, array in arrays.items():
@@ -72,7 +77,7 @@ def write(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> byte
 
 
 def sealed(text: bytes, arrays: Iterable[bytes] = ()) -> bytes:
-    """Return the container of the text of a header and of compressed arrays."""
+    """Return the container of encoded parts."""
     packed = zlib.compress(text)
     return b"".join((MAGIC, bytes([FORMAT]), _SIZES.pack(len(text), len(packed)), packed, *arrays))
 
@@ -97,6 +102,9 @@ def _compressed(array: NDArray[Any]) -> tuple[str, bytes]:
 def read(data: bytes) -> tuple[dict[str, Any], Arrays]:
     """Return the header without the table of arrays, and the arrays, still compressed.
 
+    Args:
+        data: bytes from any source.
+
     Raises:
         SnapshotError: if the bytes are no container of this format.
     """
@@ -116,7 +124,7 @@ def read(data: bytes) -> tuple[dict[str, Any], Arrays]:
     except (ValueError, RecursionError):
         raise SnapshotError("The snapshot's header is not readable JSON.") from None
     if not isinstance(header, dict):
-        raise SnapshotError("This is not a regimekit snapshot: its header has no fields.")
+        raise SnapshotError("Invalid snapshot: the header must be a JSON object.")
     return header, CompressedArrays(_read_table(header.pop("arrays", None), rest))
 
 
@@ -140,7 +148,13 @@ def damaged(part: str, error: object) -> SnapshotError:
 
 
 def decompressed(packed: bytes, size: int, part: str) -> bytes:
-    """Decompress exactly `size` bytes; no more memory than that is used."""
+    """Return decompressed bytes; no more memory than their expected number is used.
+
+    Args:
+        packed: compressed bytes.
+        size: exact number of bytes after decompression.
+        part: name for error messages.
+    """
     stream = zlib.decompressobj()
     try:
         # The checksum is compared only at the end of the stream, hence one byte more.

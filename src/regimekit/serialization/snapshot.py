@@ -85,6 +85,9 @@ def write(
 def read(data: bytes) -> Snapshot:
     """Return the content of a snapshot.
 
+    Args:
+        data: bytes from any source.
+
     Raises:
         SnapshotError: if the bytes are not a snapshot of the present format.
     """
@@ -102,8 +105,8 @@ def read(data: bytes) -> Snapshot:
 def write_file(path: Path, data: bytes) -> None:
     """Replace a file atomically: after a crash it is the previous file or the complete new one.
 
-    The temporary file has a unique name, so two processes can write at once. File and folder are
-    on the disk when this returns.
+    The temporary file has a unique name, so two processes can write at once. File and folder are on
+    the disk when this returns.
     """
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
     try:

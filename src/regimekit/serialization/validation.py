@@ -64,7 +64,14 @@ class _Tracked(dict[str, Any]):
 
 
 class Values(_Tracked):
-    """The JSON values of a stored state."""
+    """The JSON values of a stored state.
+
+    Arguments of the methods:
+        name: name of the value.
+        least: smallest valid number.
+        most: largest valid number.
+        length: number of entries; None for any.
+    """
 
     def __init__(self, given: Mapping[str, Any] | None = None) -> None:
         super().__init__(given)
@@ -77,7 +84,7 @@ class Values(_Tracked):
     def wholes(
         self, name: str, length: int | None, least: int = 0, most: int = LATEST
     ) -> list[int]:
-        """Return a list of integers from `least` to `most`; `length` None is any length."""
+        """Return a list of integers from `least` to `most`."""
         given = self[name]
         if not isinstance(given, list) or length not in (None, len(given)):
             raise _wrong(name, f"must be a list of {length or 'any length'}", given)
@@ -137,7 +144,14 @@ class Values(_Tracked):
 
 
 class Arrays(_Tracked):
-    """The arrays of a stored state."""
+    """The arrays of a stored state.
+
+    Arguments of the methods:
+        name: name of the array.
+        shape: its lengths; None for any length.
+        least: smallest valid value.
+        most: largest valid value.
+    """
 
     what = "array"
 
@@ -158,10 +172,6 @@ class Arrays(_Tracked):
         """Return an array of floats.
 
         Args:
-            name: name of the array.
-            shape: its lengths; None for any length.
-            least: smallest valid value.
-            most: largest valid value.
             missing: whether NaN is valid.
             infinite: whether infinities within the range are valid.
         """
@@ -200,7 +210,12 @@ class Arrays(_Tracked):
         return array
 
     def distinct(self, name: str, array: NDArray[Any]) -> None:
-        """Raise SnapshotError if a value occurs twice in an array that was read."""
+        """Raise SnapshotError if a value occurs twice.
+
+        Args:
+            name: name of the array.
+            array: the array, which was read.
+        """
         if np.unique(array).size < array.size:
             raise SnapshotError(f"Invalid snapshot: the values of {name} must be different.")
 
@@ -234,7 +249,13 @@ def _within(array: NDArray[Any], least: float, most: float) -> bool:
 
 
 def affordable(argument: str, elements: float, most: float = 2.0**27) -> None:
-    """Raise RegimekitError if settings need more numbers than a model may have (1 GB)."""
+    """Raise RegimekitError if settings need more numbers than a model may have (1 GB).
+
+    Args:
+        argument: name for error messages.
+        elements: numbers needed.
+        most: largest valid number of them.
+    """
     if elements > most:
         raise RegimekitError(
             f"{argument} needs memory for {elements:.2g} numbers; at most {most:.2g} are allowed. "

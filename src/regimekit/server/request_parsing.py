@@ -37,11 +37,6 @@ class BodyError(RequestError):
 def parse_body(content: bytes, content_type: str, limits: Limits) -> list[Observation]:
     """Parse a request body.
 
-    Args:
-        content: the body.
-        content_type: value of the Content-Type header.
-        limits: largest number of rows.
-
     Raises:
         BodyError: if the body is invalid, empty or too long.
     """

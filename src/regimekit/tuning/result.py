@@ -50,7 +50,7 @@ class Log:
             self.path.write_text(complete)
 
     def add(self, trial: Trial) -> Trial:
-        """Store a finished trial."""
+        """Store a finished trial and return it."""
         self.known[key(trial["settings"])] = trial
         if self.path is not None:
             with self.path.open("a") as lines:
@@ -69,7 +69,7 @@ class Log:
             ) from None
         if differ:
             raise RegimekitError(
-                f"storage {self.path} is of another search: {', '.join(differ)} differ(s). "
+                f"storage {self.path} belongs to another search: different {', '.join(differ)}. "
                 "Pass another file, or remove this one."
             )
 
@@ -115,11 +115,19 @@ class TuneResult:
         return [trial for trial in self.trials if trial["state"] == FAILED]
 
     def model(self, **changes: Any) -> Model:
-        """Return a new model with the best settings, updated by `changes`."""
+        """Return a new model with the best settings.
+
+        Args:
+            **changes: settings that replace them.
+        """
         return make(self.model_name, **(self.best | changes))
 
     def frame(self, backend: Any = None) -> Any:
-        """Return a data frame of `backend` ("pandas" by default) with one row per trial."""
+        """Return a data frame with one row per trial.
+
+        Args:
+            backend: data-frame library, pandas by default.
+        """
         import narwhals as nw
 
         names = self.trials[0]["settings"] if self.trials else []
@@ -131,15 +139,20 @@ class TuneResult:
         return nw.from_dict(columns, backend=backend or "pandas").to_native()
 
     def save(self, path: str | Path) -> None:
-        """Write the result as JSON, for `read` and `regimekit run --settings`."""
+        """Write the result as JSON, for `read` and `regimekit run --settings`.
+
+        Args:
+            path: the file.
+        """
         content = {"regimekit_settings": _FORMAT, **asdict(self)}
         snapshot.write_file(Path(path), (json.dumps(plain(content), indent=2) + "\n").encode())
 
     @classmethod
     def read(cls, path: str | Path) -> Self:
-        """Read a result that `save` wrote.
+        """Return a result that `save` wrote, or one by hand, with `model_name` and `best` alone.
 
-        A file written by hand needs only `model_name` and `best`.
+        Args:
+            path: the file.
 
         Raises:
             RegimekitError: if the file is not a result of this format.

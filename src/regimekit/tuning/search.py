@@ -32,11 +32,7 @@ _N_RANDOM = 5  # random points before the Gaussian process is used
 
 
 def _regimes(result: evaluate.Prequential) -> float:
-    """Return -log score plus the cost of the switches, per observation.
-
-    A switch between two of K regimes costs log T + log K, what it takes to name its time and its
-    regime: settings that cut noise into regimes must gain that much in every forecast after it.
-    """
+    """Return -log score plus log T + log K for each switch between K regimes, per observation."""
     labels = np.asarray(result.run.regime)[result.skip :]
     n, known = max(labels.size, 2), max(evaluate.n_regimes(labels), 1)
     cost = evaluate.switches(labels) * (math.log(n) + math.log(known))
@@ -83,7 +79,11 @@ class Task:
     clean: NDArray[np.float64] | None = None
 
     def evaluate(self, settings: Settings) -> Trial:
-        """Run the model with these settings, once per seed; a failure is recorded, not raised."""
+        """Return the trial of some settings, run once per seed; a failure is recorded, not raised.
+
+        Args:
+            settings: values by name.
+        """
         begin = time.perf_counter()
         value: float | None = None
         try:
@@ -140,13 +140,17 @@ class Search(ABC):
 
     @abstractmethod
     def ask(self, n: int) -> list[Settings]:
-        """Return the next `n` settings to try."""
+        """Return the next settings to try."""
 
     def tell(self, settings: Settings, value: float | None) -> None:
-        """Report the value of a trial; None if it failed.
+        """Report the value of a trial.
 
         A failure counts as the worst value so far, because an optimiser without this information
-        keeps asking for the same settings. Failures before the first value are not reported.
+        would propose the same settings again. Failures before the first value are not reported.
+
+        Args:
+            settings: settings of the trial.
+            value: its value; None if it failed.
         """
         if value is not None:
             self.worst = value if self.worst is None else max(self.worst, value)
@@ -272,14 +276,25 @@ BACKENDS: dict[str, type[OptunaSearch] | type[BayesSearch]] = {
 
 
 def open_search(backend: str, space: Space, seed: int) -> Search:
-    """Return a new optimiser of the given backend."""
+    """Return a new optimiser.
+
+    Args:
+        backend: a key of `BACKENDS`.
+        space: the search space.
+        seed: seed of its draws.
+    """
     if backend not in BACKENDS:
         raise unknown("backend", backend, BACKENDS)
     return BACKENDS[backend](space, seed)
 
 
 def import_optional(module: str, argument: str) -> Any:
-    """Import an optional package; the error names the extra that installs it."""
+    """Return an optional package; the error names the extra that installs it.
+
+    Args:
+        module: name of the package.
+        argument: argument that needs it, for error messages.
+    """
     try:
         return importlib.import_module(module)
     except ImportError:
@@ -295,8 +310,16 @@ def explore(
 
     The search is replayed against the log: settings with a logged trial are not run again, so an
     interrupted search ends where an uninterrupted one would have. If the search requests new
-    settings although logged trials are left (other `jobs`, another backend), these are reported
-    to it first.
+    settings although logged trials are left (other `jobs`, another backend), these are reported to
+    it first.
+
+    Args:
+        task: model, data and objective.
+        search: optimiser.
+        log: log of trials.
+        first: settings to try first.
+        budget: number of trials.
+        jobs: number of trials run in parallel.
     """
     used: set[str] = set()
     done = 0

@@ -26,7 +26,12 @@ Space = dict[str, "Spec"]
 
 
 class Spec(ABC):
-    """Values that a setting may take."""
+    """Values that a setting may take.
+
+    Arguments of the methods:
+        u: number in [0, 1].
+        value: value of the setting.
+    """
 
     @abstractmethod
     def at(self, u: float) -> Any:
@@ -122,6 +127,7 @@ class Choice(Spec):
         return plain(value) in self.options
 
     def index(self, value: Any) -> int:
+        """Return the position of a value among the options."""
         return self.options.index(value)
 
     def to_json(self) -> list[Any]:
@@ -200,7 +206,12 @@ def _powers_of_ten(y: Any) -> tuple[float, float]:
 
 
 def read_space(space: Mapping[str, Any], known: Mapping[str, Any], fixed: Settings) -> Space:
-    """Convert and validate a search space.
+    """Return a validated search space.
+
+    Args:
+        space: specs or their short forms, by setting.
+        known: settings of the model.
+        fixed: settings that are not searched.
 
     Raises:
         RegimekitError: if a name is not a free setting of the model, or a spec is invalid.
@@ -247,7 +258,7 @@ def read_spec(name: str, spec: Any) -> Spec:
 
 
 def plain(value: Any) -> Any:
-    """Convert a setting to JSON values, to be logged, compared and sent to a process."""
+    """Return a setting as JSON values, to be logged, compared and sent to a process."""
     if isinstance(value, Features):
         return value.to_json()
     if isinstance(value, (np.ndarray, np.generic)):
@@ -258,7 +269,7 @@ def plain(value: Any) -> Any:
 
 
 def key(settings: Settings) -> str:
-    """Return a text that identifies the settings."""
+    """Return a text that identifies settings."""
     return json.dumps(settings, sort_keys=True)
 
 

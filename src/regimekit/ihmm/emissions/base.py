@@ -1,10 +1,10 @@
 """The interface of an emission: the distribution of an observation given its regime.
 
 An emission stores the sufficient statistics of regimes in *rows*. The filter decides which row
-belongs to which regime and never looks inside. While a batch arrives, a row turns into a
-*candidate*: its statistics after the observations of the batch so far. A candidate lives at a
-*place* in the work space of the emission. The successor of a row is a function of the row and the
-batch alone, because particles share rows.
+belongs to which regime and never reads the statistics. During a batch, a row has *candidates*: its
+statistics after the observations of the batch so far, stored at a *place* in the work space of the
+emission. The successor of a row is a function of the row and the batch alone, because particles
+share rows.
 
 For each observation the filter calls, through a C vtable,
 
@@ -14,8 +14,8 @@ For each observation the filter calls, through a C vtable,
 
 and at the end of a batch
 
-    time_update   for every candidate: what time does to its row, chosen or not
-    finalize      for chosen candidates: write the row that the candidate has become
+    time_update   for every candidate: apply the effect of time to its row, chosen or not
+    finalize      for chosen candidates: write them to rows
     begin         for every row in use: start a candidate
 
 A new emission is a subclass. Compiled against the .pxd file it runs at full speed; written in plain
@@ -61,11 +61,17 @@ class Shape(NamedTuple):
 
 @dataclass(frozen=True)
 class EmissionSettings(ABC):
-    """Settings of an emission: a frozen dataclass of JSON values that can build it."""
+    """Settings of an emission: a frozen dataclass of JSON values."""
 
     @abstractmethod
     def build(self, shape: Shape, scoring: Any, longest: int) -> Any:
-        """Return the emission for this shape and batches of up to `longest` observations."""
+        """Return the emission.
+
+        Args:
+            shape: sizes of y and of the features.
+            scoring: weight and score of an observation.
+            longest: largest number of observations of a batch.
+        """
 
     @abstractmethod
     def dim_hint(self) -> int | None:
@@ -77,7 +83,7 @@ class EmissionSettings(ABC):
 
 
 class Observation:
-    """The present observation as the kernels read it.
+    """The present observation in the form of the kernels.
 
     Attributes:
         y: (d,) the observation.
@@ -110,7 +116,7 @@ class Observation:
             self.number += 1
 
     def set_value(self, y):
-        """Copy the observation, (d,), and note which coordinates were observed."""
+        """Copy the observation (d,), NaN where missing, and list its observed coordinates."""
         n: cython.Py_ssize_t = 0
         for j in range(self.y.shape[0]):
             self.y[j] = y[j]
@@ -155,6 +161,11 @@ class Emission:
         need_start: whether the `start_` fields of the predictive distributions are used (D4, D7).
         row_arrays: names of the arrays whose first axis is the row.
         candidate_arrays: names of the arrays whose first axis is the place of a candidate.
+
+    Arguments of the methods:
+        place: place of the candidate.
+        row: its row.
+        a, b: rows.
     """
 
     def __init__(self, shape, scoring, design_shape, timeless=True):
@@ -173,13 +184,20 @@ class Emission:
     # Kernels. The base class learns nothing.
 
     def begin(self, place, row):
-        """Start a candidate from `row`."""
+        """Start a candidate from a row."""
 
     def predict(self, place, row):
         """Write the predictive distribution of a candidate, and that of its row."""
 
     def update(self, place, row, fresh):
-        """Learn the observation that was predicted; return the score, set `weight` to w^2."""
+        """Learn the observation that was predicted; set `weight` to w^2.
+
+        Args:
+            fresh: whether the row has no observations yet (D3).
+
+        Returns:
+            The score.
+        """
         self.weight = 1.0
         return 0.0
 
@@ -187,16 +205,26 @@ class Emission:
         """Advance a candidate without an observation."""
 
     def time_update(self, place, row):
-        """Apply to `row` what time does to it during a batch, whether it is chosen or not."""
+        """Apply the effect of time during a batch to a row, whether it is chosen or not.
+
+        Args:
+            place: place of its candidate.
+            row: the row.
+        """
 
     def finalize(self, place, row, into):
-        """Write the row that the candidate of `row` has become."""
+        """Write a candidate to a row.
+
+        Args:
+            row: the row that it started from.
+            into: the row to write.
+        """
 
     def draw_prior(self, prior, row, random):
-        """Write `row` as a copy of the row `prior` around a mean drawn at random (D9)."""
+        """Write `row` as a copy of the row `prior` around a mean drawn by `random` (D9)."""
 
     def shift_prior(self, prior, row, level):
-        """Write `row` as a copy of the row `prior` around another level (D16)."""
+        """Write `row` as a copy of the row `prior` around another `level`, (d,) (D16)."""
 
     def coefficient_distance(self, a, b):
         """Return the largest distance between coefficients of two rows, in standard deviations."""
@@ -217,7 +245,12 @@ class Emission:
             setattr(self, name, padded(np.asarray(getattr(self, name)), 0, capacity))
 
     def resize_candidates(self, islands, capacity):
-        """Make room for `capacity` candidates of each island; the present ones are kept."""
+        """Make room for `capacity` candidates of each island; the present ones are kept.
+
+        Args:
+            islands: number of islands.
+            capacity: number of candidates of each.
+        """
         for name in self.candidate_arrays:
             setattr(self, name, stretched(np.asarray(getattr(self, name)), islands, capacity))
         predictive = self.predictive
@@ -234,7 +267,11 @@ class Emission:
         return {name: np.asarray(getattr(self, name)) for name in self.row_arrays}
 
     def share_rows(self, other):
-        """Use the rows of another emission of the same kind."""
+        """Use the rows of another emission.
+
+        Args:
+            other: emission of the same kind.
+        """
         for name in self.row_arrays:
             setattr(self, name, getattr(other, name))
 
@@ -243,11 +280,15 @@ class Emission:
         return {name: np.asarray(getattr(self, name)) for name in self.candidate_arrays}
 
     def most_steps(self):
-        """Return the largest whole number in the arrays of `work_state`."""
+        """Return the largest integer in the arrays of `work_state`."""
         return 0
 
     def write_prior(self, row):
-        """Write the statistics of a regime that has not seen anything."""
+        """Write the statistics of a regime without observations.
+
+        Args:
+            row: the row to write.
+        """
 
     def prior_level(self):
         """Return level and predictive standard deviation of a new regime, (2, d), or None.
@@ -257,18 +298,18 @@ class Emission:
         return None
 
     def design(self, features):
-        """Return the design (r, m) of one observation from its features."""
+        """Return the design (r, m) of one observation from its `features` (k,)."""
         return self.designs(np.asarray(features)[None])[0]
 
     def designs(self, features):
-        """Return the designs (T, r, m) of T observations from their features."""
+        """Return the designs (T, r, m) of T observations from their `features` (T, k)."""
         return features if features.ndim == 3 else features[:, None]
 
     def check_rows(self, live):
-        """Raise SnapshotError if the rows `live`, read from a snapshot, are impossible."""
+        """Raise SnapshotError if the rows `live` of a snapshot are impossible."""
 
     def noise_covariance(self):
-        """Return the (d, d) noise covariance: the known one, or the guess of the prior."""
+        """Return the (d, d) noise covariance: the known one, or its prior guess."""
         raise NotImplementedError(
             f"{type(self).__name__} must define noise_covariance(): the density of outliers is "
             "measured in it."
@@ -279,7 +320,7 @@ class Emission:
         return np.asarray(OUTLIER_SCALE**2 * self.noise_covariance())
 
     def coefficients(self, row):
-        """Return posterior mean and standard deviation of the coefficients of a regime."""
+        """Return posterior mean and standard deviation of the coefficients, (m,) each."""
         raise NotImplementedError(
             f"{type(self).__name__} must define coefficients(row): regimes() reports them."
         )
@@ -333,19 +374,24 @@ class Emission:
         return scalars[0], scalars[1], places, spreads, scalars[2]
 
     def finalize_row(self, row, into, place=0):
-        """Write the row that the candidate at a place, started from `row`, has become."""
+        """Write a candidate to a row.
+
+        Args:
+            row: the row that it started from.
+            into: the row to write.
+        """
         self.finalize(place, row, into)
 
     def time_update_row(self, row):
-        """Apply to `row` what time did to the candidate at place 0."""
+        """Apply the effect of time to `row`, whose candidate is at place 0."""
         self.time_update(0, row)
 
     def draw_prior_row(self, prior, row, random):
-        """Write `row` as a copy of the row `prior` around a mean drawn at random (D9)."""
+        """Do the same as `draw_prior`: copy the row `prior` to `row`, with a draw by `random`."""
         self.draw_prior(prior, row, random)
 
     def distances(self, a, b):
-        """Return coefficient distance and joint distance of two rows."""
+        """Return coefficient distance and joint distance."""
         return self.coefficient_distance(a, b), self.joint_distance(a, b)
 
 
@@ -376,7 +422,14 @@ class PythonEmission(Emission):
         inner.predictive = self.predictive
 
     def call(self, name, *arguments):
-        """Call a method of the inner emission; keep the first exception for the filter."""
+        """Call a method of the inner emission and return its result.
+
+        The first exception is stored for the filter.
+
+        Args:
+            name: name of the method.
+            *arguments: its arguments.
+        """
         method = getattr(self.inner, name, None)
         if method is None:
             # C methods of the base class are not visible from Python; they do nothing.
@@ -457,7 +510,7 @@ class PythonEmission(Emission):
 
 
 def padded(array, axis, length):
-    """Return a copy of the array that is longer along one axis, filled with zeros."""
+    """Return a copy of an array with zeros appended along one axis."""
     shape = list(array.shape)
     shape[axis] = length
     longer = np.zeros(shape, array.dtype)
@@ -466,6 +519,12 @@ def padded(array, axis, length):
 
 
 def stretched(array, islands, capacity):
-    """Return a copy of an array by place with room for `capacity` candidates of each island."""
+    """Return a copy of an array by place with room for more candidates.
+
+    Args:
+        array: (islands * old capacity, ..).
+        islands: number of islands.
+        capacity: number of candidates of each.
+    """
     per_island = array.reshape(islands, -1, *array.shape[1:])
     return padded(per_island, 1, capacity).reshape(islands * capacity, *array.shape[1:])

@@ -146,6 +146,10 @@ class Garch(Emission):
         variance: (R, J) variance of the next observation.
         log_weight: (R, J) normalized.
         redraws: (R,) how often the points of a row were redrawn.
+
+    Arguments of the methods:
+        place: place of the candidate.
+        row: the row.
     """
 
     def __init__(self, shape, settings, scoring, longest):
@@ -162,7 +166,7 @@ class Garch(Emission):
         self.score_scale, self.drive_scale = correction(scoring)
         prior = np.empty((n, 4))
         prior[:, :3] = centre + spread * quasi_normal_points(n, 3)
-        # A regime that has not seen anything is at its long-run variance.
+        # A regime without observations has its long-run variance.
         prior[:, 3] = prior[:, 0]
         self.prior = prior
         self.smoother = KernelSmoother(n, 4, settings.bandwidth)
@@ -192,16 +196,19 @@ class Garch(Emission):
         self.predictive.spread[place, 0, 0] = scale
         self.predictive.dof[place] = dof
         if self.need_start:
-            # What was learnt in the batch is left out; the variances have moved on nevertheless.
+            # Without the weights learnt in the batch, but with the variances of the present time.
             self.predictive.start_location[place, 0] = 0.0
             scale, dof = self.match_moments(place, self.log_weight, row)
             self.predictive.start_spread[place, 0, 0] = scale
             self.predictive.start_dof[place] = dof
 
     def match_moments(self, place, log_weight, at):
-        """Return squared scale and dof of the t with the moments of the mixture.
+        """Return squared scale and degrees of freedom of the t with the moments of the mixture.
 
         Its kurtosis 3 E[s^2] / E[s]^2 is 3 (dof - 2) / (dof - 4).
+
+        Args:
+            log_weight: (P, J) log weights of the points.
         """
         mean: cython.double = 0.0
         squares: cython.double = 0.0
@@ -248,7 +255,7 @@ class Garch(Emission):
         return score
 
     def assess(self, place, y):
-        """Write, for each point, its two log likelihoods, w^2, and what y^2 / sigma^2 counts as."""
+        """Write two log likelihoods, w^2 and the effective y^2 / sigma^2 of each point."""
         log_kappa: cython.double = 0.5 * log(self.score_scale)
         for j in range(self.size):
             z: cython.double = min(fabs(y) / sqrt(self.work_variance[place, j]), MAX_LENGTH)
@@ -318,7 +325,7 @@ class Garch(Emission):
             self.smoother.points[j, 3] = log(self.variance[row, j])
 
     def write_points(self, points, row):
-        """Write the points of a row from coordinates x, limited so that a + b stays below 1."""
+        """Write the points of a row from coordinates (J, 4), limited so that a + b < 1."""
         for j in range(self.size):
             level: cython.double = exp(
                 self.centre + limited(points[j, 0] - self.centre, MAX_LEVEL_SHIFT)
@@ -401,15 +408,15 @@ class Garch(Emission):
 
 
 def limited(x, limit):
-    """Return x, limited to [-limit, limit]."""
+    """Return x, clipped to [-limit, limit]."""
     return min(max(x, -limit), limit)
 
 
 def correction(scoring):
     """Return kappa of the score and lambda of the recursion for a weight under Gaussian noise.
 
-    With V = sigma^2 / w^2 and e = d log V / d log sigma^2 (w^2 for imq, 1 inside c and 0 beyond
-    for the others), the expected slope of the score is zero if kappa = E[e w^2 z^2] / E[e].
+    With V = sigma^2 / w^2 and e = d log V / d log sigma^2 (w^2 for imq, 1 inside c and 0 beyond for
+    the others), the expected slope of the score is zero if kappa = E[e w^2 z^2] / E[e].
     """
     z = (np.arange(4000) + 0.5) * 0.003
     density = np.exp(-0.5 * z**2) / np.exp(-0.5 * z**2).sum()

@@ -1,4 +1,4 @@
-"""Linear regressions of the regimes, learnt a batch at a time without touching their matrices.
+"""Linear regressions of the regimes, updated during a batch without changing their matrices.
 
 A row stores coefficients theta ~ N(mu, A A'). Inside a batch, each scalar y = f' theta + e with
 noise variance R multiplies the root A by one factor (Potter's formula),
@@ -7,9 +7,9 @@ noise variance R multiplies the root A by one factor (Potter's formula),
     mu += A u gain (y - f' mu)
 
 so a candidate is its row and a short list of (u, s, gain * residual): the *steps*. The present A' f
-is the A' f of the row, passed through the steps in O(steps x m). The matrix itself is read once per
-observation and written only for candidates that are chosen, at the end of the batch. A A' is
-positive definite by construction, however long the stream and however small R.
+is the A' f of the row, passed through the steps in O(steps x m). The matrix is read once per
+observation and written at the end of the batch, for chosen candidates only. A A' is positive
+definite by construction, for any length of the stream and any R.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from regimekit.ihmm.emissions.matrices import check_roots
 if not cython.compiled:
     from regimekit.ihmm.emissions.base import Emission
 
-# Residuals beyond this are cut to it: their squares still fit a float.
+# Residuals are clipped to this size: its square is finite.
 MAX_RESIDUAL = cython.declare(cython.double, 1e100)
 # From this many coefficients on, sums over slices in several parts are quicker than over indices.
 WIDE = cython.declare(cython.Py_ssize_t, 12)
-# Noise scales that a feature may move a forecast by before anything is learnt.
+# Noise scales by which a feature may move the forecast of a new regime.
 MAX_MOVE = 1e12
 N_COVARIANCES = cython.declare(cython.Py_ssize_t, 16)
 
@@ -52,6 +52,10 @@ class Steps:
         ahead: (P, r, m) the same under the candidate.
         passed: (P,) steps that `ahead` has passed through.
         design: (P,) number of the design that `raw` and `ahead` are for, or 0.
+
+    Arguments of the methods:
+        place: place of the candidate.
+        j: row of the design.
     """
 
     def __init__(self, longest, sets, rows, width):
@@ -65,7 +69,7 @@ class Steps:
         self.design = np.zeros(0, np.int64)
 
     def resize(self, islands, capacity):
-        """Make room for `capacity` candidates of each island; the present ones are kept."""
+        """Make room for candidates; the present ones are kept."""
         for name in ("u", "shrink", "gain", "taken", "raw", "ahead", "passed", "design"):
             setattr(self, name, stretched(np.asarray(getattr(self, name)), islands, capacity))
 
@@ -75,7 +79,7 @@ class Steps:
         self.design[place] = 0
 
     def starts(self, place, design):
-        """Return whether the candidate has not predicted for this design yet; note that it will."""
+        """Mark the candidate as predicted for this design; return whether it was not before."""
         if self.design[place] == design:
             return False
         self.design[place] = design
@@ -83,7 +87,12 @@ class Steps:
         return True
 
     def project(self, place, j, root, row, design):
-        """Write raw = ahead = root' f for row j of the design, so that f' A A' f = raw' raw."""
+        """Write raw = ahead = root' f for row j of the design, so that f' A A' f = raw' raw.
+
+        Args:
+            root: (R, m, m) roots of all rows.
+            design: (r, m).
+        """
         m: cython.Py_ssize_t = design.shape[1]
         for b in range(m):
             self.raw[place, j, b] = 0.0
@@ -100,7 +109,12 @@ class Steps:
             self.ahead[place, j, b] = self.raw[place, j, b]
 
     def pass_through(self, place, first, v, moved):
-        """Pass v = A' f through the steps from `first` on, in place; add f' (mu moved) to moved."""
+        """Pass v = A' f through the steps in place; add f' (mu moved) to `moved`.
+
+        Args:
+            v: (m,).
+            moved: (c,) change of the location, for each set of coefficients.
+        """
         for b in range(first, self.taken[place]):
             u: cython.double[::1] = self.u[place, b]
             along: cython.double = dot(u, v)
@@ -109,9 +123,12 @@ class Steps:
             add_scaled(-along * self.shrink[place, b], u, v)
 
     def advance(self, place, j, location):
-        """Pass row j of `ahead` through the latest steps; add f' (mu moved) to location.
+        """Pass row j of `ahead` through the latest steps; add f' (mu moved) to the location.
 
         The part of set s of the coefficients is added to location[place, j + s].
+
+        Args:
+            location: (P, d).
         """
         m: cython.Py_ssize_t = self.ahead.shape[2]
         sets: cython.Py_ssize_t = self.gain.shape[2]
@@ -146,11 +163,16 @@ class Steps:
         return total
 
     def add_ahead(self, place, noise):
-        """Learn one scalar whose A' f is row 0 of `ahead`. Return the gain."""
+        """Learn one scalar whose A' f is row 0 of `ahead`, and return the gain."""
         return self.add(place, self.ahead[place, 0], noise)
 
     def add(self, place, v, noise):
-        """Learn one scalar with noise variance `noise`; v is its present A' f. Return the gain."""
+        """Learn one scalar, and return the gain.
+
+        Args:
+            v: (m,) its present A' f.
+            noise: its noise variance.
+        """
         gain: cython.double = 1.0 / (dot(v, v) + noise)
         b: cython.Py_ssize_t = self.taken[place]
         for a in range(v.shape[0]):
@@ -160,11 +182,16 @@ class Steps:
         return gain
 
     def move(self, place, j, amount):
-        """Set gain times residual of the latest step for set j of the coefficients."""
+        """Set gain times residual of the latest step."""
         self.gain[place, self.taken[place] - 1, j] = amount
 
     def apply(self, place, row, into, mean, root):
-        """Write means (c, m) and root of row `into`: those of `row` after the steps."""
+        """Write means and root of a row after the steps.
+
+        Args:
+            mean: (R, c, m) means of all rows.
+            root: (R, m, m) roots of all rows.
+        """
         m: cython.Py_ssize_t = root.shape[1]
         for j in range(mean.shape[1]):
             for a in range(m):
@@ -184,8 +211,8 @@ class Steps:
 class RowCovariances:
     """Posterior covariances A A' of the coefficients of rows, for distances between rows.
 
-    They are computed when they are first needed and forgotten when the row is written. Variances
-    are stored for all rows, full covariances for the N_COVARIANCES rows that were compared last.
+    They are computed on first use and discarded when the row is written. Variances are stored for
+    all rows, full covariances for the N_COVARIANCES rows that were compared last.
 
     Args:
         width: number m of coefficients.
@@ -195,6 +222,10 @@ class RowCovariances:
         known: (R,) flags.
         covariance: (N_COVARIANCES, m, m) upper triangles of covariances.
         owner: (N_COVARIANCES,) their rows, or -1.
+
+    Arguments of the methods:
+        row: the row.
+        root: (R, m, m) roots of all rows.
     """
 
     def __init__(self, width):
@@ -206,20 +237,20 @@ class RowCovariances:
         self.total, self.lines = np.zeros((2, width, width))
 
     def resize(self, rows):
-        """Make room for a number of rows and forget all covariances."""
+        """Make room for rows and discard all covariances."""
         self.variance = np.zeros((rows, self.variance.shape[1]))
         self.known = np.zeros(rows, np.int64)
         np.asarray(self.owner)[:] = -1
 
     def forget(self, row):
-        """Forget what is known of a row that was written."""
+        """Discard the covariance of a row that was written."""
         self.known[row] = 0
         for k in range(N_COVARIANCES):
             if self.owner[k] == row:
                 self.owner[k] = -1
 
     def write_variance(self, root, row):
-        """Write the variances of a row, unless they are known."""
+        """Compute the variances of a row, unless they are stored."""
         if self.known[row] == 1:
             return
         for j in range(self.variance.shape[1]):
@@ -227,7 +258,7 @@ class RowCovariances:
         self.known[row] = 1
 
     def place(self, root, row, taken):
-        """Return where the covariance of a row is stored; it replaces any but that at `taken`."""
+        """Return where a row's covariance is stored; a new one never replaces that at `taken`."""
         for k in range(N_COVARIANCES):
             if self.owner[k] == row:
                 return k
@@ -242,7 +273,13 @@ class RowCovariances:
         return self.latest
 
     def squared_distance(self, root, a, noise_a, b, noise_b, gap):
-        """Return gap' (noise_a A A' + noise_b B B')^-1 gap of two rows; `gap` is overwritten."""
+        """Return gap' (noise_a A A' + noise_b B B')^-1 gap of two rows.
+
+        Args:
+            noise_a: its noise variance.
+            noise_b: its noise variance.
+            gap: (m,) difference of the means; it is overwritten.
+        """
         at: cython.Py_ssize_t = self.place(root, a, -1)
         of: cython.Py_ssize_t = self.place(root, b, at)
         for i in range(self.total.shape[0]):
@@ -288,9 +325,12 @@ class LinearEmission(Emission):
         self.steps.begin(place)
 
     def write_location(self, place, row):
-        """Write the locations F mu of a candidate and its row; return whether anything changed.
+        """Write the locations F mu of a candidate and its row.
 
-        What was computed for the same design before is continued.
+        A projection that was computed for the same design is continued.
+
+        Returns:
+            Whether anything changed.
         """
         if self.steps.starts(place, self.observation.number):
             for j in range(self.observation.design.shape[0]):
@@ -311,7 +351,7 @@ class LinearEmission(Emission):
         self.covariances.forget(into)
 
     def copy_root(self, prior, row):
-        """Copy the root of row `prior` to a row whose mean is written as well."""
+        """Copy the root of the row `prior` to `row`, whose mean is written as well."""
         self.covariances.forget(row)
         for a in range(self.root.shape[1]):
             for b in range(self.root.shape[1]):
@@ -332,7 +372,7 @@ class LinearEmission(Emission):
                 self.mean[row, s, a] = level[s * m + a]
 
     def noise_variance(self, row, s):
-        """Return v of set s of the coefficients of a row."""
+        """Return v of set `s` of the coefficients of `row`."""
         return 1.0
 
     def squared_noise_gap(self, a, b, s):
@@ -352,7 +392,7 @@ class LinearEmission(Emission):
                 variance += noise_b * self.covariances.variance[b, j]
                 gap: cython.double = self.mean[a, s, j] - self.mean[b, s, j]
                 farthest = max(farthest, gap * gap / variance)
-        # What chance explains: the largest of n standard normal distances is about this.
+        # The expected largest of n standard normal distances is about this.
         chance: cython.double = sqrt(2.0 * log(self.mean.shape[1] * self.mean.shape[2]))
         return max(0.0, sqrt(farthest) - chance)
 
@@ -389,11 +429,11 @@ class LinearEmission(Emission):
         return self.steps.u.shape[1]
 
     def limit_features(self, noise):
-        """Set where features are cut, so that learning one cannot make a covariance singular.
+        """Set the bound of the features, so that learning one cannot make a covariance singular.
 
-        A feature that the prior spread of its coefficient takes MAX_MOVE noise scales away shrinks
-        that spread by as much in one step; 1e16 are more than a float can distinguish from a
-        singular covariance, for good.
+        If the prior spread of the coefficient of a feature amounts to MAX_MOVE noise scales,
+        learning the feature shrinks that spread by the same factor. At 1e16 the covariance is
+        singular in doubles.
 
         Args:
             noise: the smallest noise variance, in units of v.
@@ -414,7 +454,12 @@ class LinearEmission(Emission):
 def add_rows(design, j, root, row, out, place):
     """Add f_a times line a of the root of a row to out[place, j], for all a in their order.
 
-    Four lines at a time: `out` is read and written a quarter as often.
+    Four lines at a time, so that `out` is read and written a quarter as often.
+
+    Args:
+        design: (r, m).
+        root: (R, m, m) roots of all rows.
+        out: (P, r, m).
     """
     m: cython.Py_ssize_t = design.shape[1]
     whole: cython.Py_ssize_t = m - m % 4
@@ -435,13 +480,13 @@ def add_rows(design, j, root, row, out, place):
 
 
 def add_scaled(factor, x, out):
-    """Add factor * x to `out`."""
+    """Add factor * x to `out`, (m,) each."""
     for i in range(x.shape[0]):
         out[i] += factor * x[i]
 
 
 def dot(u, v):
-    """Return u'v; from WIDE on in four running sums, which the processor adds side by side."""
+    """Return u'v, (m,) each; from WIDE on in four running sums, which are added in parallel."""
     n: cython.Py_ssize_t = u.shape[0]
     whole: cython.Py_ssize_t = n - n % 4 if n >= WIDE else 0
     a: cython.double = 0.0
@@ -459,18 +504,22 @@ def dot(u, v):
 
 
 def bounded(residual):
-    """Return the residual, cut to what still has a finite square.
+    """Return the residual, clipped to a size whose square is finite.
 
-    The length of the residual must not be cut instead: it would be cut sooner in regimes with a
-    smaller variance, so an extreme outlier would carry information about the regime.
+    Clipping its length instead would act sooner in regimes with a smaller variance, so an extreme
+    outlier would carry information about the regime.
     """
     return min(max(residual, -MAX_RESIDUAL), MAX_RESIDUAL)
 
 
 def write_covariance(lines, out):
-    """Write the upper triangle of A A' to `out`, given `lines` = A'.
+    """Write the upper triangle of A A' to `out`.
 
-    Four lines at a time: `out` is read and written a quarter as often.
+    Four lines at a time, so that `out` is read and written a quarter as often.
+
+    Args:
+        lines: (m, m) A'.
+        out: (m, m).
     """
     m: cython.Py_ssize_t = out.shape[0]
     whole: cython.Py_ssize_t = m - m % 4
@@ -493,10 +542,12 @@ def write_covariance(lines, out):
 
 
 def squared_mahalanobis(covariance, gap):
-    """Return gap' covariance^-1 gap by a Cholesky factor; both arguments are overwritten.
+    """Return gap' covariance^-1 gap by a Cholesky factor; directions without variance are left out.
 
-    Only the upper triangle of the covariance is read; the first column below it is scratch for
-    the variances. Directions whose variance was lost to rounding are left out.
+    Args:
+        covariance: (m, m); its upper triangle is read. It is overwritten, with the variances in
+            the first column.
+        gap: (m,); it is overwritten.
     """
     m: cython.Py_ssize_t = gap.shape[0]
     total: cython.double = 0.0

@@ -68,6 +68,9 @@ class LinearGaussian(LinearEmission):
         settings: R, mu0 and Sigma0.
         scoring: weight and score of an observation.
         longest: largest number of observations of a batch.
+
+    Arguments of the methods:
+        place: place of the candidate.
     """
 
     def __init__(self, shape, settings, scoring, longest):
@@ -89,7 +92,7 @@ class LinearGaussian(LinearEmission):
             self.write_spread(place)
 
     def write_spread(self, place):
-        """Write F Sigma F' + R of a candidate and, if it is needed, of its row."""
+        """Write F Sigma F' + R of a candidate and, if D4 or D7 is off, of its row."""
         with_start: cython.bint = self.need_start or not self.scoring.sequential
         for i in range(self.dim):
             for j in range(i + 1):
@@ -108,7 +111,11 @@ class LinearGaussian(LinearEmission):
         return self.update_vector(place, fresh)
 
     def update_scalar(self, place, fresh):
-        """Score and learn a scalar observation."""
+        """Score and learn a scalar observation, Eqs. (3) and (11); return the score.
+
+        Args:
+            fresh: whether its row has no observations yet (D3).
+        """
         noise: cython.double = self.noise[0, 0]
         y: cython.double = self.observation.y[0]
         residual: cython.double = bounded(y - self.predictive.location[place, 0])
@@ -135,7 +142,11 @@ class LinearGaussian(LinearEmission):
         return score
 
     def update_vector(self, place, fresh):
-        """Whiten the observed coordinates, weight them as one, learn them one by one."""
+        """Whiten and weight the observed coordinates as one, and learn them; return the score.
+
+        Args:
+            fresh: whether its row has no observations yet (D3).
+        """
         n: cython.Py_ssize_t = self.observation.n_seen
         log_noise: cython.double = factorize(
             self.noise, self.observation.seen, n, self.observation.lower
@@ -165,7 +176,7 @@ class LinearGaussian(LinearEmission):
         return score
 
     def whiten(self, place, at_start):
-        """Write residuals and A' F' of the observed coordinates, whitened by R."""
+        """Write residuals and A' F' whitened by R; of the row `at_start` if D4 is off."""
         n: cython.Py_ssize_t = self.observation.n_seen
         for j in range(n):
             at: cython.Py_ssize_t = self.observation.seen[j]
@@ -191,7 +202,10 @@ class LinearGaussian(LinearEmission):
     def trial(self, place, unit):
         """Return the length of the whitened residual under S = P P' + unit I, and log det S / 2.
 
-        Each coordinate is conditioned on those before it by steps that the caller takes back.
+        Each coordinate is conditioned on those before it by steps that the caller removes.
+
+        Args:
+            unit: variance of the whitened noise.
         """
         n: cython.Py_ssize_t = self.observation.n_seen
         first: cython.Py_ssize_t = self.steps.taken[place]
@@ -212,7 +226,7 @@ class LinearGaussian(LinearEmission):
         return min(sqrt(squared), MAX_LENGTH), log_det
 
     def learn_lines(self, place, noise):
-        """Learn the whitened coordinates one by one."""
+        """Learn the whitened coordinates, of variance `noise`, one by one."""
         first: cython.Py_ssize_t = self.steps.taken[place]
         for j in range(self.observation.n_seen):
             self.moved[0] = 0.0

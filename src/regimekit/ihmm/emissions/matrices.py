@@ -1,4 +1,9 @@
-"""Numbers, vectors and covariances in settings and snapshots, checked."""
+"""Numbers, vectors and covariances in settings and snapshots, checked.
+
+Arguments of the functions:
+    argument: name for error messages.
+    value: the value.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +27,12 @@ def read_finite(argument: str, value: Any) -> float:
 
 
 def read_pair(argument: str, value: Any, names: str) -> tuple[float, float]:
-    """Return two finite positive numbers; `names` says what they are, as in "(shape, rate)"."""
+    """Return two finite positive numbers.
+
+    Args:
+        value: the pair.
+        names: what they are, as in "(shape, rate)".
+    """
     pair = numbers(argument, value).reshape(-1)
     if pair.size != 2:
         raise RegimekitError(f"{argument} must be {names}, got {value!r}.")
@@ -30,7 +40,7 @@ def read_pair(argument: str, value: Any, names: str) -> tuple[float, float]:
 
 
 def read_vector(argument: str, value: Any, size: int) -> Array:
-    """A number or a vector as a vector of `size` finite values."""
+    """Return a number or a vector as a vector of finite values, (size,)."""
     vector = numbers(argument, value)
     if vector.ndim > 1 or vector.size not in (1, size):
         raise RegimekitError(
@@ -42,7 +52,7 @@ def read_vector(argument: str, value: Any, size: int) -> Array:
 
 
 def read_covariance(argument: str, value: Any, size: int) -> Array:
-    """A variance, a vector of variances or a matrix as a positive definite matrix."""
+    """Return a variance, a vector of variances or a matrix as a positive definite matrix."""
     given = numbers(argument, value)
     if given.ndim < 2:
         if given.size not in (1, size):
@@ -63,7 +73,7 @@ def read_covariance(argument: str, value: Any, size: int) -> Array:
 
 
 def read_dim(argument: str, value: Any) -> int | None:
-    """Return d of a (d, d) noise covariance, or None for a number, which suits every d."""
+    """Return d of a (d, d) noise covariance, or None for a number, which is valid for every d."""
     given = numbers(argument, value)
     if given.ndim not in (0, 2):
         raise RegimekitError(f"{argument} must be a number or a (d, d) matrix, got {value!r}.")
@@ -71,15 +81,23 @@ def read_dim(argument: str, value: Any) -> int | None:
 
 
 def check_prior(settings: Any) -> None:
-    """Raise RegimekitError if `prior_mean` or `prior_var` are invalid for every shape."""
+    """Raise RegimekitError if `prior_mean` or `prior_var` are invalid for every shape.
+
+    Args:
+        settings: settings with these fields.
+    """
     for name, read in (("prior_mean", read_vector), ("prior_var", read_covariance)):
         given = numbers(name, getattr(settings, name))
         read(name, given, given.shape[0] if given.ndim else 1)
 
 
 def check_roots(roots: Array) -> None:
-    """Refuse square roots of covariances that are singular."""
+    """Raise SnapshotError if a square root of a covariance is singular.
+
+    Args:
+        roots: (n, m, m).
+    """
     with np.errstate(all="ignore"):
         sizes = np.linalg.slogdet(roots)[1] if roots.size else np.zeros(1)
     if not np.isfinite(sizes).all():
-        raise SnapshotError("The snapshot holds a covariance that is not positive definite.")
+        raise SnapshotError("Invalid snapshot: a covariance is not positive definite.")

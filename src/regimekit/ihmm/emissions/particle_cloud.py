@@ -43,6 +43,9 @@ class KernelSmoother:
         points: (n, side) input of `redraw`.
         redrawn: (n, side) output of `redraw`.
         share: (n,) tempered shares of the points.
+
+    Arguments of the methods:
+        log_weight: (n,) log weights.
     """
 
     def __init__(self, size, side, bandwidth):
@@ -54,17 +57,17 @@ class KernelSmoother:
         self.root = np.zeros((side, side))
 
     def resample(self, points, log_weight, redraws):
-        """Return `redraw` of points (n, side) with log weights (n,), for callers in Python."""
+        """Return `redraw` of points (n, side), for callers in Python."""
         np.asarray(self.points)[:] = points
         self.redraw(np.ascontiguousarray(log_weight, np.float64), redraws)
         return np.array(self.redrawn)
 
     def is_uneven(self, log_weight):
-        """Return whether too few points carry the weight, (n,) logarithms."""
+        """Return whether the effective number of points is too small."""
         return effective_points(log_weight, 1.0) < MIN_EFFECTIVE_SHARE * self.size
 
     def redraw(self, log_weight, redraws):
-        """Write equally weighted points; `redraws` is the number of earlier redraws."""
+        """Write equally weighted points to `redrawn`."""
         bandwidth: cython.double = self.bandwidth
         tempered: cython.bint = self.temper(log_weight)
         self.write_moments(self.share, self.mean)
@@ -85,10 +88,13 @@ class KernelSmoother:
                 self.redrawn[j, a] = x
 
     def temper(self, log_weight):
-        """Write shares by weight, flattened if too few points would be left; return whether.
+        """Write shares by weight, flattened if too few effective points would remain.
 
-        A cloud cannot follow at once a posterior much narrower than itself, or outside it. With
-        flattened weights it gets there over a few batches instead of collapsing to a point.
+        A cloud cannot follow a posterior much narrower than itself, or outside it, in one step.
+        With flattened weights it does in a few batches, instead of collapsing to a point.
+
+        Returns:
+            Whether the weights were flattened.
         """
         least: cython.double = MIN_TEMPERED_SHARE * self.size
         # Bounds of the logarithm of the power: log weights may be 1e300 apart.
@@ -115,7 +121,12 @@ class KernelSmoother:
         return tempered
 
     def write_moments(self, share, out_mean):
-        """Write the weighted mean, and in `root` a lower triangular root of the covariance."""
+        """Write the weighted mean, and in `root` a lower triangular root of the covariance.
+
+        Args:
+            share: (n,) shares of the points.
+            out_mean: (side,) output.
+        """
         for a in range(self.side):
             out_mean[a] = 0.0
             for j in range(self.size):
@@ -142,7 +153,7 @@ class KernelSmoother:
                     self.root[a, b] = 0.0
 
     def draw_systematically(self, offset):
-        """Write the points at the positions (i + offset) / n of the cumulative shares."""
+        """Write the points at the shares (i + offset) / n, with `offset` in [0, 1)."""
         j: cython.Py_ssize_t = 0
         cumulative: cython.double = self.share[0]
         for i in range(self.size):
@@ -167,7 +178,7 @@ def effective_points(log_weight, power):
 
 
 def quasi_normal(index, out_xi):
-    """Write entry `index` of a sequence that fills the four-dimensional normal (Box and Muller)."""
+    """Write an entry (4,) of a sequence that fills the four-dimensional normal (Box and Muller)."""
     u: cython.double = (0.5 + (index + 1) * STRIDE_1) % 1.0
     v: cython.double = (0.5 + (index + 1) * STRIDE_2) % 1.0
     radius: cython.double = sqrt(-2.0 * log(max(u, 1e-300)))
@@ -181,7 +192,10 @@ def quasi_normal(index, out_xi):
 
 
 def quasi_normal_points(n, side):
-    """Return (n, side) evenly spread standard normal points with mean 0 and covariance I exactly.
+    """Return evenly spread standard normal points with mean 0 and covariance I exactly, (n, side).
+
+    Args:
+        side: number of coordinates, at most 4.
 
     Example:
         >>> points = quasi_normal_points(64, 3)

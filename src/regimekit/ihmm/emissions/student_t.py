@@ -134,7 +134,9 @@ class StudentTSettings(EmissionSettings):
     def check(self):
         read_covariance("noise_scale", self.noise_scale, self.dim_hint() or 1)
         if math.isinf(positive("noise_shape", self.noise_shape)):
-            raise RegimekitError("noise_shape must be finite; for known noise use br_ihmm.")
+            raise RegimekitError(
+                "noise_shape must be finite, got inf. Use br_ihmm for known noise."
+            )
         check_prior(self)
 
 
@@ -146,6 +148,10 @@ class StudentT(LinearEmission):
         settings: prior of the coefficients and of the noise.
         scoring: weight and score of an observation.
         longest: largest number of observations of a batch.
+
+    Arguments of the methods:
+        factor: (.., d, d) factors of Psi.
+        place: place of the candidate.
     """
 
     def __init__(self, shape, settings, scoring, longest):
@@ -210,7 +216,7 @@ class StudentT(LinearEmission):
         self.write_spread(self.factor, row, scale, self.predictive.start_spread, place)
 
     def write_spread(self, factor, at, scale, out, place):
-        """Write scale factor factor'."""
+        """Write scale factor factor' to out[place], (d, d)."""
         for i in range(self.dim):
             for j in range(i + 1):
                 total: cython.double = 0.0
@@ -241,6 +247,9 @@ class StudentT(LinearEmission):
 
         Gram-Schmidt of the observed rows of the factor of Psi: factor[seen] = lower basis with an
         orthonormal basis, so lower lower' is the observed block of Psi.
+
+        Args:
+            location: (P, d) centres.
         """
         n: cython.Py_ssize_t = self.observation.n_seen
         for i in range(n):
@@ -268,7 +277,12 @@ class StudentT(LinearEmission):
             self.white[i] = min(max(short, -MAX_LENGTH / n), MAX_LENGTH / n)
 
     def lengths(self, q, dof):
-        """Return log f, z, the length for the weight (D2) and log det S / 2 of the residual."""
+        """Return log f, z, the length for the weight (D2) and log det S / 2 of the residual.
+
+        Args:
+            q: f' V f.
+            dof: n.
+        """
         n: cython.Py_ssize_t = self.observation.n_seen
         squared: cython.double = 0.0
         log_lower: cython.double = 0.0
@@ -288,7 +302,12 @@ class StudentT(LinearEmission):
         return plain, z, (z if self.scoring.predictive else noise_sds), log_scale
 
     def learn(self, place, w2, kappa):
-        """Learn the observed coordinates with weight w^2."""
+        """Learn the observed coordinates.
+
+        Args:
+            w2: w^2.
+            kappa: correction of the variance.
+        """
         n: cython.Py_ssize_t = self.observation.n_seen
         count: cython.double = w2 * n / self.dim
         self.impute(place)
@@ -312,7 +331,7 @@ class StudentT(LinearEmission):
             self.residual[a] = total
 
     def add_unexplained(self, place, share):
-        """Add share * (covariance of the missing coordinates given the observed ones) to Psi."""
+        """Add the covariance of the missing coordinates given the observed ones to Psi."""
         for a in range(self.dim):
             for b in range(self.dim):
                 self.copy[a, b] = self.work_factor[place, a, b]
@@ -328,7 +347,7 @@ class StudentT(LinearEmission):
             self.rank_one(place, self.column)
 
     def rank_one(self, place, x):
-        """Replace the factor by that of factor factor' + x x', by rotations; x is used up."""
+        """Make the factor that of factor factor' + x x', by rotations; overwrite x (d,)."""
         for j in range(self.dim):
             length: cython.double = hypot(self.work_factor[place, j, j], x[j])
             cosine: cython.double = self.work_factor[place, j, j] / length
@@ -344,7 +363,12 @@ class StudentT(LinearEmission):
         self.copy_noise(self.work_factor, self.work_dof, place, into)
 
     def copy_noise(self, factor, dof, source, row):
-        """Write the statistics of the noise of a row."""
+        """Write the statistics of the noise of a row.
+
+        Args:
+            dof: (..,) n.
+            source: index of both.
+        """
         for i in range(self.dim):
             for j in range(self.dim):
                 self.factor[row, i, j] = factor[source, i, j]
@@ -402,7 +426,12 @@ class StudentT(LinearEmission):
 
 
 def log_geometric(dof, dim):
-    """Return log g such that log det (g Psi) is the posterior mean of log det Sigma."""
+    """Return log g such that log det (g Psi) is the posterior mean of log det Sigma.
+
+    Args:
+        dof: n.
+        dim: d.
+    """
     total: cython.double = 0.0
     for j in range(dim):
         total += digamma(0.5 * (dof + j))
@@ -425,6 +454,11 @@ def digamma(x):
 @lru_cache(maxsize=256)
 def consistency(kind, threshold, dim):
     """Return kappa = E[w^2 z^2] / (d E[w^2]) for z^2 ~ chi^2_d, by quadrature.
+
+    Args:
+        kind: code of the weight.
+        threshold: c.
+        dim: d.
 
     Example:
         >>> consistency(0, 2.0, 1)
