@@ -131,3 +131,12 @@ def test_a_garbled_calendar_is_refused(state: dict) -> None:
 
     with pytest.raises(rk.SnapshotError, match="calendar"):
         Calendar.from_json(state)
+
+
+def test_a_zoned_column_of_times_gives_no_warning() -> None:
+    hours = pd.date_range("2024-03-29", periods=60, freq="h", tz="Europe/Berlin")
+    frame = pd.DataFrame({"time": hours, "y": np.arange(60.0)})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run = rk.make("last_value").run(frame)
+    assert len(run) == 60

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import hashlib
 import json
 import re
@@ -108,6 +109,37 @@ def test_a_quiet_stream_is_summarized_in_plain_words() -> None:
     text = " ".join(Content(model.run(y), model, y).context()["summary"])
     assert "One regime describes all of them" in text
     assert "No change of regime was found. No observation was flagged" in text
+
+
+def test_one_coverage_is_reported(case: Any) -> None:
+    scores = {"rmse": 1.0, "mae": 0.8, "mae_last_value": 1.0, "coverage": 0.833}
+    text = _text(_page(case, scores=scores))
+    assert "interval covered 83 % of the observations" in text
+
+
+def test_rows_without_times_are_named_as_rows(case: Any) -> None:
+    context = Content(case.run, case.model, case.y).context()
+    text = " ".join([*context["summary"], context["next_step"]])
+    assert "from row 0 to row 239" in text and "at row 240, is expected" in text
+
+
+def test_regimes_are_described_once(case: Any) -> None:
+    (regime, *_) = case.model.regimes()
+    assert regime.summary.startswith("typically")
+    notes = [
+        card["differences"] for card in Content(case.run, case.model, case.y).context()["entries"]
+    ]
+    assert notes and not any("typically" in note or "only " in note for note in notes)
+
+
+def test_changes_that_did_not_remain_are_explained(case: Any) -> None:
+    path = np.full(240, case.run.path[0])
+    corrected = dataclasses.replace(case.run, path=path)
+    assert corrected.changepoints == []
+    reported = sum(event.is_change for event in case.run.events)
+    text = _text(report.render(run=corrected, model=case.model, y=case.y))
+    assert f"{reported} changes of regime were reported, none of which remains in hindsight" in text
+    assert "0 changes remain in hindsight" in text and "1 more regime" not in text
 
 
 def test_outliers_are_listed_with_what_was_expected(case: Any) -> None:

@@ -13,6 +13,8 @@ bridges          running systems: `prometheus`, `mqtt`, `follow-table`
 demo             a generated stream with known regimes: `demo`
 output           the result folder
 ===============  ==========================================================================
+
+A function that implements a command takes its options under their names; `commands` describes them.
 """
 
 from __future__ import annotations

@@ -162,7 +162,8 @@ def format_speed(rows: int, seconds: float) -> str:
         '8 000 rows read, 3.1 s, 2 600 rows/s'
     """
     per_second = float(f"{rows / max(seconds, 1e-9):.2g}")
-    return f"{_grouped(rows)} rows read, {seconds:.1f} s, {_grouped(per_second)} rows/s"
+    noun = "row" if rows == 1 else "rows"
+    return f"{_grouped(rows)} {noun} read, {seconds:.1f} s, {_grouped(per_second)} rows/s"
 
 
 def _grouped(value: float) -> str:

@@ -27,15 +27,7 @@ _KNOWN_SETTINGS = {"br_ihmm": {"noise": 0.16, "prior_var": 4.0}}
 
 
 def run_demo(out: Path, n: int, seed: int, model: str, console: Console) -> None:
-    """Generate a stream, run a model on it, and compare the result with the truth.
-
-    Args:
-        out: result folder.
-        n: length of the stream.
-        seed: seed of the stream and of the model.
-        model: name of the model.
-        console: output.
-    """
+    """Generate a stream, run a model on it, and compare the result with the truth."""
     whole("--n", n, _MIN_LENGTH, output.REPORT_ROWS)
     settings: dict[str, Any] = dict(_KNOWN_SETTINGS.get(model, {}))
     settings |= {"seed": seed} if "seed" in make(model).settings() else {}

@@ -26,10 +26,12 @@ from regimekit.core.model import Model
 from regimekit.core.registry import REGISTRY, from_bytes, make
 from regimekit.io import Observation, ObservationReader, TimeColumn, detect_layout
 from regimekit.io.reader import STDIN
+from regimekit.io.reshaping import check_single_series, date_columns, join_date_columns
 from regimekit.io.tail import LineFormat, Tail, detect_line_format, first_lines
 from regimekit.serialization.snapshot import write_file
 
 LINES, CHECKPOINT = "follow.jsonl", "follow.checkpoint"
+_MIN_SAMPLE = 10  # rows that distinguish several series from repeated deliveries
 Lines = Iterator[tuple[bytes, int]]
 
 
@@ -145,16 +147,7 @@ def follow_stream(
     idle: float | None,
     console: Console,
 ) -> None:
-    """Follow a file or standard input until it ends, is idle for too long, or Ctrl-C.
-
-    Args:
-        options: table, columns and model.
-        out: result folder; None to print the lines.
-        checkpoint_every: observations between two checkpoints.
-        resume: whether to continue after the last checkpoint in `out`.
-        idle: seconds without a row after which to stop; None for no limit.
-        console: output.
-    """
+    """Follow a file or standard input until it ends, is idle for too long, or Ctrl-C."""
     whole("--snapshot-every", checkpoint_every)
     _check(options, out, resume)
     with Interrupt() as interrupt:
@@ -247,7 +240,16 @@ def _start(
     if not first:
         raise RegimekitError(f"{name} has no rows.")
     line_format, source = detect_line_format([line for line, _ in first], name)
-    layout = detect_layout(source.names, source.sample(), options.choice, source.separator)
+    joined, choice = join_date_columns(source, options.choice)
+    if joined is not source:
+        raise RegimekitError(
+            f"--follow needs the time in one column; {name} has it in the columns "
+            f"{', '.join(date_columns(source.names))}. Pass --time none to use the rows in order."
+        )
+    sample = source.sample()
+    layout = detect_layout(source.names, sample, choice, source.separator)
+    if len(sample) >= _MIN_SAMPLE:
+        check_single_series(source.names, sample, layout)
     for line in (*source.notes, f"target: {layout.target}; time: {layout.time or 'none'}"):
         console.warn(line)
     model = make(options.model_name, **options.model_settings(layout.covariates))

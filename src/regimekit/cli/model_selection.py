@@ -40,14 +40,7 @@ _SCALE_SETTINGS = ("noise", "noise_scale", "prior_mean", "prior_var")
 def compare_models(
     options: PipelineOptions, models: tuple[str, ...], out: Path, console: Console
 ) -> None:
-    """Run several models on one table and write their scores and a figure.
-
-    Args:
-        options: table and columns; settings apply to the models that accept them.
-        models: names of the models; a default selection if empty.
-        out: result folder.
-        console: output.
-    """
+    """Run several models on one table and write their scores and a figure."""
     with ResultFolder(out, COMPARISONS, options.inputs, options.request.sql) as folder:
         pipeline = open_pipeline(options, console, show_model=False)
         block = pipeline.read_all(console)
@@ -112,16 +105,7 @@ def backtest_model(
     out: Path,
     console: Console,
 ) -> None:
-    """Forecast from many origins of a table, score the forecasts, and write them.
-
-    Args:
-        options: table, columns and model.
-        horizon: steps to forecast from each origin.
-        step: rows between two origins.
-        start: rows before the first origin; half of them if None.
-        out: result folder.
-        console: output.
-    """
+    """Forecast from many origins of a table, score the forecasts, and write them."""
     with ResultFolder(out, BACKTESTS, options.inputs, options.request.sql) as folder:
         pipeline = open_pipeline(options, console)
         block = pipeline.read_all(console)
@@ -165,15 +149,7 @@ def _backtest_row(label: str, done: Backtest, rows: NDArray[np.bool_]) -> list[s
 def tune_model(
     options: PipelineOptions, out: Path, space: Path | None, console: Console, **search: Any
 ) -> None:
-    """Search settings on a table and write the best ones.
-
-    Args:
-        options: table, columns and model.
-        out: settings file.
-        space: JSON file with the search space; the default space if None.
-        console: output.
-        **search: further arguments of `regimekit.tune`.
-    """
+    """Search settings on a table and write the best ones."""
     check_not_input(out, (*options.inputs, space))
     check_writable(out)
     pipeline = open_pipeline(options, console)

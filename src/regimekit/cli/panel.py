@@ -37,14 +37,6 @@ def run_panel(
 ) -> None:
     """Run every series and write tables that start with the name of the series.
 
-    Args:
-        options: table, columns and model; `options.choice.by` is the series column.
-        out: result folder.
-        jobs: series run in parallel; -1 for one per core.
-        seed: seed from which the seeds of the series are derived.
-        file_format: "csv" or "parquet", of the rows.
-        console: output.
-
     Raises:
         RegimekitError: if no series could be run.
     """

@@ -26,12 +26,7 @@ _LISTED_TRANSITIONS = 3  # most probable next regimes that are printed for each 
 
 
 def inspect_snapshot(path: Path, console: Console) -> None:
-    """Print the settings, regimes and transitions of a model.
-
-    Args:
-        path: snapshot, or folder of a run.
-        console: output.
-    """
+    """Print the settings, regimes and transitions of a model."""
     saved = read_saved_run(path)
     model, record = saved.model, saved.record
     regimes, transitions = regime_columns(model), model.transitions()
@@ -68,15 +63,7 @@ def inspect_snapshot(path: Path, console: Console) -> None:
 def label_snapshot(
     path: Path, id: int, name: str | None, status: str | None, console: Console
 ) -> None:
-    """Give a regime of a saved model a name or a status; the file is replaced atomically.
-
-    Args:
-        path: snapshot, or folder of a run.
-        id: id of a regime.
-        name: its name; "" for none, None to keep it.
-        status: "normal", "fault" or "unknown"; None to keep it.
-        console: output.
-    """
+    """Give a regime of a saved model a name or a status; the file is replaced atomically."""
     if name is None and status is None:
         raise RegimekitError("label needs --name, --status or both.")
     saved = read_saved_run(path)
@@ -96,16 +83,7 @@ def label_snapshot(
 def forecast_snapshot(
     path: Path, horizon: int, level: float, future: str | None, out: Path | None, console: Console
 ) -> None:
-    """Forecast the next steps; the model is not updated.
-
-    Args:
-        path: snapshot, or folder of a run.
-        horizon: number of steps.
-        level: probability of the intervals.
-        future: table with the covariates of these steps.
-        out: CSV file; None to print a table.
-        console: output.
-    """
+    """Forecast the next steps; the model is not updated."""
     saved = read_saved_run(path)
     whole("--horizon", horizon)
     ahead = saved.model.forecast(horizon, _future(saved, future, horizon))
@@ -140,14 +118,7 @@ def _future(saved: SavedRun, file: str | None, horizon: int) -> Table | None:
 
 
 def rewrite_report(folder: Path, out: Path | None, horizon: int, console: Console) -> None:
-    """Write the report of an earlier run again.
-
-    Args:
-        folder: folder of the run.
-        out: HTML file; report.html in the folder if None.
-        horizon: steps to forecast.
-        console: output.
-    """
+    """Write the report of an earlier run again."""
     record = output.read_panel_record(folder)
     if record is not None:
         if out is not None:

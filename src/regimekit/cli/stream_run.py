@@ -52,7 +52,7 @@ REMEDIES = Cures(
     "pass --model auto",
 )
 REPORT_HORIZON = 24  # steps that a report forecasts if --horizon is not given
-_MIN_CODES = 3  # equal outliers after which their value is taken for a code
+_MIN_CODES = 2  # equal observations after which their value may be a code
 BLOCK_ROWS = 512  # observations per block; Ctrl-C waits for the end of a block
 
 
@@ -258,35 +258,27 @@ class StreamRun:
             found += self.warnings
             if not self.scores.table():
                 found.append("Too few rows to score the forecasts.")
-        found += self._unused_seasons() + self._missing_codes()
+        found += self._missing_codes()
         if self.interrupted:
             found.append(f"Interrupted after {self.reader.rows} rows; their results are written.")
         return found
-
-    def _unused_seasons(self) -> list[str]:
-        """Return a sentence for each season of --season that the model did not adopt."""
-        adopted = getattr(self.model, "found_seasons", None)
-        if adopted is None or "features" in self.pipeline.options.settings:
-            return []
-        given = [int(season) for season in self.pipeline.options.seasons]
-        return [
-            f"--season {season} was not used: the rows show no season of that length, or fewer "
-            "than two of them."
-            for season in given
-            if season not in adopted
-        ]
 
     def _missing_codes(self) -> list[str]:
         """Return a sentence for each value that looks like a code for "not measured"."""
         if not self.observations:
             return []
-        run = self.recent.run()
-        values, counts = np.unique(run.y[run.outlier], return_counts=True)
+        y = self.recent.run().y
+        values, counts = np.unique(y[np.isfinite(y)], return_counts=True)
+        nines = np.array([set(f"{abs(value):g}") == {"9"} for value in values], dtype=bool)
+        others = values[~nines]
+        if not others.size:
+            return []
+        low, high = 2 * others[0] - others[-1], 2 * others[-1] - others[0]
         return [
-            f"{n} outliers are equal to {value:g}. If it means that nothing was measured, pass "
-            f"--missing {value:g}."
-            for value, n in zip(values, counts, strict=True)
-            if n >= _MIN_CODES and set(f"{abs(value):g}") == {"9"}
+            f"{n} observations are equal to {value:g}, far from all others. If this means that "
+            f"nothing was measured, pass --missing {value:g}."
+            for value, n in zip(values[nines], counts[nines], strict=True)
+            if n >= _MIN_CODES and not low <= value <= high
         ]
 
     def _summary(self, notes: list[str]) -> dict[str, Any]:
@@ -366,12 +358,6 @@ def run_file(
 ) -> tuple[StreamRun, dict[str, Any]]:
     """Run one series from the first row of its table to the last.
 
-    Args:
-        options: table, columns and model.
-        out: result folder.
-        file_format: "csv" or "parquet", of the rows.
-        console: output.
-
     Returns:
         The run and its summary.
     """
@@ -387,14 +373,7 @@ def run_file(
 
 
 def resume_run(out: Path, file: str | None, sql: str | None, console: Console) -> None:
-    """Continue an earlier run with the rows that it has not processed.
-
-    Args:
-        out: folder of the run.
-        file: table with more rows; None for the table of the run.
-        sql: SQL query of the table; the stored query is never executed.
-        console: output.
-    """
+    """Continue an earlier run with the rows that it has not processed."""
     run, chunks, file_format = _restore(out, file, sql)
     before = run.observations
     options = run.pipeline.options
@@ -492,7 +471,8 @@ def print_summary(summary: dict[str, Any], console: Console) -> None:
     counts = ", ".join(
         count(summary[f"{what}s"], what) for what in ("observation", "regime", "change", "outlier")
     )
-    console.info(f"{counts}, {summary['ms_per_observation']:.2g} ms per observation")
+    cost = format_number(float(f"{summary['ms_per_observation']:.2g}"))
+    console.info(f"{counts}, {cost} ms per observation")
     console.info(f"results in {summary['out']}: {', '.join(summary['files'])}")
 
 

@@ -3,8 +3,9 @@
 ============  ==================================================================
 reader        open a table and read its rows in chunks
 layout        detect the target, the time and the notation of the cells
+reshaping     dates in several columns, wide tables, tables with several series
 cell_parsing  parse one cell as a number or a time stamp
-time_column   check the time stamps: order, repeats, gaps
+spreadsheet   read a sheet of a workbook
 observations  convert rows into observations, one series at a time
 tail          read the lines of a file or pipe that is still growing
 temporary     temporary folders that disappear with their process

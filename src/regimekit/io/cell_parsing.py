@@ -13,7 +13,10 @@ from typing import Any
 from regimekit.preprocessing.time_index import Time, find_zone, instant
 
 # Cells, in lower case, that mean "not observed".
-MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "missing", "?", "-"})
+MISSING = frozenset(
+    {"", "na", "n/a", "n.a.", "#n/a", "<na>", "nan", "nat", "null", "none", "missing", "?"}
+    | {"-", "--", "---", ".", ".."}
+)
 ISO = "ISO 8601"
 NUMBER = "numbers"
 _DECIMAL_COMMA = re.compile(r"[+-]?(\d+|\d{1,3}(\.\d{3})+),\d+")
@@ -25,6 +28,7 @@ _COMPACT_DATE = re.compile(r"(19|20)\d{6}")
 _DATE_PARTS = (
     *("%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y", "%Y/%m/%d", "%d-%m-%Y", "%Y%m%d", "%d %b %Y"),
     *("%b %d %Y", "%b %d, %Y", "%B %d, %Y", "%B %d %Y", "%d %B %Y", "%d-%b-%Y", "%d-%b-%y"),
+    *("%a, %d %b %Y", "%d.%m.%y", "%m/%d/%y", "%d/%m/%y"),
 )
 _CLOCK_PARTS = (" %H:%M:%S", " %H:%M", "", " %I:%M %p", " %I:%M:%S %p", " %H:%M:%S.%f")
 _DATE_FORMATS = (
@@ -38,6 +42,9 @@ _QUARTER = re.compile(
 EITHER = " or "  # joins two formats that occur in one column
 _PROBED = 20  # cells after which a format that never fits is given up
 _MOST = 0.8  # share of the cells that a format must parse to be that of the column
+# A space or an apostrophe between thousands: 1 200, 1'200.
+_THOUSANDS = re.compile("(?<=\\d)[ '\u00a0\u202f\u2019](?=\\d{3}(?!\\d))")
+_NAMED_UTC = re.compile(r" ?(UTC|GMT)$")
 _CURRENCIES = "$\u20ac\u00a3\u00a5\u20b9"
 # Sign, currency, number, unit: $1,200.50 or 12.5 kWh or 40%.
 _WITH_UNIT = re.compile(
@@ -70,7 +77,7 @@ def split_unit(cell: str) -> tuple[str, str] | None:
         >>> split_unit("-$1,200.50"), split_unit("12.5 kWh"), split_unit("40%"), split_unit("B12")
         (('-1,200.50', '$'), ('12.5', 'kWh'), ('40', '%'), None)
     """
-    found = _WITH_UNIT.fullmatch(cell.strip().replace("\u2212", "-"))
+    found = _WITH_UNIT.fullmatch(_plain(cell))
     if found is None:
         return None
     unit = (found["currency"] or "") + (found["unit"] or "").strip()
@@ -118,13 +125,21 @@ def _numbers(words: Sequence[str]) -> set[float]:
     return {float(word) for word in words if is_number(word)}
 
 
+def _plain(cell: str) -> str:
+    """Return a cell without signs that only print has: the Unicode minus, spaces in numbers."""
+    text = cell.strip().replace("\u2212", "-")
+    return text if text.isalnum() else _THOUSANDS.sub("", text)
+
+
 def _parse_number(cell: Any, decimal: str, unit: str) -> float:
     if not isinstance(cell, str):
         if isinstance(cell, (date, bytes, list, dict)):
             raise TypeError(f"{cell!r} is not a number")
         return float(cell)
-    # Spreadsheets write the Unicode minus sign.
-    text = cell.strip().replace("\u2212", "-")
+    text = _plain(cell)
+    # Accountants write negative numbers in parentheses.
+    if text[:1] == "(" and text[-1:] == ")" and text[1:2] not in "+-":
+        text = f"-{text[1:-1]}"
     if unit and (split := split_unit(text)) and split[1] in (unit, ""):
         text = split[0]
     if decimal == "," and ("," in text or _POINT_GROUPS.fullmatch(text)):
@@ -159,8 +174,8 @@ def detect_decimal_sign(cells: Iterable[Any], separator: str) -> str:
     Returns:
         "." or ",".
     """
-    texts = [c.strip() for c in cells if isinstance(c, str) and "," in c]
-    commas = [t for t in texts if _DECIMAL_COMMA.fullmatch(t)]
+    splits = [split_unit(c) for c in cells if isinstance(c, str) and "," in c]
+    commas = [split[0] for split in splits if split and _DECIMAL_COMMA.fullmatch(split[0])]
     if not commas or (separator == "," and all(_COMMA_GROUPS.fullmatch(t) for t in commas)):
         return "."
     return ","
@@ -275,7 +290,7 @@ def _parse_iso(cell: Any) -> datetime:
     if isinstance(cell, date):
         return datetime(cell.year, cell.month, cell.day)
     if isinstance(cell, str):
-        return datetime.fromisoformat(cell.strip())
+        return datetime.fromisoformat(_NAMED_UTC.sub("+00:00", cell.strip()))
     raise ValueError(f"{cell!r} is not a time stamp")
 
 

@@ -21,6 +21,7 @@ _TIME_NAMES = {
 _CLOCK_NAMES = {"time", "timestamp", "date", "datetime", "ds"}  # of columns that are no numbers
 _TARGET_NAMES = ("y", "target", "value")
 _NUMERIC_SHARE = 0.5  # share of cells that must be numbers in a numeric column
+_MAX_NAMES = 8  # columns that a message names
 _MAX_LEVELS = 50  # different texts that a categorical covariate may have
 NO_TIME = "none"  # value of --time: use the rows in their order
 
@@ -274,19 +275,27 @@ def _detect_target(
         if name not in choice.columns
         and is_numeric(column, decimal, units.get(name, ""), choice.missing)
     ]
+    if len(free) > 1 and are_row_numbers(table, free[0]):
+        del free[0]
     usual = [name for name in free if name.lower() in _TARGET_NAMES]
     if len(free) == 1 or len(usual) == 1:
         return (usual or free)[0]
     if not free:
-        first = ", ".join(f"{name}={column[0]!r}" for name, column in list(table.items())[:8])
+        first = shortened([f"{n}={str(column[0])[:40]!r}" for n, column in table.items()])
         raise RegimekitError(
             f"No column contains numbers to forecast. First row: {first}. Cells of the target "
             "must be numbers, with at most one unit."
         )
     raise RegimekitError(
-        f"Several columns contain numbers. Pass --target with one of {', '.join(free)}; or --wide "
+        f"Several columns contain numbers. Pass --target with one of {shortened(free)}; or --wide "
         "if each of them is a series."
     )
+
+
+def shortened(names: Sequence[str]) -> str:
+    """Return a list of names as text: the first ones, and how many there are more."""
+    more = len(names) - _MAX_NAMES
+    return ", ".join(names[:_MAX_NAMES]) + (f", .. ({more} more)" if more > 0 else "")
 
 
 def is_numeric(
@@ -296,6 +305,16 @@ def is_numeric(
     given = [cell for cell in column if not cells.is_missing(cell)]
     numeric = sum(cells.is_number(cell, decimal, unit, missing) for cell in given)
     return numeric > _NUMERIC_SHARE * len(given)
+
+
+def are_row_numbers(table: dict[str, list[Any]], name: str) -> bool:
+    """Return whether a column is the first one of its table and counts the rows from 0 or 1."""
+    column = table[name]
+    if name != next(iter(table)) or not all(cells.is_number(cell) for cell in column[:2]):
+        return False
+    first = cells.parse_number(column[0])
+    numbers = range(int(first), int(first) + len(column)) if first in (0, 1) else ()
+    return [str(cell).strip() for cell in column] == [str(n) for n in numbers]
 
 
 def _is_counter(name: str, column: list[Any]) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import itertools
 import json
 import os
 import re
@@ -20,11 +21,12 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from regimekit.core.exceptions import RegimekitError, unknown
+from regimekit.io import cell_parsing as cells
 from regimekit.io.spreadsheet import write_sheet
 from regimekit.io.temporary import TemporaryFolder
 
@@ -32,6 +34,8 @@ Row = tuple[Any, ...]
 STDIN = "-"
 SAMPLE_ROWS = 1000  # first rows, from which columns, notation and frequency are detected
 _CHUNK_ROWS = 4096
+_HEADER_LINES = 200  # first lines of a CSV file, in which the header is searched
+_UNIT_ROWS = 20  # first rows, from which a row of units is recognised
 _HEAD_BYTES = 64  # first bytes, from which the file format is detected
 _MEMORY_LIMIT = "1GB"  # of duckdb; a sort that needs more uses temporary files
 _CSV_BUFFER = 8_000_000  # bytes of a CSV file that duckdb reads at a time
@@ -285,7 +289,8 @@ def open_stream(stream: BinaryIO | io.RawIOBase, name: str) -> Source:
         shutil.copyfileobj(stream, target)
     with copy.open("rb") as content:
         source = _open_flat(copy, content.read(_HEAD_BYTES), name)
-    source.scratch = scratch
+    # A recoded copy has a folder of its own.
+    source.scratch = source.scratch or scratch
     return source
 
 
@@ -303,7 +308,7 @@ def _open_flat(path: Path, head: bytes, name: str) -> Source:
             f"{name} is a spreadsheet or a zip archive. Save the sheet as CSV and pass that file."
         )
     if head.startswith((b"\xff\xfe", b"\xfe\xff")):
-        return _open_utf16(path, name)
+        return _open_recoded(path, name, "utf-16", "UTF-16")
     packed = head.startswith(b"\x1f\x8b")
     options = {"hive_partitioning": False} | ({"compression": "gzip"} if packed else {})
     if head.lstrip()[:1] in (b"{", b"[") or name.endswith((".jsonl.gz", ".ndjson.gz", ".json.gz")):
@@ -325,33 +330,108 @@ def _open_csv(path: Path, name: str, options: dict[str, Any]) -> Source:
             try:
                 found = _sniff(path, options)
             except duckdb.Error:
-                raise RegimekitError(f"{name} is not text that can be read as a table.") from None
+                if "compression" in options:
+                    raise RegimekitError(f"{name} is not text. Unpack it first.") from None
+                return _open_recoded(path, name, "cp1252", "Windows-1252")
+        if len(found["Columns"]) == 1:
+            _check_cell_counts(path, name, found["Columns"][0]["name"], options)
+        separators = found["Delimiter"] if len(found["Columns"]) > 1 else ",;\t|"
+        if place := _find_header(path, options, separators):
+            found = _sniff(path, options | place)
+    if len(found["Columns"]) == 1 and (aligned := _open_aligned(path, name, options)):
+        return aligned
     separator, header, skipped = found["Delimiter"], found["HasHeader"], found["SkipRows"]
     options |= {"delim": separator, "header": header, "skip": skipped, "all_varchar": True}
     options |= {"buffer_size": _CSV_BUFFER}
     if found["Quote"] != "(empty)":
         options |= {"quote": found["Quote"]}
     source = _describe(name, f"read_csv({quote_path(path)}{_arguments(options)})")
-    _check_cell_counts(source, path, options)
     source.notes.append(_describe_csv(source, options))
     if skipped:
-        source.notes.append(f"{name}: skipped {skipped} lines before the header.")
+        lines = "1 line" if skipped == 1 else f"{skipped} lines"
+        source.notes.append(f"{name}: skipped {lines} before the header.")
     source.separator, source.csv_options = separator, options
     source.first_line = 1 + int(header) + int(skipped)
-    return source
+    return _without_units(source, path) if header else source
 
 
-def _check_cell_counts(source: Source, path: Path, options: dict[str, Any]) -> None:
+def _text_lines(path: Path, options: dict[str, Any]) -> Any:
+    """Open a CSV file as text."""
+    text = {"mode": "rt", "newline": "", "encoding": options.get("encoding", "utf-8-sig")}
+    return (gzip.open if "compression" in options else open)(path, **text)
+
+
+def _find_header(path: Path, options: dict[str, Any], separators: str) -> dict[str, Any]:
+    """Return separator and position of a table that begins below other lines; {} if none does.
+
+    Instruments write such lines with their name and settings, spreadsheets with a title. The table
+    is the end of the first lines in which each has the same number of cells; its first line has
+    more than one name, and no number.
+    """
+    with _text_lines(path, options) as lines:
+        first = [line.rstrip("\r\n") for line in itertools.islice(lines, _HEADER_LINES)]
+    best, place = len(first) // 2, {}
+    for separator in separators:
+        rows = list(csv.reader(first, delimiter=separator))
+        above = max((n for n, row in enumerate(rows, 1) if len(row) != len(rows[-1])), default=0)
+        while above < len(rows) and sum(cell.strip() != "" for cell in rows[above]) < 2:
+            above += 1
+        # A cell with a line end would make rows and lines differ.
+        found = len(rows) == len(first) and best < len(first) - above
+        if found and not any(cell.strip() and cells.is_number(cell) for cell in rows[above]):
+            best, place = len(first) - above, {"delim": separator, "skip": above}
+    return place if place.get("skip") else {}
+
+
+def _open_aligned(path: Path, name: str, options: dict[str, Any]) -> Source | None:
+    """Copy a table whose columns are separated by any number of spaces; None if it has one."""
+    with _text_lines(path, options) as lines:
+        first = [line.split() for line in itertools.islice(lines, _HEADER_LINES) if line.strip()]
+        if len({len(row) for row in first}) != 1 or len(first[0]) < 2:
+            return None
+        lines.seek(0)
+        scratch = TemporaryFolder()
+        copy = scratch.path / "table.csv"
+        with copy.open("w", encoding="utf-8", newline="") as target:
+            csv.writer(target).writerows(line.split() for line in lines)
+    found = _open_csv(copy, name, {})
+    found.notes[0], found.scratch = f"{name} has columns separated by spaces.", scratch
+    return found
+
+
+def _without_units(source: Source, path: Path) -> Source:
+    """Leave out the first row if it contains the units of the columns."""
+    first, *rest = next(source.rows(chunk=_UNIT_ROWS), [()])
+    if len(rest) < 2:
+        return source
+    decimal = cells.detect_decimal_sign((cell for row in rest for cell in row), source.separator)
+    for cell, column in zip(first, zip(*rest, strict=True), strict=True):
+        numeric = all(cells.is_number(other, decimal) for other in column)
+        is_time = not numeric and cells.detect_time_format(column) is not None
+        fits = cells.is_number(cell, decimal) if numeric else cells.detect_time_format([cell])
+        if fits or not (numeric or is_time):
+            return source
+    options = source.csv_options | {"header": False, "names": source.names}
+    options["skip"] = source.first_line
+    units = ", ".join(str(cell) for cell in first)
+    return replace(
+        source,
+        relation=f"read_csv({quote_path(path)}{_arguments(options)})",
+        notes=[*source.notes, f"{source.name}: skipped the row below the header, {units}."],
+        first_line=source.first_line + 1,
+        csv_options=options,
+    )
+
+
+def _check_cell_counts(path: Path, name: str, header: str, options: dict[str, Any]) -> None:
     """Raise if a row has more or fewer cells than the header.
 
     duckdb reads such a file as a table with a single column whose name contains the separator.
     """
-    header = source.names[0]
     separator = next((sign for sign in ",;\t|" if sign in header), "")
-    if len(source.names) > 1 or not separator:
+    if not separator:
         return
-    text = {"mode": "rt", "newline": "", "encoding": options.get("encoding", "utf-8-sig")}
-    with (gzip.open if "compression" in options else open)(path, **text) as lines:
+    with _text_lines(path, options) as lines:
         rows = csv.reader(lines, delimiter=separator)
         width = len(next(rows, []))
         # The separator may be part of the name of the only column.
@@ -360,9 +440,9 @@ def _check_cell_counts(source: Source, path: Path, options: dict[str, Any]) -> N
         line = next((rows.line_num for row in rows if row and len(row) != width), 0)
     if line:
         raise RegimekitError(
-            f"{source.name} has {width} columns in its header {header!r}, but line {line} has "
-            "more or fewer cells. Correct the line; a cell that contains the separator needs "
-            "quotation marks."
+            f"{name} has {width} columns in its header {header!r}, but line {line} has "
+            "more or fewer cells. Correct or remove the line; a cell that contains the separator "
+            "needs quotation marks."
         )
 
 
@@ -388,7 +468,10 @@ def _arguments(options: dict[str, Any]) -> str:
     written = {
         name: str(value).lower() if isinstance(value, (bool, int)) else quote_text(value)
         for name, value in options.items()
+        if not isinstance(value, tuple)
     }
+    lists = {name: value for name, value in options.items() if isinstance(value, tuple)}
+    written |= {name: f"[{', '.join(map(quote_text, value))}]" for name, value in lists.items()}
     return "".join(f", {name}={value}" for name, value in written.items())
 
 
@@ -440,20 +523,20 @@ def _parquet_zones(path: Path) -> dict[str, str]:
         return {}
 
 
-def _open_utf16(path: Path, name: str) -> Source:
-    """Copy a file of Excel or Windows, which has two bytes per character, to UTF-8."""
+def _open_recoded(path: Path, name: str, encoding: str, title: str) -> Source:
+    """Copy a file of Excel or Windows, in an encoding that duckdb does not read, to UTF-8."""
     scratch = TemporaryFolder()
     copy = scratch.path / "table.csv"
     try:
         with (
-            path.open(encoding="utf-16", newline="") as source,
+            path.open(encoding=encoding, newline="") as source,
             copy.open("w", encoding="utf-8", newline="") as target,
         ):
             shutil.copyfileobj(source, target)
     except UnicodeError:
-        raise RegimekitError(f"{name} starts like UTF-16 text but is not valid.") from None
+        raise RegimekitError(f"{name} is not text in UTF-8 or {title}. Save it as UTF-8.") from None
     found = _open_csv(copy, name, {})
-    found.notes[0] = found.notes[0].rstrip(".") + ", in UTF-16."
+    found.notes[0] = found.notes[0].rstrip(".") + f", in {title}."
     found.scratch = scratch
     return found
 
@@ -467,7 +550,7 @@ def _open_workbook(path: Path, request: TableRequest) -> Source:
     if not copy.stat().st_size:
         raise RegimekitError(f"The sheet {sheet!r} of {path.name} is empty.")
     source = _open_csv(copy, path.name, {})
-    source.notes = [f"{path.name} is a spreadsheet; its sheet {sheet!r} is read."]
+    source.notes[0] = f"{path.name} is a spreadsheet; its sheet {sheet!r} is read."
     source.first_line, source.scratch = 0, scratch
     return source
 

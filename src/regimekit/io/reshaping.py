@@ -9,7 +9,7 @@ from typing import Any
 
 from regimekit.core.exceptions import RegimekitError
 from regimekit.io import cell_parsing as cells
-from regimekit.io.layout import ColumnChoice, Layout, is_numeric
+from regimekit.io.layout import ColumnChoice, Layout, are_row_numbers, is_numeric, shortened
 from regimekit.io.reader import Source, quote_name, quote_text
 from regimekit.preprocessing.time_column import format_time
 from regimekit.preprocessing.time_index import instant
@@ -17,8 +17,8 @@ from regimekit.preprocessing.time_index import instant
 SERIES, VALUE = "series", "value"  # columns of a wide table after it was made long
 _MAX_REPEATS = 0.2  # share of rows that may repeat the time of another row
 _MAX_KEYS = 0.5  # different values of a key per row, at most
-_LISTED = 5  # series that a note names
 _DATE_COLUMNS = ("year", "month", "day", "hour")
+_DATE_AND_CLOCK = (("date", "day", "datum"), ("time", "hour", "clock", "zeit", "uhrzeit"))
 
 
 def join_date_columns(source: Source, choice: ColumnChoice) -> tuple[Source, ColumnChoice]:
@@ -32,28 +32,32 @@ def join_date_columns(source: Source, choice: ColumnChoice) -> tuple[Source, Col
         The table and the choice of columns, with the new column as time.
     """
     parts = date_columns(source.names)
-    if choice.time is not None or not parts or set(parts) & {choice.target, *choice.columns}:
+    taken = {choice.target, choice.by, *choice.columns}
+    if choice.time is not None or not parts or taken.intersection(parts):
         return source, choice
-    position = {name: j for j, name in enumerate(source.names)}
-    sample = source.sample()
-    others = [name for name in source.names if name not in parts]
-    if any(cells.detect_time_format([row[position[n]] for row in sample]) for n in others):
+    name, others = " ".join(parts), tuple(n for n in source.names if n not in parts)
+    texts = [f"trim(CAST({quote_name(part)} AS VARCHAR))" for part in parts]
+    if parts[1].lower() == "hour":
+        texts[1] = f"concat(lpad({texts[1]}, 2, '0'), ':00')"
+    column = f"concat_ws(' ', {', '.join(texts)}) AS {quote_name(name)}"
+    joined = replace(
+        source,
+        relation=f"(SELECT *, {column} FROM {source.relation})",
+        names=(*others, name),
+        notes=[*source.notes, f"The columns {', '.join(parts)} form the time."],
+    )
+    *columns, times = zip(*joined.sample(), strict=True)
+    time_format = _joined_format(times, parts)
+    if time_format is None or any(cells.detect_time_format(column) for column in columns):
         return source, choice
-    joined = [" ".join(str(row[position[name]]).strip() for name in parts) for row in sample]
-    time_format = _joined_format(joined, len(parts))
-    if time_format is None:
-        return source, choice
-    name = " ".join(parts)
-    texts = ", ".join(f"trim(CAST({quote_name(part)} AS VARCHAR))" for part in parts)
-    relation = f"(SELECT *, concat_ws(' ', {texts}) AS {quote_name(name)} FROM {source.relation})"
-    notes = [*source.notes, f"The columns {', '.join(parts)} form the time."]
-    joined_source = replace(source, relation=relation, names=(*others, name), notes=notes)
-    return joined_source, choice._replace(time=name, time_format=time_format)
+    return joined, choice._replace(time=name, time_format=time_format)
 
 
-def _joined_format(texts: list[str], parts: int) -> str | None:
+def _joined_format(texts: Sequence[str], parts: tuple[str, ...]) -> str | None:
     """Return the format of joined dates: the month is a number or a name."""
-    rest = ["%d", "%H"][: parts - 2]
+    if parts[0].lower() != "year":
+        return cells.detect_time_format(texts)
+    rest = ["%d", "%H"][: len(parts) - 2]
     for month in ("%m", "%b", "%B"):
         time_format = " ".join(["%Y", month, *rest])
         parse = cells.time_parser(time_format)
@@ -90,7 +94,9 @@ def make_long(source: Source, choice: ColumnChoice, decimal: str) -> tuple[Sourc
     times = (name for name, column in table.items() if cells.detect_time_format(column))
     time = choice.time or next(times, None)
     free = [name for name in table if name != time]
-    series = list(choice.columns) or [n for n in free if is_numeric(table[n], decimal)]
+    series = list(choice.columns) or [
+        n for n in free if is_numeric(table[n], decimal) and not are_row_numbers(table, n)
+    ]
     if not series:
         raise RegimekitError(f"--wide: {source.name} has no numeric columns.")
     chosen = [] if time is None else [quote_name(time)]
@@ -101,23 +107,25 @@ def make_long(source: Source, choice: ColumnChoice, decimal: str) -> tuple[Sourc
     ]
     relation = f"({' UNION ALL '.join(parts)})"
     names = ((time,) if time else ()) + (SERIES, VALUE)
-    listed = ", ".join(series[:_LISTED])
-    if len(series) > _LISTED:
-        listed += f", .. ({len(series) - _LISTED} more)"
-    notes = [*source.notes, f"Each of the {len(series)} columns {listed} is a series."]
+    note = f"Each of the {len(series)} columns {shortened(series)} is a series."
+    notes = [*source.notes, note]
     long = replace(source, relation=relation, names=names, notes=notes)
     return long, choice._replace(target=VALUE, by=SERIES, time=time or "none", columns=())
 
 
 def date_columns(names: Sequence[str]) -> tuple[str, ...]:
-    """Return the columns that form a date together, such as year and month; else ().
+    """Return the columns that form a time together: year and month, or date and clock; else ().
 
     Example:
         >>> date_columns(["Year", "Month", "passengers"])
         ('Year', 'Month')
+        >>> date_columns(["Date", "Time", "flow"])
+        ('Date', 'Time')
     """
     lower = {name.lower(): name for name in names}
     found = tuple(itertools.takewhile(lambda part: part in lower, _DATE_COLUMNS))
+    if not found:
+        found = tuple(n for known in _DATE_AND_CLOCK for n in known if n in lower)
     return tuple(lower[part] for part in found) if len(found) > 1 else ()
 
 

@@ -136,8 +136,13 @@ def first_lines(tail: Tail, stop: Callable[[float], bool]) -> list[tuple[bytes, 
 
 def detect_line_format(lines: list[bytes], name: str) -> tuple[LineFormat, Source]:
     """Return the notation of the lines, and a source over them to detect the columns."""
-    source = open_stream(BytesIO(b"".join(lines)), name)
+    content = b"".join(lines)
+    source = open_stream(BytesIO(content), name)
     encoding = source.csv_options.get("encoding", "utf-8")
+    try:
+        content.decode(encoding)
+    except UnicodeDecodeError:
+        raise RegimekitError(f"--follow reads text in UTF-8 or Latin-1; {name} is not.") from None
     header = max(source.first_line - 1, 0)
     return LineFormat(source.names, source.separator, header, encoding), source
 

@@ -6,7 +6,7 @@ without a row are k missing observations, and a covariate keeps its previous val
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import narwhals as nw
@@ -116,8 +116,12 @@ def _is_even(labels: Any) -> bool:
     """Return whether all steps are equal in absolute time; quick, for long streams."""
     try:
         values = labels.tz_convert(None) if getattr(labels, "tz", None) is not None else labels
-        steps = np.diff(np.asarray(values).astype("datetime64[us]").astype(np.int64))
-    except (TypeError, ValueError):
+        array = np.asarray(values)
+        if array.dtype.kind == "O" and array[0].tzinfo is not None:
+            # numpy warns of each date with a zone.
+            array = np.array([date.astimezone(UTC).replace(tzinfo=None) for date in array])
+        steps = np.diff(array.astype("datetime64[us]").astype(np.int64))
+    except (AttributeError, TypeError, ValueError):
         return False
     return bool(steps[0] > 0 and (steps == steps[0]).all())
 

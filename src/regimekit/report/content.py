@@ -15,7 +15,7 @@ from regimekit import metrics as evaluate
 from regimekit.core.exceptions import RegimekitError, whole
 from regimekit.metrics.reliability import Calibration
 from regimekit.preprocessing.frames import read_series
-from regimekit.preprocessing.time_index import DATES, TimeIndex, find_frequency, read_times
+from regimekit.preprocessing.time_index import DATES, ROWS, TimeIndex, find_frequency, read_times
 from regimekit.report import regimes, summary, tables
 from regimekit.report.packing import Grid, Packer, grid_for
 from regimekit.report.tables import count, percent
@@ -86,6 +86,14 @@ class Content:
         return self.index.labels()
 
     @cached_property
+    def places(self) -> list[str]:
+        """Time labels as they are written in a sentence."""
+        return self._in_words(self.labels)
+
+    def _in_words(self, labels: list[str]) -> list[str]:
+        return [f"row {label}" for label in labels] if self.index.kind == ROWS else labels
+
+    @cached_property
     def regime_data(self) -> regimes.RegimeData:
         """Data of the regime cards."""
         return regimes.RegimeData(
@@ -130,7 +138,10 @@ class Content:
 
     @cached_property
     def inside(self) -> float:
-        """Coverage of the run's limits, without the first observations."""
+        """Coverage of the scores, or of the run's limits without the first observations."""
+        given = tables.score_grid(self.scored[0], self.model.name).get(self.model.name, {})
+        if "coverage" in given:
+            return given["coverage"]
         shape, skip = self.values.shape, self.skip
         limits = (np.reshape(a, shape)[skip:] for a in (self.run.lower, self.run.upper))
         y = self.values[skip:]
@@ -159,20 +170,21 @@ class Content:
         # The table at the top has the regimes with most observations.
         often = sum(card["observations"] >= _MIN_LISTED_SHARE * n for card in cards)
         listed = min(max(often, 1), _MAX_LISTED)
-        unlisted = sum(card["observations"] for card in cards[listed:]) / n
+        unlisted = [card["observations"] for card in cards[listed:] if card["observations"]]
         return {
             "title": self.title or f"{self.model.name} on {count(n)} observations",
             "model": self.model.name,
             "explanation": self.model.explain(),
             "summary": self._summary(cards),
-            "next_step": summary.next_step(self.ahead[0], self.band) if self.ahead else "",
+            "next_step": self._next_step(),
             "outliers": tables.largest_outliers(self.run, self.labels),
             "band": percent(self.band),
             "times": self.index.kind,
             "span": (self.labels[0], self.labels[-1]),
             "entries": cards,
             "listed": listed,
-            "unlisted": percent(unlisted),
+            "unlisted": len(unlisted),
+            "unlisted_share": percent(sum(unlisted) / n),
             "transitions": regimes.transition_table(self.regime_data),
             "changes": tables.changes(self.run, self.labels),
             "ahead": self.ahead[0] if self.ahead else None,
@@ -191,6 +203,13 @@ class Content:
             "data": data,
         }
 
+    def _next_step(self) -> str:
+        """Return the sentence about the next observation."""
+        if not self.ahead:
+            return ""
+        (place,) = self._in_words(self.ahead[0]["labels"][:1])
+        return summary.next_step(self.ahead[0], place, self.band)
+
     def _summary(self, cards: list[dict[str, Any]]) -> list[str]:
         """Return the sentences at the top of the report."""
         frequency = None
@@ -201,7 +220,7 @@ class Content:
         by_forecaster = any(isinstance(value, Mapping) for value in scores.values())
         return summary.sentences(
             self.run,
-            self.labels,
+            self.places,
             str(frequency) if frequency else "",
             cards,
             self.regime_names,

@@ -79,9 +79,20 @@ def _card(data: RegimeData, regime: int) -> dict[str, Any]:
         "coefficients": [] if active is None else _coefficients(data, active),
         "next": _next(data, regime),
         "sample": _sample(data, own),
-        "summary": "" if active is None else active.summary,
+        "differences": "" if active is None else _differences(active.summary),
         "status": "" if active is None or active.status == UNKNOWN else active.status,
     }
+
+
+def _differences(summary: str) -> str:
+    """Return what a summary says besides values and visits, which the table has in hindsight.
+
+    Example:
+        >>> _differences("only rows 3 to 9, typically 5.1 (4 to 6), the level of regime 0")
+        'the same level as regime 0'
+    """
+    parts = summary.replace("the level of", "the same level as").split(", ")
+    return ", ".join(p for p in parts if not p.startswith("only ") and "typically " not in p)
 
 
 def _quantiles(data: RegimeData, own: list[Segment]) -> dict[str, str] | None:

@@ -28,7 +28,7 @@ def sentences(
 
     Args:
         run: the run.
-        labels: time labels of the observations.
+        labels: times of the observations, or their row numbers, in words.
         frequency: name of the step between observations, "" if it is not known.
         entries: regimes, sorted by number of observations (`regimes.cards`).
         names: names of regimes by id.
@@ -85,13 +85,18 @@ def _regimes(entries: list[dict[str, Any]], names: Mapping[int, str]) -> str:
 
 def _changes(run: Run, labels: list[str], names: Mapping[int, str]) -> str:
     changes = run.changepoints
+    reported = sum(event.is_change for event in run.events)
+    if not changes and reported:
+        verb = "1 change of regime was" if reported == 1 else f"{reported} changes of regime were"
+        return f"{verb} reported, none of which remains in hindsight."
     if not changes:
         return "No change of regime was found."
     probability = float(run.regime_probability[-1])
     now = regime_name(int(run.path[-1]), names)
     doubt = "; it may be ending" if probability <= _ENDING else ""
     times = "once" if len(changes) == 1 else f"{count(len(changes))} times"
-    return f"The regime changed {times}, last at {labels[changes[-1]]}, to {now}{doubt}."
+    begin = "The regime" if reported == len(changes) else "In hindsight the regime"
+    return f"{begin} changed {times}, last at {labels[changes[-1]]}, to {now}{doubt}."
 
 
 def _outliers(run: Run, labels: list[str]) -> str:
@@ -123,12 +128,12 @@ def _forecasts(scores: Mapping[str, Any], inside: float, level: float) -> str:
     )
 
 
-def next_step(ahead: dict[str, Any], level: float) -> str:
-    """Describe the forecast of the next observation in one sentence."""
+def next_step(ahead: dict[str, Any], place: str, level: float) -> str:
+    """Describe the forecast of the next observation, at `place`, in one sentence."""
     low, high = ahead["lower"][0], ahead["upper"][0]
     spread = high - low
     return (
-        f"The next value, at {ahead['labels'][0]}, is expected at "
+        f"The next value, at {place}, is expected at "
         f"{rounded(ahead['median'][0], spread)}, with {percent(level)} probability between "
         f"{rounded(low, spread)} and {rounded(high, spread)}."
     )

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regimekit import metrics as evaluate
+from regimekit.core import regime_description
 from regimekit.distributions.forecast import Forecast
 from regimekit.io.columns import standing_events
 from regimekit.metrics.prequential import trivial_forecasts
@@ -33,7 +34,7 @@ _SECONDS = "seconds_per_observation"
 _MAX_CHANGES = 60
 _MAX_OUTLIERS = 10
 _MISSING = "\N{EN DASH}"
-_LONGEST_WHOLE = 4  # digits before the decimal point that are not grouped
+_THOUSANDS = "\N{NARROW NO-BREAK SPACE}"
 _PACKAGES = ("regimekit", "numpy", "narwhals")
 
 
@@ -68,7 +69,7 @@ def plain_scores(run: Run, y: Array) -> tuple[dict[str, float], int]:
 
 def score_table(scores: Mapping[str, Any], model: str) -> dict[str, Any]:
     """Arrange scores as a table of forecasters by metrics, with the best of each column marked."""
-    grid = _grid(scores, model)
+    grid = score_grid(scores, model)
     used = [metric for metric in METRICS if any(metric in row for row in grid.values())]
     best = {metric: _best(metric, grid) for metric in used}
     rows = [
@@ -81,7 +82,7 @@ def score_table(scores: Mapping[str, Any], model: str) -> dict[str, Any]:
 
 def better_reference(scores: Mapping[str, Any], model: str) -> str:
     """Return a sentence if a reference forecaster has a lower error than the model, else ""."""
-    grid = _grid(scores, model)
+    grid = score_grid(scores, model)
     ours = grid.pop(model, {})
     for metric in ("rmse", "mae"):
         rivals = {name: row[metric] for name, row in grid.items() if metric in row}
@@ -94,8 +95,8 @@ def better_reference(scores: Mapping[str, Any], model: str) -> str:
     return ""
 
 
-def _grid(scores: Mapping[str, Any], model: str) -> dict[str, dict[str, float]]:
-    """Scores by forecaster and metric, from names such as `rmse_last_value` or nested mappings."""
+def score_grid(scores: Mapping[str, Any], model: str) -> dict[str, dict[str, float]]:
+    """Return scores by forecaster and metric, from names such as `rmse_last_value` or nested."""
     if scores and all(isinstance(part, Mapping) for part in scores.values()):
         return {str(n).replace("_", " "): dict(part) for n, part in scores.items()}
     grid: dict[str, dict[str, float]] = {model: {}}
@@ -145,7 +146,9 @@ def changes(run: Run, labels: list[str]) -> dict[str, Any]:
                     "id": event.regime,
                 }
             )
-    return {"rows": rows, "n": len(reported), "left_out": len(reported) - len(rows)}
+    n = len(reported)
+    kept = len(run.changepoints)
+    return {"rows": rows, "n": n, "kept": kept, "left_out": n - len(rows)}
 
 
 def largest_outliers(run: Run, labels: list[str]) -> list[dict[str, Any]]:
@@ -238,8 +241,8 @@ def number(value: float) -> str:
     """Format a number with four significant digits; NaN is a dash.
 
     Example:
-        >>> number(1234.5678), number(0.000123456), number(3.0), number(float("nan"))
-        ('1235', '0.0001235', '3', '–')
+        >>> number(-0.51234), number(0.000123456), number(3.0), number(float("nan"))
+        ('-0.5123', '0.0001235', '3', '–')
     """
     if math.isnan(value):
         return _MISSING
@@ -249,24 +252,19 @@ def number(value: float) -> str:
     if size and not 1e-5 <= size < 1e7:
         return f"{value:.4g}"
     if size >= 1000:
-        return _short(f"{value:.0f}")
+        return _short(f"{value:,.0f}")
     digits = 3 - math.floor(math.log10(size)) if size else 0
-    return _short(f"{value:.{min(max(digits, 0), 9)}f}")
+    return _short(f"{value:,.{min(max(digits, 0), 9)}f}")
 
 
 def rounded(value: float, spread: float) -> str:
-    """Format a number with decimals down to three significant digits of its spread.
+    """Format a number to a fiftieth of a spread, as summaries of regimes do.
 
     Example:
-        >>> rounded(-0.003119, 1.2), rounded(5012.3456, 20.0)
-        ('0', '5012.3')
+        >>> rounded(-0.003119, 1.2), ascii(rounded(5012.3456, 20.0))
+        ('0.00', "'5\\\\u202f012.3'")
     """
-    if not (math.isfinite(value) and math.isfinite(spread) and spread > 0):
-        return number(value)
-    digits = 2 - math.floor(math.log10(spread))
-    if not -6 <= digits <= 9 or abs(value) >= 1e12:
-        return number(value)
-    return _short(f"{round(value, digits):.{max(digits, 0)}f}")
+    return regime_description.rounded(value, spread).replace(" ", _THOUSANDS)
 
 
 def percent(share: float) -> str:
@@ -290,13 +288,10 @@ def count(n: int) -> str:
         >>> ascii(count(100000))
         "'100\\\\u202f000'"
     """
-    return f"{n:,}".replace(",", "\N{NARROW NO-BREAK SPACE}")
+    return f"{n:,}".replace(",", _THOUSANDS)
 
 
 def _short(text: str) -> str:
-    """Drop zeros at the end; group the thousands of long numbers."""
+    """Drop zeros at the end; group thousands."""
     text = text.rstrip("0").rstrip(".") if "." in text else text
-    whole, dot, rest = text.partition(".")
-    if len(whole.lstrip("-")) > _LONGEST_WHOLE:
-        text = f"{count(int(whole))}{dot}{rest}"
-    return "0" if text == "-0" else text
+    return "0" if text == "-0" else text.replace(",", _THOUSANDS)
