@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -145,3 +146,69 @@ def test_a_followed_stream_is_not_overwritten(regimekit: Regimekit, table: Path)
     assert regimekit(*follow).code == 0
     said = regimekit(*follow)
     assert said.code == 2 and "--resume" in said.err
+
+
+def crafted(checkpoint: Path, *path: Any, size: int = 0) -> None:
+    """Change an entry of a checkpoint, the last of `path`, or fill it with `size` blanks."""
+    *keys, last, value = path
+    with zipfile.ZipFile(checkpoint) as archive:
+        state, model = json.loads(archive.read("follow.json")), archive.read("model.regimekit")
+    entry = state
+    for key in keys:
+        entry = entry[key]
+    entry[last] = value
+    with zipfile.ZipFile(checkpoint, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("follow.json", json.dumps(state) + " " * size)
+        archive.writestr("model.regimekit", model)
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        (("output_bytes", "x"), "output_bytes must be a whole number"),
+        (("output_bytes", 10**30), "output_bytes must be at most"),
+        (("output_bytes", 10**9), "its checkpoint counts"),
+        (("position", -5), "position must be at least 0"),
+        (("lines", None), "lines must be a whole number"),
+        (("observations", 1.5), "observations must be a whole number"),
+        (("level", "x"), "is not a checkpoint"),
+        (("level", 7), "level must be between 0 and 1"),
+        (("line_format", "header", "x"), "header must be a whole number"),
+        (("line_format", "names", ["zz"]), "are not in the table"),
+        (("line_format", 5), "is not a checkpoint"),
+        (("reader", "rows", "x"), "rows must be a whole number"),
+        (("reader", "layout", "target", "zz"), "are not in the table"),
+        (("reader", []), "is not a checkpoint"),
+    ],
+)
+def test_a_crafted_checkpoint_is_refused(
+    regimekit: Regimekit, table: Path, tmp_path: Path, path: tuple[Any, ...], reason: str
+) -> None:
+    options = ("--model", "last_value", "--follow", "--idle", 0, "--out", "live")
+    assert regimekit("run", table, *options).code == 0
+    before = (tmp_path / "live/follow.jsonl").read_bytes()
+    crafted(tmp_path / "live/follow.checkpoint", *path)
+    said = regimekit("run", table, *options, "--resume")
+    assert said.code == 2 and reason in said.err, said.err
+    assert (tmp_path / "live/follow.jsonl").read_bytes() == before
+
+
+def test_a_checkpoint_that_is_a_bomb_is_not_unpacked(
+    regimekit: Regimekit, table: Path, tmp_path: Path
+) -> None:
+    options = ("--model", "last_value", "--follow", "--idle", 0, "--out", "live")
+    assert regimekit("run", table, *options).code == 0
+    crafted(tmp_path / "live/follow.checkpoint", "level", 0.9, size=2**25)
+    said = regimekit("run", table, *options, "--resume")
+    assert said.code == 2 and "follow.json has 3355" in said.err, said.err
+
+
+def test_a_linked_output_is_not_written(regimekit: Regimekit, table: Path, tmp_path: Path) -> None:
+    options = ("--model", "last_value", "--follow", "--idle", 0, "--out", "live")
+    assert regimekit("run", table, *options).code == 0
+    lines, other = tmp_path / "live/follow.jsonl", tmp_path / "other"
+    content = lines.read_bytes()
+    lines.rename(other)
+    lines.symlink_to(other)
+    assert regimekit("run", table, *options, "--resume").code == 2
+    assert other.read_bytes() == content

@@ -76,6 +76,26 @@ def test_a_crafted_record_names_no_files_outside_its_folder(
     assert victim.read_text() == "mine"
 
 
+@pytest.mark.parametrize("name", ["models/a.regimekit", "reports/a.html"])
+def test_a_linked_folder_of_a_crafted_result_is_refused(
+    regimekit: Regimekit, tmp_path: Path, name: str
+) -> None:
+    (tmp_path / "p.csv").write_text("s,y\n" + "".join(f"{k},{i}\n" for k in "ab" for i in range(9)))
+    assert regimekit("run", "p.csv", *FEW, "--by", "s", "--out", "o").code == 0
+    other, folder = tmp_path / "other", tmp_path / "o" / Path(name).parent
+    folder.mkdir(exist_ok=True)
+    folder.rename(other)
+    mine = other / Path(name).name
+    mine.write_text("mine")
+    folder.symlink_to(other)
+    for command in (("run", "p.csv", *FEW, "--target", "y"), ("run", "p.csv", *FEW, "--by", "s")):
+        said = regimekit(*command, "--out", "o")
+        assert said.code == 2 and "a link to another folder" in said.err
+        assert mine.read_text() == "mine"
+    assert regimekit("report", "o").code == 2
+    assert mine.read_text() == "mine"
+
+
 def test_further_inputs_are_never_overwritten(regimekit: Regimekit, tmp_path: Path) -> None:
     write_table(tmp_path / "y.csv")
     assert regimekit("run", "y.csv", *FEW, "--out", "o").code == 0
@@ -292,6 +312,24 @@ def test_a_fifo_without_a_writer_is_refused(
     said = regimekit("run", "pipe", *FEW)
     assert said.code == 2 and "no process writes" in said.err
     assert regimekit("run", "/dev/zero", *FEW).code == 2
+
+
+def test_a_snapshot_is_no_pipe_and_no_device(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("pipe", "/dev/zero"):
+        words = [sys.executable, "-m", "regimekit.cli", "inspect", name]
+        done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 2 and "a device or a pipe" in done.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk_of_the_output_is_one_line(tmp_path: Path) -> None:
+    write_table(tmp_path / "y.csv")
+    with Path("/dev/full").open("w") as full:
+        words = command("run", "y.csv", *FEW, "--json")
+        done = subprocess.run(words, cwd=tmp_path, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 2 and "No space left" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_a_fifo_is_read_to_its_end(regimekit: Regimekit, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import hashlib
 import hmac
 import json
 import shutil
+import socket
 import ssl
 import subprocess
 import threading
@@ -19,7 +20,7 @@ from typing import Any
 import httpx
 import pytest
 from typer.testing import CliRunner
-from waiting import wait
+from waiting import PATIENCE, wait
 
 from regimekit import cli
 from regimekit import datasets as data
@@ -163,6 +164,17 @@ def test_tokens_are_long_and_different(tmp_path: Path) -> None:
         ("64:ff9b::a00:1", False),
         ("2002:7f00:1::", False),
         ("::", False),
+        ("192.0.0.192", False),
+        ("192.88.99.1", False),
+        ("168.63.129.16", False),
+        ("64:ff9b:1::808:808", False),
+        ("fec0::1", False),
+        ("4000::1", False),
+        ("5f00::1", False),
+        ("100:0:0:1::1", False),
+        ("3fff::1", False),
+        ("2001:470:1::5efe:7f00:1", False),
+        ("2001:470:1::200:5efe:c0a8:101", False),
     ],
 )
 def test_private_addresses_also_when_embedded(address: str, public: bool) -> None:
@@ -177,6 +189,27 @@ def test_a_name_of_a_private_address_is_rejected() -> None:
         # In a thread of its own: a browser may keep this one's event loop running.
         apart.submit(lambda: asyncio.run(resolve("localhost", 80, allow_private=False))).result()
     assert is_loopback("localhost") and is_loopback("[::1]") and not is_loopback("0.0.0.0")
+
+
+def test_slow_name_servers_delay_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    answered = threading.Event()
+
+    def slow(*_: Any, **__: Any) -> list[Any]:
+        assert answered.wait(PATIENCE)
+        return [(0, 0, 0, "", ("8.8.8.8", 443))]
+
+    async def other_work() -> int:
+        waiting = [asyncio.create_task(resolve("slow.example", 443, False)) for _ in range(100)]
+        await asyncio.sleep(0)
+        try:
+            return await asyncio.wait_for(asyncio.to_thread(lambda: 1), 30)
+        finally:
+            answered.set()
+            await asyncio.gather(*waiting)
+
+    monkeypatch.setattr(socket, "getaddrinfo", slow)
+    with ThreadPoolExecutor(1) as apart:
+        assert apart.submit(lambda: asyncio.run(other_work())).result() == 1
 
 
 class Receiver(BaseHTTPRequestHandler):

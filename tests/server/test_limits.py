@@ -13,8 +13,8 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from waiting import PATIENCE, free_port, wait
 from regimekit.server.config import Config, Limits
 from regimekit.server.model_cache import ModelCache
 from regimekit.server.records import Observation, ObservationBatch
+from regimekit.server.request_parsing import BodyError, parse_body
 from regimekit.server.storage import streams
 from regimekit.server.storage.database import database, write_transaction
 from regimekit.server.workers import Worker
@@ -101,7 +102,22 @@ def test_two_hosts_are_refused(server: Any) -> None:
     assert b" 400 " in send_raw(server, head + b"Connection: close\r\n\r\n")[:20]
 
 
-@pytest.mark.parametrize("name", ["Via", "X-Forwarded-Proto", "X-Forwarded-For", "CF-Ray"])
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        *((name, 200) for name in ("localhost", "LOCALHOST:80", "127.0.0.1:8000", "[::1]:80")),
+        *((name, 401) for name in ("", "[", "[::1", "a b", "127.0.0.1.evil", "localhost, evil")),
+        *((name, 401) for name in ("evil@localhost", "localhost/x", "127.0.0.1#", "localhost:x")),
+    ],
+)
+def test_only_a_plain_local_host_is_local(server: Any, host: str, status: int) -> None:
+    head = f"GET /streams HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
+    assert b" %d " % status in send_raw(server, head.encode())[:20]
+
+
+@pytest.mark.parametrize(
+    "name", ["Via", "X-Forwarded-Proto", "X-Forwarded-For", "X-Forwarded-Ssl", "CF-Ray"]
+)
 def test_forwarded_requests_need_a_token(server: Any, name: str) -> None:
     assert server.client.get("/streams").status_code == 200
     assert server.client.get("/streams", headers={name: "1.1 proxy"}).status_code == 401
@@ -122,36 +138,85 @@ def test_a_client_that_leaves_is_no_error(server: Any) -> None:
     assert max(statuses()) < 500 and "Traceback" not in server.log.read_text()[log:]
 
 
-def test_half_open_connections_end(tmp_path: Path) -> None:
-    """Of many silent connections few are accepted, and those end."""
+@pytest.mark.parametrize(
+    ("kind", "body", "reason"),
+    [
+        ("application/json", b"[" + b"0," * 20_000 + b"0]", "at most 10000 rows"),
+        ("application/json", b"[" + b"0," * 4_000_000 + b"0]", "at most 1000000 values"),
+        ("application/json", b"[" + b"{}," * 20_000 + b"{}]", "at most 10000 rows"),
+        ("application/json", (b"[" * 150 + b"]" * 150 + b",") * 20_000, "at most 1000000 values"),
+        ("application/json", b'{"y":[' + b"0," * 100_000 + b"0]}", "at most 64 entries"),
+        ("application/json", b'{"y":0,"x":{%s}}', "at most 64 entries"),
+        ("application/json", b'[{"y":0,%s}]', "at most 64 entries"),
+        ("application/x-ndjson", b'{"y":0,"x":{%s}}', "at most 64 entries"),
+        ("text/csv", b"y\n" + b"1\n" * 20_000, "at most 10000 rows, got more than 10000"),
+        ("text/csv", b"a," * 100_000, "unique column names"),
+    ],
+)
+def test_bodies_with_many_values_cost_little(kind: str, body: bytes, reason: str) -> None:
+    """Limits of number apply before values are validated, since every error needs memory."""
+    if b"%s" in body:
+        body %= b",".join(b'"%d":""' % i for i in range(10_000))
+    with pytest.raises(BodyError, match=reason) as error:
+        parse_body(body, kind, Limits())
+    assert len(str(error.value)) < 500
+
+
+@contextmanager
+def limited_service(folder: Path, limits: str) -> Iterator[Callable[[], socket.socket]]:
+    """Start a service with these limits; give a function that connects to it."""
     code = (
         "import sys, regimekit.server.app as app\n"
         "from regimekit.server.config import Config, Limits\n"
-        "limits = Limits(connections=20, header_seconds=6.0)\n"
-        f"app.run(Config(db='sqlite:///{tmp_path}/x.db', port=int(sys.argv[1]), workers=1, "
+        f"limits = Limits({limits})\n"
+        f"app.run(Config(db='sqlite:///{folder}/x.db', port=int(sys.argv[1]), workers=1, "
         "limits=limits))\n"
     )
     port = free_port()
-    script = tmp_path / "serve.py"
+    script = folder / "serve.py"
     script.write_text("if __name__ == '__main__':\n" + textwrap.indent(code, "    "))
     process = subprocess.Popen([sys.executable, script, str(port)], stderr=subprocess.DEVNULL)
     held: list[socket.socket] = []
 
-    def connection() -> socket.socket:
+    def connect() -> socket.socket:
         assert process.poll() is None
-        return socket.create_connection(("127.0.0.1", port), timeout=120)
+        held.append(socket.create_connection(("127.0.0.1", port), timeout=120))
+        return held[-1]
 
     try:
-        held.append(wait(connection, "the service", errors=OSError))
-        held += [connection() for _ in range(40)]
-        answers = [one.recv(200)[:12] for one in held]
-        assert answers.count(b"HTTP/1.1 503") >= 20 and b"HTTP/1.1 408" in answers
-        assert set(answers) == {b"HTTP/1.1 503", b"HTTP/1.1 408"}
+        wait(connect, "the service", errors=OSError)
+        yield connect
     finally:
         for one in held:
             one.close()
         process.terminate()
         process.wait(PATIENCE)
+
+
+def test_half_open_connections_end(tmp_path: Path) -> None:
+    """Of many silent connections few are accepted, and those end."""
+    with limited_service(tmp_path, "connections=20, header_seconds=6.0") as connect:
+        answers = [one.recv(200)[:12] for one in [connect() for _ in range(40)]]
+    assert answers.count(b"HTTP/1.1 503") >= 20 and b"HTTP/1.1 408" in answers
+    assert set(answers) == {b"HTTP/1.1 503", b"HTTP/1.1 408"}
+
+
+def test_connections_of_clients_that_do_not_read_end(tmp_path: Path) -> None:
+    request = b"GET /openapi.json HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+    with limited_service(tmp_path, "send_seconds=1.0") as connect:
+        connection = connect()
+        connection.settimeout(5.0)
+
+        def ended() -> bool:
+            try:
+                connection.sendall(request * 100)
+            except TimeoutError:
+                return False
+            except ConnectionError:
+                return True
+            return False
+
+        wait(ended, "the end of the connection", seconds=60.0)
 
 
 # One stream must not stop others.

@@ -5,6 +5,7 @@ Each command imports what it needs when it runs, so that `regimekit --help` star
 
 from __future__ import annotations
 
+import errno
 import importlib
 import sys
 import warnings
@@ -425,6 +426,11 @@ def main() -> None:
     except KeyboardInterrupt:
         print("regimekit: interrupted; no results were written.", file=sys.stderr)
         raise SystemExit(_INTERRUPTED) from None
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        print(f"regimekit: {error.strerror}: {error.filename or 'output'}.", file=sys.stderr)
+        raise SystemExit(2) from None
     except ValueError as error:
         from regimekit.core.exceptions import RegimekitError
 

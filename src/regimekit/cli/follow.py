@@ -16,12 +16,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from regimekit.cli.console import Console, Interrupt, to_json
 from regimekit.cli.output import MODEL, check_not_input
 from regimekit.cli.pipeline import PipelineOptions
 from regimekit.core.exceptions import RegimekitError, whole
+from regimekit.core.limits import MAX_SNAPSHOT_BYTES
 from regimekit.core.model import Model
 from regimekit.core.registry import REGISTRY, from_bytes, make
 from regimekit.io import Observation, ObservationReader, TimeColumn, detect_layout
@@ -30,6 +31,7 @@ from regimekit.io.reshaping import check_single_series, date_columns, join_date_
 from regimekit.io.tail import LineFormat, Tail, detect_line_format, first_lines
 from regimekit.serialization.snapshot import write_file
 
+_MAX_STATE_BYTES = 2**24  # of the JSON part of a checkpoint
 LINES, CHECKPOINT = "follow.jsonl", "follow.checkpoint"
 _MIN_SAMPLE = 10  # rows that distinguish several series from repeated deliveries
 Lines = Iterator[tuple[bytes, int]]
@@ -119,24 +121,47 @@ class FollowedStream:
 
     @classmethod
     def load(cls, path: Path) -> tuple[FollowedStream, int]:
-        """Read a checkpoint; returns the stream and the length of the output."""
+        """Read a checkpoint, which may come from anywhere.
+
+        Returns:
+            The stream and the length of the output.
+
+        Raises:
+            RegimekitError: if it is not a checkpoint.
+        """
         try:
             with zipfile.ZipFile(path) as archive:
-                state = json.loads(archive.read("follow.json"))
-                model = from_bytes(archive.read(MODEL))
-            line_format = state["line_format"]
-            stream = cls(
-                model,
-                ObservationReader.from_json(state["reader"]),
-                LineFormat(**{**line_format, "names": tuple(line_format["names"])}),
-                state["level"],
-                state["position"],
-                state["lines"],
-                state["observations"],
-            )
-            return stream, state["output_bytes"]
-        except (OSError, KeyError, TypeError, ValueError, zipfile.BadZipFile) as error:
-            raise RegimekitError(f"{path} is not a checkpoint of --follow: {error}.") from None
+                state = json.loads(_part(archive, "follow.json", _MAX_STATE_BYTES))
+                model = from_bytes(_part(archive, MODEL, MAX_SNAPSHOT_BYTES))
+            return cls._restored(state, model), whole("output_bytes", state["output_bytes"], 0)
+        except Exception as error:  # zipfile and json raise many kinds
+            reason = str(error).rstrip(".")
+            raise RegimekitError(f"{path} is not a checkpoint of --follow: {reason}.") from None
+
+    @classmethod
+    def _restored(cls, state: dict[str, Any], model: Model) -> FollowedStream:
+        """Return the stream of a checkpoint; raise any error if the state is no such stream."""
+        own = state["line_format"]
+        line_format = LineFormat(**{**own, "names": tuple(own["names"])})
+        whole("header", own["header"], 0)
+        for name in ("first_line", "rows", "carried"):
+            whole(name, state["reader"][name], 0)
+        reader = ObservationReader.from_json(state["reader"])
+        missing = set(reader.layout.used).difference(line_format.names)
+        if missing:
+            raise ValueError(f"the columns {sorted(missing)} are not in the table")
+        if not 0.0 < state["level"] < 1.0:
+            raise ValueError(f"level must be between 0 and 1, got {state['level']}")
+        counts = (whole(name, state[name], 0) for name in ("position", "lines", "observations"))
+        return cls(model, reader, line_format, state["level"], *counts)
+
+
+def _part(archive: zipfile.ZipFile, name: str, most: int) -> bytes:
+    """Return a file of an archive, after its size is checked."""
+    size = archive.getinfo(name).file_size
+    if size > most:
+        raise ValueError(f"{name} has {size} bytes, over {most}")
+    return archive.read(name)
 
 
 def follow_stream(
@@ -265,7 +290,16 @@ def _open_output(out: Path | None, output_bytes: int) -> BinaryIO:
         return sys.stdout.buffer
     try:
         out.mkdir(parents=True, exist_ok=True)
-        target = (out / LINES).open("ab")
+        # A link could lead to any other file.
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
+        target = os.fdopen(os.open(out / LINES, flags, 0o666), "ab")
+        written = target.seek(0, os.SEEK_END)
+        if written < output_bytes:
+            target.close()
+            raise RegimekitError(
+                f"{out / LINES} has {written} bytes, but its checkpoint counts {output_bytes}. "
+                "Follow the table from the start in another folder."
+            )
         target.truncate(output_bytes)
         target.seek(output_bytes)
     except OSError as error:

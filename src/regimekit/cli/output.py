@@ -102,6 +102,7 @@ class ResultFolder:
         if folder.is_file():
             raise RegimekitError(f"--out {folder} is a file. Name a folder.")
         self.folder, self._kind = folder, kind
+        check_not_linked(folder)
         self._earlier = _listed_files(folder / kind.record)
         for target in (folder / name for name in (*kind.names, kind.record)):
             if target.exists():
@@ -212,6 +213,16 @@ def _listed_files(record: Path) -> set[Path]:
     return {
         Path(name) for name in names if any(p.fullmatch(name) for p in (own, page, _MODEL_FILE))
     }
+
+
+def check_not_linked(folder: Path) -> None:
+    """Raise an error if a result would be written or deleted in another folder."""
+    for name in (MODELS, REPORTS):
+        if (folder / name).is_symlink():
+            raise RegimekitError(
+                f"--out {folder} contains {name}, a link to another folder. Choose another folder, "
+                "or remove the link."
+            )
 
 
 def check_not_input(target: Path, inputs: Iterable[str | Path | None], named: bool = False) -> None:
@@ -349,6 +360,8 @@ def read_saved_run(path: Path) -> SavedRun:
             raise RegimekitError(f"{path.parent} contains no {MODEL}; it is not a folder of a run.")
     elif not path.exists():
         raise RegimekitError(f"{path} does not exist.")
+    elif not path.is_file():
+        raise RegimekitError(f"{path} is a device or a pipe, not a file.")
     model = load(path)
     record = path.parent / RECORD
     has_record = path.name == MODEL and record.is_file()

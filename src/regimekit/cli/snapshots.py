@@ -123,6 +123,7 @@ def rewrite_report(folder: Path, out: Path | None, horizon: int, console: Consol
     if record is not None:
         if out is not None:
             raise RegimekitError("--out is for the report of one series; this run has several.")
+        output.check_not_linked(folder)
 
         def path(name: str) -> Path:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)

@@ -10,6 +10,7 @@ from regimekit.core.exceptions import SnapshotError
 
 # Largest size of a stored value.
 _MAX_VALUE = cython.declare(cython.double, 1e130)
+_MAX_FORECAST = cython.declare(cython.double, 1e140)
 
 
 class History:
@@ -63,8 +64,9 @@ class History:
             self.storage[i, j] = y[j]
             if not isnan(y[j]):
                 self.storage[i, j] = min(max(y[j], -_MAX_VALUE), _MAX_VALUE)
-            self.storage[i, self.dim + j] = shift[j] + scale[j] * centre[j]
-            self.storage[i, 2 * self.dim + j] = scale[j] * noise[j]
+            forecast: cython.double = shift[j] + scale[j] * centre[j]
+            self.storage[i, self.dim + j] = min(max(forecast, -_MAX_FORECAST), _MAX_FORECAST)
+            self.storage[i, 2 * self.dim + j] = min(scale[j] * noise[j], _MAX_FORECAST)
         self.storage[i, 3 * self.dim] = regular
         self.size += 1
 

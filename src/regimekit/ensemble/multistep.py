@@ -150,14 +150,11 @@ def forecast_points(
 ) -> Pooled:
     """Return the pooled forecasts of one coordinate.
 
-        Args:
-            past: n observations and their one-step forecasts.
-    <<<<<<< HEAD
-            covariates: of the past and of the horizon, if there are any.
-    =======
-            horizon: number of steps H.
-            seasons: known seasons.
-    >>>>>>> 4002c4b (Shorten docstrings of kernels whose arguments repeat their names)
+    Args:
+        past: n observations and their one-step forecasts.
+        horizon: number of steps H.
+        seasons: known seasons.
+        covariates: of the past and of the horizon, if there are any.
     """
     x = clean(past)
     if covariates is not None:

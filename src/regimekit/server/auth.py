@@ -8,10 +8,10 @@ machine cannot use the API.
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import dataclass, field
 from typing import Annotated
-from urllib.parse import urlsplit
 
 from fastapi import Depends, HTTPException, Path, Request
 
@@ -25,19 +25,14 @@ from regimekit.server.storage.tokens import LOCAL, Token
 _CACHE_SECONDS = 2.0  # a revoked token is accepted no longer than that
 _CACHE_SIZE = 10_000  # secrets
 _BURST_SECONDS = 2.0  # a token may save up this much of its rate
+# Headers by which a proxy tells that it has forwarded a request, beside x-forwarded-*.
 _FORWARDING_HEADERS = {
-    *("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto"),
-    *("x-forwarded-port", "x-forwarded-server", "x-forwarded-prefix", "x-forwarded-scheme"),
-    *("x-real-ip", "x-client-ip", "x-cluster-client-ip", "x-original-forwarded-for"),
-    *(
-        "true-client-ip",
-        "cf-connecting-ip",
-        "cf-ray",
-        "fastly-client-ip",
-        "x-envoy-external-address",
-    ),
-    *("x-amzn-trace-id", "x-appengine-user-ip", "x-original-host", "x-original-url", "cdn-loop"),
+    *("forwarded", "via", "x-real-ip", "x-client-ip", "x-cluster-client-ip"),
+    *("x-original-forwarded-for", "x-original-host", "x-original-url", "x-envoy-external-address"),
+    *("client-ip", "true-client-ip", "cf-connecting-ip", "cf-ray", "cdn-loop", "fastly-client-ip"),
+    *("x-amzn-trace-id", "x-appengine-user-ip", "x-url-scheme", "front-end-https"),
 }
+_HOST = re.compile(r"(?P<name>[\w.-]+|\[[0-9A-Fa-f:.]+\])(:\d{1,5})?", re.ASCII)
 
 SECURITY_HEADERS = {
     "content-security-policy": (
@@ -95,10 +90,14 @@ class Authenticator:
         client = request.client.host if request.client else ""
         if config.require_token or not is_loopback(config.host) or not is_loopback(client):
             return False
-        if not _FORWARDING_HEADERS.isdisjoint(request.headers.keys()):
+        names = request.headers.keys()
+        if not _FORWARDING_HEADERS.isdisjoint(names):
+            return False
+        if any(name.startswith("x-forwarded") for name in names):
             return False
         host = request.headers.get("host", "")
-        if not is_loopback(urlsplit(f"//{host}").hostname or ""):
+        named = _HOST.fullmatch(host)
+        if named is None or not is_loopback(named["name"]):
             return False
         origin = request.headers.get("origin")
         site = request.headers.get("sec-fetch-site", "none")

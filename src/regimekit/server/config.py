@@ -20,6 +20,7 @@ class Limits:
     connections: int = 1000  # open at a time
     header_bytes: int = 32 * 1024  # per request, with its URL
     header_seconds: float = 15.0  # to receive the headers
+    send_seconds: float = 30.0  # for a client to receive what was sent
     body_bytes: int = 8 * 1024 * 1024  # per request with observations
     settings_bytes: int = 256 * 1024  # per other request
     rows: int = 10_000  # observations per request

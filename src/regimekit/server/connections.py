@@ -1,7 +1,7 @@
 """HTTP connections with limits that apply before a request is authenticated.
 
-uvicorn limits neither the number of connections nor the size of headers, and waits for them without
-end. Bodies are limited by `RequestMiddleware`.
+uvicorn limits neither the number of connections nor the size of headers, and waits without end for
+headers and for clients that do not read an answer. Bodies are limited by `RequestMiddleware`.
 """
 
 from __future__ import annotations
@@ -29,6 +29,9 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
+        # `pause_writing` is called as soon as the client does not receive what is sent.
+        transport.set_write_buffer_limits(high=1, low=0)
+        self._stalled: asyncio.TimerHandle | None = None
         self._unparsed = 0  # bytes received since the parser reported something
         self._header_bytes = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -40,7 +43,16 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._headers_arrived()
+        self._received()
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._stalled = self.loop.call_later(self.limits.send_seconds, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        self._received()
+        super().resume_writing()
 
     def data_received(self, data: bytes) -> None:
         if self.transport.is_closing():
@@ -101,6 +113,11 @@ class LimitedProtocol(HttpToolsProtocol):
     def _time_out(self) -> None:
         self._timer = None
         self._refuse(408, f"Headers must arrive within {self.limits.header_seconds:g} s.")
+
+    def _received(self) -> None:
+        if self._stalled is not None:
+            self._stalled.cancel()
+            self._stalled = None
 
     def _refuse(self, status: int, text: str) -> None:
         """Answer without the application, and close the connection."""

@@ -12,15 +12,19 @@ import math
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
+from pydantic_core import from_json
 
 from regimekit.server.config import Limits
 from regimekit.server.records import Observation, RequestError
 from regimekit.server.schemas import ObservationBody
 
-_ARRAY: TypeAdapter[list[ObservationBody]] = TypeAdapter(list[ObservationBody])
+_PARTS_PER_ROW = 100  # values, arrays and objects of a JSON row, on average
+_MAX_ENTRIES = 64  # of a row, and of its y and x
+_SHOWN_NAMES = 200  # characters of the column names in an error
 _MISSING = {"", "nan", "null", "none", "na"}
 # Seconds since 1970; fewer digits may be a date such as 20260301.
 _EPOCH_SECONDS = re.compile(r"\s*-?\d{9,12}(\.\d*)?\s*")
@@ -42,7 +46,7 @@ def parse_body(content: bytes, content_type: str, limits: Limits) -> list[Observ
     """
     kind = content_type.partition(";")[0].strip().lower()
     if kind in JSON_TYPES:
-        found = _parse_json(content)
+        found = list(_parse_json(content, limits))
     elif kind in LINES_TYPES:
         found = list(_parse_lines(content, limits))
     elif kind in CSV_TYPES:
@@ -58,40 +62,75 @@ def parse_body(content: bytes, content_type: str, limits: Limits) -> list[Observ
 
 def _check_rows(rows: int, limits: Limits) -> None:
     if rows > limits.rows:
-        raise BodyError(f"A request must have at most {limits.rows} rows, got {rows}.", status=413)
+        more = f"more than {limits.rows}" if rows == limits.rows + 1 else str(rows)
+        raise BodyError(f"A request must have at most {limits.rows} rows, got {more}.", status=413)
 
 
-def _parse_json(content: bytes) -> list[ObservationBody]:
-    array = content.lstrip().startswith(b"[")
-    try:
-        if array:
-            return _ARRAY.validate_json(content)
-        return [ObservationBody.model_validate_json(content)]
-    except ValidationError as error:
-        raise BodyError(_first_error(error, array)) from None
+def _check_parts(content: bytes, limits: Limits) -> None:
+    """Raise an error for JSON with so many values that parsing it needs much memory."""
+    most = _PARTS_PER_ROW * limits.rows
+    if sum(content.count(sign) for sign in (b",", b"[", b"{")) > most:
+        reason = f"A request must have at most {most} values. Divide it into several requests."
+        raise BodyError(reason, status=413)
+
+
+def _parse_json(content: bytes, limits: Limits) -> Iterator[ObservationBody]:
+    _check_parts(content, limits)
+    rows = _json_value(content)
+    if not isinstance(rows, list):
+        yield _json_row(rows)
+        return
+    _check_rows(len(rows), limits)
+    for i, row in enumerate(rows):
+        yield _json_row(row, f"Row {i}: ")
 
 
 def _parse_lines(content: bytes, limits: Limits) -> Iterator[ObservationBody]:
+    _check_parts(content, limits)
     lines = [line for line in content.splitlines() if line.strip()]
     _check_rows(len(lines), limits)
     for i, line in enumerate(lines):
-        try:
-            yield ObservationBody.model_validate_json(line)
-        except ValidationError as error:
-            raise BodyError(f"Row {i}: {_first_error(error)}") from None
+        yield _json_row(_json_value(line, f"Row {i}: "), f"Row {i}: ")
+
+
+def _json_value(text: bytes, place: str = "") -> Any:
+    try:
+        return from_json(text)
+    except ValueError as error:
+        raise BodyError(
+            f"{place}Invalid JSON: {error} (use null for values that were not observed)."
+        ) from None
+
+
+def _json_row(row: Any, place: str = "") -> ObservationBody:
+    """Validate one row; the first error ends it, so that errors do not need memory."""
+    if not isinstance(row, dict):
+        raise BodyError(f"{place}Input should be an object.")
+    for entries in (row, row.get("y"), row.get("x")):
+        if isinstance(entries, list | dict) and len(entries) > _MAX_ENTRIES:
+            raise BodyError(
+                f"{place}A row, its y and its x have at most {_MAX_ENTRIES} entries, "
+                f"got {len(entries)}."
+            )
+    try:
+        return ObservationBody.model_validate(row)
+    except ValidationError as error:
+        raise BodyError(f"{place}{_first_error(error)}") from None
 
 
 def _parse_csv(content: bytes, limits: Limits) -> Iterator[ObservationBody]:
     try:
         text = io.StringIO(content.decode("utf-8-sig"), newline="")
-        table = [line for line in csv.reader(text, strict=True) if line]
+        lines = (line for line in csv.reader(text, strict=True) if line)
+        table = list(islice(lines, limits.rows + 2))
     except UnicodeDecodeError:
         raise BodyError("CSV must be encoded as UTF-8.") from None
     except csv.Error as error:
         raise BodyError(f"The CSV is invalid: {error}.") from None
     header = [name.strip() for name in table[0]] if table else ["y"]
     if "y" not in header or len(set(header)) < len(header):
-        raise BodyError(f"The first line must have unique column names including y, got {header}.")
+        shown = str(header)[:_SHOWN_NAMES]
+        raise BodyError(f"The first line must have unique column names including y, got {shown}.")
     _check_rows(len(table) - 1, limits)
     for i, line in enumerate(table[1:]):
         if len(line) != len(header):
@@ -158,13 +197,8 @@ def timestamp(text: str) -> float:
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
-def _first_error(error: ValidationError, array: bool = False) -> str:
-    """Describe the first error with its row (if the body is an array) and its field."""
+def _first_error(error: ValidationError) -> str:
+    """Describe the first error with its field."""
     first = error.errors(include_url=False, include_context=False)[0]
-    location = [str(part) for part in first["loc"]]
-    row = f"Row {location.pop(0)}: " if array and location else ""
-    name = f"{location[0]}: " if location else ""
-    message = first["msg"].rstrip(".")
-    if "Invalid JSON" in message:
-        message += " (use null for values that were not observed)"
-    return f"{row}{name}{message}."
+    name = f"{first['loc'][0]}: " if first["loc"] else ""
+    return f"{name}{first['msg'].rstrip('.')}."

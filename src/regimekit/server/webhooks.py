@@ -19,7 +19,9 @@ import smtplib
 import socket
 import ssl
 import time
+from concurrent.futures import ThreadPoolExecutor
 from email.message import EmailMessage
+from functools import partial
 from typing import Any
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 
@@ -42,9 +44,17 @@ _ALERT_LIFETIME = 300.0  # seconds after which Alertmanager resolves an alert wi
 # IPv6 networks whose addresses embed an IPv4 address in their last 32 bits: compatible, translated
 # and NAT64 addresses.
 _EMBEDDING = [ipaddress.ip_network(n) for n in ("::/96", "::ffff:0:0:0/96", "64:ff9b::/96")]
-# Reserved for use inside a network, though `is_global` says otherwise: local NAT64, site-local
-# addresses, and the address of the host in Azure.
-_INTERNAL = [ipaddress.ip_network(n) for n in ("64:ff9b:1::/48", "fec0::/10", "168.63.129.16/32")]
+# IPv6 addresses outside of it are not public, whatever `is_global` says.
+_UNICAST = ipaddress.ip_network("2000::/3")
+# Reserved, though `is_global` says otherwise in some versions of Python: protocol assignments (with
+# the metadata service of Oracle), 6to4 relays, the host in Azure, documentation.
+_INTERNAL = [
+    ipaddress.ip_network(n)
+    for n in ("192.0.0.0/24", "192.88.99.0/24", "168.63.129.16/32", "3fff::/20")
+]
+_ISATAP = (0x00005EFE, 0x02005EFE)  # before an IPv4 address in the last 32 bits
+# Threads of their own: name servers that do not answer must not delay anything else.
+_RESOLVERS = ThreadPoolExecutor(8, thread_name_prefix="resolve")
 _log = logging.getLogger("regimekit.server.webhooks")
 
 
@@ -57,10 +67,13 @@ def is_public(address: str) -> bool:
     ip = ipaddress.ip_address(address.partition("%")[0])
     if isinstance(ip, ipaddress.IPv6Address):
         inner = ip.ipv4_mapped or ip.sixtofour or (ip.teredo[1] if ip.teredo else None)
-        if any(ip in network for network in _EMBEDDING):
+        translated = any(ip in network for network in _EMBEDDING)
+        if translated or (int(ip) >> 32) & 0xFFFFFFFF in _ISATAP:
             inner = ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)
         if inner is not None:
             return is_public(str(inner))
+        if ip not in _UNICAST:
+            return False
     return ip.is_global and not ip.is_multicast and not any(ip in net for net in _INTERNAL)
 
 
@@ -72,7 +85,8 @@ async def resolve(host: str, port: int, allow_private: bool) -> str:
         OSError: if the host cannot be resolved.
     """
     loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    query = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
+    found = await loop.run_in_executor(_RESOLVERS, query)
     addresses = [str(info[4][0]) for info in found]
     if not allow_private:
         for address in addresses:
