@@ -198,6 +198,18 @@ def test_stale_streams() -> None:
     assert (resolved.id, resolved.is_open) == (opened.id, False)
 
 
+def test_a_restart_does_not_resolve_the_alert_of_a_stale_stream() -> None:
+    """The time before the start of a watcher is not silence, but it brings no rows either."""
+    rule = Rule("silent", "stale", seconds=60.0)
+    watch = engine(rule)
+    assert watch.update_clock(1011.0, 950.0, 7, started=1000.0) == []
+    (opened,) = watch.update_clock(1061.0, 950.0, 7, started=1000.0)
+    again = engine(rule, state=json.loads(json.dumps(watch.state())))
+    assert again.update_clock(1071.0, 950.0, 7, started=1070.0) == []
+    (resolved,) = again.update_clock(1080.0, 1079.0, 8, started=1070.0)
+    assert (resolved.id, resolved.resolved_time) == (opened.id, 1079.0)
+
+
 def test_a_restart_at_any_row_gives_the_same_alerts() -> None:
     rules = [
         ANOMALY,

@@ -92,9 +92,12 @@ def test_emails_of_one_alert_form_a_thread() -> None:
 
 
 def test_alertmanager_payload_ends_when_the_alert_does() -> None:
-    payload = alertmanager_payload(OPEN, {"instance": "n1"}, 2000.0)
+    payload = alertmanager_payload(OPEN, {"instance": "n1"}, 1700.0)
     assert payload["labels"]["instance"] == "n1"
     assert payload["endsAt"].startswith("1970-01-01T00:33:20")
-    done = alertmanager_payload(DONE, {"instance": "n1"}, 2000.0)
+    done = alertmanager_payload(DONE, {"instance": "n1"}, 1700.0)
     assert done["labels"] == payload["labels"]
     assert done["endsAt"].startswith("1970-01-01T00:17:30")
+    # A stream whose clock is ahead; Alertmanager would keep the alert until then.
+    ahead = alertmanager_payload(DONE, {"instance": "n1"}, 1040.0)
+    assert ahead["endsAt"].startswith("1970-01-01T00:17:20")

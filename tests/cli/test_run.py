@@ -275,7 +275,7 @@ def test_changes_that_a_period_revokes_are_not_counted(
     visits = sum(int(row["n_visits"]) for row in rows_of(out / "regimes.csv"))
     assert len(events) > 4 and visits == 2
     assert " 1 change, " in said.out
-    assert "The regime changed once" in (out / "report.html").read_text()
+    assert "the regime changed once" in (out / "report.html").read_text()
 
 
 def test_console_report_and_tables_agree_on_the_number_of_changes(

@@ -149,6 +149,8 @@ CRAFTED = [
     ("br_ihmm", "work.shrink", 0, 1e200),
     ("student_t_ihmm", "row.dof", 0, 1e-300),
     ("student_t_ihmm", "row.factor", 0, 0.0),
+    ("student_t_ihmm", "row.factor", 0, 1e200),
+    ("student_t_ihmm", "work.work_factor", 0, 1e200),
     ("garch_ihmm", "row.parameters", 1, 1.0),
     ("garch_ihmm", "row.variance", 0, 1e-320),
     ("garch_ihmm", "work.work_log_weight", 0, 700.0),

@@ -21,8 +21,9 @@ import paho.mqtt.client as paho
 from waiting import PATIENCE, free_port, wait
 
 from regimekit import RegimekitError
+from regimekit.alerts import Rule
 from regimekit.integrations.monitor import Monitor
-from regimekit.integrations.mqtt import MqttConfig, parse_payload
+from regimekit.integrations.mqtt import MqttBridge, MqttConfig, parse_payload
 
 SMALL = {"particles": 20, "noise": 0.16}
 
@@ -50,6 +51,70 @@ def test_payloads(payload: bytes, value: float, at: float | None) -> None:
 def test_payloads_without_a_number_are_refused(payload: bytes) -> None:
     with pytest.raises(ValueError):
         parse_payload(payload, "value")
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        pytest.param(b"1" + b"0" * 400, id="beyond the largest float"),
+        pytest.param(b"9" * 5000, id="too many digits"),
+        pytest.param(b"[" * 100_000, id="too deep"),
+        pytest.param(b'{"value": 1, "time": 1' + b"0" * 400 + b"}", id="time"),
+        pytest.param(b'{"value": 1, "time": NaN}', id="no time"),
+        pytest.param(b'{"value": 1, "time": 1e999}', id="infinite time"),
+    ],
+)
+def test_extreme_payloads_are_acknowledged(tmp_path: Path, payload: bytes) -> None:
+    """Otherwise they would be delivered again and again to a bridge that fails on them."""
+    bridge = MqttBridge(MqttConfig("mqtt://localhost", ("#",), tmp_path))
+    sent = [paho.MQTTMessage(i, topic) for i, topic in enumerate((b"a", b"regimekit/label/a"))]
+    for message in sent:
+        message.payload = payload
+        bridge._handle(message)
+    assert bridge._unacknowledged == sent
+    assert not bridge.monitors
+
+
+def test_a_topic_without_readings_is_stale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [1000.0]
+    monkeypatch.setattr("regimekit.integrations.mqtt.time.time", lambda: now[0])
+    rules = (Rule("silent", "stale", seconds=60.0),)
+    given = MqttConfig(
+        "mqtt://localhost", ("#",), tmp_path, rules=rules, settings=SMALL, model="br_ihmm"
+    )
+    published: list[Any] = []
+
+    def bridge() -> MqttBridge:
+        made = MqttBridge(given)
+        made._client.publish = lambda topic, body, **_: published.append((topic, json.loads(body)))
+        return made
+
+    def read(made: MqttBridge) -> None:
+        message = paho.MQTTMessage(1, b"a")
+        message.payload = b"1.5"
+        made._handle(message)
+        made.check_clock()
+
+    def alerts() -> list[Any]:
+        kinds = [body["kind"] for topic, body in published if topic == "regimekit/a/alert"]
+        states = [body["alerts"] for topic, body in published if topic == "regimekit/a/state"]
+        return [*kinds, states[-1]]
+
+    first = bridge()
+    read(first)
+    now[0] = 1050.0
+    first.check_clock()
+    assert alerts() == [0]
+    now[0] = 1061.0
+    first.check_clock()
+    assert alerts() == ["alert opened", 1]
+    first.save()
+    now[0] = 1070.0
+    second = bridge()
+    second.check_clock()
+    assert alerts() == ["alert opened", 1]
+    read(second)
+    assert alerts() == ["alert opened", "alert resolved", 0]
 
 
 def test_a_nested_field() -> None:

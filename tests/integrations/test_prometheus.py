@@ -216,6 +216,44 @@ def test_a_counter_is_monitored_by_its_increase_also_after_a_reset(tmp_path: Pat
     assert monitor.latest.yhat == pytest.approx(run_rows[-1])
 
 
+def test_a_series_that_ended_long_ago_does_not_stop_the_bridge(tmp_path: Path) -> None:
+    """Its alert opens and resolves within one request, after which its model is deleted."""
+    y = values(300)
+    y |= {t: v + 30 for t, v in y.items() if 2000 <= t < 2050}
+    rule = {"name": "odd", "kind": "anomaly", "quiet": 20, "warmup": 50, "threshold": 0.999}
+    settings = config(tmp_path, backfill="10h", forget="1h", rules=[rule])
+    bridge = Bridge(settings, lambda: 30_000.0)
+    Source(bridge, {"a": y, "b": values(5, 29_950.0)})
+    bridge.poll()
+    assert [m.extra["labels"]["instance"] for m in bridge.queries[0].monitors.values()] == ["b"]
+    assert [(alert.rule, labels["instance"]) for alert, labels in bridge._resolved] == [
+        ("odd", "a")
+    ]
+
+
+def test_a_series_that_stops_is_stale_until_it_returns(tmp_path: Path) -> None:
+    now = [1000.0]
+    rules = [{"name": "silent", "kind": "stale", "seconds": 120.0}]
+    bridge = Bridge(config(tmp_path, rules=rules), lambda: now[0])
+    source = Source(bridge, {"a": values(101), "b": values(200)})
+    seen = []
+    for now[0] in (1000.0, 1110.0, 1130.0, 1200.0):
+        bridge.poll()
+        seen.append(
+            [alert.stream for m in bridge.queries[0].monitors.values() for alert in m.engine.open]
+        )
+    key = 'q:m{instance="a"}'
+    assert seen == [[], [], [key], [key]]
+    bridge.save()
+    bridge = Bridge(bridge.config, lambda: now[0])
+    source = Source(bridge, source.series | {"a": values(130)})
+    now[0] = 1300.0
+    bridge.poll()
+    ((alert, labels),) = bridge._resolved
+    assert (alert.stream, alert.resolution) == (key, "rows arrive again")
+    assert labels == {"instance": "a", "for": "q"}
+
+
 def test_the_number_of_series_is_limited(tmp_path: Path) -> None:
     bridge = Bridge(config(tmp_path, max_series=2), lambda: 100.0)
     Source(bridge, {name: values(5) for name in "abcd"})

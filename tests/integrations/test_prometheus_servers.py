@@ -213,7 +213,9 @@ def test_victoria_metrics_gets_every_sample_once_across_kill(
     port = free_port()
     source = f"http://127.0.0.1:{port}"
     # By default, values of the latest 30 s are hidden; the default delay of the bridge is as long.
-    options = ("-storageDataPath=vm", "-search.latencyOffset=0s")
+    # Equal samples are merged only if an interval of deduplication is set.
+    merge = "-dedup.minScrapeInterval=1ms"
+    options = ("-storageDataPath=vm", "-search.latencyOffset=0s", merge)
     launch(victoria, f"-httpListenAddr=127.0.0.1:{port}", *options)
     wait(lambda: httpx.get(f"{source}/health", trust_env=False).is_success, "VictoriaMetrics")
     now = int(time.time())
@@ -248,6 +250,8 @@ def test_victoria_metrics_gets_every_sample_once_across_kill(
         wait(lambda before=before: len(exported()) > before, "samples")
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
+    # As if it had been killed between a write and its record, so that it writes again.
+    (tmp_path / "state" / "temp" / "written.json").unlink()
     subprocess.run([*bridge(config), "--once"], check=True, capture_output=True)
     wait(lambda: len(exported()) >= 250, "all samples")
     times = exported()

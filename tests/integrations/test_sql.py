@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import signal
 import sqlite3
 import subprocess
 import sys
-import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from waiting import PATIENCE, free_port, wait
+from postgres import postgres_server
+from waiting import wait
 
 from regimekit import RegimekitError
 from regimekit.alerts import Rule
@@ -27,36 +25,13 @@ SMALL = {"particles": 20, "noise": 0.16}
 Y = np.concatenate(
     [np.random.default_rng(0).normal(0, 0.4, 150), np.random.default_rng(1).normal(6, 0.4, 50)]
 )
-_POSTGRES = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
 
 
 @pytest.fixture(scope="module")
 def postgres() -> Iterator[str]:
-    if not _POSTGRES:
-        pytest.skip("Postgres is not installed (Debian: postgresql)")
-    pytest.importorskip("psycopg", reason="psycopg is not installed")
-    port = free_port()
-    owner = "postgres" if os.getuid() == 0 else None
-    folder, tools = Path(tempfile.mkdtemp(prefix="regimekit-sql-")), _POSTGRES[-1].parent
-    if owner:
-        shutil.chown(folder, owner)
-    quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    quiet |= {"user": owner, "cwd": "/"}
-    initdb = [tools / "initdb", "-D", folder / "data", "-A", "trust", "-U", "regimekit"]
-    subprocess.run(initdb, check=True, **quiet)
-    serve = [tools / "postgres", "-D", folder / "data", "-p", str(port), "-k", folder]
-    process = subprocess.Popen([*serve, "-c", "listen_addresses=127.0.0.1"], **quiet)
-    url = f"postgresql://regimekit@127.0.0.1:{port}/postgres"
-
-    def connected() -> bool:
-        with Database(url).transaction():
-            return True
-
-    wait(connected, "Postgres", errors=RegimekitError)
-    yield url
-    process.send_signal(signal.SIGINT)
-    process.wait(PATIENCE)
-    shutil.rmtree(folder, ignore_errors=True)
+    # Compared with ids of the first epoch, those of a later one would all count as old.
+    with postgres_server(epoch=1) as url:
+        yield url
 
 
 @pytest.fixture(params=["sqlite", "duckdb", "postgresql"])
@@ -182,14 +157,14 @@ def test_a_failed_transaction_leaves_nothing(db: str, monkeypatch: pytest.Monkey
     create(db, "load4")
     add(db, "load4", 0, Y[:40])
     follower = TableFollower(config(db, "load4"))
-    original: Callable[..., None] = Database.upsert
+    original: Callable[..., None] = Database.insert
 
-    def failing(self: Database, connection: Any, table: str, *rest: Any) -> None:
+    def failing(self: Database, connection: Any, table: str, *rest: Any, **more: Any) -> None:
         if table.endswith("_models"):
             raise RuntimeError("disk full")
-        original(self, connection, table, *rest)
+        original(self, connection, table, *rest, **more)
 
-    monkeypatch.setattr(Database, "upsert", failing)
+    monkeypatch.setattr(Database, "insert", failing)
     with pytest.raises(RuntimeError, match="disk full"):
         follower.run_once()
     monkeypatch.undo()
@@ -197,6 +172,38 @@ def test_a_failed_transaction_leaves_nothing(db: str, monkeypatch: pytest.Monkey
     assert follower.run_once() == 40
     found = query(db, "SELECT yhat FROM load4_forecasts ORDER BY row_key")
     assert [row[0] for row in found] == pytest.approx(expected(Y[:40]), rel=1e-9)
+
+
+def test_a_restart_of_the_database_is_waited_for(
+    postgres: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import psycopg
+
+    create(postgres, "load7")
+    add(postgres, "load7", 0, Y[:20])
+    follower = TableFollower(config(postgres, "load7", poll=0.01))
+    connect, stop, failures = psycopg.connect, threading.Event(), iter(range(2))
+
+    def failing(*given: Any, **more: Any) -> Any:
+        if next(failures, None) is not None:
+            raise psycopg.OperationalError("the database system is shutting down")
+        if follower._monitors:
+            stop.set()
+        return connect(*given, **more)
+
+    monkeypatch.setattr(psycopg, "connect", failing)
+    assert follower.run(stop) == 20
+
+
+def test_an_existing_view_is_kept(db: str) -> None:
+    """It may have been extended, or others may depend on it."""
+    create(db, "load8")
+    TableFollower(config(db, "load8"))
+    with Database(db).transaction() as connection:
+        connection.execute("DROP VIEW load8_monitored")
+        connection.execute("CREATE VIEW load8_monitored AS SELECT 7 AS own")
+    TableFollower(config(db, "load8"))
+    assert query(db, "SELECT own FROM load8_monitored") == [(7,)]
 
 
 def test_rows_of_a_transaction_in_progress_are_not_skipped(postgres: str) -> None:
@@ -210,6 +217,35 @@ def test_rows_of_a_transaction_in_progress_are_not_skipped(postgres: str) -> Non
         assert follower.run_once() == 0
         slow.commit()
     assert follower.run_once() == 2
+
+
+def test_a_series_without_new_rows_is_stale(db: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    create(db, "load6")
+    add(db, "load6", 0, Y[:20], "a", step=2)
+    add(db, "load6", 1, Y[:20], "b", step=2)
+    now = [1000.0]
+    monkeypatch.setattr("regimekit.integrations.sql.time.time", lambda: now[0])
+    chosen = config(db, "load6", by="sensor", rules=(Rule("silent", "stale", seconds=60.0),))
+    follower = TableFollower(chosen)
+    follower.run_once()
+    now[0] = 1050.0
+    add(db, "load6", 100, Y[20:21], "b")
+    follower.run_once()
+    follower.check_clock()
+    statement = "SELECT series, rule, resolution FROM load6_alerts"
+    assert query(db, statement) == []
+    now[0] = 1061.0
+    follower.check_clock()
+    assert query(db, statement) == [("a", "silent", None)]
+    # Another process does not take its start for a row.
+    now[0] = 1070.0
+    again = TableFollower(chosen)
+    again.check_clock()
+    assert query(db, statement) == [("a", "silent", None)]
+    add(db, "load6", 102, Y[20:22], "a", step=2)
+    again.run_once()
+    again.check_clock()
+    assert query(db, statement) == [("a", "silent", "rows arrive again")]
 
 
 @pytest.mark.parametrize(

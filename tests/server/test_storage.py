@@ -14,11 +14,12 @@ from typer.testing import CliRunner
 
 from regimekit import cli
 from regimekit import datasets as data
+from regimekit.alerts import Alert
 from regimekit.core.exceptions import RegimekitError
 from regimekit.server.config import Config
 from regimekit.server.records import Observation
 from regimekit.server.service import Service
-from regimekit.server.storage import observations, streams, tokens
+from regimekit.server.storage import alerts, observations, streams, tokens
 from regimekit.server.storage.database import (
     backup,
     connect,
@@ -64,6 +65,19 @@ def test_an_older_database_keeps_its_rows(db: str, begin: int) -> None:
         assert kept is not None and kept.settings == {"batch": 3}
         event = streams.list_events(connection, 1, 0, None, 10, False)[0]
         assert (event["since"], event["acknowledged"]) == (3, None)
+    engine.dispose()
+
+
+def test_prefixes_of_alerts_distinguish_case(db: str) -> None:
+    """A token for `plant1.` must not read the alerts of `PLANT1.`."""
+    engine = open_database(db)
+    with write_transaction(engine) as connection:
+        for i, key in enumerate(("plant1.a", "PLANT1.a")):
+            stream = streams.create(connection, key, "br_ihmm", {})
+            about = ("odd", "anomaly", "warning", 1, None, 2, None, "Two rows are anomalous.")
+            alerts.store(connection, stream.id, [Alert(f"{i:016x}", key, *about)])
+        total, page = alerts.list_page(connection, ["plant1."], "all", None, 10, 0)
+    assert (total, [alert["stream"] for alert in page]) == (1, ["plant1.a"])
     engine.dispose()
 
 

@@ -184,15 +184,18 @@ class AlertEngine:
         """
         return self._apply(lambda monitor: monitor.update_forecast(sample, quantiles))
 
-    def update_clock(self, now: float, last: float, seq: int) -> list[Alert]:
+    def update_clock(
+        self, now: float, last: float, seq: int, started: float = -math.inf
+    ) -> list[Alert]:
         """Check whether rows still arrive.
 
         Args:
             now: present time in seconds since 1970.
             last: time of arrival of the latest row in seconds since 1970.
             seq: number of the latest row.
+            started: begin of the watch; the time before it does not count as silence.
         """
-        return self._apply(lambda monitor: monitor.update_clock(now, last, seq))
+        return self._apply(lambda monitor: monitor.update_clock(now, last, seq, started))
 
     @property
     def horizon(self) -> int:
@@ -290,7 +293,7 @@ class _Monitor:
     def update_forecast(self, sample: Sample, quantiles: Quantiles) -> Alert | None:
         return None
 
-    def update_clock(self, now: float, last: float, seq: int) -> Alert | None:
+    def update_clock(self, now: float, last: float, seq: int, started: float) -> Alert | None:
         return None
 
     def open(
@@ -505,14 +508,14 @@ class _ForecastLimit(_Monitor):
 class _Stale(_Monitor):
     """No row has arrived for `seconds`."""
 
-    def update_clock(self, now: float, last: float, seq: int) -> Alert | None:
-        silent = now - last > self.rule.seconds
-        if silent and self.alert is None:
-            summary = f"No row has arrived for {self.rule.seconds:g} s."
-            return self.open((seq, last), (seq, now), summary)
-        if not silent and self.alert is not None:
-            return self.resolve(seq, last, "rows arrive again")
-        return None
+    def update_clock(self, now: float, last: float, seq: int, started: float) -> Alert | None:
+        if self.alert is not None:
+            silent = now - last > self.rule.seconds
+            return None if silent else self.resolve(seq, last, "rows arrive again")
+        if now - max(last, started) <= self.rule.seconds:
+            return None
+        summary = f"No row has arrived for {self.rule.seconds:g} s."
+        return self.open((seq, last), (seq, now), summary)
 
 
 _MONITORS: dict[str, type[_Monitor]] = {

@@ -11,6 +11,7 @@ from regimekit.alerts.engine import Alert
 FORMATS = ("json", "slack", "email", "alertmanager")
 OPENED, RESOLVED = "alert opened", "alert resolved"
 MESSAGE_KINDS = (OPENED, RESOLVED)
+ALERT_LIFETIME = 300.0  # seconds after which Alertmanager resolves an alert without a message
 _COLORS = {"info": "#3b82f6", "warning": "#f59e0b", "critical": "#dc2626"}
 _RESOLVED_COLOR = "#16a34a"
 
@@ -90,23 +91,24 @@ def email_message(alert: Alert, sender: str, recipient: str, link: str | None) -
 
 
 def alertmanager_payload(
-    alert: Alert, labels: dict[str, str], until: float, link: str | None = None
+    alert: Alert, labels: dict[str, str], now: float, link: str | None = None
 ) -> dict[str, Any]:
     """Return one entry of the body of Alertmanager's `POST /api/v2/alerts`.
 
     Alertmanager identifies an alert by its labels. It resolves an alert at `endsAt`, so an open
-    alert must be sent again before `until`.
+    alert must be sent again within `ALERT_LIFETIME`.
 
     Args:
         alert: the alert.
         labels: further labels, for example those of a Prometheus series.
-        until: end of an open alert in seconds since 1970, if it is not sent again.
+        now: present time in seconds since 1970.
         link: address of the stream's page.
     """
     own = {"alertname": alert.rule, "stream": alert.stream, "severity": alert.severity}
     own |= {"kind": alert.kind, "regimekit_alert": alert.id}
     start = alert.start_time if alert.start_time is not None else alert.opened_time
-    end = until if alert.is_open else alert.resolved_time or until
+    # The clock of a stream may be ahead.
+    end = now + ALERT_LIFETIME if alert.is_open else min(alert.resolved_time or now, now)
     payload: dict[str, Any] = {
         "labels": labels | own,
         "annotations": {"summary": title(alert), "description": text(alert)},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime, time, timedelta
 from typing import Any
@@ -136,10 +136,8 @@ class Rule:
                 raise RegimekitError(f"A rule needs {name!r}, got {dict(given)}.")
         if given["kind"] not in _SETTINGS:
             raise unknown("rule kind", str(given["kind"]), ALERT_KINDS)
-        allowed = _COMMON | _SETTINGS[given["kind"]]
-        for name in given:
-            if name not in allowed:
-                raise unknown(f"setting of a rule of kind {given['kind']!r}", name, sorted(allowed))
+        allowed = sorted(_COMMON | _SETTINGS[given["kind"]])
+        check_names(f"setting of a rule of kind {given['kind']!r}", given, allowed)
         return cls(**given)
 
     def to_dict(self) -> dict[str, Any]:
@@ -150,6 +148,13 @@ class Rule:
     def applies(self, stream: str) -> bool:
         """Return whether the rule applies to a stream with this key."""
         return stream == self.stream if self.stream is not None else stream.startswith(self.prefix)
+
+
+def check_names(what: str, given: Iterable[str], known: Sequence[str]) -> None:
+    """Raise RegimekitError if a given name is not known."""
+    for name in given:
+        if name not in known:
+            raise unknown(what, name, known)
 
 
 def _is_number(value: Any) -> bool:
@@ -207,10 +212,7 @@ class Mute:
         Raises:
             RegimekitError: if a field is unknown or a value is invalid.
         """
-        allowed = [entry.name for entry in fields(cls)]
-        for name in given:
-            if name not in allowed:
-                raise unknown("field of a mute window", name, allowed)
+        check_names("field of a mute window", given, [entry.name for entry in fields(cls)])
         return cls(**{**given, "days": tuple(given.get("days", ()))})
 
     def to_dict(self) -> dict[str, Any]:

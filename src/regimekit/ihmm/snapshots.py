@@ -29,6 +29,7 @@ Named = Mapping[str, NDArray[Any]]
 
 MAX_STATISTIC = 1e300  # of any stored statistic of a row
 MAX_COEFFICIENT = 1e155
+MAX_FACTOR = 1e152  # of a noise: residuals of 1e100 at a scale of 1e50, and its square is finite
 MIN_SCALE = 1e-145  # standard deviation, in the units of y: its square must not vanish
 MAX_DIRECTION = 1e150  # of a step: features times the root of a covariance, in units of the noise
 MAX_MOVE = 1e128  # of a mean by one step, in standard deviations of the row
@@ -292,6 +293,7 @@ def _check_statistics(own: Named, prior: Named) -> None:
         _demand(valid, "root is singular or exceeds the covariance of the prior")
     if "factor" in own:
         factor = own["factor"]
+        _demand((np.abs(factor) <= MAX_FACTOR).all(), f"factor exceeds {MAX_FACTOR}")
         positive = (np.einsum("kii->ki", factor) >= MIN_SCALE).all()
         _demand(positive and not np.triu(factor, 1).any(), "factor: the noise is not positive")
     if "dof" in own:  # they grow by at most one per observation

@@ -64,6 +64,7 @@ class Monitor:
         rows: number of rows processed.
         position: the caller's position of the latest row (a time or a key), or None.
         latest: output of the latest row, or None.
+        arrived: when the latest row arrived, in seconds since 1970; set by the caller, or None.
         extra: JSON values of the caller that are stored with the monitor.
         labels: name and status per regime.
     """
@@ -89,6 +90,7 @@ class Monitor:
         self.rows = 0
         self.position: Any = None
         self.latest: Output | None = None
+        self.arrived: float | None = None
         self.extra: dict[str, Any] = {}
         self.labels: dict[int, tuple[str, str]] = {}
 
@@ -130,6 +132,17 @@ class Monitor:
         alerts += self.engine.check_forecast(sample, self.model)
         return outputs, alerts, list(run.events)
 
+    def check_clock(self, now: float, started: float = -math.inf) -> list[Alert]:
+        """Return the alerts that open or resolve because rows do not arrive, or do again.
+
+        Args:
+            now: present time in seconds since 1970.
+            started: begin of the watch; the time before it does not count as silence.
+        """
+        if self.arrived is None or not self.rows:
+            return []
+        return self.engine.update_clock(now, self.arrived, self.rows - 1, started)
+
     def _output(self, run: rk.Run, i: int, sample: Sample) -> Output:
         return Output(
             seq=sample.seq,
@@ -151,6 +164,7 @@ class Monitor:
             "key": self.key,
             "rows": self.rows,
             "position": self.position,
+            "arrived": self.arrived,
             "latest": None if self.latest is None else _to_json(self.latest),
             "extra": self.extra,
             "labels": [[regime, *label] for regime, label in self.labels.items()],
@@ -158,8 +172,9 @@ class Monitor:
         }
         content = io.BytesIO()
         with zipfile.ZipFile(content, "w") as archive:
-            archive.writestr(_META, json.dumps(meta))
-            archive.writestr(_MODEL, self.model.to_bytes())
+            # Without the present time, which may be before 1980 on a device without a clock.
+            archive.writestr(zipfile.ZipInfo(_META), json.dumps(meta))
+            archive.writestr(zipfile.ZipInfo(_MODEL), self.model.to_bytes())
         return content.getvalue()
 
     @classmethod
@@ -176,6 +191,8 @@ class Monitor:
             monitor = cls.__new__(cls)
             monitor.key, monitor.rows = meta["key"], meta["rows"]
             monitor.position, monitor.extra = meta["position"], meta["extra"]
+            # States of earlier versions have no time of arrival.
+            monitor.arrived = meta.get("arrived")
             latest = meta["latest"]
             monitor.latest = None if latest is None else _from_json(latest)
             monitor.labels = {regime: (name, status) for regime, name, status in meta["labels"]}

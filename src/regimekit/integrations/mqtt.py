@@ -40,7 +40,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 from regimekit.alerts import Alert, Rule
 from regimekit.alerts.messages import json_payload
 from regimekit.core.exceptions import RegimekitError
-from regimekit.integrations.monitor import Monitor, Output
+from regimekit.integrations.monitor import Monitor
 from regimekit.serialization.snapshot import write_file
 
 _MISSING = {"", "nan", "null", "none", "unavailable", "unknown"}
@@ -48,6 +48,9 @@ _TIME_FIELDS = ("time", "timestamp", "ts")
 _KEEPALIVE = 30  # seconds
 # Brokers send only so many messages ahead of acknowledgements (mosquitto: 20).
 _MAX_UNACKNOWLEDGED = 10
+_MAX_TIME = 1e14  # milliseconds since 1970: about the year 5000
+# A payload that raised another error would be delivered again and again.
+_INVALID = (ValueError, KeyError, TypeError, OverflowError, RecursionError)
 _log = logging.getLogger("regimekit.mqtt")
 
 
@@ -112,7 +115,7 @@ def parse_payload(payload: bytes | bytearray, field_name: str) -> Reading:
         field_name: name of the value in a JSON object; dots separate levels.
 
     Raises:
-        ValueError: if the payload has no number.
+        ValueError, OverflowError, RecursionError: if the payload has no number.
     """
     text = payload.decode("utf-8", "replace").strip()
     if text.lower() in _MISSING:
@@ -136,6 +139,8 @@ def parse_payload(payload: bytes | bytearray, field_name: str) -> Reading:
 
 def _parse_time(given: Any) -> float | None:
     if isinstance(given, (int, float)) and not isinstance(given, bool):
+        if not abs(given) < _MAX_TIME:
+            raise ValueError("the time is not plausible")
         # Milliseconds since 1970 are larger than any plausible number of seconds.
         return float(given) / 1000 if given > 1e11 else float(given)
     if isinstance(given, str):
@@ -156,6 +161,7 @@ class MqttBridge:
         self.config = config
         config.state.mkdir(parents=True, exist_ok=True)
         self.monitors: dict[str, Monitor] = {}
+        self._started = time.time()
         self._announced: set[str] = set()
         self._changed: set[str] = set()
         self._unacknowledged: list[paho.MQTTMessage] = []
@@ -228,6 +234,7 @@ class MqttBridge:
                     self._handle(self._messages.get(timeout=0.1))
                 due = time.monotonic() - saved >= self.config.save_every
                 if due or len(self._unacknowledged) >= _MAX_UNACKNOWLEDGED:
+                    self.check_clock()
                     self.save()
                     saved = time.monotonic()
         finally:
@@ -263,7 +270,7 @@ class MqttBridge:
             return
         try:
             reading = parse_payload(message.payload, self.config.field)
-        except ValueError as error:
+        except _INVALID as error:
             _log.warning("%s: %s", topic, error)
             return
         self._update(topic, reading)
@@ -282,9 +289,17 @@ class MqttBridge:
                 return
             monitor.position = reading.at
         at = time.time() if reading.at is None else reading.at
-        outputs, alerts, _ = monitor.process([reading.value], [at])
+        _, alerts, _ = monitor.process([reading.value], [at])
+        monitor.arrived = time.time()
         self._changed.add(topic)
-        self._publish(topic, outputs[-1], monitor, alerts)
+        self._publish(topic, monitor, alerts)
+
+    def check_clock(self) -> None:
+        """Open and resolve the alerts of topics without readings."""
+        for topic, monitor in self.monitors.items():
+            if alerts := monitor.check_clock(time.time(), self._started):
+                self._changed.add(topic)
+                self._publish(topic, monitor, alerts)
 
     def _label(self, topic: str, payload: bytes | bytearray) -> None:
         try:
@@ -292,18 +307,19 @@ class MqttBridge:
             self.monitors[topic].label(
                 int(given["regime"]), str(given.get("name", "")), given.get("status", "unknown")
             )
-        except (ValueError, KeyError, TypeError) as error:
+        except _INVALID as error:
             _log.warning("%s: invalid label: %r", topic, error)
             return
         self._changed.add(topic)
 
-    def _publish(self, topic: str, output: Output, monitor: Monitor, alerts: list[Alert]) -> None:
+    def _publish(self, topic: str, monitor: Monitor, alerts: list[Alert]) -> None:
+        assert monitor.latest is not None
         base = f"{self.config.prefix}/{topic}"
         if self.config.discovery is not None and topic not in self._announced:
             self._announce(topic, base)
         state = {
             name: None if isinstance(value, float) and math.isnan(value) else value
-            for name, value in output._asdict().items()
+            for name, value in monitor.latest._asdict().items()
         }
         state["alerts"] = len(monitor.engine.open)
         self._client.publish(f"{base}/state", json.dumps(state), qos=1, retain=True)

@@ -30,6 +30,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from regimekit.alerts import Alert, Rule
+from regimekit.alerts.rules import STALE
 from regimekit.core.exceptions import RegimekitError
 from regimekit.integrations._common import require
 from regimekit.integrations.monitor import Monitor, Output
@@ -71,6 +72,10 @@ class TableConfig:
     max_series: int = 10_000
 
 
+class UnavailableError(RegimekitError):
+    """The database cannot be opened now."""
+
+
 def quote(name: str) -> str:
     """Return an identifier in quotes; a schema before a dot is quoted apart."""
     return ".".join('"' + part.replace('"', '""') + '"' for part in name.split("."))
@@ -107,7 +112,7 @@ class Database:
         """Open a connection and a transaction, which is committed at the end of the block.
 
         Raises:
-            RegimekitError: if the database cannot be opened.
+            UnavailableError: if the database cannot be opened.
         """
         connection = self._connect()
         try:
@@ -132,7 +137,7 @@ class Database:
         try:
             return psycopg.connect(self._url, autocommit=True)
         except psycopg.OperationalError as error:
-            raise RegimekitError(f"--db cannot be opened: {error}.") from None
+            raise UnavailableError(f"--db cannot be opened: {error}.") from None
 
     def _connect_duckdb(self) -> Any:
         """Open the file; only one process can write to it, so wait for others."""
@@ -144,36 +149,31 @@ class Database:
                 return duckdb.connect(self._file)
             except duckdb.IOException as error:
                 if time.monotonic() > until:
-                    raise RegimekitError(f"--db cannot be opened: {error}.") from None
+                    raise UnavailableError(f"--db cannot be opened: {error}.") from None
                 time.sleep(0.05)
 
     def placeholders(self, count: int) -> str:
         """Return parameter marks."""
         return ", ".join(["%s" if self.kind == "postgresql" else "?"] * count)
 
-    def insert(self, connection: Any, table: str, rows: Sequence[Sequence[Any]]) -> None:
-        """Insert rows of all columns."""
-        if rows:
-            marks = self.placeholders(len(rows[0]))
-            statement = f"INSERT INTO {quote(table)} VALUES ({marks})"
-            self._many(connection, statement, rows)
-
-    def upsert(
-        self, connection: Any, table: str, columns: Sequence[str], keys: int, rows: Sequence[Any]
+    def insert(
+        self,
+        connection: Any,
+        table: str,
+        rows: Sequence[Sequence[Any]],
+        columns: str = "",
+        keys: int = 0,
     ) -> None:
-        """Insert rows, or update them where the first `keys` columns exist."""
+        """Insert rows of all columns; with `columns`, update rows whose first `keys` exist."""
         if not rows:
             return
-        names = [quote(column) for column in columns]
-        changes = ", ".join(f"{name} = excluded.{name}" for name in names[keys:])
-        statement = (
-            f"INSERT INTO {quote(table)} ({', '.join(names)}) "
-            f"VALUES ({self.placeholders(len(columns))}) "
-            f"ON CONFLICT ({', '.join(names[:keys])}) DO UPDATE SET {changes}"
-        )
-        self._many(connection, statement, rows)
-
-    def _many(self, connection: Any, statement: str, rows: Sequence[Sequence[Any]]) -> None:
+        names = [quote(column) for column in columns.split()]
+        statement = f"INSERT INTO {quote(table)} "
+        statement += f"({', '.join(names)}) " if names else ""
+        statement += f"VALUES ({self.placeholders(len(rows[0]))})"
+        if keys:
+            changes = ", ".join(f"{name} = excluded.{name}" for name in names[keys:])
+            statement += f" ON CONFLICT ({', '.join(names[:keys])}) DO UPDATE SET {changes}"
         cursor = connection.cursor() if self.kind != "duckdb" else connection
         cursor.executemany(statement, [tuple(row) for row in rows])
 
@@ -189,6 +189,7 @@ class TableFollower:
         """
         self.config, self.database = config, Database(config.db)
         self._monitors: dict[str, Monitor] = {}
+        self._started = time.time()
         with self.database.transaction() as connection:
             self._check_columns(connection)
             self._create_tables(connection)
@@ -217,19 +218,17 @@ class TableFollower:
 
     def _create_tables(self, connection: Any) -> None:
         real, source = self.database.real, quote(self.config.table)
-        key = quote(self.config.key)
-        forecasts = self._name("forecasts")
-        if not self._exists(connection, forecasts):
-            # The key has the type of the original column.
-            numbers = "".join(f", CAST(NULL AS {real}) AS {name}" for name in _OUTPUTS)
-            connection.execute(
-                f"CREATE TABLE {quote(forecasts)} AS SELECT {key} AS row_key, "
-                f"CAST(NULL AS TEXT) AS series{numbers}, CAST(NULL AS INTEGER) AS regime, "
-                "CAST(NULL AS TEXT) AS regime_name, CAST(NULL AS TEXT) AS regime_status "
-                f"FROM {source} WHERE 1 = 0"
-            )
-            index = quote(self._name("forecasts_key").replace(".", "_"))
-            connection.execute(f"CREATE UNIQUE INDEX {index} ON {quote(forecasts)} (row_key)")
+        key, forecasts = quote(self.config.key), quote(self._name("forecasts"))
+        numbers = "".join(f", CAST(NULL AS {real}) AS {name}" for name in _OUTPUTS)
+        # The key has the type of the original column.
+        connection.execute(
+            f"CREATE TABLE IF NOT EXISTS {forecasts} AS SELECT {key} AS row_key, "
+            f"CAST(NULL AS TEXT) AS series{numbers}, CAST(NULL AS INTEGER) AS regime, "
+            "CAST(NULL AS TEXT) AS regime_name, CAST(NULL AS TEXT) AS regime_status "
+            f"FROM {source} WHERE 1 = 0"
+        )
+        index = quote(self._name("forecasts_key").replace(".", "_"))
+        connection.execute(f"CREATE UNIQUE INDEX IF NOT EXISTS {index} ON {forecasts} (row_key)")
         for suffix, columns in (
             (
                 "events",
@@ -250,27 +249,16 @@ class TableFollower:
         ):
             table = quote(self._name(suffix))
             connection.execute(f"CREATE TABLE IF NOT EXISTS {table} ({columns})")
-        view = self._name("monitored")
-        if not self._exists(connection, view):
-            results = ", ".join(f"f.{n}" for n in (*_OUTPUTS, "regime", "regime_name"))
-            connection.execute(
-                f"CREATE VIEW {quote(view)} AS SELECT s.*, {results}, f.regime_status "
-                f"FROM {source} s JOIN {quote(forecasts)} f ON f.row_key = s.{key}"
-            )
-
-    def _exists(self, connection: Any, table: str) -> bool:
-        """Return whether a table or view exists."""
-        schema, _, name = table.rpartition(".")
-        mark = self.database.placeholders(1)
-        if self.database.kind == "sqlite":
-            query = f"SELECT 1 FROM sqlite_master WHERE name = {mark}"
-        else:
-            query = f"SELECT 1 FROM information_schema.tables WHERE table_name = {mark}"
-        parameters = [name]
-        if schema and self.database.kind != "sqlite":
-            query += f" AND table_schema = {mark}"
-            parameters.append(schema)
-        return connection.execute(query, parameters).fetchone() is not None
+        view, create = quote(self._name("monitored")), "CREATE VIEW IF NOT EXISTS"
+        if self.database.kind == "postgresql":
+            if connection.execute("SELECT to_regclass(%s)", [view]).fetchone()[0] is not None:
+                return
+            create = "CREATE VIEW"
+        results = ", ".join(f"f.{n}" for n in (*_OUTPUTS, "regime", "regime_name"))
+        connection.execute(
+            f"{create} {view} AS SELECT s.*, {results}, f.regime_status "
+            f"FROM {source} s JOIN {forecasts} f ON f.row_key = s.{key}"
+        )
 
     def process_batch(self) -> int:
         """Process the next rows in one transaction.
@@ -278,16 +266,21 @@ class TableFollower:
         Returns:
             The number of rows.
         """
+        with self._transaction() as connection:
+            rows = self._new_rows(connection)
+            if rows:
+                self._process(connection, rows)
+        return len(rows)
+
+    @contextmanager
+    def _transaction(self) -> Iterator[Any]:
         try:
             with self.database.transaction() as connection:
-                rows = self._new_rows(connection)
-                if rows:
-                    self._process(connection, rows)
+                yield connection
         except BaseException:
             # The models in memory may be ahead of the database.
             self._monitors.clear()
             raise
-        return len(rows)
 
     def _new_rows(self, connection: Any) -> list[Any]:
         config, key = self.config, quote(self.config.key)
@@ -298,9 +291,11 @@ class TableFollower:
         if last is not None:
             condition, parameters = f"{key} > {self.database.placeholders(1)}", [last]
         if self.database.kind == "postgresql":
-            # A transaction in progress may still add rows with smaller keys.
-            oldest = "pg_snapshot_xmin(pg_current_snapshot())::text::bigint"
-            condition += f" AND xmin::text::bigint < {oldest}"
+            # A transaction in progress may still add rows with smaller keys, so skip the rows of
+            # transactions that began after the oldest one in progress. Ids wrap around; ages do
+            # not, but they are negative for some very old rows.
+            oldest = "xid(pg_snapshot_xmin(pg_current_snapshot()))"
+            condition += f" AND age(xmin) NOT BETWEEN 0 AND age({oldest})"
         query = f"SELECT {columns} FROM {quote(config.table)} WHERE {condition} ORDER BY {key}"
         return list(connection.execute(f"{query} LIMIT {_BATCH}", parameters).fetchall())
 
@@ -327,6 +322,7 @@ class TableFollower:
         values = [_number(row[config.target], config.target) for row in rows]
         times = [None if config.time is None else seconds(row[config.time]) for row in rows]
         outputs, alerts, events = monitor.process(values, times)
+        monitor.arrived = time.time()
         forecasts = [
             (row[config.key], name, *_output_row(output))
             for row, output in zip(rows, outputs, strict=True)
@@ -334,15 +330,6 @@ class TableFollower:
         database.insert(connection, self._name("forecasts"), forecasts)
         occurred = [(name, e.time, e.since, e.kind, e.regime, e.previous) for e in events]
         database.insert(connection, self._name("events"), occurred)
-        columns = "id series rule kind severity summary start_row_number start_time"
-        columns += " resolved_row_number resolved_time resolution"
-        database.upsert(
-            connection,
-            self._name("alerts"),
-            columns.split(),
-            1,
-            [_alert_row(name, alert) for alert in _latest(alerts)],
-        )
         labels = f"SELECT regime FROM {quote(self._name('regimes'))} WHERE series = "
         labels += database.placeholders(1)
         listed = {int(row[0]) for row in connection.execute(labels, [name]).fetchall()}
@@ -350,8 +337,28 @@ class TableFollower:
         database.insert(
             connection, self._name("regimes"), [(name, regime, "", "unknown") for regime in new]
         )
-        state = (name, monitor.rows, monitor.to_bytes())
-        database.upsert(connection, self._name("models"), ("series", "n_rows", "state"), 1, [state])
+        self._store(connection, name, monitor, alerts)
+
+    def _store(self, connection: Any, name: str, monitor: Monitor, alerts: list[Alert]) -> None:
+        insert = self.database.insert
+        # Of an alert that opened and resolved, the last state.
+        rows = list({alert.id: _alert_row(name, alert) for alert in alerts}.values())
+        columns = "id series rule kind severity summary start_row_number start_time"
+        columns += " resolved_row_number resolved_time resolution"
+        insert(connection, self._name("alerts"), rows, columns, keys=1)
+        states = [(name, monitor.rows, monitor.to_bytes())]
+        insert(connection, self._name("models"), states, "series n_rows state", keys=1)
+
+    def check_clock(self) -> None:
+        """Open and resolve the alerts of series without new rows."""
+        if not any(rule.kind == STALE for rule in self.config.rules):
+            return
+        with self._transaction() as connection:
+            query = f"SELECT series FROM {quote(self._name('models'))}"
+            for (name,) in connection.execute(query).fetchall():
+                monitor = self._monitor(connection, name)
+                if alerts := monitor.check_clock(time.time(), self._started):
+                    self._store(connection, name, monitor, alerts)
 
     def _monitor(self, connection: Any, name: str) -> Monitor:
         if name in self._monitors:
@@ -375,11 +382,17 @@ class TableFollower:
         """Process new rows until `stop` is set; return their number."""
         total = 0
         while not stop.is_set():
-            rows = self.process_batch()
+            try:
+                rows = self.process_batch()
+            except UnavailableError as error:
+                _log.warning("%s Trying again.", error)
+                stop.wait(max(1.0, self.config.poll))
+                continue
             total += rows
             if rows:
                 _log.info("%d rows processed", total)
             else:
+                self.check_clock()
                 stop.wait(self.config.poll)
         return total
 
@@ -389,11 +402,6 @@ class TableFollower:
         while rows := self.process_batch():
             total += rows
         return total
-
-
-def _latest(alerts: list[Alert]) -> list[Alert]:
-    """Return the last state of each alert."""
-    return list({alert.id: alert for alert in alerts}.values())
 
 
 def _alert_row(name: str, alert: Alert) -> tuple[Any, ...]:

@@ -161,11 +161,11 @@ def _stale_changes(
     )
     found = []
     for row in connection.execute(query):
-        last = max(row.last_received, started)
-        if last >= shortest and row.id not in open_alerts:
+        last = row.last_received
+        if max(last, started) >= shortest and row.id not in open_alerts:
             continue
         engine = AlertEngine(row.key, rules, open_alerts.get(row.id))
-        changed = engine.update_clock(now, last, row.n_rows - 1)
+        changed = engine.update_clock(now, last, row.n_rows - 1, started)
         if changed:
             found.append((row.id, changed))
     return found

@@ -66,21 +66,16 @@ class EventBroker:
                 for message in _messages(*found):
                     yield message
                 start += len(found[0])
-                if len(found[0]) < MAX_ROWS and not await _wait(wake):
-                    yield ": heartbeat\n\n"
+                if len(found[0]) < MAX_ROWS:
+                    try:
+                        await asyncio.wait_for(wake.wait(), _HEARTBEAT)
+                    except TimeoutError:
+                        yield ": heartbeat\n\n"
         finally:
             self.connections -= 1
             self._waiting[stream].discard(wake)
             if not self._waiting[stream]:
                 del self._waiting[stream]
-
-
-async def _wait(wake: asyncio.Event) -> bool:
-    try:
-        await asyncio.wait_for(wake.wait(), _HEARTBEAT)
-    except TimeoutError:
-        return False
-    return True
 
 
 def _messages(rows: Rows, events: Rows) -> list[str]:

@@ -94,16 +94,15 @@ class Ingestion:
         self._closed = False
         self._throughput = 500.0  # observations per second, moving average
 
-    async def submit(self, stream: int, rows: list[Observation]) -> BatchResult:
+    def submit(self, stream: int, rows: list[Observation]) -> asyncio.Future[BatchResult]:
         """Update the model and store the observations of one request.
 
         Returns:
-            The result, once the observations are durable.
+            The future result, once the observations are durable. It raises UnavailableError if
+            nothing could be stored, and MissingStreamError if the stream does not exist.
 
         Raises:
             BusyError: if too many observations are pending or the service is stopping.
-            UnavailableError: if nothing could be stored.
-            MissingStreamError: if the stream does not exist.
         """
         queue = self._queues.setdefault(stream, _StreamQueue())
         self._check_capacity(queue, len(rows))
@@ -112,7 +111,7 @@ class Ingestion:
         self._add_pending(queue, len(rows))
         if queue.task is None:
             queue.task = asyncio.create_task(self._drain(stream, queue))
-        return await asyncio.shield(future)
+        return future
 
     async def close(self) -> None:
         """Reject new requests and finish the pending ones."""
@@ -197,7 +196,7 @@ class Ingestion:
         if answer.change is None:
             return
         try:
-            await asyncio.wrap_future(self._unit_of_work.submit(answer.change))
+            await self._unit_of_work.submit(answer.change)
         except Exception as error:
             # The model in memory is ahead of the database: load it again for the next job.
             await self._pool.call(stream, "drop")

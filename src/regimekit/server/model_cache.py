@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 import time
+import tracemalloc
 from collections import OrderedDict
 from dataclasses import dataclass
 from itertools import groupby
@@ -52,7 +53,8 @@ class CachedModel:
         alerts: the stream's alert engine, or None if no rule applies.
         policy: version of the rules and labels that `alerts` was made from.
         latest: largest time of an observation in seconds since 1970.
-        size: bytes of its state when it was loaded or last stored.
+        kind: name and settings of the model.
+        size: estimate of its bytes in memory; 0 before its first observation.
     """
 
     model: Any
@@ -63,6 +65,7 @@ class CachedModel:
     alerts: StreamAlerts | None = None
     policy: int = 0
     latest: float = -math.inf
+    kind: str = ""
     size: int = 0
 
 
@@ -89,7 +92,7 @@ class ModelCache:
             engine: the database, only read here.
             capacity: largest number of models in memory.
             snapshot_every: observations between two snapshots of a model.
-            capacity_bytes: largest number of bytes of their states together.
+            capacity_bytes: largest number of bytes of them together.
             batch_seconds: largest CPU time of one batch; a batch that takes longer is rejected.
         """
         self._engine = engine
@@ -98,6 +101,7 @@ class ModelCache:
         self._snapshot_every = snapshot_every
         self._models: OrderedDict[int, CachedModel] = OrderedDict()
         self._bytes = 0  # sum of the sizes of the models
+        self._buffers: dict[str, int] = {}  # bytes besides the state, by kind of model
         self.evicted: list[StoredModel] = []
         self.replayed = 0
         self.differing = 0
@@ -112,7 +116,7 @@ class ModelCache:
         """
         if stream not in self._models:
             self._models[stream] = self._load(stream, generation)
-            self._bytes += self._models[stream].size
+            self._count_bytes(self._models[stream])
         self._models.move_to_end(stream)
         # The model that is in use stays, however large it is.
         while len(self._models) > 1 and (
@@ -151,8 +155,23 @@ class ModelCache:
             self._replay(stream, cached)
         # The advice of a run addresses people who read its output.
         cached.model.advised = False
-        cached.size = cached.model.state_bytes()
+        cached.kind = f"{row.model} {row.settings}"
         return cached
+
+    def _count_bytes(self, cached: CachedModel) -> None:
+        """Update the size of a model.
+
+        A model needs several times the bytes of its state. The difference hardly depends on the
+        stream, so it is measured once per kind.
+        """
+        if cached.seq == 0:
+            # Buffers are allocated with the first observation.
+            return
+        if cached.kind not in self._buffers:
+            self._buffers[cached.kind] = _buffer_bytes(cached.model)
+        size = cached.model.state_bytes() + self._buffers[cached.kind]
+        self._bytes += size - cached.size
+        cached.size = size
 
     def _replay(self, stream: int, cached: CachedModel) -> None:
         with self._engine.connect() as connection:
@@ -205,9 +224,9 @@ class ModelCache:
         elif change is not None and cached.seq - cached.snapshot >= self._snapshot_every:
             change.snapshot = cached.model.to_bytes()
             cached.snapshot = cached.seq
-            size = cached.model.state_bytes()
-            self._bytes += size - cached.size
-            cached.size = size
+            self._count_bytes(cached)
+        elif cached.size == 0:
+            self._count_bytes(cached)
         return UpdateResult(
             results,
             change,
@@ -241,6 +260,16 @@ def _from_snapshot(stream: Any, snapshot: Any) -> CachedModel:
             regime = int(stream.regime) if snapshot.seq == stream.n_rows else -1
             return CachedModel(model, snapshot.seq, snapshot.seq, regime)
     return CachedModel(rk.make(stream.model, **json.loads(stream.settings)), 0, 0, -1)
+
+
+def _buffer_bytes(model: Any) -> int:
+    """Return the bytes that a model needs besides its state."""
+    data = model.to_bytes()
+    tracemalloc.start()
+    copy = rk.from_bytes(data)
+    size, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return max(0, size - int(copy.state_bytes()))
 
 
 class _SequenceGapError(ValueError):

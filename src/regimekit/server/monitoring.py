@@ -15,14 +15,14 @@ from regimekit.server.records import UpdateResult
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)  # seconds
 
 
-_PER_STREAM = {
-    "rows": "Observations of the stream.",
-    "regime": "Id of the present regime; -1: none is known yet.",
-    "regimes": "Number of regimes.",
-    "open_alerts": "Open alerts.",
-    "last_received_timestamp_seconds": "Arrival of the latest observation.",
-    "change_probability": "Probability that the regime has just changed.",
-}
+# Metrics per stream: name, help text, field of a stream.
+_PER_STREAM = (
+    ("rows", "Observations of the stream.", "n_rows"),
+    ("regime", "Id of the present regime; -1: none is known yet.", "regime"),
+    ("regimes", "Number of regimes.", "n_regimes"),
+    ("last_received_timestamp_seconds", "Arrival of the latest observation.", "last_received"),
+    ("change_probability", "Probability that the regime has just changed.", "change_probability"),
+)
 
 
 class Metrics:
@@ -34,8 +34,8 @@ class Metrics:
         def counter(name: str, text: str, *labels: str) -> Counter:
             return Counter(f"regimekit_{name}", text, labels, registry=registry)
 
-        def gauge(name: str, text: str) -> Gauge:
-            return Gauge(f"regimekit_{name}", text, registry=registry)
+        def gauge(name: str, text: str, *labels: str) -> Gauge:
+            return Gauge(f"regimekit_{name}", text, labels, registry=registry)
 
         def seconds(name: str, text: str, *labels: str) -> Histogram:
             name = f"regimekit_{name}_seconds"
@@ -57,12 +57,10 @@ class Metrics:
         self.pending = gauge("pending_rows", "Observations accepted but not stored yet.")
         self.streams = gauge("streams", "Streams.")
         self.regimes = gauge("regimes", "Regimes over all streams.")
-        self.open_alerts = Gauge(
-            "regimekit_open_alerts", "Open alerts.", ("severity",), registry=registry
-        )
-        self.per_stream = {
-            name: Gauge(f"regimekit_stream_{name}", text, ("stream",), registry=registry)
-            for name, text in _PER_STREAM.items()
+        self.open_alerts = gauge("open_alerts", "Open alerts.", "severity")
+        self._open_per_stream = gauge("stream_open_alerts", "Open alerts.", "stream")
+        self._per_stream = {
+            field: gauge(f"stream_{name}", text, "stream") for name, text, field in _PER_STREAM
         }
         self.live = gauge("live_connections", "Open event streams.")
 
@@ -94,20 +92,13 @@ class Metrics:
         Args:
             found: pairs of a row of the table `streams` and its number of open alerts.
         """
-        for gauge in self.per_stream.values():
+        for gauge in (self._open_per_stream, *self._per_stream.values()):
             gauge.clear()
         for stream, alerts in found:
-            values = {
-                "rows": stream.n_rows,
-                "regime": stream.regime,
-                "regimes": stream.n_regimes,
-                "open_alerts": alerts,
-                "last_received_timestamp_seconds": stream.last_received,
-                "change_probability": stream.change_probability,
-            }
-            for name, value in values.items():
-                if value is not None:
-                    self.per_stream[name].labels(stream.key).set(value)
+            self._open_per_stream.labels(stream.key).set(alerts)
+            for field, gauge in self._per_stream.items():
+                if (value := getattr(stream, field)) is not None:
+                    gauge.labels(stream.key).set(value)
 
 
 _STANDARD_FIELDS = {

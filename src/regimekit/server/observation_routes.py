@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import re
+from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Annotated, Any
 
-from fastapi import APIRouter, HTTPException, Query, Request
+from fastapi import APIRouter, HTTPException, Query, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
+from fastapi.routing import APIRoute
 from sqlalchemy import Connection
 
 from regimekit.server.auth import (
@@ -20,13 +22,36 @@ from regimekit.server.auth import (
 )
 from regimekit.server.event_stream import MAX_ROWS
 from regimekit.server.request_parsing import parse_body, timestamp
-from regimekit.server.schemas import ObservationBody, Observations, Problem, Receipt, Segment
+from regimekit.server.schemas import (
+    KEY_PATTERN,
+    ObservationBody,
+    Observations,
+    Problem,
+    Receipt,
+    Segment,
+)
 from regimekit.server.service import Service
 from regimekit.server.storage import observations, streams
 from regimekit.server.storage.streams import Stream
 from regimekit.server.stream_routes import PROBLEMS
 
+
+class _DirectRoute(APIRoute):
+    """Pass path and request to the endpoint, without the dependencies and checks of FastAPI.
+
+    They would double the cost of the most frequent request; the endpoint makes its own checks.
+    """
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        async def handle(request: Request) -> Response:
+            answer: Response = await self.endpoint(request.path_params["key"], request)
+            return answer
+
+        return handle
+
+
 router = APIRouter(tags=["observations"], responses=PROBLEMS)
+_direct = APIRouter(route_class=_DirectRoute)
 _THREAD_BYTES = 64 * 1024  # larger bodies are parsed in a thread
 _MAX_WINDOW = 10_000  # observations returned without aggregation
 
@@ -51,7 +76,7 @@ _REQUEST_BODY = {
 }
 
 
-@router.post(
+@_direct.post(
     "/streams/{key}/observations",
     summary="Send observations",
     openapi_extra={"requestBody": _REQUEST_BODY},
@@ -71,10 +96,12 @@ async def post_observations(key: StreamKey, request: Request) -> JSONResponse:
     Observations are processed in the order of arrival; `out_of_order` counts those whose times
     go back.
     """
-    # The most frequent request: dependencies and a validated answer would double its cost.
     service: Service = request.app.state.service
-    require(await caller(request), "write", key)
+    token = await caller(request)
     limits = service.config.limits
+    if key not in service.stream_ids and not re.fullmatch(KEY_PATTERN, key):
+        raise HTTPException(422, f"The key of a stream must match {KEY_PATTERN}, got {key!r}.")
+    require(token, "write", key)
     if key not in service.stream_ids:
         service.stream_ids[key] = (await find_stream(service, key)).id
     stream = service.stream_ids[key]
@@ -84,21 +111,23 @@ async def post_observations(key: StreamKey, request: Request) -> JSONResponse:
         rows = await asyncio.to_thread(parse_body, content, kind, limits)
     else:
         rows = parse_body(content, kind, limits)
-    try:
-        result = await asyncio.wait_for(
-            service.ingestion.submit(stream, rows), limits.answer_seconds
-        )
-    except TimeoutError:
+    future = service.ingestion.submit(stream, rows)
+    # `wait_for` would cancel the future, but the rows are stored even if the client has left.
+    await asyncio.wait([future], timeout=limits.answer_seconds)
+    if not future.done():
         raise HTTPException(
             503,
             f"The observations were not stored within {limits.answer_seconds:g} s. Send them "
             "again with the same ids.",
             {"Retry-After": "2"},
-        ) from None
+        )
+    result = future.result()
     if result.error is not None:
         raise HTTPException(409 if result.conflict else 422, result.error)
     return JSONResponse({name: getattr(result, name) for name in Receipt.model_fields})
 
+
+router.include_router(_direct)
 
 Bound = Annotated[
     str | None, Query(max_length=64, description="A sequence number or an ISO 8601 time.")

@@ -8,8 +8,9 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import AbstractContextManager, ExitStack, suppress
 from datetime import UTC, datetime
+from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -54,7 +55,6 @@ class Service:
         self.stream_ids: dict[str, int] = {}
         self.stopping = asyncio.Event()
         self._probed_at, self._can_write = -math.inf, False
-        self._storing: set[asyncio.Task[None]] = set()
         self._resources = ExitStack()
         self._threads = ThreadPoolExecutor(8, thread_name_prefix="query")
 
@@ -103,7 +103,7 @@ class Service:
         started = time.time()
         while True:
             try:
-                await self._in_thread(alerting.check_stale, self.engine, time.time(), started)
+                await asyncio.to_thread(alerting.check_stale, self.engine, time.time(), started)
             except Exception:
                 _log.exception("the check of stale streams failed")
             await asyncio.sleep(alerting.CLOCK_INTERVAL)
@@ -112,16 +112,10 @@ class Service:
         """Make the workers load rules and labels of regimes again with the next update."""
         self.ingestion.policy += 1
 
-    def _store_evicted(self, model: StoredModel) -> asyncio.Task[None]:
-        task = asyncio.create_task(self._store_model(model))
-        self._storing.add(task)
-        task.add_done_callback(self._storing.discard)
-        return task
-
-    async def _store_model(self, model: StoredModel) -> None:
+    async def _store_evicted(self, model: StoredModel) -> None:
         await asyncio.sleep(_EVICTION_DELAY)
         try:
-            await asyncio.wrap_future(self.unit_of_work.submit(model))
+            await self.unit_of_work.submit(model)
         except Exception:
             _log.exception("a snapshot was not stored; its stream will be replayed")
 
@@ -138,7 +132,6 @@ class Service:
             with suppress(WorkerLostError):
                 await self.pool.call_all("evict_all")
         await self.pool.close(kill=not was_ready)
-        await asyncio.gather(*self._storing)
         await asyncio.to_thread(self.unit_of_work.close)
         self._threads.shutdown()
         self._resources.close()
@@ -151,22 +144,24 @@ class Service:
 
     async def read(self, query: Callable[..., Result], *arguments: Any) -> Result:
         """Call `query(connection, *arguments)` in a thread."""
-        return await self._in_thread(self._read, query, *arguments)
-
-    def _read(self, query: Callable[..., Result], *arguments: Any) -> Result:
-        with self.engine.connect() as connection:
-            return query(connection, *arguments)
+        return await self._in_thread(self.engine.connect, query, *arguments)
 
     async def write(self, change: Callable[..., Result], *arguments: Any) -> Result:
         """Call `change(connection, *arguments)` in a thread, in a write transaction."""
-        return await self._in_thread(self._write, change, *arguments)
+        transaction = partial(database.write_transaction, self.engine)
+        return await self._in_thread(transaction, change, *arguments)
 
-    def _write(self, change: Callable[..., Result], *arguments: Any) -> Result:
-        with database.write_transaction(self.engine) as connection:
-            return change(connection, *arguments)
+    async def _in_thread(
+        self,
+        connect: Callable[[], AbstractContextManager[Connection]],
+        function: Callable[..., Result],
+        *arguments: Any,
+    ) -> Result:
+        def call() -> Result:
+            with connect() as connection:
+                return function(connection, *arguments)
 
-    async def _in_thread(self, function: Callable[..., Result], *arguments: Any) -> Result:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, function, *arguments)
+        return await asyncio.get_running_loop().run_in_executor(self._threads, call)
 
     async def exposition(self) -> bytes:
         """Return the metrics in the Prometheus text format."""

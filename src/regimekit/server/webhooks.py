@@ -39,8 +39,9 @@ _FIRST_DELAY = 2.0  # seconds before the second attempt
 _MAX_DELAY = 6 * 3600.0  # seconds
 _TIMEOUT = 10.0  # seconds to connect, and between reads
 _POLL_INTERVAL = 1.0  # seconds between queries of an empty outbox
-_REFRESH_INTERVAL = 60.0  # seconds between two messages about an open alert to Alertmanager
-_ALERT_LIFETIME = 300.0  # seconds after which Alertmanager resolves an alert without a message
+_REFRESH_INTERVAL = (
+    messages.ALERT_LIFETIME / 5
+)  # seconds between two messages about an open alert to Alertmanager
 # IPv6 networks whose addresses embed an IPv4 address in their last 32 bits: compatible, translated
 # and NAT64 addresses.
 _EMBEDDING = [ipaddress.ip_network(n) for n in ("::/96", "::ffff:0:0:0/96", "64:ff9b::/96")]
@@ -228,8 +229,7 @@ class Dispatcher:
 
 def _alertmanager_request(active: list[Alert], link: str | None = None) -> tuple[str, bytes]:
     """Return path and body of a request to Alertmanager."""
-    until = time.time() + _ALERT_LIFETIME
-    entries = [messages.alertmanager_payload(alert, {}, until, link) for alert in active]
+    entries = [messages.alertmanager_payload(alert, {}, time.time(), link) for alert in active]
     return "/api/v2/alerts", json.dumps(entries).encode()
 
 

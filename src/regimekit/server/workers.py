@@ -17,7 +17,7 @@ import resource
 import signal
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
@@ -307,9 +307,7 @@ class WorkerProcess:
         Raises:
             WorkerLostError: if the process ends or hangs.
         """
-        future: asyncio.Future[Any] = self._loop.create_future()
-        self._calls.put((Call(method, arguments), future))
-        return await future
+        return await self._calls.put(Call(method, arguments))
 
     async def close(self, kill: bool) -> None:
         """End the process, after the queued calls or at once."""
@@ -323,26 +321,23 @@ class WorkerProcess:
         self._pipe.close()
         self._process.join(10)
 
-    def _exchange(self, work: list[tuple[Call, asyncio.Future[Any]]]) -> None:
+    def _exchange(self, calls: list[Call]) -> list[Any]:
         try:
             if not self._started:
                 self._receive(_TIMEOUT)
                 self._started = True
-            self._pipe.send([call for call, _ in work])
+            self._pipe.send(calls)
             reply: Reply = self._receive(self._timeout)
         except (EOFError, OSError):
             self._process.kill()
             self._end()
             if not self._closing:
                 self._start()
-            lost = WorkerLostError("The worker process of this stream ended. Send it again.")
-            for _, future in work:
-                self._loop.call_soon_threadsafe(_complete, future, lost)
-            return
-        for (_, future), answer in zip(work, reply.answers, strict=True):
-            self._loop.call_soon_threadsafe(_complete, future, answer)
+            text = "The worker process of this stream ended. Send it again."
+            return [WorkerLostError(text) for _ in calls]
         for evicted in reply.evicted:
             self._loop.call_soon_threadsafe(self._on_evicted, evicted)
+        return reply.answers
 
     def _receive(self, timeout: float) -> Any:
         if not self._pipe.poll(timeout):
@@ -350,27 +345,19 @@ class WorkerProcess:
         return self._pipe.recv()
 
 
-def _complete(future: asyncio.Future[Any], answer: Any) -> None:
-    if future.done():
-        return
-    if isinstance(answer, WorkerLostError):
-        future.set_exception(answer)
-    else:
-        future.set_result(answer)
-
-
 class WorkerPool:
     """All worker processes; streams are assigned by id."""
 
-    def __init__(self, config: Config, store: Callable[[StoredModel], asyncio.Task[None]]) -> None:
+    def __init__(self, config: Config, store: Callable[[StoredModel], Awaitable[None]]) -> None:
         """Start the processes.
 
         Args:
             config: settings of the service.
-            store: starts a task that stores an evicted model.
+            store: stores an evicted model.
         """
         self._store = store
-        self._storing: dict[int, asyncio.Task[None]] = {}
+        self._storing: dict[int, asyncio.Future[None]] = {}  # latest task per stream
+        self._unfinished: set[asyncio.Future[None]] = set()
         self._valid: set[str] = set()
         self._workers = [WorkerProcess(config, self._evicted) for _ in range(config.workers)]
         # Settings of new streams are tried in a process of their own, so that they cannot delay
@@ -393,10 +380,12 @@ class WorkerPool:
         return await worker.call(method, stream, *arguments)
 
     def _evicted(self, model: StoredModel) -> None:
-        task = self._storing[model.stream] = self._store(model)
+        task = self._storing[model.stream] = asyncio.ensure_future(self._store(model))
+        self._unfinished.add(task)
+        task.add_done_callback(self._unfinished.discard)
         task.add_done_callback(lambda done: self._forget(model.stream, done))
 
-    def _forget(self, stream: int, task: asyncio.Task[None]) -> None:
+    def _forget(self, stream: int, task: asyncio.Future[None]) -> None:
         if self._storing.get(stream) is task:
             del self._storing[stream]
 
@@ -422,5 +411,6 @@ class WorkerPool:
         await asyncio.gather(*(worker.call(method) for worker in self._workers))
 
     async def close(self, kill: bool = False) -> None:
-        """End the processes, after the queued calls or at once."""
+        """End the processes, after the queued calls or at once; then store what they evicted."""
         await asyncio.gather(*(worker.close(kill) for worker in (*self._workers, self._trial)))
+        await asyncio.gather(*self._unfinished)

@@ -25,7 +25,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.exposition import ThreadingWSGIServer, make_wsgi_app
 
 from regimekit.alerts import Alert
-from regimekit.alerts.messages import alertmanager_payload
+from regimekit.alerts.messages import ALERT_LIFETIME, alertmanager_payload
 from regimekit.core.exceptions import RegimekitError
 from regimekit.integrations.monitor import STATUS_CODES, Monitor, Output, scaled_score
 from regimekit.integrations.prometheus.client import (
@@ -42,7 +42,6 @@ from regimekit.serialization.snapshot import write_file
 
 _MAX_POINTS = 5000  # per series and request; Prometheus allows 11 000
 _WRITE_SAMPLES = 5000  # per request
-_ALERT_LIFETIME = 300.0  # seconds after which Alertmanager resolves an alert without a message
 _NO_OUTPUT = {"__name__"}
 _HELP = {
     "yhat": "Median of the forecast of the latest row.",
@@ -54,6 +53,7 @@ _HELP = {
     "regime_status": "0 unknown, 1 normal, 2 fault.",
 }
 _log = logging.getLogger("regimekit.prometheus")
+Labelled = tuple[Alert, dict[str, str]]  # an alert and the labels of its series
 
 
 class QueryState:
@@ -124,14 +124,14 @@ class QueryState:
             if entry.query == self.query.name and entry.labels.items() <= own:
                 monitor.label(entry.regime, entry.name, entry.status)
 
-    def update(self, found: list[Series], end: float) -> tuple[list[Written], list[Alert], int]:
+    def update(self, found: list[Series], end: float) -> tuple[list[Written], list[Labelled], int]:
         """Process the series of a range query that ends at `end`.
 
         Returns:
             The samples to write, the alerts opened or resolved, and the number of rows.
         """
         samples: list[Written] = []
-        alerts: list[Alert] = []
+        alerts: list[Labelled] = []
         rows = 0
         for series in found:
             monitor = self._monitor(series)
@@ -139,7 +139,7 @@ class QueryState:
                 continue
             values, times = self._rows(monitor, series)
             outputs, changed, _ = monitor.process(values, times)
-            alerts += changed
+            alerts += self._labelled(monitor, changed)
             rows += len(outputs)
             for output in outputs:
                 samples += self.samples(monitor, output)
@@ -148,6 +148,25 @@ class QueryState:
         self._forget(end)
         self.cursor = end
         return samples, alerts, rows
+
+    def check_clock(self, now: float) -> list[Labelled]:
+        """Return the alerts of stale series that open or resolve at time `now`."""
+        found: list[Labelled] = []
+        for monitor in self.monitors.values():
+            # Rows are read in bulk: they have arrived at their times.
+            monitor.arrived = monitor.position
+            found += self._labelled(monitor, monitor.check_clock(now))
+        self._changed |= {alert.stream for alert, _ in found}
+        return found
+
+    def open_alerts(self) -> list[Labelled]:
+        """Return the open alerts."""
+        monitors = self.monitors.values()
+        return [pair for m in monitors for pair in self._labelled(m, m.engine.open)]
+
+    def _labelled(self, monitor: Monitor, alerts: list[Alert]) -> list[Labelled]:
+        labels = exported_labels(self.query.name, monitor)
+        return [(alert, labels) for alert in alerts]
 
     def _monitor(self, series: Series) -> Monitor | None:
         key = series_key(self.query.name, series.labels)
@@ -255,7 +274,7 @@ class Bridge:
         self.queries = [QueryState(query, config) for query in config.queries]
         self._client = Client(config.timeout, config.headers)
         self._lock = threading.Lock()
-        self._resolved: list[tuple[Alert, dict[str, str]]] = []
+        self._resolved: list[Labelled] = []
         self._alerts_sent = -math.inf
         self._saved = clock()
         self.registry = CollectorRegistry()
@@ -329,10 +348,13 @@ class Bridge:
             with self._lock:
                 samples, alerts, count = state.update(found, last)
             rows += count
-            self._note_alerts(state, alerts)
+            self._note_alerts(alerts)
             state.unwritten += samples if config.remote_write is not None else []
             self._write(state)
             first = last + config.step
+        with self._lock:
+            alerts = state.check_clock(self._clock())
+        self._note_alerts(alerts)
         return rows
 
     def _write(self, state: QueryState) -> None:
@@ -361,29 +383,22 @@ class Bridge:
                 except DuplicateError:
                     continue
 
-    def _note_alerts(self, state: QueryState, alerts: list[Alert]) -> None:
-        for alert in alerts:
+    def _note_alerts(self, alerts: list[Labelled]) -> None:
+        for alert, labels in alerts:
             _log.warning("%s: %s", "opened" if alert.is_open else "resolved", alert.summary)
             if not alert.is_open:
-                labels = exported_labels(state.query.name, state.monitors[alert.stream])
                 self._resolved.append((alert, labels))
             self._alerts_sent = -math.inf
 
     def _send_alerts(self) -> None:
         """Send open alerts at intervals, and resolved ones until Alertmanager has them."""
         address, now = self.config.alertmanager, self._clock()
-        if address is None or now - self._alerts_sent < _ALERT_LIFETIME / 5:
+        if address is None or now - self._alerts_sent < ALERT_LIFETIME / 5:
             return
-        active = [
-            (alert, exported_labels(state.query.name, monitor))
-            for state in self.queries
-            for monitor in state.monitors.values()
-            for alert in monitor.engine.open
-        ]
+        active = [pair for state in self.queries for pair in state.open_alerts()]
         resolved = self._resolved
         entries = [
-            alertmanager_payload(alert, labels, now + _ALERT_LIFETIME)
-            for alert, labels in [*active, *resolved]
+            alertmanager_payload(alert, labels, now) for alert, labels in [*active, *resolved]
         ]
         try:
             if entries:

@@ -25,7 +25,8 @@ from typing import Any
 import yaml
 
 from regimekit.alerts import Rule
-from regimekit.core.exceptions import RegimekitError, unknown
+from regimekit.alerts.rules import check_names
+from regimekit.core.exceptions import RegimekitError
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 _DURATIONS = ("step", "backfill", "delay", "stale", "forget", "save_every", "timeout")
@@ -131,10 +132,7 @@ class BridgeConfig:
         Raises:
             RegimekitError: if an entry is missing, unknown or invalid.
         """
-        known = [entry.name for entry in fields(cls)]
-        for name in given:
-            if name not in known:
-                raise unknown("entry of the configuration", name, known)
+        check_names("entry of the configuration", given, [entry.name for entry in fields(cls)])
         for name in ("source", "queries", "state"):
             if not given.get(name):
                 raise RegimekitError(f"The configuration needs an entry {name!r}.")
@@ -177,19 +175,14 @@ def _query(name: str, given: Any) -> Query:
     known = [entry.name for entry in fields(Query) if entry.name != "name"]
     if not isinstance(given, Mapping) or not given.get("expr"):
         raise RegimekitError(f"The query {name!r} needs an expression `expr`.")
-    for entry in given:
-        if entry not in known:
-            raise unknown(f"entry of the query {name!r}", entry, known)
+    check_names(f"entry of the query {name!r}", given, known)
     return Query(name, **given)
 
 
 def _regime(given: Any) -> RegimeLabel:
-    known = [entry.name for entry in fields(RegimeLabel)]
     if not isinstance(given, Mapping) or not {"query", "regime"} <= set(given):
         raise RegimekitError("An entry of `regimes` needs `query` and `regime`.")
-    for entry in given:
-        if entry not in known:
-            raise unknown("entry of `regimes`", entry, known)
+    check_names("entry of `regimes`", given, [entry.name for entry in fields(RegimeLabel)])
     return RegimeLabel(**given)
 
 

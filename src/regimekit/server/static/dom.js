@@ -42,7 +42,7 @@ export function ago(seconds) {
 }
 
 export function clock(at) {
-  return new Date(1000 * at).toLocaleString([], { dateStyle: "short", timeStyle: "medium" });
+  return new Date(1000 * at).toLocaleString("sv"); // 2026-03-01 12:00:00, in local time
 }
 
 // Set the theme of the page: the given one, the stored one, or that of the system. Return its name.

@@ -7,11 +7,12 @@ import time
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Row, Select, delete, false, func, insert, or_, select, update
+from sqlalchemy import Connection, Row, Select, delete, func, insert, select, update
 
 from regimekit.alerts import Alert, Mute, Rule
 from regimekit.server.storage.database import placeholder
 from regimekit.server.storage.schema import alert_states, alerts, mutes, rules, streams
+from regimekit.server.storage.streams import has_prefix
 
 _FIELDS = tuple(Alert.__dataclass_fields__)
 # Columns of the table `alerts` with the value of the field of the same name.
@@ -129,8 +130,7 @@ def list_page(
     Returns:
         The number of matching alerts, and the page.
     """
-    allowed = [streams.c.key.startswith(prefix, autoescape=True) for prefix in prefixes]
-    query = _query().where(or_(false(), *allowed))
+    query = _query().where(has_prefix(prefixes))
     if state != "all":
         unresolved = alerts.c.resolved.is_(None)
         query = query.where(unresolved if state == "open" else ~unresolved)

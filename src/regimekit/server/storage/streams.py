@@ -7,7 +7,18 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Row, delete, false, func, insert, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    delete,
+    false,
+    func,
+    insert,
+    or_,
+    select,
+    update,
+)
 
 from regimekit.results import UNKNOWN
 from regimekit.server.storage import schema
@@ -91,6 +102,13 @@ def remove(connection: Connection, stream: int) -> None:
     connection.execute(delete(streams).where(streams.c.id == stream))
 
 
+def has_prefix(prefixes: list[str]) -> ColumnElement[bool]:
+    """Return the condition that the key of a stream begins with one of the prefixes."""
+    # Not LIKE, which ignores case in SQLite.
+    found = [func.substr(streams.c.key, 1, len(prefix)) == prefix for prefix in prefixes]
+    return or_(false(), *found)
+
+
 def list_page(
     connection: Connection, search: str, sort: str, limit: int, offset: int, prefixes: list[str]
 ) -> tuple[int, list[Stream]]:
@@ -107,9 +125,7 @@ def list_page(
     Returns:
         The number of matching streams, and the page.
     """
-    # Not LIKE, which ignores case in SQLite.
-    allowed = [func.substr(streams.c.key, 1, len(prefix)) == prefix for prefix in prefixes]
-    query = select(streams).where(or_(false(), *allowed))
+    query = select(streams).where(has_prefix(prefixes))
     if search:
         query = query.where(streams.c.key.contains(search, autoescape=True))
     total = connection.execute(select(func.count()).select_from(query.subquery())).scalar()

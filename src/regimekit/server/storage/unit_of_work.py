@@ -8,9 +8,9 @@ transaction fails, its changes are retried one by one, so a failing stream does 
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
 from typing import Any
 
 from sqlalchemy import Connection, Engine, select
@@ -23,7 +23,6 @@ from regimekit.server.storage.database import placeholder, write_transaction
 from regimekit.server.storage.schema import EVENT_COLUMNS, OBSERVATION_COLUMNS, streams
 
 Change = StreamChange | StoredModel
-Entry = tuple[Change, Future[None]]
 _MAX_CHANGES = 256  # changes per transaction
 # A snapshot never replaces one that is further ahead.
 _UPSERT_SNAPSHOT = (
@@ -63,39 +62,33 @@ class UnitOfWork:
         self._engine = engine
         self._observe_seconds = observe_seconds
         self.generation: dict[int, int] = {}
-        self._entries = BatchingQueue(self._commit, _MAX_CHANGES, "unit of work")
+        self._queue = BatchingQueue(self._commit, _MAX_CHANGES, "unit of work")
 
-    def submit(self, change: Change) -> Future[None]:
+    def submit(self, change: Change) -> asyncio.Future[None]:
         """Queue a change; the future completes when the change is durable.
 
         The future raises ConflictError or a database error if nothing was stored.
         """
-        future: Future[None] = Future()
-        self._entries.put((change, future))
-        return future
+        return self._queue.put(change)
 
     def close(self) -> None:
         """Commit everything submitted and end the thread."""
-        self._entries.close()
+        self._queue.close()
 
-    def _commit(self, entries: list[Entry]) -> None:
+    def _commit(self, changes: list[Change]) -> list[Exception | None]:
         started = time.perf_counter()
         try:
             with write_transaction(self._engine) as connection:
-                _write(connection, [change for change, _ in entries if self._is_current(change)])
+                _write(connection, [change for change in changes if self._is_current(change)])
         except Exception as error:
-            if len(entries) > 1:
-                for entry in entries:
-                    self._commit([entry])
-                return
-            change, future = entries[0]
-            if isinstance(change, StreamChange):
-                self.generation[change.stream] = self.generation.get(change.stream, 0) + 1
-            future.set_exception(error)
-            return
+            if len(changes) > 1:
+                return [result for change in changes for result in self._commit([change])]
+            if isinstance(changes[0], StreamChange):
+                stream = changes[0].stream
+                self.generation[stream] = self.generation.get(stream, 0) + 1
+            return [error]
         self._observe_seconds(time.perf_counter() - started)
-        for _, future in entries:
-            future.set_result(None)
+        return [None] * len(changes)
 
     def _is_current(self, change: Change) -> bool:
         if isinstance(change, StoredModel):
@@ -121,10 +114,14 @@ def _write(connection: Connection, changes: list[Change]) -> None:
 
 def _advance(connection: Connection, moves: list[StreamChange]) -> list[tuple[Any, ...]]:
     """Update the rows of the streams; return the events with their streams and numbers."""
-    query = select(streams.c.id, streams.c.n_events, streams.c.last_at)
-    query = query.where(streams.c.id.in_({change.stream for change in moves}))
-    before = {row.id: (row.n_events, row.last_at) for row in connection.execute(query)}
-    if len(before) < len({change.stream for change in moves}):
+    ids = {change.stream for change in moves}
+    if not ids:
+        return []
+    # Integers, so they need no parameters.
+    query = f"SELECT id, n_events, last_at FROM streams WHERE id IN ({', '.join(map(str, ids))})"
+    found = connection.exec_driver_sql(query)
+    before = {stream: (n_events, last_at) for stream, n_events, last_at in found}
+    if len(before) < len(ids):
         raise ConflictError("The stream was deleted before the observations were stored.")
     events: list[tuple[Any, ...]] = []
     updates = []
