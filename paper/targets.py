@@ -192,10 +192,11 @@ ITEMS = (
         "untuned`), and bursts at every place in the batch (`benchmarks.bursts`). *auto*: twelve "
         "generated streams (`benchmarks.auto`; the best of the simple forecasters is chosen in "
         "hindsight, for each stream) and the paper's streams with its features. *The rule, "
-        "tuned*: `br_ihmm`, settings found on training parts by CRPS, scored on the rest; on "
-        "well-log by what was known at the time. The last rows are read off the pages of other "
-        "commands, which say how they were measured: the engine's speed, the size of snapshots, "
-        "and real series with features of our own. The public series are in `make bench-public`.",
+        "tuned*: `br_ihmm`, settings found on training parts (`hyperparameters`), scored on the "
+        "rest; on well-log by what was known at the time. The last rows are read off the pages of "
+        "other commands, which say how they were measured: the engine's speed, the size of "
+        "snapshots, and real series with features of our own. The public series are in "
+        "`make bench-public`.",
         _targets,
         _parts,
     ),

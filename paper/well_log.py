@@ -120,10 +120,10 @@ ITEMS = (
         "PPV, beside a TPR of 0.3384 ± 0.0588: surely a misprint. R is not stated, 0.03 is taken "
         "(`unstated_noise` varies it). We standardise with the training part only, since all "
         "rows would look ahead; what the paper does is not stated. No label is used by any model "
-        "or search: settings are chosen by the CRPS of forecasts of the training part. The paper "
-        "scores all rows; rows after the first 1700 are scored here, and all of them beside it. A "
-        "regime is the one with most of the particles' weight, not the heaviest particle's, whose "
-        "identity jumps.",
+        "or search: settings are chosen by the log score of the training part with a cost of "
+        "every switch. The paper scores all rows; rows after the first 1700 are scored here, and "
+        "all of them beside it. A regime is the one with most of the particles' weight, not the "
+        "heaviest particle's, whose identity jumps.",
         _regimes,
         parts_of(_regime_lines()),
     ),

@@ -186,7 +186,7 @@ def test_a_search_keeps_what_it_found_and_is_not_done_again(
     path = tuning.run(search, budget=2, progress=False)
     kept = json.loads(path.read_text())
     assert set(kept["best"]) == set(search.space()) and "noise" not in kept["best"]
-    assert kept["objective"] == "crps" and kept["trials"] == 2 and kept["rows"] == 1180
+    assert kept["objective"] == "regimes" and kept["trials"] == 2 and kept["rows"] == 1180
     assert search.done(2) and not search.done(3) and not settings.unsearched(*search)
     assert settings.of("iid_gauss", "ihmm", SECOND)["sticky"] == kept["best"]["sticky"]
     assert not tuning.outdated(*search)
