@@ -41,14 +41,31 @@ GOALS = (
             ("m = 100, B = 2", 30.0),
         )
     ),
-    Goal(_ENGINE, SPEED, "1000 particles beside 100", "", "1000 particles beside 100, times", 6.0),
-    Goal(
-        _ENGINE, SPEED, "`predict` and `update` of one observation", "", "ms an observation", 0.08
+    *(
+        Goal(
+            _ENGINE, SPEED, row, "reached", f"{row}, {unit}".replace("`", ""), goal, unit == "times"
+        )
+        for row, unit, goal in (
+            ("`br_ihmm.run`, m = 1, B = 1", "ms", 0.04),
+            ("`br_ihmm.run`, m = 1, B = 6", "ms", 0.03),
+            ("`br_ihmm.run`, m = 13, B = 6", "ms", 0.06),
+            ("`br_ihmm.run`, m = 100, B = 2", "ms", 0.25),
+            ("`auto().run`, levels with spikes", "ms", 0.15),
+            ("`auto().run`, hourly with a daily season", "ms", 0.4),
+            ("`auto().run`, 8 coordinates, per row", "ms", 2.0),
+            ("`auto()`: `predict` + `update`", "ms", 0.2),
+            ("`br_ihmm(noise=..)`: `predict` + `update`", "ms", 0.02),
+            ("`br_ihmm()`, units estimated: `predict` + `update`", "ms", 0.03),
+            ("the same, two threads over one", "times", 1.8),
+            ("`regimekit run`, 8000 hourly rows, `--horizon 48`, with report", "s", 5.0),
+            ("first forecast of `auto` in a fresh process", "s", 1.0),
+            ("snapshot of `auto` after 8000 hourly rows", "kB", 150.0),
+            ("load time of that snapshot", "ms", 5.0),
+            ("installed size with narwhals, numpy, no extras", "MB", 150.0),
+            ("time with 1000 particles over that with 100", "ratio", 6.0),
+            ("exact CRPS of a mixture of 20 Student-t", "ms", 0.2),
+        )
     ),
-    Goal(_ENGINE, SPEED, "exact CRPS of a mixture of 20 Student-t", "", "ms of an exact CRPS", 0.2),
-    Goal(_ENGINE, SPEED, "first compilation of `br_ihmm`", "", "s of the first compilation", 20.0),
-    Goal(_ENGINE, SPEED, "`import regimekit`", "", "s to import regimekit", 0.6),
-    Goal(_ENGINE, SPEED, "`regimekit --help`", "", "s of regimekit --help", 0.5),
     *(
         Goal(_STATE, SIZE, model, column, f"{column}: {model.replace('`', '')}", most)
         for model in ("`br_ihmm`, level, known noise", "`br_ihmm`, level, units estimated")
